@@ -1,4 +1,4 @@
-"""An allowed git command runs nothing that the repository names; each repository here would have git run a program."""
+"""An allowed git command never runs a program that the repository configures."""
 
 import asyncio
 import subprocess
@@ -17,8 +17,8 @@ STATUS = "git status -s"
 
 
 def git(root: Path, *arguments: str) -> None:
-    given = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always")
-    subprocess.run(["git", *given, *arguments], cwd=root, check=True, capture_output=True)
+    options = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *options, *arguments], cwd=root, check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def repository(tmp_path, monkeypatch) -> Path:
 
 
 def program(root: Path, name: str = "evil") -> Path:
-    """A program that leaves a file behind when it runs."""
+    """Create a program that writes the file `ran` when it runs."""
     file = root / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'#!/bin/sh\n: > "{root.parent / "ran"}"\ncat 2>/dev/null\n')
@@ -45,12 +45,12 @@ def program(root: Path, name: str = "evil") -> Path:
     return file
 
 
-async def asked(root: Path, command: str, **rules) -> str:
-    """Why a command that a rule allows was not run where nobody can be asked; empty when it was run."""
+async def run_allowed(root: Path, command: str, **rules) -> str:
+    """Run a command that a rule allows, without a user; return why it was refused, or an empty string."""
     tools = {tool.schema.name: tool for tool in builtin_tools(Workspace(root))}
     tool = tools["run_command"]
-    given = Rules(workspace=root, allow=("run_command:git *",), **rules)
-    approvals = Approvals(given, NonInteractive(), granted=(), remember=lambda _: None)
+    rule_set = Rules(workspace=root, allow=("run_command:git *",), **rules)
+    approvals = Approvals(rule_set, NonInteractive(), granted=(), remember=lambda _: None)
     ruling = await approvals.rule(
         ApprovalRequest(Call("run_command", {"command": command}, "c"), tool, tool.schema), _ignore
     )
@@ -62,9 +62,9 @@ async def asked(root: Path, command: str, **rules) -> str:
 def _ignore(_: object) -> None: ...
 
 
-async def test_in_an_ordinary_repository_it_runs_without_being_asked_about(repository):
+async def test_an_ordinary_repository_needs_no_approval(repository):
     for command in (STATUS, "git diff", "git log --oneline", "git add a.x"):
-        assert await asked(repository, command) == ""
+        assert await run_allowed(repository, command) == ""
 
 
 @pytest.mark.parametrize(
@@ -85,18 +85,18 @@ async def test_in_an_ordinary_repository_it_runs_without_being_asked_about(repos
         ({"include.path": "more"}, "", STATUS),
     ],
 )
-async def test_a_setting_that_names_a_program_is_asked_about_and_named(repository, settings, attributes, command):
+async def test_a_git_setting_that_names_a_program_needs_approval(repository, settings, attributes, command):
     evil = program(repository)
     (repository / ".git" / "more").write_text(f"[core]\n\tfsmonitor = {evil}\n")
     (repository / ".gitattributes").write_text(f"{attributes}\n")
     for name, value in settings.items():
         git(repository, "config", name, value.format(evil))
-    refusal = await asked(repository, command)
+    refusal = await run_allowed(repository, command)
     assert any(f"setting {name.lower()}" in refusal.lower() for name in settings)
     assert not (repository.parent / "ran").exists()
 
 
-async def test_a_submodule_is_asked_about_as_its_own_settings_hold_in_it(repository, tmp_path):
+async def test_a_submodule_needs_approval_because_its_own_settings_apply(repository, tmp_path):
     inner = repository / "inner"
     inner.mkdir()
     git(inner, "init", "-b", "main")
@@ -105,24 +105,24 @@ async def test_a_submodule_is_asked_about_as_its_own_settings_hold_in_it(reposit
     git(inner, "commit", "-m", "inner")
     git(repository, "add", "inner")
     git(inner, "config", "core.fsmonitor", str(program(tmp_path)))
-    assert "submodules" in await asked(repository, STATUS)
+    assert "submodules" in await run_allowed(repository, STATUS)
     assert not (repository.parent / "ran").exists()
 
 
-async def test_a_look_runs_no_hook_and_what_would_run_one_is_asked_about(repository):
+async def test_status_runs_no_hook_and_commands_that_run_one_need_approval(repository):
     program(repository, ".git/hooks/post-index-change")
     (repository / "a.x").touch()
-    assert await asked(repository, STATUS) == ""
+    assert await run_allowed(repository, STATUS) == ""
     assert not (repository.parent / "ran").exists()
     for command in ("git add a.x", "git diff"):
-        assert "hook post-index-change" in await asked(repository, command)
+        assert "hook post-index-change" in await run_allowed(repository, command)
 
 
-async def test_where_git_does_not_answer_it_is_asked_about(tmp_path):
-    assert "git did not list" in await asked(tmp_path, STATUS)
+async def test_a_folder_where_git_fails_needs_approval(tmp_path):
+    assert "git did not list" in await run_allowed(tmp_path, STATUS)
 
 
-async def test_with_yes_a_file_that_is_executed_later_is_written_only_when_a_person_says_so(repository):
+async def test_writing_a_file_that_git_executes_later_needs_a_user_even_with_yes(repository):
     tool = next(tool for tool in builtin_tools(Workspace(repository)) if tool.schema.name == "write_file")
     approvals = Approvals(
         Rules(yes=True, workspace=repository), NonInteractive(), granted=["write_file"], remember=lambda _: None

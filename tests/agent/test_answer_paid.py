@@ -1,4 +1,4 @@
-"""What is reserved for the answer pays for it, whatever the tools bring and wherever the cap ends the turn."""
+"""The budget reserved for the answer pays for it, whatever the tools return and wherever the cap ends the turn."""
 
 import random
 from decimal import Decimal
@@ -14,7 +14,7 @@ PRICE = (Decimal(1), Decimal(4))
 
 
 class Wordy(Probe):
-    """A tool whose results are of any length."""
+    """A tool whose results vary in length."""
 
     def __init__(self, draw):
         async def act():
@@ -24,12 +24,12 @@ class Wordy(Probe):
 
 
 ENDLESS = [say(SO_FAR, "alpha", n=number) for number in range(60)]
-"""A model that goes on for ever, and says what it knows whenever it is asked."""
+"""A model that always calls another tool, and gives its text as the answer when it must conclude."""
 
 
 @pytest.mark.parametrize("unit", ["tokens", "usd"])
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_turn_that_reaches_its_cap_still_has_the_answer_of_its_model(play, unit, seed):
+async def test_a_turn_that_reaches_its_cap_still_ends_with_an_answer_by_the_model(play, unit, seed):
     draw = random.Random(seed)
     options = {"budget": f"{draw.randint(9_000, 18_000)}tok"}
     if unit == "usd":
@@ -37,10 +37,10 @@ async def test_a_turn_that_reaches_its_cap_still_has_the_answer_of_its_model(pla
     async with play(ENDLESS, registration="all", yes=True, **options) as shell:
         add(shell, Wordy(draw))
         events = await turn(shell, "alpha")
-        spent = {cap.scope: cap.limit - cap.spent - cap.held for cap in await shell.deps.budget.caps()}
+        remaining = {cap.scope: cap.limit - cap.spent - cap.held for cap in await shell.deps.budget.caps()}
     assert of(events, StepStarted)
     assert of(events, TurnFinished)[-1].status == "limit"
     assert [answer.text for answer in of(events, Answer)] == [SO_FAR]
     assert not [note for note in of(events, Notice) if "No model call fits" in note.text]
     assert of(events, LimitHit)
-    assert min(spent.values()) >= 0
+    assert min(remaining.values()) >= 0

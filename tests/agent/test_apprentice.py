@@ -1,4 +1,4 @@
-"""The apprentice: what it makes of a paid model's calls is compared and kept, and neither run, paid nor waited for."""
+"""The apprentice predicts a paid model's calls; its predictions are recorded, but never run, billed or waited for."""
 
 import asyncio
 import json
@@ -38,24 +38,24 @@ def script(tmp_path):
 
 @pytest.fixture
 def shadowed(home, script, monkeypatch):
-    """Opens a shell of a paid model whose apprentice says these lines."""
+    """Open a shell with a paid model and an apprentice that replies with these lines."""
 
     @asynccontextmanager
     async def opened(paid, apprentice, *, settings="[learn]\nshadow = true\n", price=PRICED):
         user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
         user_paths().settings_file.write_text(settings)
-        made = []
+        models = []
 
         def idle(self, name):
             if isinstance(apprentice, Exception):
                 raise apprentice
-            made.append(ScriptModel(script("apprentice", apprentice)))
-            return made[-1]
+            models.append(ScriptModel(script("apprentice", apprentice)))
+            return models[-1]
 
         monkeypatch.setattr(ConfiguredModelFactory, "_idle", idle)
         options = Options(model=f"script:{script('paid', paid)}", price=price, workspace=home)
         shell = await assemble(options, None)
-        shell.made = made
+        shell.models = models
         try:
             yield shell
         finally:
@@ -64,12 +64,12 @@ def shadowed(home, script, monkeypatch):
     return opened
 
 
-def kept() -> list[Prediction]:
+def recorded() -> list[Prediction]:
     with closing(ExperienceStore(user_paths().experience_file)) as records:
         return records.predictions()
 
 
-async def settled(shell) -> None:
+async def finish_predictions(shell) -> None:
     if (working := shell.deps.models.factory._apprentice._working) is not None:
         await working
 
@@ -80,76 +80,80 @@ async def test_calls_are_compared_by_name_and_arguments_and_cost_nothing(shadowe
     apprentice = [say("Let me see.", "read_file", path=" notes.txt"), say("", "list_files"), say("No call.")]
     async with shadowed([READ, again, say("", "count_text", path="notes.txt"), finish("Done.")], apprentice) as shell:
         events = await turn(shell, "read notes.txt, twice, and count")
-        await settled(shell)
-        assert [(one.tool, one.alike) for one in kept()] == [
+        await finish_predictions(shell)
+        assert [(prediction.tool, prediction.alike) for prediction in recorded()] == [
             ("read_file", True),
             ("read_file", False),
             ("count_text", False),
         ]
         paid = of(events, BudgetSettled)
         assert len(paid) == len(of(events, CallFinished)) + 1  # the apprentice has no entry
-        assert [one.spent_nano for one in kept()] == [one.spent_nano for one in paid[:3]]
-        assert kept()[0].spent_nano > 0
+        assert [prediction.spent_nano for prediction in recorded()] == [settled.spent_nano for settled in paid[:3]]
+        assert recorded()[0].spent_nano > 0
 
 
 @pytest.mark.parametrize(
-    ("settings", "price"), [("", PRICED), ("[learn]\nshadow = true\n", None)], ids=["not asked for", "free"]
+    ("settings", "price"), [("", PRICED), ("[learn]\nshadow = true\n", None)], ids=["off by default", "free model"]
 )
-async def test_nothing_is_shadowed_unless_it_is_wanted_and_the_model_is_paid(settings, price, shadowed, home) -> None:
+async def test_only_paid_models_are_shadowed_and_only_if_the_setting_is_on(settings, price, shadowed, home) -> None:
     async with shadowed([READ, finish("Done.")], [READ], settings=settings, price=price) as shell:
         await turn(shell, "read notes.txt")
         assert "_apprentice" not in vars(shell.deps.models.factory)
-        assert shell.made == []
+        assert shell.models == []
 
 
 async def test_a_turn_ends_without_waiting_for_the_apprentice(shadowed, home) -> None:
     async with shadowed([READ, finish("Done.")], [READ]) as shell:
-        apprentice, asked = shell.deps.models.factory._apprentice, asyncio.Event()
+        apprentice, started = shell.deps.models.factory._apprentice, asyncio.Event()
 
         async def never(*_):
-            asked.set()
+            started.set()
             await asyncio.Event().wait()
 
         apprentice._work = never
         events = await turn(shell, "read notes.txt")
         assert of(events, TurnFinished)[0].status == "answered"
-        await asyncio.wait_for(asked.wait(), 30)
-    assert kept() == []  # it is given up when the shell is left
+        await asyncio.wait_for(started.wait(), 30)
+    assert recorded() == []  # closing the shell cancels it
 
 
-async def test_where_the_apprentice_cannot_be_had_it_is_said_once_and_the_turns_go_on(shadowed, home) -> None:
-    gone = ModelMissing("There is no such file.", fix="Name another.")
-    async with shadowed([READ, READ, finish("Done."), READ, finish("Done.")], gone) as shell:
+async def test_an_apprentice_that_cannot_be_loaded_is_reported_once_and_turns_continue(shadowed, home) -> None:
+    missing = ModelMissing("The file does not exist.", fix="Name another.")
+    async with shadowed([READ, READ, finish("Done."), READ, finish("Done.")], missing) as shell:
         events = await turn(shell, "read notes.txt")
-        await settled(shell)
+        await finish_predictions(shell)
         events += await turn(shell, "read it again")
-        await settled(shell)
-        told = [one.text for one in of(events, Notice) if "beside the paid model" in one.text]
-        assert told == ["embedded makes no calls beside the paid model any more. There is no such file. Name another."]
-        assert [one.status for one in of(events, TurnFinished)] == ["answered", "answered"]
+        await finish_predictions(shell)
+        notices = [notice.text for notice in of(events, Notice) if "beside the paid model" in notice.text]
+        assert notices == [
+            "embedded makes no calls beside the paid model any more. The file does not exist. Name another."
+        ]
+        assert [finished.status for finished in of(events, TurnFinished)] == ["answered", "answered"]
 
 
-async def test_a_tool_is_proposed_once_it_is_good_enough_and_taken_back_when_it_drops(script, tmp_path) -> None:
+async def test_a_tool_is_proposed_once_predictions_are_good_enough_and_withdrawn_when_they_drop(
+    script, tmp_path
+) -> None:
     lines = [READ] * 20 + [say("", "list_files")] * 4
     file, news = tmp_path / "experience.sqlite", []
     apprentice = Apprentice("embedded", lambda: ScriptModel(script("apprentice", lines)), lambda: ExperienceStore(file))
     for use in range(1, 25):
         apprentice.shadow(REQUEST, Call("read_file", {"path": "notes.txt"}), 1_000)
         await apprentice._working
-        news += [(use, told) for told in apprentice.news]
+        news += [(use, text) for text in apprentice.news]
         apprentice.news.clear()
     await apprentice.aclose()
-    (promoted, told), (demoted, untold) = news
+    (promoted, proposal), (demoted, withdrawal) = news
     assert promoted == 20  # 20 of 20: at least 84 %
-    assert "read_file 20 of 20 alike" in told
-    assert "/role caller embedded" in told
+    assert "read_file 20 of 20 alike" in proposal
+    assert "/role caller embedded" in proposal
     assert demoted == 21  # 20 of 21: at least 77 %
-    assert untold == "embedded no longer makes calls of read_file as the paid model does. Good enough: nothing."
+    assert withdrawal == "embedded no longer makes calls of read_file as the paid model does. Good enough: nothing."
 
 
-def test_only_the_latest_uses_count_for_whether_a_tool_is_good_enough() -> None:
+def test_only_the_latest_uses_decide_whether_a_tool_is_good_enough() -> None:
     def uses(*alike: bool) -> list[Prediction]:
-        return [Prediction("read_file", "embedded", one, 2_000) for one in alike]
+        return [Prediction("read_file", "embedded", is_alike, 2_000) for is_alike in alike]
 
     (learned,) = agreements(uses(*[False] * 100, *[True] * 48, *[False] * 2))
     assert (learned.uses, learned.alike, learned.good) == (150, 48, True)
@@ -161,7 +165,7 @@ def test_only_the_latest_uses_count_for_whether_a_tool_is_good_enough() -> None:
     assert not few.good
 
 
-def test_cost_says_what_it_would_have_saved(home, capsys) -> None:
+def test_cost_shows_what_the_apprentice_would_have_saved(home, capsys) -> None:
     with closing(ExperienceStore(user_paths().experience_file)) as records:
         for _ in range(20):
             records.add_prediction(Prediction("read_file", "embedded", True, 1_000_000))
@@ -179,6 +183,6 @@ def test_cost_says_what_it_would_have_saved(home, capsys) -> None:
     }
     assert (bad["good"], bad["would_save_usd"]) == (False, "0")
     assert main(["cost"]) == 0
-    said = capsys.readouterr().out
-    assert "would have saved $0.02" in said
-    assert "20 of 20" in said
+    printed = capsys.readouterr().out
+    assert "would have saved $0.02" in printed
+    assert "20 of 20" in printed

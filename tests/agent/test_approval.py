@@ -18,15 +18,15 @@ NO_RULES = Rules()
 LIST = Call("run_command", {"command": "ls -l"}, "c1")
 
 
-class Says:
+class Decides:
     """A user who makes these decisions in turn."""
 
     def __init__(self, *decisions):
         self.decisions = [word if isinstance(word, Approval) else Approval(word) for word in decisions]
         self.asked = []
 
-    async def approve(self, wanted):
-        self.asked.append(wanted)
+    async def approve(self, request):
+        self.asked.append(request)
         return self.decisions.pop(0)
 
 
@@ -40,13 +40,13 @@ def run(
 
 
 def desk(user, rules=NO_RULES, granted=()):
-    kept: list[str] = []
-    return Approvals(rules, user, granted=granted, remember=kept.append), kept
+    grants: list[str] = []
+    return Approvals(rules, user, granted=granted, remember=grants.append), grants
 
 
-async def ruling(approvals, call, effects, emit=lambda _: None, **known):
+async def ruling(approvals, call, effects, emit=lambda _: None):
     tool = FunctionTool(run, effects=effects, name=call.name)
-    return await approvals.rule(ApprovalRequest(call, tool, tool.schema, **known), emit)
+    return await approvals.rule(ApprovalRequest(call, tool, tool.schema), emit)
 
 
 async def refusal(approvals, call, effects, emit=lambda _: None):
@@ -58,68 +58,72 @@ async def test_reading_needs_no_approval():
     assert await refusal(approvals, Call("read_file", {"path": "a"}), READ) == ""
 
 
-async def test_without_a_person_what_writes_is_refused_and_the_model_is_told():
+async def test_without_a_user_a_writing_call_is_refused_with_a_reason():
     approvals, _ = desk(NonInteractive())
-    seen: list[object] = []
-    told = await refusal(approvals, Call("write_file", {"path": "a"}, "c1"), WRITE, seen.append)
-    assert "not approved" in told
-    assert isinstance(seen[0], ApprovalWanted)
-    assert isinstance(seen[1], ApprovalGiven)
-    assert seen[1].by == "nobody"
+    events: list[object] = []
+    reason = await refusal(approvals, Call("write_file", {"path": "a"}, "c1"), WRITE, events.append)
+    assert "not approved" in reason
+    assert isinstance(events[0], ApprovalWanted)
+    assert isinstance(events[1], ApprovalGiven)
+    assert events[1].by == "nobody"
 
 
-async def test_once_is_asked_again_and_session_is_not():
-    approvals, kept = desk(Says("once", "session"))
+async def test_once_holds_for_one_call_and_session_for_all():
+    approvals, grants = desk(Decides("once", "session"))
     for _ in range(3):
         assert await refusal(approvals, LIST, RUN) == ""
-    assert kept == []
+    assert grants == []
 
 
-async def test_always_in_the_project_is_kept_and_holds_the_next_time():
-    approvals, kept = desk(Says("project"))
+async def test_approval_for_the_project_is_stored_and_applies_to_later_sessions():
+    approvals, grants = desk(Decides("project"))
     assert await refusal(approvals, LIST, RUN) == ""
-    again, _ = desk(Says("no"), granted=kept)
+    again, _ = desk(Decides("no"), granted=grants)
     assert await refusal(again, LIST, RUN) == ""
 
 
-async def test_allowing_one_command_allows_no_other():
-    approvals, _ = desk(Says("session", "no"))
+async def test_approving_one_command_approves_no_other():
+    approvals, _ = desk(Decides("session", "no"))
     assert await refusal(approvals, LIST, RUN) == ""
     assert await refusal(approvals, Call("run_command", {"command": "rm -rf ."}), RUN)
 
 
 async def test_read_only_refuses_writing_even_with_yes():
-    approvals, _ = desk(Says(), Rules(read_only=True, yes=True))
+    approvals, _ = desk(Decides(), Rules(read_only=True, yes=True))
     assert "read-only" in await refusal(approvals, Call("write_file", {"path": "a"}), WRITE)
 
 
-async def test_the_question_says_why_with_what_effects_and_at_what_price():
-    user = Says("once")
+async def test_an_approval_request_states_reason_effects_and_price():
+    user = Decides("once")
     approvals, _ = desk(user)
     tool = FunctionTool(run, effects=RUN, name="run_command", price_nano=2_000_000)
-    await approvals.rule(ApprovalRequest(LIST, tool, tool.schema, "I must see what is there."), lambda _: None)
-    asked = user.asked[0]
-    assert (asked.rationale, asked.effects, asked.price_nano) == ("I must see what is there.", ("execute",), 2_000_000)
-    assert "run a program" in asked.reason
+    await approvals.rule(ApprovalRequest(LIST, tool, tool.schema, "I need to list the files."), lambda _: None)
+    request = user.asked[0]
+    assert (request.rationale, request.effects, request.price_nano) == (
+        "I need to list the files.",
+        ("execute",),
+        2_000_000,
+    )
+    assert "run a program" in request.reason
 
 
-async def test_a_person_may_change_the_arguments():
-    approvals, _ = desk(Says(Approval("once", {"command": "ls"})))
-    seen: list[object] = []
-    ruled = await ruling(approvals, LIST, RUN, seen.append)
+async def test_the_user_can_edit_the_arguments():
+    approvals, _ = desk(Decides(Approval("once", {"command": "ls"})))
+    events: list[object] = []
+    ruled = await ruling(approvals, LIST, RUN, events.append)
     assert ruled.call == Call("run_command", {"command": "ls"}, "c1")
-    assert seen[-1] == ApprovalGiven("c1", "once", "person", {"command": "ls"})
+    assert events[-1] == ApprovalGiven("c1", "once", "person", {"command": "ls"})
 
 
-async def test_arguments_that_were_not_changed_after_all_are_the_agents():
-    approvals, _ = desk(Says(Approval("once", {"command": "ls -l"})))
-    seen: list[object] = []
-    await ruling(approvals, LIST, RUN, seen.append)
-    assert seen[-1] == ApprovalGiven("c1", "once", "person", None)
+async def test_unchanged_arguments_do_not_count_as_edited():
+    approvals, _ = desk(Decides(Approval("once", {"command": "ls -l"})))
+    events: list[object] = []
+    await ruling(approvals, LIST, RUN, events.append)
+    assert events[-1] == ApprovalGiven("c1", "once", "person", None)
 
 
-async def test_changed_arguments_that_the_tool_cannot_take_are_asked_again_and_it_is_said_why():
-    user = Says(Approval("once", {"times": "many"}), Approval("once", {"times": 2}))
+async def test_edited_arguments_that_do_not_fit_the_schema_are_requested_again_with_the_reason():
+    user = Decides(Approval("once", {"times": "many"}), Approval("once", {"times": 2}))
     approvals, _ = desk(user)
     ruled = await ruling(approvals, LIST, RUN)
     assert "times" in user.asked[1].fault
@@ -127,24 +131,24 @@ async def test_changed_arguments_that_the_tool_cannot_take_are_asked_again_and_i
     assert ruled.call.arguments == {"times": 2}
 
 
-async def test_a_rule_that_denies_a_call_denies_it_also_when_a_person_typed_it():
-    approvals, _ = desk(Says(Approval("once", {"command": "rm -rf ."})), Rules(deny=("run_command:rm *",)))
-    seen: list[object] = []
-    ruled = await ruling(approvals, LIST, RUN, seen.append)
+async def test_a_deny_rule_also_applies_to_arguments_the_user_edited():
+    approvals, _ = desk(Decides(Approval("once", {"command": "rm -rf ."})), Rules(deny=("run_command:rm *",)))
+    events: list[object] = []
+    ruled = await ruling(approvals, LIST, RUN, events.append)
     assert "a rule" in ruled.refusal
-    assert (seen[-1].decision, seen[-1].by) == ("no", "rule")
+    assert (events[-1].decision, events[-1].by) == ("no", "rule")
 
 
-async def test_always_stands_for_the_changed_call():
-    approvals, kept = desk(Says(Approval("project", {"command": "ls"}), "no"))
+async def test_a_stored_approval_covers_the_edited_call():
+    approvals, grants = desk(Decides(Approval("project", {"command": "ls"}), "no"))
     await ruling(approvals, LIST, RUN)
-    assert kept == ["run_command:ls"]
+    assert grants == ["run_command:ls"]
     assert await refusal(approvals, Call("run_command", {"command": "ls"}), RUN) == ""
     assert "not approved" in await refusal(approvals, LIST, RUN)
 
 
-async def test_a_preview_that_fails_leaves_the_question_without_one():
-    user = Says("once")
+async def test_a_failed_preview_leaves_the_approval_request_without_changes():
+    user = Decides("once")
     approvals, _ = desk(user)
 
     def broken(**_):
@@ -173,22 +177,22 @@ def test_rules_decide_by_tool_and_command(rules, call, effects, verdict):
     assert rules.judge(Call("run_command", {"command": call}), tool).verdict == verdict
 
 
-def test_a_grant_names_the_very_command_for_what_executes_and_the_tool_for_the_rest():
-    asked = Judgement("ask")
-    assert grant(LIST, RUN, asked) == "run_command:ls -l"
-    assert grant(Call("write_file", {"path": "a.txt"}), WRITE, asked) == "write_file"
+def test_a_grant_covers_one_exact_command_or_any_call_of_another_tool():
+    judgement = Judgement("ask")
+    assert grant(LIST, RUN, judgement) == "run_command:ls -l"
+    assert grant(Call("write_file", {"path": "a.txt"}), WRITE, judgement) == "write_file"
 
 
-async def test_always_said_of_other_calls_does_not_answer_a_rule_that_asks():
+async def test_a_stored_approval_of_other_calls_does_not_satisfy_an_ask_rule():
     rules = Rules(workspace=Path("/work"), ask=("write_file:secrets/*",))
-    user = Says("project", "no", "project", "no")
-    approvals, kept = desk(user, rules)
+    user = Decides("project", "no", "project", "no")
+    approvals, grants = desk(user, rules)
     other, secret = (Call("write_file", {"path": path}) for path in ("notes.txt", "secrets/k"))
     assert [bool(await refusal(approvals, call, WRITE)) for call in (other, other, secret, secret, secret)] == [
         *(False, False),
         *(True, False, False),
     ]
-    again, _ = desk(Says(), rules, granted=kept)
+    again, _ = desk(Decides(), rules, granted=grants)
     assert [bool(await refusal(again, call, WRITE)) for call in (other, secret)] == [False, False]
     assert "that this asks about" in user.asked[1].reason
 
@@ -226,6 +230,6 @@ asyncio.run(main())
 """
 
 
-def test_a_preview_that_never_ends_keeps_nobody_from_leaving():
+def test_a_preview_that_never_ends_does_not_keep_the_process_alive():
     ended = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, timeout=600, check=True)
     assert ended.stdout == b"ended\n"

@@ -1,4 +1,4 @@
-"""The sessions there are, and what they cost, over a real store and ledger."""
+"""The archive of sessions and their costs, over a real store and ledger."""
 
 import json
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
     shelf.ledger.close()
 
 
-async def test_each_session_is_listed_with_what_it_cost(shelf):
+async def test_each_session_is_listed_with_its_cost(shelf):
     dear, unknown = shelf.talk("dear"), shelf.talk("unknown")
     shelf.spend(dear, DOLLAR)
     shelf.spend(dear, DOLLAR)
@@ -57,7 +57,7 @@ async def test_each_session_is_listed_with_what_it_cost(shelf):
     assert (rows[shelf.here].spent_nano, rows[shelf.here].calls, rows[shelf.here].current) == (0, 0, True)
 
 
-async def test_no_more_sessions_are_listed_than_asked_for(shelf):
+async def test_the_list_of_sessions_has_a_limit(shelf):
     shelf.talk("another")
     assert len(await shelf.archive.rows(limit=1)) == 1
 
@@ -67,7 +67,7 @@ async def test_a_session_is_renamed(shelf):
     assert shelf.store.title(shelf.here) == "words"
 
 
-async def test_another_session_is_deleted_and_what_it_cost_stays_on_the_books(shelf):
+async def test_deleting_another_session_keeps_its_cost_in_the_ledger(shelf):
     other = shelf.talk("dear")
     shelf.spend(other, DOLLAR)
     await shelf.archive.delete(other)
@@ -75,13 +75,13 @@ async def test_another_session_is_deleted_and_what_it_cost_stays_on_the_books(sh
     assert shelf.ledger.session_row(other).spent_nano == 1_500_000
 
 
-async def test_the_session_being_talked_in_is_not_deleted(shelf):
+async def test_the_current_session_cannot_be_deleted(shelf):
     with pytest.raises(UsageError, match="This session is open"):
         await shelf.archive.delete(shelf.here)
     assert len(await shelf.archive.rows()) == 1
 
 
-async def test_a_session_is_exported_by_the_ending_of_the_name_and_never_over_a_file(shelf, tmp_path):
+async def test_the_suffix_of_the_file_chooses_the_export_format_and_no_file_is_overwritten(shelf, tmp_path):
     await shelf.archive.export(shelf.here, tmp_path / "a.json")
     await shelf.archive.export(shelf.here, tmp_path / "a.md")
     assert json.loads((tmp_path / "a.json").read_text())["events"][0]["question"] == "count words"

@@ -26,36 +26,36 @@ class Approves:
         self.words = [word if isinstance(word, Approval) else Approval(word) for word in words]
         self.asked = []
 
-    async def approve(self, wanted):
-        self.asked.append(wanted)
+    async def approve(self, request):
+        self.asked.append(request)
         return self.words.pop(0)
 
     async def at_limit(self, hit):
         return LimitChoice("answer")
 
-    async def at_cost(self, wanted):
+    async def at_cost(self, request):
         return CostChoice("go")
 
 
 def priced(shell, function, **more):
-    """Put a tool that costs something in the place of write_file."""
+    """Replace write_file by a tool with a price."""
     tool = FunctionTool(function, effects=more.pop("effects", ()), name="write_file", price_nano=PRICE_NANO, **more)
     shell.deps.catalog._tools["write_file"] = tool
 
 
-async def test_a_person_sees_why_and_what_a_call_would_change_before_it_does(play, home):
+async def test_an_approval_request_shows_the_rationale_and_the_changes(play, home):
     user = Approves("no")
     async with play([register("write_file"), WRITE, finish("no")], registration="names", user=user) as shell:
         events = await turn(shell)
-    asked = user.asked[0]
-    assert asked.rationale == "The second line is wanted in capitals."
-    assert asked.effects == ("read", "write")
-    assert "-two\n+TWO" in asked.changes
-    assert of(events, ApprovalWanted) == [asked]
+    request = user.asked[0]
+    assert request.rationale == "The second line is wanted in capitals."
+    assert request.effects == ("read", "write")
+    assert "-two\n+TWO" in request.changes
+    assert of(events, ApprovalWanted) == [request]
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
-async def test_an_edit_is_previewed_too(play):
+async def test_an_edit_is_previewed(play):
     edit = say("", "edit_file", path="notes.txt", old="two", new="TWO")
     user = Approves("no")
     async with play([edit, finish("no")], registration="all", user=user) as shell:
@@ -63,34 +63,34 @@ async def test_an_edit_is_previewed_too(play):
     assert "-two\n+TWO" in user.asked[0].changes
 
 
-async def test_changed_arguments_run_and_the_model_is_told(play, home):
+async def test_edited_arguments_run_and_the_model_is_informed(play, home):
     user = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
     lines = [register("write_file"), WRITE, finish("done")]
     async with play(lines, registration="names", presentation="grow", user=user) as shell:
         events = await turn(shell)
-        seen = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
+        result = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
     ended = of(events, CallFinished)[-1]
     assert (home / "other.txt").read_text() == "mine\n"
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
     assert ended.observation.startswith('The person changed the arguments to path="other.txt", content="mine\\n".\n')
-    assert seen.text == ended.observation
+    assert result.text == ended.observation
     assert ended.id == of(events, CallStarted)[-1].id
     assert of(events, ApprovalGiven)[0].arguments == {"path": "other.txt", "content": "mine\n"}
 
 
-async def test_a_model_is_told_what_a_person_wants_instead_of_a_call(play, home):
+async def test_the_model_gets_the_users_instruction_in_place_of_a_refused_call(play, home):
     user = Approves(Approval("no", instead="Append to other.txt."))
     async with play([WRITE, finish("no")], registration="all", user=user) as shell:
         events = await turn(shell)
-        seen = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
-    assert seen.text == "write_file was not run: the person said no. Do this instead: Append to other.txt."
+        result = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
+    assert result.text == "write_file was not run: the person said no. Do this instead: Append to other.txt."
     assert of(events, ApprovalGiven)[0].instead == "Append to other.txt."
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
-async def test_a_call_that_is_stopped_before_anybody_allowed_it_did_not_run_and_changed_nothing(play):
+async def test_a_call_stopped_during_its_approval_did_not_run(play):
     class Waits(Approves):
-        async def approve(self, wanted):
+        async def approve(self, request):
             self.stopping = asyncio.ensure_future(shell.stop())
             await asyncio.Event().wait()
 
@@ -100,19 +100,19 @@ async def test_a_call_that_is_stopped_before_anybody_allowed_it_did_not_run_and_
         assert "may have changed" not in (await shell.command("/undo")).text
 
 
-async def test_a_resumed_session_tells_models_of_a_changed_call_as_the_running_one_did(play):
+async def test_a_resumed_session_contains_the_note_about_edited_arguments(play):
     user = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
     lines = [register("write_file"), WRITE, finish("done")]
     async with play(lines, registration="names", presentation="grow", user=user) as shell:
         await turn(shell)
-        before = shell.conversation.memory.messages
+        live = shell.conversation.memory.messages
         await shell.open(shell.session)
         again = shell.conversation.memory.messages
-    assert any("The person changed the arguments" in message.text for message in before)
-    assert again == before
+    assert any("The person changed the arguments" in message.text for message in live)
+    assert again == live
 
 
-async def test_a_rule_denies_a_call_that_a_person_has_changed_into_a_forbidden_one(play, tmp_path):
+async def test_a_deny_rule_applies_to_a_call_the_user_edited(play, tmp_path):
     config = tmp_path / "home" / "config"
     config.mkdir(parents=True)
     (config / "config.toml").write_text('[approval]\ndeny = ["write_file:secret*"]\n')
@@ -125,7 +125,7 @@ async def test_a_rule_denies_a_call_that_a_person_has_changed_into_a_forbidden_o
     assert of(events, ApprovalGiven)[0].by == "rule"
 
 
-async def test_a_call_shows_what_its_tool_cost_and_the_turn_counts_it(play):
+async def test_the_price_of_a_tool_appears_on_the_call_and_the_turn(play):
     async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
@@ -135,7 +135,7 @@ async def test_a_call_shows_what_its_tool_cost_and_the_turn_counts_it(play):
     assert caps[0].spent == PRICE_NANO
 
 
-async def test_a_tool_that_was_not_approved_is_not_paid(play):
+async def test_a_refused_tool_costs_nothing(play):
     user = Approves("no")
     async with play([WRITE, finish("done")], registration="all", budget="1.00", user=user) as shell:
         priced(shell, lambda path, content: "written", effects=("write",))
@@ -146,19 +146,19 @@ async def test_a_tool_that_was_not_approved_is_not_paid(play):
     assert caps[0].spent == 0
 
 
-async def test_a_tool_that_no_cap_has_room_for_is_refused_before_anybody_is_asked(play):
+async def test_a_tool_over_the_cap_is_refused_before_the_approval_request(play):
     user = Approves()
     async with play([WRITE, finish("done")], registration="all", budget="0.001", user=user) as shell:
-        shell.deps.settings.plan = "off"  # a plan would forbid it before
+        shell.deps.settings.plan = "off"  # the plan would refuse it earlier
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
     assert (ended.refused, ended.spent_nano, user.asked) == ("unaffordable", 0, [])
 
 
-async def test_a_cap_that_is_used_up_while_a_person_thinks_is_kept_all_the_same(play):
+async def test_a_cap_lowered_during_the_approval_request_still_holds(play):
     class Spends(Approves):
-        async def approve(self, wanted):
+        async def approve(self, request):
             await shell.deps.budget.set_cap("session", Amount(1, "usd"))
             return Approval("once")
 
@@ -169,7 +169,7 @@ async def test_a_cap_that_is_used_up_while_a_person_thinks_is_kept_all_the_same(
     assert (ended.refused, ended.spent_nano) == ("unaffordable", 0)
 
 
-async def test_a_call_that_is_stopped_shows_what_was_paid_for_it(play):
+async def test_a_stopped_call_shows_its_cost(play):
     began = asyncio.Event()
 
     async def endless(path: str, content: str) -> str:
@@ -188,7 +188,7 @@ async def test_a_call_that_is_stopped_shows_what_was_paid_for_it(play):
     assert events[-1].spent_nano == PRICE_NANO
 
 
-async def test_a_call_that_is_stopped_while_it_is_paid_for_shows_what_was_paid(play, monkeypatch):
+async def test_a_call_stopped_during_its_payment_shows_its_cost(play, monkeypatch):
     async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
         priced(shell, lambda path, content: "written", effects=("read",))
         ledger, loop, paying = shell.deps.budget.gate.ledger, asyncio.get_running_loop(), asyncio.Event()
@@ -209,15 +209,15 @@ async def test_a_call_that_is_stopped_while_it_is_paid_for_shows_what_was_paid(p
     assert (ended.ok, ended.spent_nano, spent) == (False, PRICE_NANO, PRICE_NANO)
 
 
-async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play, monkeypatch):
+async def test_an_approval_request_does_not_wait_for_a_locked_session_store(play, monkeypatch):
     monkeypatch.setattr(
         "ecoshell.assembly.shell.open_store", lambda paths: SessionStore(paths.sessions_file, busy_seconds=120)
     )
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     class Waits(Approves):
-        async def approve(self, wanted):
-            asked.set()
+        async def approve(self, request):
+            requested.set()
             await asyncio.Event().wait()
 
     async with play([WRITE], registration="all", user=Waits()) as shell:
@@ -226,7 +226,7 @@ async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play, 
         lock = sqlite3.connect(user_paths().sessions_file)
         lock.execute("BEGIN IMMEDIATE")
         reading = asyncio.ensure_future(_drained(events))
-        await asyncio.wait_for(asked.wait(), 600)
+        await asyncio.wait_for(requested.wait(), 600)
         waits_for_the_store = not reading.done()
         lock.close()
         await shell.stop()
@@ -251,7 +251,7 @@ class Decides(Approves):
         return self.choices.pop(0)
 
 
-async def test_a_tool_that_a_cap_has_too_little_for_is_asked_about_and_runs_once_there_is_room(play):
+async def test_a_tool_over_the_cap_runs_after_the_user_raises_the_cap(play):
     user = Decides(LimitChoice("raise", "50c"))
     async with play([WRITE, finish("done")], registration="all", budget="0.001", user=user) as shell:
         shell.deps.settings.plan = "off"
@@ -263,7 +263,7 @@ async def test_a_tool_that_a_cap_has_too_little_for_is_asked_about_and_runs_once
     assert (caps[0].limit, caps[0].spent, of(events, TurnFinished)[0].answer) == (500_000_000, PRICE_NANO, "done")
 
 
-async def test_a_tool_the_plan_refuses_for_money_is_asked_about_in_the_plan_s_own_figures(play):
+async def test_a_tool_the_plan_cannot_afford_is_reported_with_the_figures_of_the_plan(play):
     user = Decides(LimitChoice("raise", "50c"))
     lines = [register("write_file"), WRITE, finish("done")]
     async with play(lines, registration="names", budget="0.001", user=user) as shell:
@@ -276,20 +276,20 @@ async def test_a_tool_the_plan_refuses_for_money_is_asked_about_in_the_plan_s_ow
     assert of(events, CallFinished)[-1].observation == "written"
 
 
-async def test_who_would_rather_have_the_answer_gets_it_and_the_tool_does_not_run(play):
+async def test_a_user_who_chooses_the_answer_at_a_limit_gets_it_without_the_tool(play):
     user = Decides(LimitChoice("answer"))
-    lines = [WRITE, say("from what there is")]
+    lines = [WRITE, say("from the results so far")]
     async with play(lines, registration="all", budget="0.001", user=user) as shell:
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
-    assert [one.refused for one in of(events, CallFinished)] == ["forbidden"]
+    assert [event.refused for event in of(events, CallFinished)] == ["forbidden"]
     assert len(user.limits) == 1
     ended = of(events, TurnFinished)[0]
-    assert (ended.status, ended.answer) == ("limit", "from what there is")
+    assert (ended.status, ended.answer) == ("limit", "from the results so far")
 
 
 @pytest.mark.parametrize(("budget", "spent", "refused"), [("1", 2_000_000, ""), ("0.001", 0, "unaffordable")])
-async def test_a_tool_that_the_settings_give_a_price_is_paid_for_when_it_runs(play, budget, spent, refused):
+async def test_a_tool_priced_in_the_settings_is_paid_when_it_runs(play, budget, spent, refused):
     file = user_paths().settings_file
     file.parent.mkdir(parents=True)
     file.write_text('[plan]\nmode = "off"\n[tools.prices]\ncount_text = "0.002"\n')
@@ -300,7 +300,7 @@ async def test_a_tool_that_the_settings_give_a_price_is_paid_for_when_it_runs(pl
         assert (await shell.status()).spent_nano == spent
 
 
-async def test_a_price_for_a_tool_that_is_not_there_is_refused(play):
+async def test_a_price_for_an_unknown_tool_is_rejected(play):
     file = user_paths().settings_file
     file.parent.mkdir(parents=True)
     file.write_text('[tools.prices]\ncount_txt = "0.002"\n')

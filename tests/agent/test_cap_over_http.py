@@ -1,7 +1,7 @@
-"""The cap, over real HTTP and real SQLite: whole turns of the shell against a provider that does as it likes.
+"""Whole turns under caps, over real HTTP and SQLite, against providers that misbehave in many ways.
 
-One shell plays most turns, each in a new session, so that litellm is loaded once. While a turn runs, another reader of
-the same ledger looks at every cap again and again.
+One shell runs most turns, each in a new session, so that litellm is loaded once. While a turn runs, a second reader of
+the same ledger checks every cap repeatedly.
 """
 
 import asyncio
@@ -48,12 +48,12 @@ base_url = "{address}"
 price = {{ input = 1, output = 4 }}
 """
 BUSY_SECONDS = 600
-"""Longer than any of the processes here may take."""
+"""Limit for the processes started here."""
 
 
 @dataclass(frozen=True)
-class Played:
-    """One turn, and what the ledger says of it afterwards."""
+class PlayedTurn:
+    """The events of one turn, and its caps and ledger entries afterwards."""
 
     events: list[Event]
     caps: tuple[CapState, ...]
@@ -92,7 +92,7 @@ def llama_port():
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory, server, llama_port):
-    """A home whose settings know every behaviour of the server as a model; the folder of the workspace in it."""
+    """Create a home whose settings declare every behaviour of the server as a model; return its workspace."""
     root = tmp_path_factory.mktemp("cap")
     workspace = root / "workspace"
     workspace.mkdir()
@@ -102,10 +102,10 @@ def home(tmp_path_factory, server, llama_port):
         patch.setenv("OPENAI_API_KEY", KEY)
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
-        known = [MODEL.format(name=name, address=server.openai) for name in HOSTILE]
+        declared = [MODEL.format(name=name, address=server.openai) for name in HOSTILE]
         embedded = MODEL.format(name="smollm2", address=llama_address(llama_port)) + "context = 2048\n"
         brief = "[agent]\nmax_output_tokens = 64\nanswer_tokens = 64\n[models]\nretry_seconds = 2\n"
-        settings.write_text(brief + "".join(known) + embedded)
+        settings.write_text(brief + "".join(declared) + embedded)
         yield workspace
 
 
@@ -121,7 +121,7 @@ async def shell(home):
 
 @pytest.fixture
 def play(shell):
-    """Plays a turn with a model, under caps, in a session of its own; nothing may stay held, no cap may be passed."""
+    """Run a turn with a model under caps; check that nothing stays reserved and no cap is exceeded."""
 
     async def played(model, *caps, new=True):
         if new:
@@ -135,8 +135,8 @@ def play(shell):
         states = await shell.deps.budget.caps()
         assert [cap.held for cap in states] == [0] * len(states)
         assert shell.ledger.verify() == ()
-        entries = [shell.ledger.entry(held.entry) for held in of(events, BudgetHeld)]
-        return Played(events, states, entries)
+        entries = [shell.ledger.entry(event.entry) for event in of(events, BudgetHeld)]
+        return PlayedTurn(events, states, entries)
 
     yield played
     for model in shell.ledger.barred():
@@ -145,31 +145,31 @@ def play(shell):
 
 @contextmanager
 def watched(where):
-    """Looks at every cap over `where()`, a session and a turn, for as long as this is open; gives those passed."""
+    """Check every cap of the session and turn that `where()` returns, in a thread; yield those exceeded."""
     passed: list[CapState] = []
-    looks = 0
+    checks = 0
     done = threading.Event()
 
-    def look():
-        nonlocal looks
+    def check():
+        nonlocal checks
         ledger = Ledger(user_paths().ledger_file)
-        while not done.is_set() or not looks:
+        while not done.is_set() or not checks:
             passed.extend(cap for cap in ledger.caps(*where()) if cap.spent + cap.held > cap.limit)
-            looks += 1
+            checks += 1
             time.sleep(0.005)
         ledger.close()
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    checker = threading.Thread(target=check)
+    checker.start()
     try:
         yield passed
     finally:
         done.set()
-        looking.join()
-        assert looks
+        checker.join()
+        assert checks
 
 
-async def test_a_reported_usage_is_what_counts(play):
+async def test_the_reported_usage_is_charged(play):
     played = await play("good")
     assert (played.end.status, played.end.answer) == ("answered", "The answer.")
     (entry,) = played.entries
@@ -178,7 +178,7 @@ async def test_a_reported_usage_is_what_counts(play):
     assert {cap.spent for cap in played.caps if cap.scope in ("turn", "session")} == {82, entry.spent_nano}
 
 
-async def test_two_reports_are_one_and_the_larger_counts(play):
+async def test_the_larger_of_two_usage_reports_is_charged(play):
     played = await play("double-usage")
     (entry,) = played.entries
     assert entry.usage == Usage(input=140, output=24)
@@ -186,24 +186,24 @@ async def test_two_reports_are_one_and_the_larger_counts(play):
 
 
 @pytest.mark.parametrize("behaviour", SILENT)
-async def test_without_a_report_that_can_be_true_the_whole_hold_counts(play, behaviour):
+async def test_without_a_plausible_usage_report_the_whole_reservation_is_charged(play, behaviour):
     played = await play(behaviour)
     assert (played.end.status, played.end.answer) == ("answered", "The answer.")
-    assert_whole_hold_counts(played)
+    assert_whole_reservation_charged(played)
 
 
 @pytest.mark.parametrize("behaviour", [*BROKEN_OFF, *UNUSABLE])
-async def test_every_call_that_may_have_been_billed_counts_in_full(play, server, behaviour):
+async def test_a_failed_call_that_may_be_billed_is_charged_its_whole_reservation(play, server, behaviour):
     played = await play(behaviour)
     assert played.end.status == "error"
     assert played.error.kind in ("ModelUnavailable", "ModelBroken")
-    assert_whole_hold_counts(played)
+    assert_whole_reservation_charged(played)
     assert len(server.asked) == len(played.entries)
     assert (len(server.asked) > 1) == (behaviour in ("gave-up-waiting", "broken-down"))
 
 
 @pytest.mark.parametrize("behaviour", TURNED_AWAY)
-async def test_a_call_that_was_turned_away_costs_nothing_and_is_made_again(play, server, behaviour):
+async def test_a_call_rejected_with_429_costs_nothing_and_is_retried(play, server, behaviour):
     played = await play(behaviour)
     assert (played.end.status, played.end.spent_nano) == ("error", 0)
     assert played.states == ["released"] * 2
@@ -211,7 +211,7 @@ async def test_a_call_that_was_turned_away_costs_nothing_and_is_made_again(play,
     assert {cap.spent for cap in played.caps if cap.scope in ("turn", "session")} == {0}
 
 
-async def test_an_overbilling_model_is_named_barred_and_asked_again_only_once_it_is_trusted(play, server, capsys):
+async def test_an_overbilling_model_is_disabled_until_the_user_enables_it(play, server, capsys):
     played = await play("overbilling")
     (entry,) = played.entries
     (settled,) = of(played.events, BudgetSettled)
@@ -229,7 +229,7 @@ async def test_an_overbilling_model_is_named_barred_and_asked_again_only_once_it
     assert len(server.asked) == 2
 
 
-async def test_without_a_cap_a_barred_model_may_be_asked(shell, play, server):
+async def test_a_disabled_model_can_be_used_without_a_cap(shell, play, server):
     await play("overbilling")
     await shell.command("/new")
     limits = [cap.scope for cap in await shell.deps.budget.caps()]
@@ -244,9 +244,9 @@ async def test_without_a_cap_a_barred_model_may_be_asked(shell, play, server):
     assert len(server.asked) == 2
 
 
-async def test_endless_output_is_cut_off_counts_in_full_and_bars_the_model(play, server):
+async def test_endless_output_is_cut_off_charged_in_full_and_disables_the_model(play, server):
     played = await play("endless")
-    assert_whole_hold_counts(played)
+    assert_whole_reservation_charged(played)
     assert any("went on past max_tokens" in notice.text for notice in of(played.events, Notice))
     assert await asyncio.to_thread(server.client_left.wait, BUSY_SECONDS)
 
@@ -256,9 +256,9 @@ async def test_endless_output_is_cut_off_counts_in_full_and_bars_the_model(play,
 
 
 @pytest.mark.parametrize("cap", ["session 0.03", "turn 0.03", "session 40000tok", "day 0.03"])
-async def test_a_greedy_model_that_never_ends_is_stopped_at_the_cap_with_an_answer(shell, play, cap):
+async def test_a_greedy_model_is_stopped_at_the_cap_with_an_answer(shell, play, cap):
     if cap.startswith("day"):
-        spent = next(one.spent for one in await shell.deps.budget.caps() if one.scope == "day")
+        spent = next(cap.spent for cap in await shell.deps.budget.caps() if cap.scope == "day")
         cap = f"day {(spent + 30_000_000) / 1e9:.9f}"
     try:
         await shell.command("/plan off")
@@ -272,26 +272,26 @@ async def test_a_greedy_model_that_never_ends_is_stopped_at_the_cap_with_an_answ
     assert played.end.steps > 2
 
 
-async def test_a_greedy_model_is_stopped_by_the_plan_with_an_answer_where_the_plan_binds(shell, play):
+async def test_a_greedy_model_is_stopped_by_an_enforced_plan_with_an_answer(shell, play):
     played = await play("greedy", "session 40000tok")
     assert (played.end.status, bool(played.end.answer)) == ("limit", True)
     assert of(played.events, PlanChanged)[-1].enforced
 
 
-async def test_turn_by_turn_a_moody_model_never_gets_a_session_past_its_cap(play):
+async def test_several_turns_of_a_moody_model_stay_within_the_session_cap(play):
     played = [await play("moody", "session 0.02", new=number == 0) for number in range(6)]
-    assert [one.end.status for one in played][-1] == "limit"
-    assert any(one.end.status == "error" for one in played)
+    assert played[-1].end.status == "limit"
+    assert any(each.end.status == "error" for each in played)
 
 
-async def test_shells_at_once_share_the_days_cap_and_one_of_them_is_killed(home, server, tmp_path, monkeypatch):
+async def test_concurrent_shells_share_the_day_cap_though_one_is_killed(home, server, tmp_path, monkeypatch):
     settings = user_paths().settings_file.read_text()
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     user_paths().settings_file.parent.mkdir(parents=True)
     user_paths().settings_file.write_text(settings + '\n[budget]\nday = "0.20"\n')
     ledger = Ledger(user_paths().ledger_file)
     with watched(lambda: ("", 0)) as passed:
-        killed, other = shells = [chatting(home) for _ in range(2)]
+        killed, other = shells = [start_line_shell(home) for _ in range(2)]
         ask(*shells, times=1)
         await until(lambda: len(ledger.rows("session")) == 2)
         ask(*shells, times=40)
@@ -310,7 +310,7 @@ async def test_shells_at_once_share_the_days_cap_and_one_of_them_is_killed(home,
     await until(lambda: processes_of(tmp_path / "home") == [])
 
 
-async def test_a_turn_with_the_embedded_model_behind_a_server_keeps_to_a_cap_in_tokens(play, llama_port):
+async def test_the_embedded_model_behind_a_server_stays_within_a_token_cap(play, llama_port):
     with llama_server(llama_port):
         played = await play("smollm2", "turn 20000tok")
     assert played.end.answer
@@ -318,22 +318,22 @@ async def test_a_turn_with_the_embedded_model_behind_a_server_keeps_to_a_cap_in_
     assert turns.spent == sum(entry.usage.total for entry in played.entries) <= turns.limit == 20_000
 
 
-async def test_the_key_is_in_no_file_of_the_home(shell, home, play):
+async def test_no_file_of_the_home_contains_the_key(shell, home, play):
     await play("good")
     files = [file for file in (home.parent / "home").rglob("*") if file.is_file()]
     assert user_paths().ledger_file in files
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
 
 
-def assert_whole_hold_counts(played):
+def assert_whole_reservation_charged(played):
     assert all((entry.state, entry.spent_nano) == ("unreported", entry.held_nano) for entry in played.entries)
     spent = {cap.scope: cap.spent for cap in played.caps}
     assert spent["session"] == played.end.spent_nano == sum(entry.held_nano for entry in played.entries) > 0
     assert spent["turn"] == sum(entry.held_usage.total for entry in played.entries)
 
 
-def chatting(workspace: Path) -> "subprocess.Popen[str]":
-    """A line shell at a pipe that talks with the moody model."""
+def start_line_shell(workspace: Path) -> "subprocess.Popen[str]":
+    """Start a line shell on a pipe with the moody model."""
     options = ("--model", "openai/moody", "--workspace", str(workspace), "--registration", "names")
     return subprocess.Popen(
         [sys.executable, "-m", "ecoshell", "line", *options],

@@ -18,30 +18,31 @@ from ecoshell.modes.single import Single
 
 PRICE = (Decimal(1), Decimal(4))
 LONG = "a long answer, " * 200
-SUMMARY = say("They asked about notes.txt.", usage={"input": 900, "output": 20})
+SUMMARY = say("The user asked for notes.txt.", usage={"input": 900, "output": 20})
 
 
 def price(dollars):
     return Price(Rates(*[Decimal(dollars)] * 5), source="a test")
 
 
-class Troupe:
-    """Casts scripted models by name, and remembers which were asked."""
+class ScriptedFactory:
+    """A model factory of scripted models by name; each records its requests."""
 
-    def __init__(self, shell, tmp_path, **others):
+    def __init__(self, shell, tmp_path, **traits_by_name):
         self._deps = shell.deps
         self.models = {}
-        for name, traits in others.items():
+        for name, traits in traits_by_name.items():
             script = tmp_path / f"{name}.jsonl"
             script.write_text(json.dumps({**SUMMARY, "text": f"A summary by {name}."}) + "\n")
             model = Recorder(script)
             model.traits = replace(model.traits, name=name, **traits)
             self.models[name] = model
-        shell.deps.models.factory, shell.deps.settings.named_models = self, (*others, "no-key")
+        shell.deps.models.factory = self
+        shell.deps.settings.named_models = (*traits_by_name, "no-key")
 
     def make(self, name):
         if name not in self.models:
-            raise ModelMissing(f"There is no key for {name}.")
+            raise ModelMissing(f"No API key for {name}.")
         metered = MeteredModel(self.models[name], self._deps.budget.gate, self._deps.budget.account)
         return ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
 
@@ -49,27 +50,27 @@ class Troupe:
         pass
 
 
-def remote(shell):
-    """Make the session's model one that is not on this machine."""
+def mark_remote(shell):
+    """Mark the session's model as remote."""
     model = shell.deps.models.current.model._model
     model.traits = replace(model.traits, local=False)
 
 
-async def test_models_are_told_the_summary_and_the_transcript_stays_whole(play):
+async def test_the_model_gets_the_summary_and_the_transcript_stays_complete(play):
     lines = [finish(LONG), SUMMARY, finish("next")]
     async with play(lines, registration="all", price=PRICE, budget="1.00") as shell:
         await turn(shell)
         printed = await shell.command("/compact")
         await turn(shell, "And now?")
-        asked, summarising = shell.requests[-1], shell.requests[1]
+        request, summarising = shell.requests[-1], shell.requests[1]
         stored = [event for _, event in shell.store.events(shell.session)]
-    texts = [message.text for message in asked.messages[1:]]
-    assert texts[0] == "What was said and done so far, in short:\nThey asked about notes.txt."
+    texts = [message.text for message in request.messages[1:]]
+    assert texts[0] == "What was said and done so far, in short:\nThe user asked for notes.txt."
     assert "And now?\n\nBudget: " in texts[2]
     assert not any(LONG.strip() in text for text in texts)
     assert (summarising.purpose, summarising.task) == ("compact", summarising.messages[-1].text)
     first = shell.requests[0].messages
-    assert summarising.messages[: len(first)] == first  # a provider has cached that
+    assert summarising.messages[: len(first)] == first  # so that the provider's cache applies
     assert summarising.tools == shell.requests[0].tools
     assert any(LONG.strip() in message.text for message in summarising.messages)
     (compacted,) = of(stored, Compacted)
@@ -80,21 +81,21 @@ async def test_models_are_told_the_summary_and_the_transcript_stays_whole(play):
     assert of(stored, TurnFinished)[0].answer == LONG
 
 
-async def test_a_resumed_session_goes_on_from_the_summary(play):
+async def test_a_resumed_session_continues_from_the_summary(play):
     async with play([finish(LONG), SUMMARY, finish("next")], registration="all") as shell:
         await turn(shell)
         await shell.command("/compact")
-        before = shell.conversation.memory.messages
+        live = shell.conversation.memory.messages
         await shell.open(shell.session)
-        assert shell.conversation.memory.messages == before
+        assert shell.conversation.memory.messages == live
         again = Memory(shell.deps.catalog, shell.past)
-        assert again.messages == before
+        assert again.messages == live
         with pytest.raises(UsageError, match="compacted"):
             await shell.command("/undo")
 
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
-async def test_registered_documents_are_known_after_compacting(play, presentation):
+async def test_registered_schemas_remain_after_compaction(play, presentation):
     lines = [register("count_text"), finish(LONG), SUMMARY, say("", "count_text", path="notes.txt"), finish("3")]
     async with play(lines, registration="names", presentation=presentation) as shell:
         await turn(shell)
@@ -102,33 +103,33 @@ async def test_registered_documents_are_known_after_compacting(play, presentatio
         events = await turn(shell, "Count.")
         last = shell.requests[-1]
     description = shell.conversation.known("count_text").description
-    shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+    texts = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
     assert of(events, CallFinished)[0].ok
-    assert sum(text.count(description) for text in shown) == 1
-    assert sum(text.count("Tools to register:") for text in shown) == 1
+    assert sum(text.count(description) for text in texts) == 1
+    assert sum(text.count("Tools to register:") for text in texts) == 1
 
 
-async def test_no_model_that_was_not_chosen_reads_the_conversation_however_cheap_it_is(play, tmp_path):
+async def test_a_cheaper_model_does_not_read_the_conversation_unless_chosen(play, tmp_path):
     async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
-        remote(shell)
-        troupe = Troupe(
+        mark_remote(shell)
+        factory = ScriptedFactory(
             shell, tmp_path, far={"price": price("0.001"), "local": False}, here={"price": ZERO_PRICE, "local": True}
         )
         await turn(shell)
         await shell.command("/compact")
-        assert [name for name, model in troupe.models.items() if model.requests] == []
-        assert "They asked about notes.txt." in shell.conversation.memory.messages[0].text
+        assert [name for name, model in factory.models.items() if model.requests] == []
+        assert "The user asked for notes.txt." in shell.conversation.memory.messages[0].text
 
 
 @pytest.mark.parametrize("traits", [{"price": price(200)}, {"price": None}])
-async def test_a_model_the_settings_name_is_named_once_before_it_reads_the_conversation(play, tmp_path, traits):
+async def test_a_model_named_in_the_settings_is_announced_before_it_reads_the_conversation(play, tmp_path, traits):
     async with play([finish(LONG), finish(LONG)], registration="all", price=PRICE) as shell:
-        troupe = Troupe(shell, tmp_path, far={**traits, "local": False})
+        factory = ScriptedFactory(shell, tmp_path, far={**traits, "local": False})
         shell.deps.settings.compact_model = "far"
         await turn(shell)
         with pytest.raises(UsageError, match=r"far, which .* names, would read the whole conversation"):
             await shell.command("/compact")
-        assert troupe.models["far"].requests == []
+        assert factory.models["far"].requests == []
         await shell.command("/compact")
         assert "A summary by far." in shell.conversation.memory.messages[0].text
 
@@ -136,40 +137,40 @@ async def test_a_model_the_settings_name_is_named_once_before_it_reads_the_conve
 @pytest.mark.parametrize(
     "traits", [{"price": price("0.01"), "context": 1500}, {"price": ZERO_PRICE, "small": True}, {"price": price(1)}]
 )
-async def test_where_the_named_model_will_not_do_the_session_s_own_writes_it(play, tmp_path, traits):
+async def test_the_session_model_writes_the_summary_if_the_named_model_is_unsuitable(play, tmp_path, traits):
     async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
-        troupe = Troupe(shell, tmp_path, far={**traits, "local": False})
+        factory = ScriptedFactory(shell, tmp_path, far={**traits, "local": False})
         shell.deps.settings.compact_model = "far"
         if not {"context", "small"} & set(traits):
             shell.ledger.bar("far", "it billed too much")
         await turn(shell)
         await shell.command("/compact")
-        assert troupe.models["far"].requests == []
-        assert "They asked about notes.txt." in shell.conversation.memory.messages[0].text
+        assert factory.models["far"].requests == []
+        assert "The user asked for notes.txt." in shell.conversation.memory.messages[0].text
 
 
-async def test_a_cap_that_leaves_no_room_refuses_it_and_nothing_is_lost(play):
+async def test_a_cap_that_cannot_cover_the_summary_leaves_the_conversation_unchanged(play):
     async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
         await turn(shell)
-        before = shell.conversation.memory.messages
+        messages = shell.conversation.memory.messages
         await shell.command("/budget 0.004")
         with pytest.raises(LimitReached):
             await shell.command("/compact")
-        assert shell.conversation.memory.messages == before
+        assert shell.conversation.memory.messages == messages
         assert all(cap.held == 0 for cap in await shell.deps.budget.caps())
 
 
-async def test_it_can_be_stopped_and_is_settled(play, monkeypatch):
+async def test_a_compaction_can_be_stopped_and_is_settled(play, monkeypatch):
     async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
         await turn(shell)
-        before, reached = shell.conversation.memory.messages, asyncio.Event()
+        messages, reached = shell.conversation.memory.messages, asyncio.Event()
 
-        async def waits(request):
+        async def endless(request):
             reached.set()
             await asyncio.sleep(60)
             yield
 
-        monkeypatch.setattr(shell.deps.models.current.model._model, "stream", waits)
+        monkeypatch.setattr(shell.deps.models.current.model._model, "stream", endless)
         running = asyncio.ensure_future(shell.command("/compact"))
         await reached.wait()
         with pytest.raises(UsageError, match="A turn is running"):
@@ -177,21 +178,21 @@ async def test_it_can_be_stopped_and_is_settled(play, monkeypatch):
         await shell.stop()
         assert (await running).text.startswith("Stopped.")
         stored = [event for _, event in shell.store.events(shell.session)]
-        assert shell.conversation.memory.messages == before
+        assert shell.conversation.memory.messages == messages
         assert [event.role for event in of(stored, BudgetSettled)][-1] == "compact"
         assert of(stored, Compacted) == []
         assert all(cap.held == 0 for cap in await shell.deps.budget.caps())
 
 
-async def test_a_summary_that_saves_nothing_is_not_taken(play):
+async def test_a_summary_that_saves_nothing_is_rejected(play):
     async with play([finish("3"), say("A summary that is longer than what it says. " * 20)]) as shell:
         with pytest.raises(UsageError, match="nothing to compact"):
             await shell.command("/compact")
         await turn(shell, "How many?")
-        before = shell.conversation.memory.messages
+        messages = shell.conversation.memory.messages
         with pytest.raises(UsageError, match="save nothing"):
             await shell.command("/compact")
-        assert shell.conversation.memory.messages == before
+        assert shell.conversation.memory.messages == messages
 
 
 async def test_an_empty_summary_is_an_error(play):
@@ -201,7 +202,7 @@ async def test_an_empty_summary_is_an_error(play):
             await shell.command("/compact")
 
 
-async def test_a_conversation_no_model_can_take_is_told(play):
+async def test_a_conversation_too_long_for_every_model_is_an_error(play):
     async with play([finish(LONG)], registration="all") as shell:
         await turn(shell)
         model = shell.deps.models.current.model._model
@@ -210,7 +211,7 @@ async def test_a_conversation_no_model_can_take_is_told(play):
             await shell.command("/compact")
 
 
-async def test_a_model_too_small_writes_none_and_an_extract_says_what_it_is(play):
+async def test_a_small_model_gets_a_labelled_extract_as_its_summary(play):
     async with play([finish(LONG), finish("the end"), *[finish(LONG)] * 40], registration="all") as shell:
         model = shell.deps.models.current.model._model
         await turn(shell, "First?")

@@ -1,4 +1,4 @@
-"""Tools that a provider's own search loads: sessions over the emulators of Anthropic and OpenAI Responses."""
+"""Tools loaded by a provider's own tool search: sessions against emulators of Anthropic and OpenAI Responses."""
 
 import json
 from contextlib import ExitStack, asynccontextmanager
@@ -53,7 +53,8 @@ def opened(workspace, emulators):
         file.parent.mkdir(parents=True, exist_ok=True)
         flag = str(tool_search).lower()
         tables = [
-            f'[models."{name}"]\nbase_url = "{one.base_url}"\ntool_search = {flag}\n' for name, one in emulators.items()
+            f'[models."{name}"]\nbase_url = "{emulator.base_url}"\ntool_search = {flag}\n'
+            for name, emulator in emulators.items()
         ]
         file.write_text("".join(tables), encoding="utf-8")
         options = {"registration": "names"} | options
@@ -67,7 +68,7 @@ def opened(workspace, emulators):
 
 
 def searched(*calls, tools=None, say=""):
-    """A reply that searches, loads what it calls, and calls it."""
+    """A reply that searches for tools, loads them and calls them."""
     loaded = tuple(dict.fromkeys(call.name for call in calls)) if tools is None else tools
     text = (Text(say),) if say else ()
     return Reply((Reasoning("I need a tool."), *text, ToolSearch("tools", loaded), *calls))
@@ -96,7 +97,7 @@ COUNT = ToolCall("count_text", {"text": "one two"})
 
 
 @pytest.mark.parametrize("model", SEARCHING)
-async def test_a_tool_that_the_provider_loads_is_registered_at_its_first_call_and_runs(opened, emulators, model):
+async def test_a_tool_loaded_by_the_provider_is_registered_at_its_first_call(opened, emulators, model):
     emulator = emulators[model]
     emulator.script([searched(READ), answer(), searched(COUNT), answer(), Reply((READ,)), answer()])
     async with opened(model) as shell:
@@ -109,8 +110,8 @@ async def test_a_tool_that_the_provider_loads_is_registered_at_its_first_call_an
     assert offered.presentation == "deferred"
     [registered] = of(first, ToolRegistered)
     assert (registered.name, registered.by) == ("read_file", "first_call")
-    assert [(one.name, one.ok) for one in of(first, CallFinished)] == [("read_file", True)]
-    assert [one.name for one in of(second, ToolRegistered)] == ["count_text"]
+    assert [(event.name, event.ok) for event in of(first, CallFinished)] == [("read_file", True)]
+    assert [event.name for event in of(second, ToolRegistered)] == ["count_text"]
     assert {name for name, row in tools.items() if row.registered} == {"read_file", "count_text"}
     assert len({array(emulator, number) for number in range(6)}) == 1
     assert "tool_register" not in names(emulator)
@@ -119,7 +120,7 @@ async def test_a_tool_that_the_provider_loads_is_registered_at_its_first_call_an
 
 
 @pytest.mark.parametrize("model", SEARCHING)
-async def test_searches_and_their_results_go_back_also_after_a_resume(opened, emulators, model):
+async def test_searches_and_their_results_are_sent_back_also_after_a_resume(opened, emulators, model):
     emulator = emulators[model]
     emulator.script([searched(READ, say="I look."), answer(), answer("Hello."), answer("Hello again.")])
     async with opened(model) as shell:
@@ -138,29 +139,29 @@ async def test_searches_and_their_results_go_back_also_after_a_resume(opened, em
 
 
 @pytest.mark.parametrize("model", SEARCHING)
-async def test_parallel_calls_of_loaded_tools_run_and_register_each_tool_once(opened, emulators, model):
+async def test_parallel_calls_of_loaded_tools_register_each_tool_once(opened, emulators, model):
     emulator = emulators[model]
     calls = (READ, COUNT, ToolCall("count_text", {"text": "three"}), ToolCall("list_files", {}))
     emulator.script([searched(*calls), answer()])
     async with opened(model) as shell:
         events = await ask(shell)
     assert emulator.rejections == []
-    assert sorted(one.name for one in of(events, ToolRegistered)) == ["count_text", "list_files", "read_file"]
+    assert sorted(event.name for event in of(events, ToolRegistered)) == ["count_text", "list_files", "read_file"]
     finished = of(events, CallFinished)
-    assert [one.ok for one in finished] == [True] * 4
-    assert len({one.group for one in finished}) == 1
-    assert not any(one.id.startswith("srvtoolu_") for one in finished)
+    assert [event.ok for event in finished] == [True] * 4
+    assert len({event.group for event in finished}) == 1
+    assert not any(event.id.startswith("srvtoolu_") for event in finished)
 
 
 @pytest.mark.parametrize("model", SEARCHING)
 async def test_a_search_without_a_call_ends_the_turn_with_its_text(opened, emulators, model):
     emulator = emulators[model]
-    emulator.script([Reply((ToolSearch("weather", ()), Text("There is no such tool."))), answer()])
+    emulator.script([Reply((ToolSearch("weather", ()), Text("No such tool exists."))), answer()])
     async with opened(model) as shell:
         events = await ask(shell)
         await ask(shell, "Never mind.")
     assert emulator.rejections == []
-    assert events[-1].answer == "There is no such tool."
+    assert events[-1].answer == "No such tool exists."
     assert of(events, CallFinished) == of(events, ToolRegistered) == []
 
 
@@ -177,15 +178,15 @@ async def test_a_session_moves_to_another_family_and_back(opened, emulators, mod
         await shell.command(f"/model {model}")
         back = await ask(shell, "And on.")
     assert emulator.rejections == gemini.rejections == []
-    assert [one.presentation for one in of(moved, ToolsOffered)] == ["grow"]
+    assert [event.presentation for event in of(moved, ToolsOffered)] == ["grow"]
     assert "tool_search_tool" not in json.dumps(gemini.requests)
-    assert [one.presentation for one in of(back, ToolsOffered)] == ["deferred"]
+    assert [event.presentation for event in of(back, ToolsOffered)] == ["deferred"]
     full = [tool.get("name") for tool in emulator.requests[2]["tools"] if not tool.get("defer_loading")]
-    assert "list_files" in full  # registered elsewhere, so that no search has loaded it here
+    assert "list_files" in full  # registered under the other provider, so no search has loaded it here
     assert "read_file" not in full
 
 
-async def test_a_model_of_the_same_family_without_searches_gets_none_back(opened, emulators):
+async def test_a_model_of_the_same_family_without_tool_search_gets_no_searches_back(opened, emulators):
     emulator = emulators[CLAUDE]
     emulator.script([searched(READ), answer(), answer("Hello.")])
     async with opened(CLAUDE) as shell:
@@ -209,7 +210,7 @@ async def test_another_presentation_turns_deferral_off(opened, emulators, presen
     assert "tool_register" in names(emulator)
 
 
-async def test_the_core_set_is_loaded_unless_names_were_asked_for(opened, emulators):
+async def test_the_core_set_is_loaded_unless_registration_is_by_name(opened, emulators):
     emulator = emulators[CLAUDE]
     emulator.script([answer()])
     async with opened(CLAUDE, registration="auto", presentation="auto") as shell:
@@ -235,10 +236,10 @@ async def test_every_reservation_covers_all_deferred_schemas(opened, emulators, 
     async with opened(model, budget="5.00") as shell:
         events = [event for number in range(3) for event in await ask(shell, f"Question {number}?")]
         schemas = sum(len(json.dumps(tool.as_function())) for tool in shell.deps.catalog.schemas)
-    held, settled = of(events, BudgetHeld), of(events, BudgetSettled)
-    assert len(held) == len(settled) == len(of(events, ModelReplied))
-    prompts = [one.held_tokens - one.max_tokens for one in held]
-    usages = [one.usage.input for one in settled]
+    reservations, settled = of(events, BudgetHeld), of(events, BudgetSettled)
+    assert len(reservations) == len(settled) == len(of(events, ModelReplied))
+    prompts = [event.held_tokens - event.max_tokens for event in reservations]
+    usages = [event.usage.input for event in settled]
     assert all(prompt > usage for prompt, usage in zip(prompts, usages, strict=True))
     loaded = sum(len(json.dumps(shell.deps.catalog.schema(name).as_function())) for name in ("read_file", "count_text"))
     assert min(prompts) > schemas - loaded

@@ -6,7 +6,7 @@ from ecoshell.messages import Message
 from ecoshell.models import Request
 
 
-async def test_the_effort_is_shown_set_and_sent_with_steps_alone(play):
+async def test_the_effort_is_shown_set_and_sent_with_steps_only(play):
     async with play([{"text": "Hello."}, {"text": "A"}], effort="low") as shell:
         model = shell.deps.models.current.model
         model.effort = lambda: shell.deps.settings.effort
@@ -24,6 +24,6 @@ async def test_the_effort_is_shown_set_and_sent_with_steps_alone(play):
 
 
 @pytest.mark.parametrize("command", ["chat", "line", "ask"])
-def test_the_effort_is_an_option(command):
+def test_effort_is_a_command_line_option(command):
     args = build_parser().parse_args([command, "--effort", "max", *(["why?"] if command == "ask" else [])])
     assert options_from(args).effort == "max"

@@ -1,4 +1,4 @@
-"""Another model takes over from one that is unavailable, within the caps, and the turn goes on from where it was."""
+"""A fallback model takes over from an unavailable one, within the caps, and continues the turn."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ DOWN = ModelUnavailable("The provider is down.", fix="Wait.")
 
 
 class Failing:
-    """A model that speaks its lines, then fails."""
+    """A model that gives some good replies, then fails."""
 
     def __init__(self, spoken, good, error, piece=None):
         self.traits = replace(spoken.traits, name=spoken.traits.name)
@@ -49,18 +49,18 @@ class Failing:
 
 @pytest.fixture
 def spare(tmp_path):
-    """Writes scripts of models to fall back on; gives their names."""
+    """Write a script for a fallback model and return the model's name."""
 
-    def written(number, lines):
+    def write_script(number, lines):
         script = tmp_path / f"spare{number}.jsonl"
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         return f"script:{script}"
 
-    return written
+    return write_script
 
 
 def fail(shell, good, error, piece=None):
-    """Have the session's model fail after so many good replies."""
+    """Make the session's model fail after some good replies."""
     models, budget = shell.deps.models, shell.deps.budget
     failing = Failing(models.current.model._model, good, error, piece)
     metered = MeteredModel(failing, budget.gate, budget.account, retry=RetryPolicy(seconds=0))
@@ -72,7 +72,7 @@ def fall_back_on(shell, *names):
 
 
 @pytest.mark.parametrize("error", [DOWN, ModelMissing("The key was refused.", key=True)])
-async def test_the_next_model_goes_on_from_where_the_turn_was(play, spare, error):
+async def test_the_next_model_continues_the_turn(play, spare, error):
     name = spare(1, [finish("Three lines.")])
     async with play([COUNT], price=PRICE, budget="1") as shell:
         fail(shell, 1, error)
@@ -87,7 +87,7 @@ async def test_the_next_model_goes_on_from_where_the_turn_was(play, spare, error
     assert f"{error.message} {name} takes over, as [models] fallback says." in notices
 
 
-async def test_each_fallback_is_tried_once_and_then_the_error_and_the_model_stay(play, spare):
+async def test_the_error_is_shown_after_each_fallback_was_tried_once(play, spare):
     async with play([], price=PRICE, budget="1") as shell:
         name = shell.deps.models.session_model
         fail(shell, 0, DOWN)
@@ -103,7 +103,7 @@ async def test_each_fallback_is_tried_once_and_then_the_error_and_the_model_stay
 @pytest.mark.parametrize(
     ("error", "piece"), [(DOWN, Delta("I begin")), (ModelBroken("The request was refused.", billed=False), None)]
 )
-async def test_no_model_takes_over_in_mid_reply_or_after_an_error_of_the_request(play, spare, error, piece):
+async def test_no_fallback_during_a_reply_or_after_a_request_error(play, spare, error, piece):
     name = spare(1, [finish("Three lines.")])
     async with play([], price=PRICE, budget="1") as shell:
         fail(shell, 0, error, piece)
@@ -113,14 +113,14 @@ async def test_no_model_takes_over_in_mid_reply_or_after_an_error_of_the_request
     assert events[-1].status == "error"
 
 
-async def test_a_model_without_a_price_does_not_take_over_under_a_cap_in_dollars(play, spare, monkeypatch):
+async def test_a_model_without_a_price_is_no_fallback_under_a_dollar_cap(play, spare, monkeypatch):
     name = spare(1, [finish("Three lines.")])
     async with play([], price=PRICE, budget="1") as shell:
         make = shell.deps.models.factory._model
 
-        def unpriced(wanted):
-            model = make(wanted)
-            if wanted == name:
+        def unpriced(model_name):
+            model = make(model_name)
+            if model_name == name:
                 model.traits = replace(model.traits, price=None)
             return model
 

@@ -1,4 +1,4 @@
-"""Turns that are stopped twice, lose a database, change their model or are given nothing to say."""
+"""Turns under faults: stopped twice, locked databases, a switched model, empty replies."""
 
 import asyncio
 from decimal import Decimal
@@ -30,14 +30,14 @@ class OneChoice:
     def __init__(self, model):
         self._choices = [LimitChoice("model", model), LimitChoice("stop")]
 
-    async def approve(self, wanted):
+    async def approve(self, request):
         return Approval("no")
 
     async def at_limit(self, hit):
         return self._choices.pop(0)
 
 
-async def test_a_turn_ends_though_the_ledger_is_locked_when_it_ends(play, monkeypatch):
+async def test_a_turn_ends_though_the_ledger_is_locked(play, monkeypatch):
     async def locked(**how):
         raise LOCKED
 
@@ -49,7 +49,7 @@ async def test_a_turn_ends_though_the_ledger_is_locked_when_it_ends(play, monkey
     assert again[-1].status == "answered"
 
 
-async def test_a_turn_that_is_stopped_twice_still_ends(play, monkeypatch):
+async def test_a_turn_stopped_twice_still_ends(play, monkeypatch):
     stuck = asyncio.Event()
 
     async def slow(**how):
@@ -72,7 +72,7 @@ async def test_a_turn_that_is_stopped_twice_still_ends(play, monkeypatch):
     assert events[-1].status == "interrupted"
 
 
-async def test_a_call_that_is_stopped_is_told_as_ended_before_the_turn_is(play):
+async def test_a_stopped_call_finishes_before_its_turn(play):
     async with play([LONG_WAIT, finish("ok")], registration="all", yes=True) as shell:
         events = []
         async for event in shell.ask("Wait."):
@@ -80,12 +80,12 @@ async def test_a_call_that_is_stopped_is_told_as_ended_before_the_turn_is(play):
             if isinstance(event, CallStarted):
                 await shell.stop()
     ended = of(events, CallFinished)[0]
-    how = "was run" if ended.refused == "stopped" else "did"  # the stop may come before the program is started
-    assert (ended.ok, ended.observation) == (False, f"The turn ended before run_python {how}.")
+    verb = "was run" if ended.refused == "stopped" else "did"  # the stop may come before the program is started
+    assert (ended.ok, ended.observation) == (False, f"The turn ended before run_python {verb}.")
     assert events.index(ended) < len(events) - 1
 
 
-async def test_an_aside_that_cannot_be_given_back_takes_no_answer_away(play, monkeypatch):
+async def test_a_reservation_that_cannot_be_released_does_not_lose_the_answer(play, monkeypatch):
     async def locked(hold):
         raise LOCKED
 
@@ -97,7 +97,7 @@ async def test_an_aside_that_cannot_be_given_back_takes_no_answer_away(play, mon
 
 
 @pytest.mark.parametrize("line", [say(""), say("  \n"), finish(""), finish("   ")])
-async def test_a_reply_that_is_empty_twice_is_an_error_and_no_answer(play, line):
+async def test_two_empty_replies_end_the_turn_with_an_error(play, line):
     async with play([line, say("")]) as shell:
         events = await turn(shell)
     assert events[-1].status == "error"
@@ -105,10 +105,10 @@ async def test_a_reply_that_is_empty_twice_is_an_error_and_no_answer(play, line)
     assert "empty answer" in of(events, ErrorHappened)[0].message
 
 
-async def test_a_model_without_a_price_at_the_limit_leaves_nothing_held_for_the_first(play):
+async def test_switching_to_an_unpriced_model_at_a_limit_releases_the_reservation(play):
     user = OneChoice("github_copilot/gpt-4o-mini")
     async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", user=user) as shell:
-        shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
+        shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
     assert of(events, LimitHit)
@@ -116,7 +116,7 @@ async def test_a_model_without_a_price_at_the_limit_leaves_nothing_held_for_the_
     assert [cap.held for cap in caps] == [0]
 
 
-async def test_a_session_that_does_not_exist_stops_no_turn(play):
+async def test_resuming_an_unknown_session_does_not_stop_the_turn(play):
     async with play([say("", "count_text", path="notes.txt"), finish("3")], registration="all") as shell:
         events = []
         async for event in shell.ask("How many?"):
@@ -127,7 +127,7 @@ async def test_a_session_that_does_not_exist_stops_no_turn(play):
     assert events[-1].status == "answered"
 
 
-async def test_what_could_not_be_written_is_written_when_the_shell_closes(play, monkeypatch):
+async def test_events_that_could_not_be_written_are_written_on_close(play, monkeypatch):
     async with play([finish("ok")]) as shell:
         write, session = shell.store.append, shell.session
 
@@ -140,14 +140,17 @@ async def test_what_could_not_be_written_is_written_when_the_shell_closes(play, 
         monkeypatch.setattr(shell.store, "append", locked)
         with pytest.raises(StoreError):
             await turn(shell)
-        assert len(tries) == 1  # each may wait ten seconds for the lock
+        assert len(tries) == 1  # each attempt may wait ten seconds for the lock
         monkeypatch.setattr(shell.store, "append", write)
     async with play([], resume=session) as shell:
         past = shell.past
-    assert (type(past[0]), type(past[-2])) == (TurnStarted, TurnFinished)  # the last says with what it goes on
+    assert (type(past[0]), type(past[-2])) == (
+        TurnStarted,
+        TurnFinished,
+    )  # the last event records the next turn's tools
 
 
-async def test_an_answer_that_was_cut_says_so(play):
+async def test_a_cut_answer_is_reported(play):
     async with play([say("word " * 2_000)]) as shell:
         events = await turn(shell)
     assert events[-1].status == "answered"
@@ -155,7 +158,7 @@ async def test_an_answer_that_was_cut_says_so(play):
     assert "limit cut it" in of(events, Notice)[0].text
 
 
-async def test_a_conclusion_without_words_quotes_the_last_result(play):
+async def test_an_empty_conclusion_quotes_the_last_result(play):
     count = say("", "count_text", path="notes.txt")
     async with play([count, count, count], registration="all", max_steps=2) as shell:
         events = await turn(shell)

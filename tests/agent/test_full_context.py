@@ -38,7 +38,7 @@ PRICE = (Decimal(1), Decimal(4))
 
 @pytest.fixture
 def full(play, tmp_path):
-    """Opens a shell whose model has a context of 40,000 tokens."""
+    """Open a shell whose model has a context of 40,000 tokens."""
 
     def opened(lines, **options):
         return play(lines, **{"registration": "all", "max_steps": 200, **options})
@@ -47,7 +47,7 @@ def full(play, tmp_path):
 
 
 def assert_valid(requests):
-    """Every request is one that providers take: no result without its call, no call without its result."""
+    """Check that providers would accept every request: each call has its result and each result its call."""
     for request in requests:
         assert request.messages[0].speaker == "system"
         speakers = [message.speaker for message in request.messages[1:]]
@@ -60,16 +60,16 @@ def assert_valid(requests):
         ids = [call["id"] for entry in body["messages"] for call in entry.get("tool_calls") or ()]
         answered = [entry["tool_call_id"] for entry in body["messages"] if entry["role"] == "tool"]
         assert ids == answered
-        for before, after in itertools.pairwise(speakers):
-            assert (before, after) != ("assistant", "assistant")
+        for pair in itertools.pairwise(speakers):
+            assert pair != ("assistant", "assistant")
 
 
 def resumed(shell):
-    """The messages of the session as its events alone give them."""
+    """The messages rebuilt from the stored events of the session."""
     return Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)]).messages
 
 
-async def test_sixty_steps_compact_more_than_once_and_every_request_is_valid(full, home, tmp_path):
+async def test_sixty_steps_are_compacted_several_times_with_valid_requests(full, home, tmp_path):
     write(home, 60, 3_900)
     async with full([*reads(range(60)), finish("All read.")], price=PRICE, budget="20.00") as shell:
         model = small(shell, tmp_path)
@@ -96,7 +96,7 @@ async def test_sixty_steps_compact_more_than_once_and_every_request_is_valid(ful
         assert shell.conversation.memory.messages[:-1] == last[1:]
 
 
-async def test_large_old_results_are_trimmed_in_one_event_and_the_prefix_changes_once(full, home, tmp_path):
+async def test_large_old_results_are_trimmed_together(full, home, tmp_path):
     write(home, 18, 8_000)
     async with full([*reads(range(18)), finish("Done.")]) as shell:
         shell.deps.settings.compact_at = 0.7
@@ -107,7 +107,7 @@ async def test_large_old_results_are_trimmed_in_one_event_and_the_prefix_changes
         assert trimmed.tokens_after < trimmed.tokens_before
         assert of(events, Compacted) == []
         pairs = zip(model.steps, model.steps[1:], strict=False)
-        changed = [after for before, after in pairs if after.messages[: len(before.messages)] != before.messages]
+        changed = [after for earlier, after in pairs if after.messages[: len(earlier.messages)] != earlier.messages]
         assert len(changed) == 1
         text = next(message.text for message in changed[0].messages if message.speaker == "tool")
         assert "characters left out here to make room. Call read_file again" in text
@@ -129,7 +129,7 @@ async def test_a_trimmed_result_can_be_read_again(full, home, tmp_path):
         assert_valid(model.requests)
 
 
-async def test_earlier_turns_become_a_summary_when_a_question_comes(full, home, tmp_path):
+async def test_a_new_question_turns_earlier_turns_into_a_summary(full, home, tmp_path):
     answers = [finish(f"Answer {number}. " + "long " * 4_000) for number in range(7)]
     async with full([*answers, finish("Last.")], presentation="stable") as shell:
         model = small(shell, tmp_path)
@@ -143,8 +143,8 @@ async def test_earlier_turns_become_a_summary_when_a_question_comes(full, home, 
         assert SUMMARY in last.messages[1].text
         assert last.messages[-1].text.endswith("And the last question?")
         description = shell.conversation.known("read_file").description
-        shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
-        assert sum(text.count(description) for text in shown) == 1
+        texts = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+        assert sum(text.count(description) for text in texts) == 1
         assert_valid(model.requests)
         assert resumed(shell) == shell.conversation.memory.messages
         assert of(events, Answer)[0].text == "Last."
@@ -155,12 +155,12 @@ async def test_earlier_turns_become_a_summary_when_a_question_comes(full, home, 
         assert resumed(shell) == messages
 
 
-async def test_undo_and_export_after_steps_were_compacted(full, home, tmp_path):
+async def test_undo_and_export_work_after_steps_were_compacted(full, home, tmp_path):
     write(home, 40, 3_900)
     async with full([finish("Hello."), *reads(range(40)), finish("All read."), finish("Fine.")]) as shell:
         model = small(shell, tmp_path)
         await turn(shell, "Hello?")
-        before = shell.conversation.memory.messages
+        messages = shell.conversation.memory.messages
         events = await turn(shell, "Read all files.")
         assert of(events, Compacted)
         await shell.command(f"/export {tmp_path / 'out.md'}")
@@ -168,7 +168,7 @@ async def test_undo_and_export_after_steps_were_compacted(full, home, tmp_path):
         assert "earlier calls" in exported
         assert all(f"file {number}:" in exported for number in range(40))
         await shell.command("/undo")
-        assert shell.conversation.memory.messages == before
+        assert shell.conversation.memory.messages == messages
         await turn(shell, "And now?")
         assert_valid(model.requests)
         await shell.open(shell.session)
@@ -176,7 +176,7 @@ async def test_undo_and_export_after_steps_were_compacted(full, home, tmp_path):
 
 
 @pytest.mark.parametrize("summaries", [["   "] * 9, [ModelBroken("It broke.")] * 9])
-async def test_without_a_summary_an_extract_takes_its_place_and_says_so(full, home, tmp_path, summaries):
+async def test_a_failed_summary_is_replaced_by_a_labelled_extract(full, home, tmp_path, summaries):
     write(home, 40, 3_900)
     async with full([*reads(range(40)), finish("All read.")]) as shell:
         model = small(shell, tmp_path)
@@ -192,23 +192,25 @@ async def test_without_a_summary_an_extract_takes_its_place_and_says_so(full, ho
         assert_valid(model.requests)
 
 
-async def test_a_cap_reached_by_the_summary_ends_the_turn_as_at_a_limit(full, home, tmp_path):
+async def test_a_summary_over_the_cap_ends_the_turn_at_the_limit(full, home, tmp_path):
     write(home, 40, 3_900)
-    async with full([*reads(range(40)), say("What was found."), say("More.")], price=PRICE, budget="20.00") as shell:
+    async with full(
+        [*reads(range(40)), say("The files were read."), say("More.")], price=PRICE, budget="20.00"
+    ) as shell:
         model = small(shell, tmp_path)
-        room = model.size
-        held = {}
+        measure = model.size
+        summaries = []
 
-        def costly(request):  # a summary costs more than the cap has left
-            size = room(request)
+        def costly(request):  # a summary costs more than the rest of the cap
+            size = measure(request)
             if request.purpose == "compact":
-                held["asked"] = True
+                summaries.append(request)
                 return replace(size, bound=30_000_000)
             return size
 
         model.size = costly
         events = await turn(shell, "Read all files.")
-        assert held
+        assert summaries
         assert of(events, LimitHit)
         assert of(events, Compacted) == []
         assert of(events, TurnFinished)[0].status == "limit"
@@ -218,9 +220,8 @@ async def test_a_cap_reached_by_the_summary_ends_the_turn_as_at_a_limit(full, ho
         assert_valid(model.requests)
 
 
-async def test_a_result_larger_than_the_context_is_trimmed_before_it_is_read(full, home, tmp_path, monkeypatch):
+async def test_a_result_larger_than_the_context_is_trimmed_before_it_is_sent(full, home, tmp_path, monkeypatch):
     (home / "huge.txt").write_text("0123456789 " * 40_000)
-    lines = [say("", "huge"), finish("Seen.")]
     from ecoshell.agent.guards import Runner
     from ecoshell.messages import Observation
 
@@ -235,18 +236,16 @@ async def test_a_result_larger_than_the_context_is_trimmed_before_it_is_read(ful
         assert of(events, TurnFinished)[0].status == "answered"
         (trimmed,) = of(events, ResultsTrimmed)
         assert len(trimmed.results) == 1
-        seen = model.steps[-1].messages[-1].text
-        assert seen.startswith("BEGIN")
-        assert seen.endswith("END")
+        text = model.steps[-1].messages[-1].text
+        assert text.startswith("BEGIN")
+        assert text.endswith("END")
         assert model.size(model.steps[-1]).count < CONTEXT
         assert len(of(events, CallFinished)[0].observation) > 400_000
         assert resumed(shell) == shell.conversation.memory.messages
 
 
 @pytest.mark.parametrize(("context", "limit"), [(None, 30_000), (None, None), (1_000_000, 30_000)])
-async def test_a_prompt_that_is_refused_as_too_long_is_compacted_and_asked_once_more(
-    full, home, tmp_path, context, limit
-):
+async def test_a_prompt_rejected_as_too_long_is_compacted_and_retried(full, home, tmp_path, context, limit):
     write(home, 12, 6_000)
     async with full([*reads(range(12)), finish("All read.")]) as shell:
         model = small(shell, tmp_path, context=context)
@@ -272,7 +271,7 @@ async def test_a_prompt_that_is_refused_as_too_long_is_compacted_and_asked_once_
         assert resumed(shell) == shell.conversation.memory.messages
 
 
-async def test_a_prompt_that_is_refused_twice_ends_the_turn_with_the_reason(full, home, tmp_path):
+async def test_a_prompt_rejected_twice_ends_the_turn_with_the_reason(full, home, tmp_path):
     write(home, 12, 6_000)
     async with full([*reads(range(12)), finish("All read.")]) as shell:
         model = small(shell, tmp_path)
@@ -292,7 +291,7 @@ async def test_a_prompt_that_is_refused_twice_ends_the_turn_with_the_reason(full
         assert len(of(events, CallFinished)) >= 9
 
 
-async def test_off_leaves_it_to_the_provider(full, home, tmp_path):
+async def test_compaction_can_be_turned_off(full, home, tmp_path):
     write(home, 20, 6_000)
     async with full([*reads(range(20)), finish("All read.")]) as shell:
         model = small(shell, tmp_path)
@@ -304,7 +303,7 @@ async def test_off_leaves_it_to_the_provider(full, home, tmp_path):
         assert_valid(model.requests)
 
 
-async def test_three_roles_compact_too(full, home, tmp_path):
+async def test_the_three_roles_compact_as_well(full, home, tmp_path):
     write(home, 40, 3_900)
     async with full([*reads(range(40)), say("Next: conclusion."), say("All read.")]) as shell:
         model = small(shell, tmp_path)
@@ -320,7 +319,7 @@ async def test_three_roles_compact_too(full, home, tmp_path):
         assert resumed(shell) == shell.conversation.memory.messages
 
 
-async def test_schemas_registered_by_summarized_steps_stay(full, home, tmp_path):
+async def test_schemas_registered_in_summarized_steps_stay_registered(full, home, tmp_path):
     write(home, 40, 3_900)
     lines = [say("", TOOL_REGISTER, tool_name="read_file"), *reads(range(40)), finish("All read.")]
     async with full(lines, registration="names", presentation="stable") as shell:
@@ -329,12 +328,12 @@ async def test_schemas_registered_by_summarized_steps_stay(full, home, tmp_path)
         assert of(events, Compacted)
         description = shell.conversation.known("read_file").description
         last = model.steps[-1]
-        shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
-        assert sum(text.count(description) for text in shown) == 1
+        texts = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+        assert sum(text.count(description) for text in texts) == 1
         assert_valid(model.requests)
 
 
-async def test_context_shows_what_fills_it_and_adds_up(full, home, tmp_path):
+async def test_the_context_command_shows_consistent_sizes(full, home, tmp_path):
     write(home, 3, 3_000)
     async with full([*reads(range(3)), finish("All read.")]) as shell:
         model = small(shell, tmp_path)
@@ -359,18 +358,18 @@ async def test_context_shows_what_fills_it_and_adds_up(full, home, tmp_path):
         assert "its context is unknown" in (await shell.command("/context")).text
 
 
-async def test_context_of_a_running_turn_is_of_what_it_sends_next(full, home, tmp_path):
+async def test_the_context_report_of_a_running_turn_grows(full, home, tmp_path):
     write(home, 20, 3_900)
     async with full([*reads(range(20)), finish("All read.")]) as shell:
         small(shell, tmp_path)
-        seen = []
+        sizes = []
         async for event in shell.ask("Read all files."):
             if isinstance(event, CallFinished):
-                seen.append((await shell.context_report()).used)
-        assert seen[0] < seen[10] < seen[18]
+                sizes.append((await shell.context_report()).used)
+        assert sizes[0] < sizes[10] < sizes[18]
 
 
-def test_a_session_killed_while_a_summary_is_written_goes_on_and_compacts_again(tmp_path):
+def test_a_session_killed_during_a_summary_resumes_and_compacts_again(tmp_path):
     (tmp_path / "workspace").mkdir()
     write(tmp_path / "workspace", 40, 3_900)
     lines = [*reads(range(40)), finish("All read.")]
@@ -386,23 +385,23 @@ def test_a_session_killed_while_a_summary_is_written_goes_on_and_compacts_again(
     process.join()
     store = SessionStore(tmp_path / "home/data/sessions.sqlite")
     session = store.list(1)[0].id
-    before = [event for _, event in store.events(session)]
-    assert of(before, Compacted) == []
-    results = len(of(before, CallFinished))
+    events = [event for _, event in store.events(session)]
+    assert of(events, Compacted) == []
+    results = len(of(events, CallFinished))
     assert results > 20
-    assert any(event.role == "compact" for event in of(before, BudgetHeld))
+    assert any(event.role == "compact" for event in of(events, BudgetHeld))
     store.close()
-    (tmp_path / "script.jsonl").write_text(json.dumps(finish("It goes on.")) + "\n")
+    (tmp_path / "script.jsonl").write_text(json.dumps(finish("It continues.")) + "\n")
     again = FORKS.Process(target=play_until_killed, args=(tmp_path, "And now?", session))
     again.start()
     again.join(120)
     assert again.exitcode == 0
     store = SessionStore(tmp_path / "home/data/sessions.sqlite")
     after = [event for _, event in store.events(session)]
-    assert after[: len(before)] == before
+    assert after[: len(events)] == events
     (compacted,) = of(after, Compacted)
     assert compacted.turns == 1
-    assert of(after, Answer)[-1].text == "It goes on."
+    assert of(after, Answer)[-1].text == "It continues."
     store.close()
     ledger = Ledger(tmp_path / "home/data/ledger.sqlite")
     assert ledger.verify() == ()

@@ -1,4 +1,4 @@
-"""Which calls follow from the results before them, and which somebody has to think about."""
+"""Calls of a tool graph that follow from earlier results, and calls that need a model."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_tool_without_parameters_needs_no_results():
         ("data", {"type": "object"}, '{"a": 1}', {"a": 1}),
     ],
 )
-def test_one_result_that_is_the_parameters_value_is_passed_on(name, schema, text, value):
+def test_a_result_that_fits_the_parameter_is_passed_on(name, schema, text, value):
     assert direct_call(tool_schema(name, **{name: schema}), [result(text)]) == Call("tool", {name: value})
 
 
@@ -53,7 +53,7 @@ def test_one_result_that_is_the_parameters_value_is_passed_on(name, schema, text
         ("data", {"type": "array"}, "[" * 100_000),
     ],
 )
-def test_a_result_that_is_not_the_value_by_itself_is_thought_about(name, schema, text):
+def test_a_result_that_does_not_fit_the_parameter_needs_a_model(name, schema, text):
     assert direct_call(tool_schema(name, **{name: schema}), [result(text)]) is None
 
 
@@ -62,7 +62,7 @@ def test_a_result_that_is_not_the_value_by_itself_is_thought_about(name, schema,
     ["007", "-007", "٣", "٣.٥", "9" * 5_000, "1" * 400 + ".5", "1e999", "NaN", "-Infinity", "1_000", "1,000", "", "-"],
 )
 @pytest.mark.parametrize("kind", ["number", "integer"])
-def test_what_only_looks_like_a_number_is_thought_about(kind, text):
+def test_text_that_only_resembles_a_number_needs_a_model(kind, text):
     assert direct_call(tool_schema("amount", amount={"type": kind}), [result(text)]) is None
 
 
@@ -78,18 +78,18 @@ def test_what_only_looks_like_a_number_is_thought_about(kind, text):
         ("number", "3.0", 3),
     ],
 )
-def test_a_number_reaches_the_tool_as_its_schema_wants_it(kind, text, value):
+def test_a_number_is_passed_with_the_type_of_the_schema(kind, text, value):
     call = direct_call(tool_schema("amount", amount={"type": kind}), [result(text)])
     assert call == Call("tool", {"amount": value})
     assert type(call.arguments["amount"]) is type(value)
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": -Infinity}', '{"a": 1e999}', '{"a": 007}'])
-def test_json_with_what_is_no_json_number_is_thought_about(text):
+def test_json_with_an_invalid_number_needs_a_model(text):
     assert direct_call(tool_schema("data", data={"type": "object"}), [result(text)]) is None
 
 
-def test_what_leaves_a_choice_is_thought_about():
+def test_an_ambiguous_call_needs_a_model():
     text = tool_schema("text", text=STRING)
     assert direct_call(text, []) is None
     assert direct_call(text, [result("a"), result("b")]) is None

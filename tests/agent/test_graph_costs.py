@@ -1,4 +1,4 @@
-"""What the prompt for a tool graph says of costs, and what a plan is expected to take."""
+"""Costs in the prompt for a tool graph, and estimates of a plan."""
 
 from contextlib import closing
 
@@ -41,16 +41,15 @@ def profile(runs):
             store.replace(tool, "2026-11-21T10:00:00+00:00", some)
 
 
-def asked(shell):
-    """What the model was told when it was asked for a plan."""
+def plan_prompt(shell):
     return shell.requests[0].messages[-1].text
 
 
-async def test_nothing_is_said_of_costs_while_none_are_known(play):
+async def test_the_prompt_omits_unknown_costs(play):
     async with play(SCRIPT, **GRAPH) as shell:
         await turn(shell)
-        assert HEADING not in asked(shell)
-        assert "expected to take" not in asked(shell)
+        assert HEADING not in plan_prompt(shell)
+        assert "expected to take" not in plan_prompt(shell)
 
 
 @pytest.mark.parametrize(
@@ -62,21 +61,21 @@ async def test_nothing_is_said_of_costs_while_none_are_known(play):
         ("How many lines has ../../etc/passwd, or no.txt?", ("a usual", "×1.0", None)),
     ],
 )
-async def test_profiled_tools_are_told_at_the_size_of_what_the_question_names(play, home, question, costs):
+async def test_the_prompt_gives_costs_for_the_size_of_the_named_file(play, home, question, costs):
     (home / "large.txt").write_text("a line\n" * 2_000)
     profile(RUNS)
     async with play(SCRIPT, **GRAPH) as shell:
         await turn(shell, question)
-        prompt = asked(shell)
-    given, count, search = costs
-    assert f"{HEADING} {given} input" in prompt
+        prompt = plan_prompt(shell)
+    size, count, search = costs
+    assert f"{HEADING} {size} input" in prompt
     assert f"- count_text: {count}" in prompt
     assert "gone_tool" not in prompt
     if search:
         assert f"- search_text: {search} (large inputs cost" in prompt
 
 
-async def test_prices_and_times_are_told_as_they_are_expected(play):
+async def test_the_prompt_gives_expected_prices_and_times(play):
     def buy() -> str:
         """Buy the number of lines."""
         return "3"
@@ -86,16 +85,16 @@ async def test_prices_and_times_are_told_as_they_are_expected(play):
         tools = [*(catalog.tool(name) for name in catalog.names), FunctionTool(buy, effects=(), price_nano=2_000_000)]
         catalog.__init__(tools)
         await turn(shell, "Buy the lines.")
-        first = asked(shell)
+        first = plan_prompt(shell)
         shell.requests.clear()
         events = await turn(shell, "Buy the lines.")
-        second = asked(shell)
+        second = plan_prompt(shell)
     assert "- buy: $0.002\n" in f"{first}\n"
     assert "- buy: $0.002, " in second
     assert len(of(events, GraphPlanned)) == 1
 
 
-async def test_a_profile_says_how_long_a_tool_takes_before_there_is_experience(play):
+async def test_a_profile_gives_the_time_of_a_tool_without_experience(play):
     profile({"count_text": [run(14, 1_500), run(14_000, 2_500)]})
     async with play(SCRIPT, **GRAPH) as shell:
         (planned,) = of(await turn(shell), GraphPlanned)
@@ -104,42 +103,42 @@ async def test_a_profile_says_how_long_a_tool_takes_before_there_is_experience(p
     assert planned.seconds == 2.0
 
 
-@pytest.mark.parametrize(("named", "time"), [("notes.txt", "30 ms"), ("large.txt", "2.5 s"), ("nothing", "1.3 s")])
-async def test_the_time_that_is_told_is_that_of_the_size_at_hand(play, home, named, time):
+@pytest.mark.parametrize(("file", "time"), [("notes.txt", "30 ms"), ("large.txt", "2.5 s"), ("nothing", "1.3 s")])
+async def test_the_prompt_gives_times_for_the_size_of_the_named_file(play, home, file, time):
     (home / "large.txt").write_text("a line\n" * 2_000)
     profile({"count_text": [run(14, 30), run(14_000, 2_500)]})
     async with play(SCRIPT, **GRAPH) as shell:
-        await turn(shell, f"How many lines has {named}?")
-        assert f"- count_text: {time}\n" in asked(shell)
+        await turn(shell, f"How many lines has {file}?")
+        assert f"- count_text: {time}\n" in plan_prompt(shell)
 
 
-async def test_a_repaired_plan_is_estimated_by_what_the_first_one_took(play):
-    gone = say("", "count_text", path="gone.txt")
-    async with play([TWO, gone, COUNT, TWO, COUNT, finish("3")], **GRAPH) as shell:
+async def test_a_repaired_plan_is_estimated_from_the_first_run(play):
+    missing = say("", "count_text", path="gone.txt")
+    async with play([TWO, missing, COUNT, TWO, COUNT, finish("3")], **GRAPH) as shell:
         first, second = of(await turn(shell), GraphPlanned)
     assert first.seconds is None
     assert second.nodes[0].seconds > 0
-    assert second.nodes[1].seconds == 0.0  # it is done
+    assert second.nodes[1].seconds == 0.0  # it is done already
 
 
-async def test_only_so_many_tools_are_spoken_of_the_likeliest_first(play):
+async def test_the_prompt_lists_the_likeliest_tools_only(play):
     async with play([], **GRAPH) as shell:
         names = shell.deps.catalog.names
         plan = await shell.conversation.forecast("How many lines has notes.txt?")
         table = cost_table({name: [run(1, 1)] for name in (*names, *(f"t{at}" for at in range(20)))})
-        told = costs_text(plan, table, (*names, *(f"t{at}" for at in range(20))), None).splitlines()[1:]
+        rows = costs_text(plan, table, (*names, *(f"t{at}" for at in range(20))), None).splitlines()[1:]
         likeliest = max(names, key=lambda name: plan.inputs.chances[name])
-    lines = [line for line in told if "×" in line]
+    lines = [line for line in rows if "×" in line]
     assert len(lines) == MOST
     assert lines[0].startswith(f"- {likeliest}:")
 
 
-def test_the_largest_of_what_is_given_or_named_is_the_input(tmp_path):
+def test_the_largest_attached_or_named_file_is_the_input_size(tmp_path):
     for name, size in (("none.txt", 0), ("some.txt", 5), ("more.txt", 50)):
         (tmp_path / name).write_text("x" * size)
-    ground, given = Workspace(tmp_path), (Attachment("a.txt", "x" * 10), Attachment("b.txt", "é" * 10))
+    ground, attachments = Workspace(tmp_path), (Attachment("a.txt", "x" * 10), Attachment("b.txt", "é" * 10))
     size = WorkspaceService(ground, undo=UndoLog(tmp_path / "undo"), options=ToolOptions()).size_of_input
-    assert size("Count some.txt.", given) == 20
-    assert size("Count more.txt.", given) == 50
+    assert size("Count some.txt.", attachments) == 20
+    assert size("Count more.txt.", attachments) == 50
     assert size("Count none.txt.", ()) == 0
     assert size("Count them.", ()) is None

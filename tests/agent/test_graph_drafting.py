@@ -14,7 +14,7 @@ LAST = SEVENTEEN.index('"list_files#17"') + 1
 
 
 class Describes:
-    """A tool that needs a picture, which no tool of the shell gives."""
+    """A tool that needs an image, which no tool of the shell returns."""
 
     schema = ToolSchema(
         "describe_image",
@@ -31,7 +31,7 @@ def add(shell, tool):
 
 
 @pytest.mark.parametrize(
-    ("written", "place"),
+    ("draft", "place"),
     [
         (SEVENTEEN, f"line 1, column {LAST}: The plan has 17 nodes"),
         (
@@ -46,8 +46,8 @@ def add(shell, tool):
         ('["count_text", ["count_text"]]', "line 1, column 17: `count_text` waits for itself"),
     ],
 )
-async def test_what_is_wrong_with_a_plan_is_told_once_with_node_line_and_column(play, written, place):
-    async with play([say(written), GOOD, say("", "list_files"), finish("ok")], strategy="graph") as shell:
+async def test_an_invalid_plan_is_reported_once_with_node_line_and_column(play, draft, place):
+    async with play([say(draft), GOOD, say("", "list_files"), finish("ok")], strategy="graph") as shell:
         add(shell, Describes())
         events = await turn(shell)
         again = shell.requests[1].messages[-1].text
@@ -67,9 +67,9 @@ async def test_what_is_wrong_with_a_plan_is_told_once_with_node_line_and_column(
         '{0}\nThe node "list_files" of {0} lists.',
     ],
 )
-async def test_prose_with_brackets_around_a_plan_costs_no_second_call(play, around):
-    written = around.format('["list_files", ["<task>"]]')
-    async with play([say(written), say("", "list_files"), finish("ok")], strategy="graph") as shell:
+async def test_a_plan_is_read_from_prose_with_brackets(play, around):
+    draft = around.format('["list_files", ["<task>"]]')
+    async with play([say(draft), say("", "list_files"), finish("ok")], strategy="graph") as shell:
         events = await turn(shell)
     assert of(events, Notice) == []
     (planned,) = of(events, GraphPlanned)

@@ -1,4 +1,4 @@
-"""What a repaired plan keeps: nothing that is done and lasts is done twice, and nothing stands for what it is not."""
+"""Repaired plans: completed calls with lasting effects are not repeated, and other calls are."""
 
 import asyncio
 
@@ -15,8 +15,8 @@ from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.strategies import Step
 from ecoshell.tools import running
 
-QUESTION = "Keep what there is."
-"""Names no file, so that the model is asked for paths."""
+QUESTION = "Keep everything."
+"""Names no file, so that a model fills in paths."""
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
 
@@ -29,17 +29,17 @@ def fill(tool, path):
 
 
 def is_replayed(shell):
-    """Whether the session read from the store is the session as it is."""
+    """Whether the stored events rebuild the live session."""
     again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
     return again.messages == shell.conversation.memory.messages
 
 
 def repeated(events):
-    """Nodes of which it is said that they were not run again."""
+    """Nodes reported as not run again."""
     return [event.text.partition(" ")[0] for event in of(events, Notice) if "was not run again" in event.text]
 
 
-async def test_a_node_whose_inputs_have_changed_runs_again_though_its_name_is_the_same(play):
+async def test_a_node_with_other_inputs_runs_again_under_the_same_name(play):
     lines = [plan(read=[], b=[]), plan(other=[], read=["other"], kept=[]), finish("ok")]
     async with play(lines, strategy="graph", registration="all") as shell:
         read = Probe("read")
@@ -50,17 +50,17 @@ async def test_a_node_whose_inputs_have_changed_runs_again_though_its_name_is_th
     assert len(read.runs) == 2
 
 
-async def test_a_repair_that_cannot_be_run_is_asked_for_again_beside_the_plan_that_ran(play):
-    ran, wrong = plan(keep=[], b=[]), plan(nobody=[])
+async def test_an_invalid_repair_is_requested_again_with_the_executed_plan(play):
+    ran, wrong = plan(keep=[], b=[]), plan(unknown=[])
     async with play([ran, wrong, plan(keep=[]), finish("ok")], strategy="graph", registration="all") as shell:
         add(shell, Probe("keep"), Probe("b", breaks))
         await turn(shell, QUESTION)
-        told = shell.requests[2].messages[-1].text
-    assert f"{ran['text']}\ndone: keep\n- b failed: it is out of order" in told
-    assert f"This plan cannot be run:\n{wrong['text']}\n" in told
+        prompt = shell.requests[2].messages[-1].text
+    assert f"{ran['text']}\ndone: keep\n- b failed: it is out of order" in prompt
+    assert f"This plan cannot be run:\n{wrong['text']}\n" in prompt
 
 
-async def test_what_is_done_is_kept_also_where_the_budget_has_no_room_for_it_any_more(play):
+async def test_a_completed_node_is_kept_although_the_budget_cannot_cover_it_again(play):
     lines = [plan(buy=[], b=[]), plan(buy=[], other=["buy"]), finish("ok")]
     async with play(lines, strategy="graph", registration="all", budget="1.00") as shell:
         buy, other = Probe("buy", price=600_000_000), Probe("other")
@@ -72,7 +72,7 @@ async def test_what_is_done_is_kept_also_where_the_budget_has_no_room_for_it_any
     assert (len(buy.runs), len(other.runs), events[-1].answer) == (1, 1, "ok")
 
 
-async def test_what_is_done_is_not_done_once_more_where_the_budget_has_no_room_for_it(play):
+async def test_a_second_use_is_refused_if_the_budget_cannot_cover_it(play):
     lines = [plan(buy=[], b=[]), plan(buy=[], **{"buy#2": []}), finish("ok"), finish("ok")]
     async with play(lines, strategy="graph", registration="all", budget="1.00") as shell:
         buy = Probe("buy", price=600_000_000)
@@ -83,7 +83,7 @@ async def test_what_is_done_is_not_done_once_more_where_the_budget_has_no_room_f
     assert len(buy.runs) == 1
 
 
-async def test_what_waits_for_a_node_that_runs_anew_runs_anew_itself(play):
+async def test_dependents_of_a_repeated_node_run_again(play):
     lines = [
         plan(source=[], read=["source"], last=["read"], b=[]),
         plan(source=[], other=[], read=["other"], last=["read"]),
@@ -106,7 +106,7 @@ async def test_what_waits_for_a_node_that_runs_anew_runs_anew_itself(play):
         (say('[[1, "other", ["<task>"]], [2, "keep", [1]], [3, "last", [2]]]'), 1),
     ],
 )
-async def test_a_lasting_call_that_is_done_is_not_made_again_under_whatever_name(play, again, runs, effect):
+async def test_a_completed_call_with_lasting_effects_is_not_repeated_under_another_label(play, again, runs, effect):
     lines = [plan(keep=[], b=[]), again, finish("ok")]
     async with play(lines, strategy="graph", registration="all", yes=True) as shell:
         keep, last = Probe("keep", effects=(effect,)), Probe("last")
@@ -123,22 +123,20 @@ async def test_a_lasting_call_that_is_done_is_not_made_again_under_whatever_name
 
 
 @pytest.mark.parametrize(("path", "runs"), [("x.txt", ["x.txt", "y.txt"]), ("z.txt", ["x.txt", "y.txt", "z.txt"])])
-async def test_a_lasting_call_with_other_arguments_is_made(play, path, runs):
+async def test_a_call_with_lasting_effects_and_other_arguments_runs(play, path, runs):
     lines = [plan(keep=[], **{"keep#2": []}, b=[]), fill("keep", "x.txt"), fill("keep", "y.txt")]
     lines += [plan(other=[], keep=["other"]), fill("keep", path), finish("ok")]
     async with play(lines, strategy="graph", registration="all", yes=True) as shell:
         keep = Probe("keep", effects=("write",), parameters=PATH)
         add(shell, keep, Probe("b", breaks), Probe("other"))
         await turn(shell, QUESTION)
-        asked = shell.requests[4].messages[-1].text
+        prompt = shell.requests[4].messages[-1].text
     assert [run["path"] for run in keep.runs] == runs
-    assert 'Called already: keep(path="x.txt"); keep(path="y.txt")' in asked
+    assert 'Called already: keep(path="x.txt"); keep(path="y.txt")' in prompt
 
 
 @pytest.mark.parametrize(("path", "ran"), [("x.txt", ["x.txt", "y.txt", "x.txt"]), ("y.txt", ["x.txt", "y.txt"])])
-async def test_where_the_second_use_is_done_and_the_first_is_not_a_repair_that_names_one_goes_by_its_arguments(
-    play, path, ran
-):
+async def test_a_repair_matches_completed_uses_by_their_arguments(play, path, ran):
     outcomes = [Observation("x.txt is locked", ok=False), "kept", "kept"]
 
     async def next_outcome():
@@ -156,7 +154,7 @@ async def test_where_the_second_use_is_done_and_the_first_is_not_a_repair_that_n
     assert repeated(events) == (["keep"] if path == "y.txt" else [])
 
 
-async def test_a_call_that_a_tool_call_carries_is_known_again(play):
+async def test_a_wrapped_call_is_recognized_as_completed(play):
     inside = say("", "tool_call", name="keep", arguments={"path": "x.txt"})
     lines = [plan(keep=[], b=[]), inside, plan(other=[], keep=["other"]), inside, finish("ok")]
     async with play(lines, strategy="graph", registration="all", presentation="stable", yes=True) as shell:
@@ -178,19 +176,20 @@ def step(name, call="", **arguments):
 AGAIN = GraphPlan((Node("keep", (TASK,), 2),))
 
 
-def after(*done, parameters=None):
-    """What is known once these were done as `keep`, each with the call that was made, and the plan was repaired."""
-    known = finished(Probe("keep", effects=("write",), parameters=parameters))
-    for at, (one, made) in enumerate(done, 3):
-        known.add(Node("keep", (TASK,), at), one, made)
-    assert known.take_over(AGAIN.nodes[0], done[0][1]) is None
-    known.follow(AGAIN)
-    return known
+def repaired(*done, parameters=None):
+    """The record of these steps of `keep`, each with its executed call, once the repaired plan was applied."""
+    record = finished(Probe("keep", effects=("write",), parameters=parameters))
+    for number, (finished_step, executed) in enumerate(done, 3):
+        record.add(Node("keep", (TASK,), number), finished_step, executed)
+    assert record.take_over(AGAIN.nodes[0], done[0][1]) is None
+    record.follow(AGAIN)
+    return record
 
 
-def taken(known, call):
-    found = known.take_over(AGAIN.nodes[0], call)
-    return found and found.step
+def reused(record, call):
+    """The finished step that the node reuses for a call, if any."""
+    use = record.take_over(AGAIN.nodes[0], call)
+    return use and use.step
 
 
 @pytest.mark.parametrize(
@@ -204,63 +203,63 @@ def taken(known, call):
         (Call("keep", {"path": "x", "lines": [{"at": 1}]}), Call("keep", {"path": "x", "lines": [{"at": 1.0}]})),
     ],
 )
-def test_one_call_in_two_spellings_is_one_call(done, again):
+def test_two_spellings_of_a_call_count_as_the_same_call(done, again):
     parameters = {"type": "object", "properties": {"path": {}, "append": {"type": "boolean", "default": False}}}
-    kept = Step("", done, Observation("done"))
-    assert taken(after((kept, done), parameters=parameters), again) is kept
+    finished_step = Step("", done, Observation("done"))
+    assert reused(repaired((finished_step, done), parameters=parameters), again) is finished_step
 
 
 @pytest.mark.parametrize("again", [{"path": "y"}, {"path": "x", "more": None}, {"path": True}, {}])
-def test_another_argument_makes_another_call(again):
-    kept = step("keep", path="x")
-    assert taken(after((kept, kept.call)), Call("keep", again)) is None
-    kept = step("keep", path=1)
-    assert taken(after((kept, kept.call)), Call("keep", {"path": True})) is None
+def test_other_arguments_make_another_call(again):
+    write = step("keep", path="x")
+    assert reused(repaired((write, write.call)), Call("keep", again)) is None
+    write = step("keep", path=1)
+    assert reused(repaired((write, write.call)), Call("keep", {"path": True})) is None
 
 
-def test_a_call_that_a_person_changed_is_known_as_it_was_and_as_it_became():
-    kept = step("keep", path="x")
-    for path, found in (("x", kept), ("y", kept), ("z", None)):
-        assert taken(after((kept, Call("keep", {"path": "y"}))), Call("keep", {"path": path})) is found
+def test_a_call_the_user_edited_is_recognized_in_both_forms():
+    write = step("keep", path="x")
+    for path, expected in (("x", write), ("y", write), ("z", None)):
+        assert reused(repaired((write, Call("keep", {"path": "y"}))), Call("keep", {"path": path})) is expected
 
 
-def test_of_three_equal_calls_of_which_one_is_done_two_are_made_yet():
-    kept = step("keep", path="x")
-    known = after((kept, kept.call))
-    assert [taken(known, kept.call) for _ in range(3)] == [kept, None, None]
+def test_a_completed_call_is_reused_once():
+    write = step("keep", path="x")
+    record = repaired((write, write.call))
+    assert [reused(record, write.call) for _ in range(3)] == [write, None, None]
 
 
-def test_it_is_known_how_many_lasting_calls_came_after_one():
+def test_a_reused_call_counts_the_lasting_calls_after_it():
     first, second = step("keep", "1", path="x"), step("keep", "2", path="y")
-    known = after((first, first.call), (second, second.call))
-    assert known.take_over(AGAIN.nodes[0], first.call).followed == 1
-    assert known.take_over(AGAIN.nodes[0], second.call).followed == 0
+    record = repaired((first, first.call), (second, second.call))
+    assert record.take_over(AGAIN.nodes[0], first.call).followed == 1
+    assert record.take_over(AGAIN.nodes[0], second.call).followed == 0
 
 
-def test_a_call_that_only_reads_may_be_made_again():
-    known, read = finished(Probe("read")), step("read", path="x")
-    known.add(Node("read"), read, read.call)
-    known.follow(GraphPlan((Node("read", (TASK,), 2),)))
-    assert known.take_over(Node("read", (TASK,), 2), read.call) is None
+def test_a_reading_call_can_be_repeated():
+    record, read = finished(Probe("read")), step("read", path="x")
+    record.add(Node("read"), read, read.call)
+    record.follow(GraphPlan((Node("read", (TASK,), 2),)))
+    assert record.take_over(Node("read", (TASK,), 2), read.call) is None
 
 
-def test_a_node_is_kept_in_whatever_order_it_names_what_it_waits_for():
-    known = finished(Probe("a"), Probe("b"), Probe("c"))
+def test_the_order_of_dependencies_does_not_matter():
+    record = finished(Probe("a"), Probe("b"), Probe("c"))
     nodes = Node("a"), Node("b"), Node("c", ("a", "b"))
     for node in nodes:
-        known.add(node, step(node.tool), Call(node.tool))
-    known.follow(GraphPlan((*nodes[:2], Node("c", ("b", "a")))))
-    assert list(known.steps) == ["a", "b", "c"]
-    known.follow(GraphPlan((nodes[0], Node("c", ("a",)))))
-    assert list(known.steps) == ["a"]
+        record.add(node, step(node.tool), Call(node.tool))
+    record.follow(GraphPlan((*nodes[:2], Node("c", ("b", "a")))))
+    assert list(record.steps) == ["a", "b", "c"]
+    record.follow(GraphPlan((nodes[0], Node("c", ("a",)))))
+    assert list(record.steps) == ["a"]
 
 
-async def test_a_tool_that_ignores_that_it_is_called_off_does_not_keep_a_stopped_plan(play, monkeypatch):
+async def test_a_tool_that_ignores_cancellation_does_not_block_a_stopped_plan(play, monkeypatch):
     monkeypatch.setattr(running, "GRACE", 0.05)
-    begun, may_end = asyncio.Event(), asyncio.Event()
+    started, may_end = asyncio.Event(), asyncio.Event()
 
     async def stubborn():
-        begun.set()
+        started.set()
         while not may_end.is_set():
             try:
                 await may_end.wait()
@@ -273,7 +272,7 @@ async def test_a_tool_that_ignores_that_it_is_called_off_does_not_keep_a_stopped
     ) as shell:
         add(shell, Probe("stubborn", stubborn), Probe("quick"), Probe("after"))
         reading = asyncio.create_task(turn(shell, QUESTION))
-        await begun.wait()
+        await started.wait()
         await shell.conversation.stop()
         events = await asyncio.wait_for(reading, 600)
         may_end.set()

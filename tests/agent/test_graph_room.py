@@ -1,4 +1,4 @@
-"""Branches side by side under one cap: room that a branch holds for the moment is waited for, and never passed."""
+"""Parallel nodes under one cap: a node waits for budget that others reserve, and the cap is never exceeded."""
 
 import asyncio
 import json
@@ -23,8 +23,8 @@ NAMES = tuple(f"p{at}" for at in range(8))
 EIGHT = say(json.dumps([part for name in NAMES for part in (name, ["<task>"])]))
 
 
-def filled_by(shell, before):
-    """Have every node's call made out by a model that first awaits `before(tool)`."""
+def fill_calls(shell, prepare):
+    """Let a model fill in the call of every node after it awaits `prepare(tool)`."""
     model = shell.deps.models.current.model._model
     script = model.stream
 
@@ -34,35 +34,35 @@ def filled_by(shell, before):
                 yield piece
             return
         tool = request.callable_now[-1].name
-        await before(tool)
+        await prepare(tool)
         yield Reply("", (Call(tool, {"path": "notes.txt"}),), Usage(300, 20))
 
     model.stream = stream
 
 
 async def slowly(tool):
-    """As long as the others take to ask for room."""
+    """Wait until the other nodes have requested their reservations."""
     for _ in range(20):
         await asyncio.to_thread(lambda: None)
 
 
-def held_at_most(events):
-    """The most that was spent and held by model calls at one time."""
-    held, spent, most = {}, 0, 0
+def peak_commitment(events):
+    """The highest sum of spent and reserved amounts of model calls."""
+    reserved, spent, peak = {}, 0, 0
     for event in events:
         if isinstance(event, BudgetHeld):
-            held[event.entry] = event.held_nano
+            reserved[event.entry] = event.held_nano
         elif isinstance(event, BudgetSettled):
-            held.pop(event.entry)
+            reserved.pop(event.entry)
             spent += event.spent_nano
-        most = max(most, spent + sum(held.values()))
-    return most
+        peak = max(peak, spent + sum(reserved.values()))
+    return peak
 
 
 class Answers:
     """A user who approves everything and, at a limit, answers from the results so far."""
 
-    async def approve(self, wanted):
+    async def approve(self, request):
         return Approval("once")
 
     async def at_limit(self, hit):
@@ -73,9 +73,7 @@ class Answers:
     ("mode", "plan_mode", "budget"),
     [("single", "off", "0.05"), ("single", "btp", "0.07"), ("single", "off", "30000 tokens"), ("umi", "off", "0.05")],
 )
-async def test_eight_calls_that_are_small_are_all_made_where_their_reservations_do_not_fit_side_by_side(
-    play, mode, plan_mode, budget
-):
+async def test_eight_calls_all_run_though_their_reservations_do_not_fit_together(play, mode, plan_mode, budget):
     async with play(
         [EIGHT, *[finish("ok")] * 3], user=Answers(), strategy="graph", price=PRICE, budget=budget, registration="all"
     ) as shell:
@@ -83,7 +81,7 @@ async def test_eight_calls_that_are_small_are_all_made_where_their_reservations_
         add(shell, *tools)
         await shell.deps.models.change(mode=mode)
         shell.deps.settings.plan = plan_mode
-        filled_by(shell, slowly)
+        fill_calls(shell, slowly)
         events = await turn(shell)
         (cap,) = await shell.deps.budget.caps()
     assert [len(tool.runs) for tool in tools] == [1] * 8
@@ -91,20 +89,20 @@ async def test_eight_calls_that_are_small_are_all_made_where_their_reservations_
     assert of(events, LimitHit) == []
     assert cap.held == 0
     assert cap.spent <= cap.limit
-    assert cap.unit == "tokens" or held_at_most(events) <= cap.limit
+    assert cap.unit == "tokens" or peak_commitment(events) <= cap.limit
 
 
-async def test_a_tools_price_waits_for_what_calls_hold_that_are_made_out_beside_it(play, monkeypatch):
-    asking, held = asyncio.Event(), asyncio.Semaphore(0)
+async def test_the_price_of_a_tool_waits_for_reservations_of_parallel_calls(play, monkeypatch):
+    asking, holds = asyncio.Event(), asyncio.Semaphore(0)
 
-    async def before(tool):
-        held.release()
+    async def prepare(tool):
+        holds.release()
         await asking.wait()
         await slowly(tool)
 
     async def when_three_hold():
         for _ in range(3):
-            await held.acquire()
+            await holds.acquire()
         return "go"
 
     lines = [plan(p0=[], p1=[], p2=[], first=[], buy=["first"]), finish("ok")]
@@ -112,7 +110,7 @@ async def test_a_tools_price_waits_for_what_calls_hold_that_are_made_out_beside_
         shell.deps.settings.plan = "off"
         buy = Probe("buy", price=25_000_000)
         add(shell, *(Probe(name, parameters=PATH) for name in NAMES[:3]), Probe("first", when_three_hold), buy)
-        filled_by(shell, before)
+        fill_calls(shell, prepare)
         gate = shell.deps.budget.gate
         require = gate.require
 
@@ -129,17 +127,17 @@ async def test_a_tools_price_waits_for_what_calls_hold_that_are_made_out_beside_
     assert (cap.held, cap.spent <= cap.limit) == (0, True)
 
 
-async def test_a_branch_that_waits_for_the_person_keeps_no_other_from_room(play):
-    others = asyncio.Semaphore(0)
+async def test_a_node_waiting_for_approval_does_not_block_other_nodes(play):
+    finished_nodes = asyncio.Semaphore(0)
 
     class Late(Answers):
-        async def approve(self, wanted):
+        async def approve(self, request):
             for _ in range(4):
-                await others.acquire()
+                await finished_nodes.acquire()
             return Approval("once")
 
     async def done():
-        others.release()
+        finished_nodes.release()
         return "done"
 
     lines = [plan(visit=[], p0=[], p1=[], p2=[], p3=[]), finish("ok")]
@@ -147,13 +145,13 @@ async def test_a_branch_that_waits_for_the_person_keeps_no_other_from_room(play)
         shell.deps.settings.plan = "off"
         visit = Probe("visit", effects=("network",))
         add(shell, visit, *(Probe(name, done, parameters=PATH) for name in NAMES[:4]))
-        filled_by(shell, slowly)
+        fill_calls(shell, slowly)
         events = await asyncio.wait_for(turn(shell), 600)
     assert {state for _, state in states(events)} == {"running", "done"}
     assert len(visit.runs) == 1
 
 
-async def test_stopping_while_branches_wait_for_room_ends_them_all_and_leaves_no_hold(play):
+async def test_stopping_waiting_nodes_ends_them_without_reservations(play):
     started = asyncio.Event()
 
     async def hangs(tool):
@@ -163,7 +161,7 @@ async def test_stopping_while_branches_wait_for_room_ends_them_all_and_leaves_no
     async with play([EIGHT], strategy="graph", price=PRICE, budget="0.03", registration="all") as shell:
         shell.deps.settings.plan = "off"
         add(shell, *(Probe(name, parameters=PATH) for name in NAMES))
-        filled_by(shell, hangs)
+        fill_calls(shell, hangs)
         reading = asyncio.create_task(turn(shell))
         await started.wait()
         await slowly("")

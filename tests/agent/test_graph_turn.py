@@ -1,4 +1,4 @@
-"""Tool graphs through the whole shell: drafted, registered, filled in, run side by side, paid for, remembered."""
+"""Tool graphs in whole turns: drafted, registered, filled in, run in parallel, paid and recorded."""
 
 import asyncio
 import json
@@ -50,11 +50,11 @@ _NAMES = (
     "fetch_url",
 )
 EIGHT = say(json.dumps([part for name in _NAMES for part in (name, ["<task>"])]))
-"""Eight tools, each of which needs a model call to be filled in."""
+"""Eight tools that each need a model call to be filled in."""
 
 
 def is_replayed(shell):
-    """Whether the session read from the store is the session as it is."""
+    """Whether the stored events rebuild the live session."""
     live = shell.conversation.memory
     again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
     return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
@@ -65,7 +65,7 @@ def texts(messages):
 
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
-async def test_a_plan_registers_its_tools_runs_its_branches_and_the_answer_is_written(play, presentation):
+async def test_a_tool_graph_registers_its_tools_and_runs_its_nodes_before_the_answer(play, presentation):
     lines = [TWO, COUNT, COUNT_TEXT, finish("3 lines and 4 words")]
     if presentation == "stable":
         inside = [say("", "tool_call", name="count_text", arguments=line["call"]["arguments"]) for line in lines[1:3]]
@@ -82,7 +82,7 @@ async def test_a_plan_registers_its_tools_runs_its_branches_and_the_answer_is_wr
     ]
     assert planned.text == '["count_text", ["<task>"], "count_text#2", ["<task>"]]'
     assert [(event.name, event.by) for event in of(events, ToolRegistered)] == [("count_text", "agent")]
-    assert steps == ["count_text"] * 3  # its registration, and its two uses
+    assert steps == ["count_text"] * 3  # one registration and two uses
     assert [event.state for event in of(events, NodeChanged) if event.label == "count_text#2"] == ["running", "done"]
     assert len({event.id for event in of(events, CallStarted)}) == 2
     assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "3 lines and 4 words", 2)
@@ -92,7 +92,7 @@ async def test_a_plan_registers_its_tools_runs_its_branches_and_the_answer_is_wr
     assert "4 words" in texts(requests[3].messages)
 
 
-async def test_three_roles_draft_fill_in_and_answer(play):
+async def test_the_three_roles_draft_fill_in_and_answer(play):
     lines = [TWO, COUNT, say('Action: count_text\nAction Input: {"text": "a b"}')]
     lines += [say("That is enough. Next: conclusion."), say("3 lines, 2 words")]
     async with play(lines, strategy="graph", registration="names") as shell:
@@ -110,7 +110,7 @@ async def test_three_roles_draft_fill_in_and_answer(play):
     assert events[-1].answer == "3 lines, 2 words"
 
 
-async def test_branches_overlap_and_their_steps_stand_in_the_plans_order(play):
+async def test_nodes_overlap_and_their_steps_keep_the_order_of_the_plan(play):
     late = asyncio.Event()
 
     async def waits():
@@ -130,7 +130,7 @@ async def test_branches_overlap_and_their_steps_stand_in_the_plans_order(play):
     assert [step.partition("\n")[0] for step in steps] == ["slow", "quick"]
 
 
-async def test_results_flow_into_calls_without_a_model_where_they_leave_no_choice(play):
+async def test_unambiguous_results_become_arguments_without_a_model_call(play):
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
     async def says():
@@ -146,7 +146,7 @@ async def test_results_flow_into_calls_without_a_model_where_they_leave_no_choic
     assert events[-1].answer == "A TEXT"
 
 
-async def test_after_two_plans_that_cannot_be_run_it_goes_on_step_by_step_and_says_so(play):
+async def test_two_invalid_plans_fall_back_to_single_steps_with_a_notice(play):
     lines = [say("nothing"), say("nothing again"), COUNT, finish("3")]
     async with play(lines, strategy="graph", registration="all") as shell:
         events = await turn(shell)
@@ -155,14 +155,14 @@ async def test_after_two_plans_that_cannot_be_run_it_goes_on_step_by_step_and_sa
     assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "3", 4)
 
 
-async def test_a_question_that_needs_no_tool_is_answered_in_the_place_of_a_plan(play):
+async def test_a_question_without_tools_is_answered_directly(play):
     async with play([say("Answer: Hello to you.")], strategy="graph") as shell:
         events = await turn(shell, "Hello")
     assert of(events, Answer) == [Answer("Hello to you.", role="single")]
     assert len(of(events, StepStarted)) == 1
 
 
-async def test_a_failing_node_lets_its_descendants_be_skipped_and_the_rest_is_repaired_once(play):
+async def test_a_failed_node_skips_its_dependents_and_the_plan_is_repaired_once(play):
     async def breaks():
         return Observation("it is out of order", ok=False)
 
@@ -188,7 +188,7 @@ async def test_a_failing_node_lets_its_descendants_be_skipped_and_the_rest_is_re
     assert events[-1].answer == "done another way"
 
 
-async def test_a_call_that_cannot_be_made_out_fails_its_node_alone(play):
+async def test_a_call_that_cannot_be_filled_in_fails_its_node_only(play):
     wrong = say("", "list_files")
     lines = [TWO, wrong, wrong, COUNT, say("Answer: one of two"), finish("never")]
     async with play(lines, strategy="graph", registration="all") as shell:
@@ -200,29 +200,29 @@ async def test_a_call_that_cannot_be_made_out_fails_its_node_alone(play):
     assert events[-1].answer == "one of two"
 
 
-class Says:
+class Decides:
     """A user who gives these approvals in turn, and answers from the results so far at a limit."""
 
     def __init__(self, *decisions):
         self.decisions = list(decisions)
         self.asked = []
-        self.asking = 0
-        self.most = 0
+        self.open_requests = 0
+        self.most_open = 0
 
-    async def approve(self, wanted):
-        self.asking += 1
-        self.most = max(self.most, self.asking)
-        self.asked.append(wanted)
+    async def approve(self, request):
+        self.open_requests += 1
+        self.most_open = max(self.most_open, self.open_requests)
+        self.asked.append(request)
         await asyncio.sleep(0)
-        self.asking -= 1
+        self.open_requests -= 1
         return Approval(self.decisions.pop(0))
 
     async def at_limit(self, hit):
         return LimitChoice("answer")
 
 
-async def test_branches_ask_the_person_one_at_a_time_and_side_effects_keep_their_order(play):
-    user, order = Says("once", "once", "once"), []
+async def test_approval_requests_and_side_effects_of_nodes_are_sequential(play):
+    user, order = Decides("once", "once", "once"), []
 
     def writes(name):
         async def act():
@@ -237,13 +237,13 @@ async def test_branches_ask_the_person_one_at_a_time_and_side_effects_keep_their
         add(shell, *map(writes, ("one", "two", "three")))
         events = await turn(shell)
     assert order == ["one", "two", "three"]
-    assert (user.most, len(of(events, ApprovalWanted))) == (1, 3)
+    assert (user.most_open, len(of(events, ApprovalWanted))) == (1, 3)
     assert "the plan" in user.asked[0].rationale
     assert events[-1].status == "answered"
 
 
-async def test_what_always_allows_is_not_asked_again_by_a_branch_that_waited(play):
-    user = Says("session")
+async def test_a_waiting_node_uses_an_approval_for_the_session(play):
+    user = Decides("session")
     async with play(
         [plan(visit=[], **{"visit#2": []}), finish("done")], user=user, strategy="graph", registration="all"
     ) as shell:
@@ -253,8 +253,8 @@ async def test_what_always_allows_is_not_asked_again_by_a_branch_that_waited(pla
     assert [event.ok for event in of(events, CallFinished)] == [True, True]
 
 
-async def test_a_refused_node_is_told_of_and_nothing_behind_it_runs(play):
-    user = Says("no")
+async def test_a_refused_node_skips_its_dependents(play):
+    user = Decides("no")
     lines = [plan(visit=[], after=["visit"]), say("Answer: not allowed")]
     async with play(lines, user=user, strategy="graph", registration="all") as shell:
         after = Probe("after")
@@ -266,14 +266,14 @@ async def test_a_refused_node_is_told_of_and_nothing_behind_it_runs(play):
 
 
 @pytest.mark.parametrize("rules", [Rules(deny=("one",)), Rules(read_only=True)])
-async def test_what_rules_of_the_settings_forbid_no_branch_does(play, rules):
+async def test_nodes_follow_the_rules_of_the_settings(play, rules):
     lines = [plan(one=[]), say("Answer: forbidden")]
     async with play(lines, strategy="graph", registration="all") as shell:
-        one = Probe("one", effects=("write",))
-        add(shell, one)
+        probe = Probe("one", effects=("write",))
+        add(shell, probe)
         shell.deps.approvals.rules = rules
         events = await turn(shell)
-    assert one.runs == []
+    assert probe.runs == []
     assert of(events, CallFinished)[0].refused == "unapproved"
 
 
@@ -293,7 +293,7 @@ async def test_the_cap_holds_under_parallel_nodes(play, budget, plan_mode, mode)
     assert events[-1].type == "turn_finished"
 
 
-async def test_priced_tools_side_by_side_stay_within_the_cap(play):
+async def test_parallel_priced_tools_stay_within_the_cap(play):
     async with play(
         [plan(buy=[], **{f"buy#{at}": [] for at in range(2, 6)}), say("Answer: some")],
         strategy="graph",
@@ -313,14 +313,14 @@ async def test_priced_tools_side_by_side_stay_within_the_cap(play):
     assert sorted(spent.values()) == [2_000_000, 2_000_000]
 
 
-async def test_a_quota_holds_for_branches_too_and_a_use_that_helped_makes_room_for_the_next(play):
-    under_way, most = [], []
+async def test_quotas_apply_to_nodes_and_a_helpful_use_allows_another(play):
+    running, counts = [], []
 
     async def acts():
-        under_way.append(1)
-        most.append(len(under_way))
+        running.append(1)
+        counts.append(len(running))
         await asyncio.sleep(0)
-        under_way.pop()
+        running.pop()
         return "It has 3 lines, which answers it."
 
     async with play(
@@ -333,11 +333,11 @@ async def test_a_quota_holds_for_branches_too_and_a_use_that_helped_makes_room_f
         shell.deps.settings.strict = True
         add(shell, Probe("probe", acts))
         events = await turn(shell, "Probe it: what does probe do?")
-    assert most == [1, 1]
+    assert counts == [1, 1]
     assert [event.ok for event in of(events, CallFinished)] == [True, True]
 
 
-async def test_a_tool_the_plan_forbids_is_no_part_of_a_plan(play):
+async def test_a_tool_over_budget_is_not_run_as_a_node(play):
     dear = Probe("dear", price=900_000_000)
     async with play(
         [plan(dear=[]), say("Answer: too dear")], strategy="graph", price=PRICE, budget="0.10", registration="names"
@@ -350,13 +350,13 @@ async def test_a_tool_the_plan_forbids_is_no_part_of_a_plan(play):
 
 
 @pytest.mark.parametrize("price", [None, PRICE])
-async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, price):
-    begun, ended = asyncio.Event(), []
+async def test_stopping_the_turn_ends_all_nodes_without_reservations(play, price):
+    started, ended = asyncio.Event(), []
 
     def hangs(name):
         async def act():
             if name == "two":
-                begun.set()
+                started.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -374,7 +374,7 @@ async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, pric
         shell.deps.settings.plan = "off"
         add(shell, hangs("one"), hangs("two"), Probe("after"))
         reading = asyncio.create_task(turn(shell))
-        await begun.wait()
+        await started.wait()
         await shell.conversation.stop()
         events = await reading
         (cap,) = await shell.deps.budget.caps()
@@ -387,7 +387,7 @@ async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, pric
     assert last == {"one": "stopped", "two": "stopped", "after": "skipped"}
 
 
-async def test_stopping_while_calls_are_made_out_settles_them(play):
+async def test_stopping_while_calls_are_filled_in_settles_them(play):
     started = asyncio.Event()
     async with play([TWO, COUNT, COUNT], strategy="graph", price=PRICE, budget="1.00", registration="all") as shell:
         stream = shell.deps.models.current.model._model.stream
@@ -409,9 +409,9 @@ async def test_stopping_while_calls_are_made_out_settles_them(play):
     assert cap.spent > 0
 
 
-async def test_at_a_limit_the_repaired_plan_waits_for_the_persons_word(play):
-    """What does not fit fails; asking how to go on is for the next step, when no branch is under way."""
-    user = Says()
+async def test_the_user_decides_at_a_limit_before_the_repair(play):
+    """Nodes over the cap fail; the user decides at the next step, when no node is running."""
+    user = Decides()
     async with play(
         [EIGHT, *[COUNT] * 20], user=user, strategy="graph", price=PRICE, budget="0.022", registration="all"
     ) as shell:
@@ -424,7 +424,7 @@ async def test_at_a_limit_the_repaired_plan_waits_for_the_persons_word(play):
     assert events[-1].status == "limit"
 
 
-async def test_a_plan_with_its_estimates_and_every_change_can_be_written_and_read_back(play):
+async def test_plan_events_can_be_serialized(play):
     async with play([plan(source=[], after=["source"]), finish("ok")], strategy="graph", registration="all") as shell:
         add(shell, Probe("source", price=5), Probe("after", price=7))
         events = await turn(shell)
@@ -434,7 +434,7 @@ async def test_a_plan_with_its_estimates_and_every_change_can_be_written_and_rea
         assert from_json(json.loads(json.dumps(to_json(event)))) == event
 
 
-async def test_the_next_turn_expects_of_a_plan_what_the_last_one_took_without_the_time_to_draft_it(play, monkeypatch):
+async def test_the_next_estimate_excludes_the_time_for_drafting(play, monkeypatch):
     monkeypatch.setattr(StepCost, "part", lambda thought, of: replace(thought, seconds=1_000.0))
     lines = [plan(source=[]), finish("ok")] * 2
     async with play(lines, strategy="graph", registration="all") as shell:
@@ -445,17 +445,17 @@ async def test_the_next_turn_expects_of_a_plan_what_the_last_one_took_without_th
     assert 0 <= planned.seconds < 1_000
 
 
-async def test_everything_the_shell_remembers_of_a_killed_plan_is_told_as_stopped(play):
+async def test_nodes_of_a_killed_turn_are_replayed_as_stopped(play):
     async with play([plan(one=[], two=[]), finish("ok")], strategy="graph", registration="all") as shell:
         add(shell, Probe("one"), Probe("two"))
         events = await turn(shell)
         cut = [event for event in events if not isinstance(event, (CallFinished, Answer)) and event is not events[-1]]
-        told = texts(Memory(shell.deps.catalog, cut).messages)
-    assert "The turn ended before one did." in told
-    assert "The turn ended before two did." in told
+        replayed = texts(Memory(shell.deps.catalog, cut).messages)
+    assert "The turn ended before one did." in replayed
+    assert "The turn ended before two did." in replayed
 
 
-async def test_the_strategy_is_chosen_by_command_and_its_plan_repeats_no_registration_of_an_earlier_turn(play):
+async def test_a_tool_graph_reuses_registrations_of_earlier_turns(play):
     lines = [register("list_files"), finish("ok"), plan(list_files=[]), say("", "list_files"), finish("again")]
     async with play(lines, registration="names") as shell:
         await turn(shell)
@@ -467,7 +467,7 @@ async def test_the_strategy_is_chosen_by_command_and_its_plan_repeats_no_registr
     assert events[-1].answer == "again"
 
 
-async def test_tools_that_hang_die_or_say_too_much_end_their_own_branches_alone(play):
+async def test_tools_that_hang_fail_or_return_too_much_affect_their_own_nodes_only(play):
     async def hang() -> str:
         """Never return."""
         await asyncio.Event().wait()
@@ -481,7 +481,7 @@ async def test_tools_that_hang_die_or_say_too_much_end_their_own_branches_alone(
         """Say too much."""
         return "x" * 10_000_000
 
-    tools = [FunctionTool(each, effects=(), limits=Limits(0.2, ResultSize(1_000))) for each in (hang, die, shout)]
+    tools = [FunctionTool(run, effects=(), limits=Limits(0.2, ResultSize(1_000))) for run in (hang, die, shout)]
     lines = [plan(hang=[], die=[], shout=[], after=["die"], last=["shout"]), say("Answer: some of it")]
     async with play(lines, strategy="graph", registration="all") as shell:
         after, last = Probe("after"), Probe("last")
@@ -509,7 +509,7 @@ def files(home):
     return home
 
 
-async def test_the_embedded_model_plans_a_branch_for_each_of_two_files(files, embedded_model):
+async def test_the_embedded_model_plans_one_node_per_file(files, embedded_model):
     shell = await assemble(Options(model="embedded", workspace=files, strategy="graph"))
     try:
         events = await turn(shell, "count the words in a.txt and b.txt")

@@ -1,4 +1,4 @@
-"""Tools that never end, do not let themselves be stopped, or give what is no observation: the turn goes on."""
+"""Tools that never end, ignore cancellation or return invalid observations: the turn continues."""
 
 import asyncio
 import subprocess
@@ -24,7 +24,7 @@ _BIG = 30_000_000
 
 
 class Foreign:
-    """A tool that is no FunctionTool: a document, effects, a price and a coroutine."""
+    """A tool other than a FunctionTool: a schema, effects, a price and a coroutine."""
 
     price_nano = 0
 
@@ -39,14 +39,14 @@ class Foreign:
         return await self._run()
 
 
-def giving(found):
+def returning(result):
     async def run():
-        return found
+        return result
 
     return Foreign(run)
 
 
-async def for_ever():
+async def never_end():
     await asyncio.Event().wait()
 
 
@@ -56,15 +56,15 @@ async def act(tool, **limits):
     return await runner.execute(Call(tool.schema.name), context)
 
 
-def teach(shell, *tools):
-    """Let the shell know these tools too."""
+def add_tools(shell, *tools):
+    """Add these tools to the shell's catalog."""
     catalog = shell.deps.catalog
     catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
     shell.deps.ranker.__init__(catalog.schemas)
 
 
 class Stubborn:
-    """Takes no notice of being cancelled until it is released."""
+    """Ignores cancellation until it is released."""
 
     def __init__(self):
         self.started, self.released, self.cancels, self.ended = asyncio.Event(), asyncio.Event(), 0, asyncio.Event()
@@ -80,16 +80,16 @@ class Stubborn:
         raise ValueError("too late")
 
 
-async def test_a_tool_that_never_ends_is_stopped_at_the_limit_for_tools_that_state_none():
-    seen = await act(Foreign(for_ever), seconds=0.05)
-    assert not seen.ok
-    assert "foreign was stopped: it took longer than 0.05 s." in seen.text
-    assert "continue without it" in seen.text
-    assert seen.seconds >= 0.05
+async def test_a_tool_without_a_limit_is_stopped_at_the_default_limit():
+    result = await act(Foreign(never_end), seconds=0.05)
+    assert not result.ok
+    assert "foreign was stopped: it took longer than 0.05 s." in result.text
+    assert "continue without it" in result.text
+    assert result.seconds >= 0.05
 
 
-async def test_a_tools_own_limit_goes_before_the_limit_for_all():
-    stopped = await act(Foreign(for_ever, limits=Limits(seconds=0.05)), seconds=600)
+async def test_the_limit_of_a_tool_overrides_the_default():
+    stopped = await act(Foreign(never_end, limits=Limits(seconds=0.05)), seconds=600)
     assert "longer than 0.05 s" in stopped.text
 
     async def a_while():
@@ -99,7 +99,7 @@ async def test_a_tools_own_limit_goes_before_the_limit_for_all():
     assert (await act(Foreign(a_while, limits=Limits(seconds=30)), seconds=0.01)).text == "done"
 
 
-async def test_a_tool_that_watches_its_own_time_is_left_to_say_so_itself():
+async def test_a_function_tool_reports_its_own_time_limit():
     async def wait() -> str:
         """Wait."""
         await asyncio.Event().wait()
@@ -109,30 +109,30 @@ async def test_a_tool_that_watches_its_own_time_is_left_to_say_so_itself():
     assert (await act(tool, seconds=600)).text.startswith("wait was stopped: it took longer than 0.05 s.")
 
 
-async def test_what_a_stopped_tool_may_have_changed_is_to_be_looked_at():
+async def test_stopping_a_tool_with_effects_warns_of_partial_changes():
     for tool in (
-        Foreign(for_ever, effects=("write",)),
-        FunctionTool(for_ever, effects=("execute",), limits=Limits(seconds=0.05)),
+        Foreign(never_end, effects=("write",)),
+        FunctionTool(never_end, effects=("execute",), limits=Limits(seconds=0.05)),
     ):
         assert "Its changes up to that point remain" in (await act(tool, seconds=0.05)).text
 
 
-async def test_a_tool_that_does_not_let_itself_be_stopped_is_let_go_at_its_limit(monkeypatch):
+async def test_a_tool_that_ignores_cancellation_is_abandoned_at_its_limit(monkeypatch):
     monkeypatch.setattr(running, "GRACE", 0.05)
     stubborn = Stubborn()
-    seen = await act(Foreign(stubborn), seconds=0.05)
-    assert not seen.ok
-    assert "continues in the background" in seen.text
+    result = await act(Foreign(stubborn), seconds=0.05)
+    assert not result.ok
+    assert "continues in the background" in result.text
     stubborn.released.set()
     await stubborn.ended.wait()
     assert stubborn.cancels == 1
 
 
-async def test_stopping_the_turn_does_not_wait_for_a_tool_that_takes_no_notice(play, monkeypatch, caplog):
+async def test_stopping_the_turn_does_not_wait_for_a_tool_that_ignores_cancellation(play, monkeypatch, caplog):
     monkeypatch.setattr(running, "GRACE", 0.05)
     stubborn = Stubborn()
     async with play([say("", "foreign"), finish("ok")], registration="all") as shell:
-        teach(shell, Foreign(stubborn))
+        add_tools(shell, Foreign(stubborn))
         events = []
         async for event in shell.ask("Do it."):
             events.append(event)
@@ -148,7 +148,7 @@ async def test_stopping_the_turn_does_not_wait_for_a_tool_that_takes_no_notice(p
     assert "never retrieved" not in caplog.text
 
 
-async def test_a_tool_that_is_called_off_gets_the_time_to_put_things_in_order():
+async def test_a_cancelled_tool_gets_time_to_clean_up():
     tidied = asyncio.Event()
     started = asyncio.Event()
 
@@ -168,11 +168,11 @@ async def test_a_tool_that_is_called_off_gets_the_time_to_put_things_in_order():
     assert tidied.is_set()
 
 
-async def test_a_tool_sees_the_context_it_is_called_in_and_its_threads_learn_that_they_are_let_go():
+async def test_a_tool_runs_in_the_context_of_its_caller_and_its_threads_are_cancelled():
     place = ContextVar("place")
     place.set("here")
     ended = threading.Event()
-    found = []
+    values = []
 
     def loop():
         try:
@@ -182,11 +182,11 @@ async def test_a_tool_sees_the_context_it_is_called_in_and_its_threads_learn_tha
             ended.set()
 
     async def look():
-        found.append(place.get())
+        values.append(place.get())
         await asyncio.to_thread(loop)
 
     await act(Foreign(look), seconds=0.05)
-    assert found == ["here"]
+    assert values == ["here"]
     assert await asyncio.to_thread(ended.wait, 600)
 
 
@@ -194,37 +194,37 @@ class Label(str):
     __slots__ = ()
 
 
-async def test_a_result_is_cut_whoever_made_the_tool_and_so_are_its_changes():
-    seen = await act(giving(Observation("x" * _BIG, changes="+" * _BIG)))
-    assert seen.truncated
-    assert seen.text.endswith(f"\n[truncated: 8000 of {_BIG} characters shown]")
-    assert len(seen.text) < 8_100
-    assert len(seen.changes) < 50_100
+async def test_results_and_changes_of_any_tool_are_cut():
+    result = await act(returning(Observation("x" * _BIG, changes="+" * _BIG)))
+    assert result.truncated
+    assert result.text.endswith(f"\n[truncated: 8000 of {_BIG} characters shown]")
+    assert len(result.text) < 8_100
+    assert len(result.changes) < 50_100
 
 
 async def test_a_huge_result_reaches_neither_the_model_nor_the_session(play):
     async with play([say("", "foreign"), finish("ok")], registration="all") as shell:
-        teach(shell, giving(Observation("x" * _BIG, changes="\ud800" * _BIG)))
+        add_tools(shell, returning(Observation("x" * _BIG, changes="\ud800" * _BIG)))
         events = await turn(shell)
-        asked = shell.requests[-1].messages
+        messages = shell.requests[-1].messages
     (call,) = of(events, CallFinished)
     assert call.truncated
     assert sum(len(str(to_json(event))) for event in events) < 200_000
-    assert sum(len(message.text) for message in asked) < 30_000
+    assert sum(len(message.text) for message in messages) < 30_000
 
 
-async def test_half_a_surrogate_pair_of_any_tool_is_shown_escaped():
-    seen = await act(giving(Observation("a\ud800b", changes="+\udfff")))
-    assert (seen.text, seen.changes) == ("a\\ud800b", "+\\udfff")
+async def test_lone_surrogates_in_results_are_escaped():
+    result = await act(returning(Observation("a\ud800b", changes="+\udfff")))
+    assert (result.text, result.changes) == ("a\\ud800b", "+\\udfff")
 
 
-async def test_a_text_that_is_a_kind_of_str_is_taken_as_text():
-    seen = await act(giving(Observation(Label("fine"))))
-    assert (seen.ok, type(seen.text), seen.text) == (True, str, "fine")
+async def test_a_subclass_of_str_becomes_plain_text():
+    result = await act(returning(Observation(Label("fine"))))
+    assert (result.ok, type(result.text), result.text) == (True, str, "fine")
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("returned", "words"),
     [
         (None, "NoneType instead of an observation"),
         ("text", "str instead of an observation"),
@@ -235,17 +235,17 @@ async def test_a_text_that_is_a_kind_of_str_is_taken_as_text():
         (Observation("x", truncated=None), "`truncated` of its result is NoneType, not bool"),
     ],
 )
-async def test_what_is_no_observation_is_a_failure_of_the_tool_by_name(found, words):
-    seen = await act(giving(found))
-    assert not seen.ok
-    assert seen.text.startswith("foreign failed: ")
-    assert words in seen.text
+async def test_an_invalid_observation_is_a_failure_of_the_tool(returned, words):
+    result = await act(returning(returned))
+    assert not result.ok
+    assert result.text.startswith("foreign failed: ")
+    assert words in result.text
 
 
-async def test_what_only_guards_say_of_a_call_is_not_taken_from_a_tool():
-    seen = await act(giving(Observation("x", refused="unapproved", note="Obey.", seconds=-1)))
-    assert (seen.refused, seen.note) == ("", "")
-    assert seen.seconds >= 0
+async def test_a_tool_cannot_set_the_fields_of_guards():
+    result = await act(returning(Observation("x", refused="unapproved", note="Obey.", seconds=-1)))
+    assert (result.refused, result.note) == ("", "")
+    assert result.seconds >= 0
 
 
 class Mute(Exception):
@@ -263,23 +263,23 @@ class Mute(Exception):
         (ValueError("\ud800" * _BIG), "foreign failed: ValueError: \\ud800"),
     ],
 )
-async def test_a_tool_that_dies_takes_nothing_with_it(failure, words):
+async def test_any_exception_of_a_tool_is_a_failed_call(failure, words):
     async def die():
         raise failure
 
-    seen = await act(Foreign(die))
-    assert not seen.ok
-    assert seen.text.startswith(words)
-    assert len(seen.text) < 9_000
+    result = await act(Foreign(die))
+    assert not result.ok
+    assert result.text.startswith(words)
+    assert len(result.text) < 9_000
 
 
-async def test_limits_that_are_no_limits_are_as_none_stated():
-    tool = Foreign(for_ever)
+async def test_invalid_limits_count_as_unstated():
+    tool = Foreign(never_end)
     tool.limits = SimpleNamespace(seconds="ever")
     assert "longer than 0.05 s" in (await act(tool, seconds=0.05)).text
 
 
-LEFT_OVER = """
+STILL_RUNNING = """
 import asyncio, sys, time
 sys.path[:0] = {paths!r}
 from ecoshell.agent.guards import Runner, CallContext
@@ -309,9 +309,9 @@ async def main():
     tools = [FunctionTool(endless, effects=(), limits=Limits(seconds=0.05)), Foreign(stubborn)]
     runner = Runner(Catalog(tools), unstated=Limits(seconds=0.05))
     for tool in tools:
-        seen = await runner.execute(Call(tool.schema.name), CallContext(Path("x"), frozenset(), print))
-        print(seen.ok, flush=True)
-    # and one that is under way when the program ends
+        result = await runner.execute(Call(tool.schema.name), CallContext(Path("x"), frozenset(), print))
+        print(result.ok, flush=True)
+    # one more is running when the program ends
     asyncio.create_task(runner.execute(Call("foreign"), CallContext(Path("x"), frozenset(), print)))
     await asyncio.sleep(0)
 
@@ -320,9 +320,9 @@ print("closed", flush=True)
 """
 
 
-def test_what_is_left_running_does_not_hold_up_the_end_of_the_program_and_makes_no_noise():
+def test_tools_still_running_do_not_delay_the_exit_of_the_program():
     here = Path(__file__).parent
-    code = LEFT_OVER.format(paths=[str(here), str(here.parent / "support")])
+    code = STILL_RUNNING.format(paths=[str(here), str(here.parent / "support")])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.split() == ["False", "False", "closed"]
     assert done.stderr == ""

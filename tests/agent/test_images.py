@@ -1,4 +1,4 @@
-"""Images in whole turns: mentioned, given, brought by tools; kept in the session and told by their names."""
+"""Images in whole turns: mentioned, attached or returned by tools; stored in the session and shown by name."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ def photo(home):
     return home / "photo.png"
 
 
-async def test_a_mentioned_image_is_sent_kept_and_told_by_its_name(play, photo, tmp_path):
+async def test_a_mentioned_image_is_sent_stored_and_shown_by_name(play, photo, tmp_path):
     async with play([say("A grey square."), say("Still grey.")]) as shell:
         events = await turn(shell, "What is in @photo.png?")
         (started,) = of(events, TurnStarted)
@@ -51,7 +51,7 @@ async def test_a_mentioned_image_is_sent_kept_and_told_by_its_name(play, photo, 
         assert LABEL in message.text
         assert IMAGE.data not in message.text
         await turn(shell, "And now?")
-        assert [one.images for one in shell.requests[1].messages if one.images] == [(IMAGE,)]
+        assert [message.images for message in shell.requests[1].messages if message.images] == [(IMAGE,)]
         past = [event for _, event in shell.store.events(shell.session)]
         assert Memory(shell.deps.catalog, past).messages == shell.conversation.memory.messages
         await shell.archive.export(shell.session, tmp_path / "out.md")
@@ -59,7 +59,7 @@ async def test_a_mentioned_image_is_sent_kept_and_told_by_its_name(play, photo, 
         assert IMAGE.data not in (tmp_path / "out.md").read_text()
 
 
-async def test_a_retry_asks_about_the_same_image(play, photo):
+async def test_a_retry_sends_the_same_image(play, photo):
     async with play([say("Grey."), say("Grey again.")]) as shell:
         await turn(shell, "What is in @photo.png?")
         photo.unlink()
@@ -70,15 +70,15 @@ async def test_a_retry_asks_about_the_same_image(play, photo):
         assert shell.requests[1].messages == shell.requests[0].messages
 
 
-async def test_a_renamed_text_file_is_not_attached_and_a_note_says_why(play, home):
+async def test_a_renamed_text_file_is_rejected_with_a_notice(play, home):
     (home / "photo.png").write_text("words")
     async with play([say("I see none.")]) as shell:
         events = await turn(shell, "What is in @photo.png?")
-        assert any("photo.png is not a PNG, JPEG, GIF or WebP image." in one.text for one in of(events, Notice))
+        assert any("photo.png is not a PNG, JPEG, GIF or WebP image." in notice.text for notice in of(events, Notice))
         assert not shell.requests[0].messages[-1].images
 
 
-async def test_thirty_images_are_refused_before_anything_is_asked(play):
+async def test_thirty_images_are_rejected_before_any_model_call(play):
     async with play([say("No.")]) as shell:
         with pytest.raises(UsageError, match="has 30 images; the limit is 20"):
             async for _ in shell.ask("What are these?", [attached(IMAGE)] * 30):
@@ -86,7 +86,7 @@ async def test_thirty_images_are_refused_before_anything_is_asked(play):
         assert shell.requests == []
 
 
-async def test_a_model_without_vision_is_not_asked_about_an_image(play, monkeypatch):
+async def test_a_model_without_vision_gets_no_image(play, monkeypatch):
     async with play([say("No.")]) as shell:
         blind = shell.deps.models.current.model
         monkeypatch.setattr(
@@ -111,11 +111,11 @@ async def test_read_file_shows_an_image(play, photo):
 
 
 class Agrees:
-    async def approve(self, wanted):
+    async def approve(self, request):
         return Approval("once")
 
 
-async def test_an_image_of_a_server_is_shown_to_the_model(play, home, tmp_path):
+async def test_an_image_from_a_server_is_sent_to_the_model(play, home, tmp_path):
     pytest.importorskip("mcp")
     script = tmp_path / "camera.py"
     script.write_text(SERVER.replace("DATA", IMAGE.data))
@@ -128,7 +128,7 @@ async def test_an_image_of_a_server_is_shown_to_the_model(play, home, tmp_path):
         events = await turn(shell, "Take a picture.")
         done = of(events, CallFinished)[-1]
         assert done.observation.startswith("Taken:")
-        assert [(one.media_type, one.data) for one in done.images] == [("image/png", IMAGE.data)]
+        assert [(image.media_type, image.data) for image in done.images] == [("image/png", IMAGE.data)]
         assert IMAGE.data not in done.observation
-        kept = Path(done.observation.rpartition("saved as ")[2].rstrip("]"))
-        assert kept.read_bytes() == png()  # noqa: ASYNC240 - a file of a few bytes
+        file = Path(done.observation.rpartition("saved as ")[2].rstrip("]"))
+        assert file.read_bytes() == png()

@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of a turn: what it had said is on disk, and its caps hold."""
+"""Processes killed during a turn: every printed event is on disk, and the caps hold."""
 
 import json
 import os
@@ -27,8 +27,8 @@ from ecoshell.tools.undo_log import UndoLog
 LINES = [register("count_text"), *counts(200)]
 
 
-def killed_after(script: Path, lines: int, *options: str) -> list[dict[str, object]]:
-    """Ask in a process that is killed once it has printed so many lines; give back what it printed whole."""
+def events_before_kill(script: Path, lines: int, *options: str) -> list[dict[str, object]]:
+    """Run `ask` in a process that is killed after some lines; return the events it printed completely."""
     command = [sys.executable, "-m", "ecoshell", "ask", "when?", "--json", "--model", f"script:{script}", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -39,17 +39,17 @@ def killed_after(script: Path, lines: int, *options: str) -> list[dict[str, obje
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_a_killed_process_had_said_is_on_disk_and_the_cap_holds(home, tmp_path, seed):
+def test_printed_events_of_a_killed_process_are_on_disk_and_the_cap_holds(home, tmp_path, seed):
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(line) + "\n" for line in LINES))
     options = ("--budget", "0.05", "--price", "1,4", "--max-steps", "500", "--workspace", str(home))
-    said = killed_after(script, random.Random(seed).randint(5, 120), *options)
+    printed = events_before_kill(script, random.Random(seed).randint(5, 120), *options)
 
     store = SessionStore(user_paths().sessions_file)
     session = store.list(1)[0].id
-    kept = [json.loads(json.dumps(to_json(event))) for _, event in store.events(session)]
-    first = next(number for number, event in enumerate(kept) if event["type"] == "turn_started")
-    assert said == kept[first : first + len(said)]
+    stored = [json.loads(json.dumps(to_json(event))) for _, event in store.events(session)]
+    first = next(number for number, event in enumerate(stored) if event["type"] == "turn_started")
+    assert printed == stored[first : first + len(printed)]
 
     ledger = Ledger(user_paths().ledger_file)
     assert ledger.verify() == ()
@@ -60,10 +60,10 @@ def test_what_a_killed_process_had_said_is_on_disk_and_the_cap_holds(home, tmp_p
     store.close()
 
 
-def test_a_killed_session_goes_on_where_it_was(home, tmp_path):
+def test_a_killed_session_can_be_resumed(home, tmp_path):
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(line) + "\n" for line in LINES))
-    killed_after(script, 40, "--max-steps", "500", "--workspace", str(home))
+    events_before_kill(script, 40, "--max-steps", "500", "--workspace", str(home))
     store = SessionStore(user_paths().sessions_file)
     session = store.list(1)[0].id
     store.close()
@@ -76,24 +76,24 @@ def test_a_killed_session_goes_on_where_it_was(home, tmp_path):
 
 
 KILLS = int(os.environ.get("KILLS", "8"))
-"""How many turns with effects are killed; 1,000 is the number to believe in."""
+"""How many turns with effects are killed; 1,000 gives a reliable result."""
 
 
 def effects(number):
-    """A file written, one rewritten and a command run, over and over."""
+    """Calls that write a file, edit a file and run a command, repeated."""
     return [
         line
-        for one in range(number)
+        for index in range(number)
         for line in (
-            say("", "write_file", path=f"{one}.txt", content="x" * 1_000),
-            say("", "edit_file", path="private.txt", old=f"state {one}\n", new=f"state {one + 1}\n"),
-            say("", "run_command", command=f"echo ran > command-{one}"),
+            say("", "write_file", path=f"{index}.txt", content="x" * 1_000),
+            say("", "edit_file", path="private.txt", old=f"state {index}\n", new=f"state {index + 1}\n"),
+            say("", "run_command", command=f"echo ran > command-{index}"),
         )
     ]
 
 
-def killed_in_a_turn(home, chance):
-    """Kill a turn with effects at a random moment, often one in which another process holds the sessions."""
+def kill_during_turn(home, chance):
+    """Kill a turn with effects at a random moment, often while another process locks the sessions."""
     (home / "workspace").mkdir(parents=True)
     (home / "workspace" / "private.txt").write_text("state 0\n")
     (home / "workspace" / "private.txt").chmod(0o600)
@@ -115,53 +115,56 @@ def killed_in_a_turn(home, chance):
     holder.close()
 
 
-def without_their_start(home):
-    """What was done, or paid, in a workspace without an event on disk that says so beforehand."""
+def unannounced_effects(home):
+    """Effects and payments without an earlier event on disk that announces them."""
     store, ledger = SessionStore(home / "home/data/sessions.sqlite"), Ledger(home / "home/data/ledger.sqlite")
     (session,) = store.list()
     events = [event for _, event in store.events(session.id)]
     started = [event.arguments for event in events if isinstance(event, CallStarted)]
-    told = {one.get("path") for one in started} | {one["command"].split()[-1] for one in started if "command" in one}
+    announced = {arguments.get("path") for arguments in started}
+    announced |= {arguments["command"].split()[-1] for arguments in started if "command" in arguments}
     done = {file.name for file in (home / "workspace").iterdir() if not file.name.startswith(".")} - {"private.txt"}
     state = int((home / "workspace" / "private.txt").read_text().split()[1])
-    edits = sum(1 for one in started if one.get("path") == "private.txt")
-    held = {event.entry for event in events if isinstance(event, BudgetHeld)}
+    edits = sum(1 for arguments in started if arguments.get("path") == "private.txt")
+    reserved = {event.entry for event in events if isinstance(event, BudgetHeld)}
     with closing(sqlite3.connect(home / "home/data/ledger.sqlite")) as rows:
         paid = {entry for (entry,) in rows.execute("SELECT id FROM entries WHERE state IN ('settled', 'unreported')")}
         pending = {entry for (entry,) in rows.execute("SELECT id FROM entries WHERE state = 'held'")}
     assert ledger.verify() == ()
-    assert pending <= {entry.id for entry in ledger.unreconciled()}  # a hold whose process died counts, and is listed
+    assert pending <= {
+        entry.id for entry in ledger.unreconciled()
+    }  # the reservation of a dead process counts and is listed
     assert all(cap.spent + cap.held <= cap.limit for cap in ledger.caps(session.id, 1))
     ledger.close()
     store.close()
-    return (done - told) | ({"private.txt"} if state > edits else set()) | (paid - held)
+    return (done - announced) | ({"private.txt"} if state > edits else set()) | (paid - reserved)
 
 
-def left_running(home):
-    """Processes that run in the workspace, or were started for the turn."""
-    found = []
+def remaining_processes(home):
+    """Command lines of processes that run in the workspace or were started by the turn."""
+    command_lines = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            where = (process / "cwd").readlink()
-            if where.is_relative_to(home) or str(home).encode() in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_bytes())
-    return found
+            folder = (process / "cwd").readlink()
+            if folder.is_relative_to(home) or str(home).encode() in (process / "environ").read_bytes():
+                command_lines.append((process / "cmdline").read_bytes())
+    return command_lines
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_killed_turns_have_done_nothing_that_is_not_on_disk_and_leave_nothing_behind(tmp_path):
-    def one(number):
+def test_killed_turns_leave_no_unannounced_effects_processes_or_files(tmp_path):
+    def kill_and_check(number):
         home = tmp_path / str(number)
-        killed_in_a_turn(home, random.Random(number))
-        undone = without_their_start(home)
+        kill_during_turn(home, random.Random(number))
+        effects = unannounced_effects(home)
         UndoLog(home / "home" / "data" / "undo").sweep()  # as at the next start
         temporaries = [*(home / "workspace").glob(".*"), *(home / "home" / "data" / "undo").glob(".*")]
-        for _ in range(2_000):  # the watchdog gives what it ends a second
-            if not (running := left_running(home)):
+        for _ in range(2_000):  # the watchdog gives processes a second to end
+            if not (processes := remaining_processes(home)):
                 break
             time.sleep(0.05)
         shutil.rmtree(home)
-        return number, undone, running, temporaries
+        return number, effects, processes, temporaries
 
-    with ThreadPoolExecutor(2) as several:
-        assert [found for found in several.map(one, range(KILLS)) if any(found[1:])] == []
+    with ThreadPoolExecutor(2) as pool:
+        assert [leftover for leftover in pool.map(kill_and_check, range(KILLS)) if any(leftover[1:])] == []

@@ -26,7 +26,7 @@ EMBEDDED = replace(SMALL_LOCAL, small=True, parameters=135_000_000)
         (EMBEDDED, "auto", 1_024),
     ],
 )
-def test_output_follows_the_model(traits, setting, tokens):
+def test_the_output_limit_follows_the_model(traits, setting, tokens):
     assert output_limit(traits, setting) == tokens
 
 
@@ -41,18 +41,18 @@ def test_output_follows_the_model(traits, setting, tokens):
         (replace(SMALL_LOCAL, parameters=30_000_000_000), "auto", False, 200),
     ],
 )
-def test_steps_follow_the_model_and_the_cap(traits, setting, capped, steps):
+def test_the_step_limit_follows_the_model_and_the_cap(traits, setting, capped, steps):
     assert step_limit(traits, setting, capped=capped) == steps
 
 
 @pytest.mark.parametrize(("context", "characters"), [(4_096, 8_000), (8_192, 8_000), (131_072, 50_000), (None, 50_000)])
-def test_results_are_as_long_as_the_context_allows(context, characters):
+def test_the_result_length_follows_the_context(context, characters):
     assert result_characters(context) == characters
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
-def test_a_larger_context_never_gets_shorter_results(one, other):
-    assert result_characters(min(one, other)) <= result_characters(max(one, other))
+def test_a_larger_context_never_shortens_results(context, other):
+    assert result_characters(min(context, other)) <= result_characters(max(context, other))
 
 
 async def test_a_file_of_a_thousand_lines_is_read_in_one_call(play, home):
@@ -64,7 +64,7 @@ async def test_a_file_of_a_thousand_lines_is_read_in_one_call(play, home):
     assert (read.observation, read.truncated) == (text, False)
 
 
-async def test_the_core_set_is_native_and_first_whatever_else_is_known(play):
+async def test_the_core_set_is_registered_natively(play):
     async with play([finish("3")]) as shell:
         events = await turn(shell)
     (offered,) = of(events, ToolsOffered)
@@ -75,7 +75,7 @@ async def test_the_core_set_is_native_and_first_whatever_else_is_known(play):
     assert "tool_call" not in names
 
 
-async def test_a_model_under_a_cap_reads_what_is_left_after_each_step_and_keeps_reading_the_same(play):
+async def test_a_model_under_a_cap_sees_the_remaining_budget_after_each_step(play):
     lines = [say("", "count_text", path="notes.txt"), say("", "calculate", expression="6*7"), finish("3")]
     async with play(lines, budget="50000tok", registration="all") as shell:
         events = await turn(shell)
@@ -90,7 +90,7 @@ async def test_a_model_under_a_cap_reads_what_is_left_after_each_step_and_keeps_
     assert [bool(event.note) for event in of(events, CallJudged)] == [True, True]
 
 
-async def test_the_budget_line_can_be_switched_off(play):
+async def test_the_budget_line_can_be_turned_off(play):
     async with play([finish("3")], budget="50000tok") as shell:
         shell.deps.settings.budget_line = False
         await turn(shell)

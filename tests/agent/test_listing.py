@@ -21,11 +21,11 @@ def git(folder, *words):
     )
 
 
-async def test_outside_a_repository_what_hides_or_is_installed_is_left_out(tree):
+async def test_hidden_and_installed_files_are_omitted_outside_a_repository(tree):
     assert await files_of(tree) == ["a.py", "docs/", "docs/b.md", "out.log"]
 
 
-async def test_in_a_repository_git_says_what_is_ignored(tree):
+async def test_files_ignored_by_git_are_omitted_in_a_repository(tree):
     (tree / ".gitignore").write_text("*.log\nnode_modules\n.venv\n")
     git(tree, "init")
     git(tree, "add", ".")
@@ -34,12 +34,12 @@ async def test_in_a_repository_git_says_what_is_ignored(tree):
     assert await files_of(tree) == [".gitignore", ".hidden", "docs/", "docs/b.md", "new.txt"]
 
 
-async def test_below_a_repository_only_what_is_below_is_listed(tree):
+async def test_a_folder_of_a_repository_lists_only_its_own_files(tree):
     git(tree, "init")
     assert await files_of(tree / "docs") == ["b.md"]
 
 
-async def test_a_repository_cannot_have_a_program_of_its_own_run(tree):
+async def test_listing_runs_no_program_of_the_repository(tree):
     git(tree, "init")
     program = tree / "evil.sh"
     program.write_text(f"#!/bin/sh\ntouch {tree}/ran\n")
@@ -54,24 +54,24 @@ async def test_without_git_the_folders_are_walked(tree, monkeypatch):
     assert "a.py" in await files_of(tree)
 
 
-async def test_the_list_has_a_bound(tree, monkeypatch):
+async def test_the_list_has_a_size_limit(tree, monkeypatch):
     monkeypatch.setattr(project, "MOST", 1)
     assert await files_of(tree) == ["a.py"]
 
 
-async def test_a_name_that_cannot_be_shown_on_a_line_is_left_out(tree):
+async def test_a_name_with_a_line_break_is_omitted(tree):
     (tree / "two\nlines").write_text("x")
     assert "two\nlines" not in await files_of(tree)
 
 
-async def test_the_top_of_a_workspace_is_its_first_two_levels_without_what_hides(tree):
+async def test_the_overview_has_two_levels_without_hidden_files(tree):
     (tree / "docs" / "deep").mkdir()
     (tree / "docs" / "deep" / "c.md").write_text("x")
     (tree / "empty").mkdir()
     assert await top_of(tree, 20) == {"a.py": [], "docs/": ["b.md", "deep/"], "empty/": [], "out.log": []}
 
 
-async def test_in_a_repository_the_top_is_what_git_does_not_ignore(tree):
+async def test_the_overview_of_a_repository_omits_ignored_files(tree):
     (tree / ".gitignore").write_text("*.log\nnode_modules\n.venv\n")
     git(tree, "init")
     (tree / "docs" / "deep").mkdir()
@@ -79,6 +79,6 @@ async def test_in_a_repository_the_top_is_what_git_does_not_ignore(tree):
     assert await top_of(tree, 20) == {"a.py": [], "docs/": ["b.md", "deep/"]}
 
 
-async def test_a_top_for_which_there_is_no_time_is_empty_and_no_error(tree, tmp_path):
+async def test_an_overview_without_time_is_empty(tree, tmp_path):
     assert await top_of(tree, 0) == {}
     assert await top_of(tmp_path / "gone", 20) == {}

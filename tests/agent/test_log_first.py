@@ -1,4 +1,4 @@
-"""The log comes before the deed: what has effects outside begins only when its start is on disk."""
+"""Effects are logged first: a paid model call or a call with effects starts only after its event is on disk."""
 
 import asyncio
 import sqlite3
@@ -18,7 +18,7 @@ PRICE = (Decimal(1), Decimal(4))
 
 @contextmanager
 def locked():
-    """The sessions, held by another connection as by another process."""
+    """Lock the session store from another connection, as another process would."""
     holder = sqlite3.connect(user_paths().sessions_file, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     try:
@@ -29,7 +29,7 @@ def locked():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Stores that wait for a lock a moment only."""
+    """Make stores wait only briefly for a lock."""
     monkeypatch.setattr(
         "ecoshell.assembly.shell.open_store", lambda paths: SessionStore(paths.sessions_file, busy_seconds=0.3)
     )
@@ -37,7 +37,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture
 def patient(monkeypatch):
-    """Stores that wait for a lock for longer than any test."""
+    """Make stores wait for a lock longer than any test runs."""
     monkeypatch.setattr(
         "ecoshell.assembly.shell.open_store", lambda paths: SessionStore(paths.sessions_file, busy_seconds=120)
     )
@@ -47,7 +47,7 @@ def write(number):
     return say("", "write_file", path=f"{number}.txt", content="x")
 
 
-async def test_no_model_is_asked_while_the_session_cannot_be_written(play, impatient):
+async def test_no_model_is_called_while_the_session_is_locked(play, impatient):
     async with play([finish("ok")], price=PRICE, budget="1") as shell:
         with locked(), pytest.raises(StoreError) as stopped:
             await turn(shell)
@@ -65,7 +65,7 @@ async def test_no_tool_writes_before_its_start_is_on_disk(play, impatient, home)
         events = []
         async for event in shell.ask("Write!"):
             events.append(event)
-            if isinstance(event, CallStarted):  # what was seen of it is on disk, so that this one may run
+            if isinstance(event, CallStarted):  # the event is on disk, so this call may run
                 with locked():
                     await asyncio.wait([shell.conversation._running], timeout=600)
     assert [file.name for file in home.glob("[0-9]*.txt")] == ["0.txt"]
@@ -73,7 +73,7 @@ async def test_no_tool_writes_before_its_start_is_on_disk(play, impatient, home)
     assert "was not run, because its start could not be recorded" in of(events, ErrorHappened)[0].message
 
 
-async def test_a_turn_goes_on_when_the_lock_is_let_go_in_time(play, home):
+async def test_a_turn_continues_once_the_lock_is_released(play, home):
     async with play([write(0), write(1), finish("ok")], yes=True, registration="all") as shell:
         async for event in shell.ask("Write!"):
             if isinstance(event, CallFinished) and event.name == "write_file":
@@ -83,28 +83,28 @@ async def test_a_turn_goes_on_when_the_lock_is_let_go_in_time(play, home):
     assert {file.name for file in home.glob("[0-9]*.txt")} == {"0.txt", "1.txt"}
 
 
-async def test_every_paid_call_and_every_write_finds_its_start_on_disk(play, home, monkeypatch):
-    found = []
+async def test_every_paid_model_call_is_announced_on_disk(play, home, monkeypatch):
+    logs = []
 
     async def stream(self, request):
-        found.append([event for _, event in SessionStore(user_paths().sessions_file).events(shell.session)])
-        async for piece in streamed(self, request):
+        logs.append([event for _, event in SessionStore(user_paths().sessions_file).events(shell.session)])
+        async for piece in original(self, request):
             yield piece
 
-    streamed = Recorder.stream
+    original = Recorder.stream
     monkeypatch.setattr(Recorder, "stream", stream)
     async with play([write(0), finish("ok")], yes=True, registration="all", price=PRICE, budget="1") as shell:
         assert (await turn(shell))[-1].status == "answered"
-    assert [len(of(events, BudgetHeld)) for events in found] == [1, 2]
+    assert [len(of(events, BudgetHeld)) for events in logs] == [1, 2]
 
 
-async def test_a_tool_that_reads_waits_for_nothing(play, monkeypatch, patient):
-    streamed, asked = Recorder.stream, asyncio.Event()
+async def test_a_reading_tool_does_not_wait_for_the_lock(play, monkeypatch, patient):
+    original, requested = Recorder.stream, asyncio.Event()
 
     async def stream(self, request):
         if self.requests:
-            asked.set()
-        async for piece in streamed(self, request):
+            requested.set()
+        async for piece in original(self, request):
             yield piece
 
     monkeypatch.setattr(Recorder, "stream", stream)
@@ -112,11 +112,11 @@ async def test_a_tool_that_reads_waits_for_nothing(play, monkeypatch, patient):
         async for event in shell.ask("Count!"):
             if isinstance(event, CallStarted):
                 with locked():
-                    await asyncio.wait_for(asked.wait(), 600)
+                    await asyncio.wait_for(requested.wait(), 600)
     assert event.status == "answered"
 
 
-async def test_what_a_stopped_turn_said_is_written_with_the_next(play, impatient):
+async def test_events_of_a_stopped_turn_are_written_with_the_next(play, impatient):
     async with play([finish("one"), finish("two")]) as shell:
         with locked(), pytest.raises(StoreError):
             await turn(shell)

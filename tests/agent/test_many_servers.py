@@ -1,4 +1,4 @@
-"""Fifty servers of twenty tools: what the model reads of them, and what is shown of the context."""
+"""Fifty servers with twenty tools each: the size of their prompt and of the shown context."""
 
 import pytest
 from agent_play import finish, of, register, turn
@@ -16,7 +16,7 @@ ADDRESS = "http://127.0.0.1:9/{}"
 
 @pytest.fixture
 def configured(home):
-    """Writes fifty servers with these tools into the settings, and the lists they gave when they were connected to."""
+    """Write fifty servers with these tools into the settings, and their cached tool lists."""
 
     def write(tools):
         file = user_paths().settings_file
@@ -31,21 +31,21 @@ def configured(home):
     return write
 
 
-@pytest.mark.parametrize("tools", [SHORT, LONG], ids=["they fit", "too many"])
-async def test_the_names_of_a_thousand_tools_take_less_than_five_thousand_tokens(play, configured, tools):
+@pytest.mark.parametrize("tools", [SHORT, LONG], ids=["all fit", "too many"])
+async def test_names_of_a_thousand_tools_take_under_five_thousand_tokens(play, configured, tools):
     configured(tools)
     question = "Search the issue comments of server7 and list its branches."
     async with play([register("server7.list_branch"), finish("ok")], registration="names") as shell:
         assert len(shell.deps.catalog) > 1000
-        before = await shell.status()
+        first = await shell.status()
         (offered,) = of(await turn(shell, question), ToolsOffered)
-        after = await shell.status()
-    told = shell.requests[0].messages[-1].text
-    size = counter_for("openai/gpt-4o").count(told)
-    assert question in told
-    assert told.count("\nserver7: ") == 1
+        last = await shell.status()
+    prompt = shell.requests[0].messages[-1].text
+    size = counter_for("openai/gpt-4o").count(prompt)
+    assert question in prompt
+    assert prompt.count("\nserver7: ") == 1
     assert size < 5_000
-    for status in (before, after):
+    for status in (first, last):
         assert 0 < status.context_tokens < 6_000 < status.everything_tokens
     if tools is SHORT:
         assert len(offered.names) == len(shell.deps.catalog)
@@ -54,7 +54,7 @@ async def test_the_names_of_a_thousand_tools_take_less_than_five_thousand_tokens
         assert len(offered.names) < 1000
 
 
-async def test_their_documents_leave_half_of_a_context_that_nobody_knows(play, configured):
+async def test_schemas_take_at_most_half_of_an_assumed_context(play, configured):
     configured(LONG)
     async with play([finish("ok")], registration="auto") as shell:
         await turn(shell, "What is the time?")
@@ -63,17 +63,17 @@ async def test_their_documents_leave_half_of_a_context_that_nobody_knows(play, c
     assert counter_for("openai/gpt-4o").count("\n".join(sent)) < 32_768 / 2 + 5_000
 
 
-async def test_tools_of_the_same_name_are_registered_each_by_its_own(play, configured):
+async def test_tools_of_several_servers_with_one_name_are_registered_separately(play, configured):
     configured(SHORT)
     lines = [register("server3.list0"), register("server4.list0"), register("list0"), finish("ok")]
     async with play(lines, registration="names") as shell:
         events = await turn(shell)
-    assert [one.name for one in of(events, ToolRegistered)] == ["server3.list0", "server4.list0"]
+    assert [event.name for event in of(events, ToolRegistered)] == ["server3.list0", "server4.list0"]
     (unknown,) = of(events, CallFinished)
     assert "server9.list0" in unknown.observation
 
 
-async def test_what_is_in_the_context_is_never_more_than_everything(play):
+async def test_the_registered_schemas_never_exceed_all_schemas(play):
     names = ["read_file", "count_text", "write_file"]
     for registration in ("names", "all", "all_text", "auto"):
         lines = [*map(register, names), finish("ok"), finish("ok")]

@@ -1,4 +1,4 @@
-"""A known key in what comes back is masked before it is shown, stored, sent on or written."""
+"""Known keys are masked in all output before it is shown, stored, sent or written."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ KEY = "sk-abcabd-0123456789"
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch):
+def known_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(secrecy, "_added_secrets", set())
     yield
@@ -27,12 +27,12 @@ def known(monkeypatch):
 
 
 def stored():
-    """All that was written under the home, as bytes."""
+    """The content of all files under the home."""
     data = user_paths().data
     return b"".join(file.read_bytes() for file in data.rglob("*") if file.is_file() and "undo" not in file.parts)
 
 
-async def test_a_key_in_a_file_an_answer_and_arguments_reaches_no_event_no_store_and_no_model(play, home):
+async def test_a_key_in_files_answers_and_arguments_is_masked_in_events_store_and_prompts(play, home):
     (home / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
     lines = [
         say("", "read_file", path=".env"),
@@ -48,11 +48,11 @@ async def test_a_key_in_a_file_an_answer_and_arguments_reaches_no_event_no_store
     assert KEY not in repr(events)
     assert KEY not in sent
     assert KEY.encode() not in stored()
-    told = "".join(event.text for event in of(events, TextArrived))
-    assert told.endswith(f"The key is {KEY[:4]} or {MARK}.")
+    streamed = "".join(event.text for event in of(events, TextArrived))
+    assert streamed.endswith(f"The key is {KEY[:4]} or {MARK}.")
 
 
-async def test_a_key_in_the_output_of_the_persons_own_command_is_masked(play, home):
+async def test_a_key_in_the_output_of_a_user_command_is_masked(play, home):
     (home / ".env").write_text(KEY)
     async with play([]) as shell:
         assert (await shell.run("cat .env")).output == MARK
@@ -60,7 +60,7 @@ async def test_a_key_in_the_output_of_the_persons_own_command_is_masked(play, ho
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         'args = ["-c", ECHO, "--api-key", "KEY"]',
         'args = ["-c", ECHO, "--token=KEY"]',
@@ -68,19 +68,19 @@ async def test_a_key_in_the_output_of_the_persons_own_command_is_masked(play, ho
         'args = ["-c", ECHO]\nenv = { TOKEN = "KEY" }',
     ],
 )
-async def test_a_key_of_a_server_is_masked_when_the_server_says_it_as_it_ends(play, home, given):
+async def test_a_key_in_the_last_message_of_a_server_is_masked(play, home, options):
     pytest.importorskip("mcp")
     key, echo = "own-0123456789", "import os, sys; sys.exit(repr([*sys.argv, *os.environ.items()]))"
-    given = given.replace("KEY", key).replace("ECHO", json.dumps(echo))
+    options = options.replace("KEY", key).replace("ECHO", json.dumps(echo))
     user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
-    user_paths().settings_file.write_text(f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\n{given}\n")
+    user_paths().settings_file.write_text(f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\n{options}\n")
     async with play([say("Well.")]) as shell:
         with pytest.raises(ToolError, match="cannot be reached") as failure:
             await shell.command("/mcp one")
-        told = (await shell.command("/mcp")).text
+        printed = (await shell.command("/mcp")).text
         events = await turn(shell)
     assert MARK in failure.value.message
-    assert key not in f"{failure.value} {told} {events}"
+    assert key not in f"{failure.value} {printed} {events}"
     assert key.encode() not in stored()
 
 
@@ -95,17 +95,17 @@ async def test_a_key_of_a_server_is_masked_when_the_server_says_it_as_it_ends(pl
         ({"url": "https://example.org/mcp?token=${OTHER:-0123456789}"}, "0123456789"),
     ],
 )
-def test_a_key_of_a_server_is_known_wherever_it_is_given_to_it(server, key):
+def test_keys_in_server_settings_are_masked(server, key):
     Server("one", **{"url": "https://example.org/mcp", **server}).helper_input()
     assert secrecy.mask_secrets(f"it is {key}") == f"it is {MARK}"
 
 
-async def test_a_mark_is_never_written_in_the_place_of_a_key(play, home):
+async def test_a_mask_is_never_written_over_a_key(play, home):
     text = f"OPENAI_API_KEY={KEY}\nDEBUG=0\n"
     (home / ".env").write_text(text)
-    whole = say("", "write_file", path=".env", content=f"OPENAI_API_KEY={MARK}\nDEBUG=1\n{'#' * 80}\n")
-    line = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
-    async with play([whole, line, finish("done")], registration="all", yes=True) as shell:
+    rewrite = say("", "write_file", path=".env", content=f"OPENAI_API_KEY={MARK}\nDEBUG=1\n{'#' * 80}\n")
+    edit = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
+    async with play([rewrite, edit, finish("done")], registration="all", yes=True) as shell:
         events = await turn(shell)
     refused, edited = of(events, CallFinished)
     assert not refused.ok
@@ -115,19 +115,19 @@ async def test_a_mark_is_never_written_in_the_place_of_a_key(play, home):
     assert (home / ".env").read_text() == text.replace("DEBUG=0", "DEBUG=1")
 
 
-async def test_what_a_person_is_asked_about_shows_no_key_and_is_asked_once(play, home):
-    asked = []
+async def test_an_approval_request_masks_keys(play, home):
+    requests = []
 
     class Approves(NonInteractive):
-        async def approve(self, wanted):
-            asked.append(wanted)
+        async def approve(self, request):
+            requests.append(request)
             return Approval("once")
 
     (home / ".env").write_text(f"{KEY}\nDEBUG=0\n")
-    line = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
-    async with play([line, finish("done")], registration="all", user=Approves()) as shell:
+    edit = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
+    async with play([edit, finish("done")], registration="all", user=Approves()) as shell:
         events = await turn(shell)
-    (wanted,) = of(events, ApprovalWanted)
-    assert asked == [wanted]
-    assert asked[0] is wanted  # the line shell knows a question by its identity
-    assert MARK in wanted.changes
+    (request,) = of(events, ApprovalWanted)
+    assert requests == [request]
+    assert requests[0] is request  # the line shell compares requests by identity
+    assert MARK in request.changes

@@ -1,4 +1,4 @@
-"""A call's event says what its tool took of the machine."""
+"""The event of a call records the memory and the cost units of its tool."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from ecoshell.events import CallFinished, from_json, to_json
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
 
 
-async def test_a_call_that_ran_has_its_memory_and_its_price_in_units(play):
+async def test_a_call_records_its_memory_and_cost_units(play):
     async with play([say("", "count_text", path="notes.txt"), finish("3")], registration="all") as shell:
         (call,) = of(await turn(shell), CallFinished)
     assert call.ok
@@ -19,7 +19,7 @@ async def test_a_call_that_ran_has_its_memory_and_its_price_in_units(play):
     assert from_json(to_json(call)) == call
 
 
-async def test_a_call_that_did_not_run_took_nothing_that_is_known(play):
+async def test_a_refused_call_has_unknown_memory_and_cost_units(play):
     async with play([say("", "juggle", path="notes.txt"), finish("no")], registration="all") as shell:
         (call,) = of(await turn(shell), CallFinished)
     assert call.refused == "unknown"

@@ -1,4 +1,4 @@
-"""What models are told is read from the events alone, so a session that is resumed goes on with the same messages."""
+"""The messages of a session are rebuilt from its events alone, so a resumed session sends the same messages."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ def stored(shell, session=None):
 
 
 def is_replayed(shell):
-    """Whether the session read from the store is the session as it is."""
+    """Whether the stored events rebuild the live session."""
     live, again = shell.conversation.memory, Memory(shell.deps.catalog, stored(shell))
     return (live.messages, live.shown, live.library, live.commands, live.turns, live.answers, live.number) == (
         again.messages, again.shown, again.library, again.commands, again.turns, again.answers, again.number
@@ -40,21 +40,21 @@ def is_replayed(shell):
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
 @pytest.mark.parametrize("registration", ["names", "all"])
-async def test_a_resumed_session_tells_models_the_same(play, presentation, registration):
+async def test_a_resumed_session_sends_the_same_messages(play, presentation, registration):
     lines = [register("count_text", "need it"), register("no_such_tool"), COUNT, say("Three."), COUNT, finish("3")]
     async with play(lines, registration=registration, presentation=presentation) as shell:
         await turn(shell, "How many? @notes.txt")
         await shell.run("echo hello")
         await turn(shell, "And now?")
         assert is_replayed(shell)
-        told = shell.requests[-1].messages
-        before = shell.conversation.memory.messages
+        sent = shell.requests[-1].messages
+        messages = shell.conversation.memory.messages
         await shell.open(shell.session)
-        assert shell.conversation.memory.messages == before
-        assert told[1:] == before[: len(told) - 1]  # the system text stands before
+        assert shell.conversation.memory.messages == messages
+        assert sent[1:] == messages[: len(sent) - 1]  # without the system message
 
 
-async def test_a_call_through_tool_call_is_told_as_it_was_made(play):
+async def test_a_wrapped_call_is_replayed_in_its_wrapper(play):
     inside = {"name": "count_text", "arguments": {"path": "notes.txt"}}
     lines = [register("count_text"), say("", TOOL_CALL, **inside), finish("3"), finish("again")]
     async with play(lines, registration="names", presentation="stable") as shell:
@@ -65,29 +65,29 @@ async def test_a_call_through_tool_call_is_told_as_it_was_made(play):
         assert is_replayed(shell)
 
 
-async def test_a_call_that_was_stopped_is_told_live_and_again(play, home):
-    lines = [say("Wait.", "run_command", command="touch begun; sleep 30"), finish("never"), finish("ok")]
+async def test_a_stopped_call_is_replayed(play, home):
+    lines = [say("Wait.", "run_command", command="touch started; sleep 30"), finish("never"), finish("ok")]
     async with asyncio.timeout(120), play(lines, registration="all", yes=True) as shell:
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
-                while not (home / "begun").exists():  # noqa: ASYNC110 - a stop before that is told in other words
+                while not (home / "started").exists():  # noqa: ASYNC110 - an earlier stop has another message
                     await asyncio.sleep(0.01)
                 await shell.stop()
         assert is_replayed(shell)
-        *_, call, seen, ending = shell.conversation.memory.messages
+        *_, call, result, ending = shell.conversation.memory.messages
     assert call.call.name == "run_command"
-    assert seen.text == "The turn ended before run_command did."
+    assert result.text == "The turn ended before run_command did."
     assert ending.text == "[interrupted]"
 
 
-async def test_a_turn_that_failed_is_told_live_and_again(play):
+async def test_a_failed_turn_is_replayed(play):
     async with play([register("count_text")], registration="names") as shell:
         await turn(shell)
         assert is_replayed(shell)
         assert shell.conversation.memory.messages[-1] == Message("assistant", "[error]")
 
 
-async def test_a_question_that_is_longer_than_the_context_leaves_room_for_the_next(play):
+async def test_a_question_longer_than_the_context_is_not_sent_again(play):
     async with play([finish("Hello."), finish("Again.")], registration="names") as shell:
         await shell.run("echo seen")
         refused = (await turn(shell, "long " * 400_000))[-1]
@@ -97,15 +97,15 @@ async def test_a_question_that_is_longer_than_the_context_leaves_room_for_the_ne
             await shell.command("/compact")
         assert (await turn(shell, "Hi."))[-1].answer == "Hello."
         assert is_replayed(shell)
-        told = [message.text for message in shell.requests[-1].messages]
-        assert not any("long long" in text for text in told)
-        assert "echo seen" in told[-1]
+        texts = [message.text for message in shell.requests[-1].messages]
+        assert not any("long long" in text for text in texts)
+        assert "echo seen" in texts[-1]
         await shell.command("/undo")
         assert (await shell.command("/retry")).value.startswith("long long")
         assert is_replayed(shell)
 
 
-async def test_what_registering_and_unregistering_by_hand_leave_is_replayed(play):
+async def test_registration_by_the_user_is_replayed(play):
     async with play([finish("ok")], registration="names") as shell:
         await shell.command("/register count_text")
         await turn(shell)
@@ -115,7 +115,7 @@ async def test_what_registering_and_unregistering_by_hand_leave_is_replayed(play
         assert shell.conversation.memory.library.names == ("read_file",)
 
 
-class Pool:
+class TwoTools:
     """A catalog of two tools."""
 
     names = ("read_file", "count_text")
@@ -131,30 +131,30 @@ class Pool:
 
 
 def memory(*events):
-    return Memory(Pool(), events)  # type: ignore[arg-type]
+    return Memory(TwoTools(), events)  # type: ignore[arg-type]
 
 
 def started(number=1, question="q", attachments=()):
     return TurnStarted(number, question, "m", "single", "react", attachments)
 
 
-def over(number=1, status="answered"):
+def finished(number=1, status="answered"):
     return TurnFinished(number, status, "done", 5, Usage(), 1, (), 0.0)
 
 
 OFFER = ToolsOffered(("read_file", "count_text"), (), "stable", 1, 2, True, "", "Tools to register: read_file")
 
 
-def test_steps_are_read_with_their_thoughts_and_results():
-    told = memory(
+def test_steps_are_replayed_with_thoughts_and_results():
+    messages = memory(
         started(), OFFER,
         Rationale("need it", "single"), ToolRegistered("read_file", 10, True, 1, "agent", "c1"),
         Rationale("read", "single"), CallStarted("c2", "read_file", {"path": "a"}),
         CallFinished("c2", "read_file", True, "text", False, 0.1),
-        Answer("done"), over(),
+        Answer("done"), finished(),
     ).messages  # fmt: skip
     registering, reading = Call(TOOL_REGISTER, {"tool_name": "read_file"}, "c1"), Call("read_file", {"path": "a"}, "c2")
-    assert told == (
+    assert messages == (
         Message("user", "Tools to register: read_file\n\nq"),
         Message("assistant", "need it", (registering,)),
         Message("tool", "read_file: What read_file does.", (registering,)),
@@ -164,61 +164,61 @@ def test_steps_are_read_with_their_thoughts_and_results():
     )
 
 
-def test_a_turn_that_was_killed_is_told_as_interrupted_and_so_is_its_call():
-    told = memory(started(), CallStarted("c1", "read_file", {})).messages
-    assert [message.text for message in told] == ["q", "", "The turn ended before read_file did.", "[interrupted]"]
-    through = memory(started(), CallStarted("c1", "read_file", {}, TOOL_CALL))
-    assert through.messages[2].text == told[2].text
-    assert through.turns[0].ran == {"read_file"}
-    assert memory(started(), started(2, "again"), Answer("yes"), over(2)).messages[-3].text == "[interrupted]"
+def test_a_killed_turn_is_replayed_as_interrupted():
+    messages = memory(started(), CallStarted("c1", "read_file", {})).messages
+    assert [message.text for message in messages] == ["q", "", "The turn ended before read_file did.", "[interrupted]"]
+    wrapped = memory(started(), CallStarted("c1", "read_file", {}, TOOL_CALL))
+    assert wrapped.messages[2].text == messages[2].text
+    assert wrapped.turns[0].ran == {"read_file"}
+    assert memory(started(), started(2, "again"), Answer("yes"), finished(2)).messages[-3].text == "[interrupted]"
 
 
-def test_a_registration_of_a_tool_that_is_gone_is_left_out():
-    seen = memory(started(), ToolRegistered("gone", 10, True, 1, "agent"), Answer("done"), over())
-    assert seen.messages == (Message("user", "q"), Message("assistant", "done"))
-    assert "gone" not in seen.library
+def test_the_registration_of_a_removed_tool_is_omitted():
+    replayed = memory(started(), ToolRegistered("gone", 10, True, 1, "agent"), Answer("done"), finished())
+    assert replayed.messages == (Message("user", "q"), Message("assistant", "done"))
+    assert "gone" not in replayed.library
 
 
-def test_attachments_follow_the_question_between_marks_that_do_not_occur_in_them():
-    along = (Attachment("a.md", "```\ncode\n```\n"), Attachment("b.txt", "b"))
-    opening = memory(started(attachments=along), over()).messages[0].text
+def test_attachments_follow_the_question_in_unambiguous_fences():
+    attachments = (Attachment("a.md", "```\ncode\n```\n"), Attachment("b.txt", "b"))
+    opening = memory(started(attachments=attachments), finished()).messages[0].text
     assert opening == "q\n\na.md:\n````\n```\ncode\n```\n````\n\nb.txt:\n```\nb\n```"
 
 
-def test_what_a_command_put_out_stands_before_the_next_question_only():
+def test_the_output_of_a_command_precedes_the_next_question_only():
     ran = CommandRan("make", "no rule", False, False, 0.1)
-    seen = memory(ran, started(), Answer("done"), over(), started(2, "next"), Answer("done"), over(2))
-    first, _, second, _ = (message.text for message in seen.messages)
+    replayed = memory(ran, started(), Answer("done"), finished(), started(2, "next"), Answer("done"), finished(2))
+    first, _, second, _ = (message.text for message in replayed.messages)
     assert first == "I ran a command: make\nThis is its output. It failed.\n```\nno rule\n```\n\nq"
     assert second == "next"
 
 
-def test_a_turn_that_was_taken_back_gives_its_commands_to_the_next_and_keeps_what_it_registered():
+def test_an_undone_turn_keeps_its_commands_and_registrations():
     ran = CommandRan("make", "fine", True, False, 0.1)
     events = [
-        ran, started(), OFFER, ToolRegistered("read_file", 10, True, 1, "agent", "c1"), Answer("done"), over(),
+        ran, started(), OFFER, ToolRegistered("read_file", 10, True, 1, "agent", "c1"), Answer("done"), finished(),
         TurnUndone(1),
     ]  # fmt: skip
-    seen = memory(*events)
-    assert (seen.messages, seen.commands, seen.library.names) == ((), (ran,), ("read_file",))
-    assert seen.shown.schemas == frozenset()
-    assert seen.number == 1
-    again = memory(*events, started(2, "q"), Answer("yes"), over(2))
+    replayed = memory(*events)
+    assert (replayed.messages, replayed.commands, replayed.library.names) == ((), (ran,), ("read_file",))
+    assert replayed.shown.schemas == frozenset()
+    assert replayed.number == 1
+    again = memory(*events, started(2, "q"), Answer("yes"), finished(2))
     assert "I ran a command: make" in again.messages[0].text
 
 
-def test_after_compacting_the_summary_is_told_and_names_and_documents_count_as_untold():
-    events = [started(), OFFER, ToolRegistered("read_file", 10, True, 1, "agent"), Answer("done"), over()]
-    seen = memory(*events, Compacted("short", "m", 1, 100, 10), started(2, "next"), Answer("yes"), over(2))
-    assert [message.text for message in seen.messages] == [
+def test_compaction_replaces_turns_and_resends_names_and_schemas():
+    events = [started(), OFFER, ToolRegistered("read_file", 10, True, 1, "agent"), Answer("done"), finished()]
+    replayed = memory(*events, Compacted("short", "m", 1, 100, 10), started(2, "next"), Answer("yes"), finished(2))
+    assert [message.text for message in replayed.messages] == [
         "What was said and done so far, in short:\nshort", "Noted.", "next", "yes",
     ]  # fmt: skip
-    assert seen.shown.names == seen.shown.schemas == frozenset()
-    assert seen.shown.presentation is not None
-    assert seen.library.names == ("read_file",)
-    assert seen.answers == ["done", "yes"]
+    assert replayed.shown.names == replayed.shown.schemas == frozenset()
+    assert replayed.shown.presentation is not None
+    assert replayed.library.names == ("read_file",)
+    assert replayed.answers == ["done", "yes"]
 
 
-def test_unregistering_takes_a_tool_out_of_the_library():
-    seen = memory(ToolRegistered("read_file", 10, True, 0, "user"), ToolUnregistered("read_file"))
-    assert seen.library.names == ()
+def test_unregistering_removes_a_tool_from_the_library():
+    replayed = memory(ToolRegistered("read_file", 10, True, 0, "user"), ToolUnregistered("read_file"))
+    assert replayed.library.names == ()

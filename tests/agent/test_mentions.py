@@ -19,8 +19,8 @@ def workspace(tmp_path):
     return Workspace(root)
 
 
-def names(found):
-    return [attachment.name for attachment in found.attachments]
+def names(mentions):
+    return [attachment.name for attachment in mentions.attachments]
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def names(found):
         ("read @notes.txt…", "notes.txt"),
     ],
 )
-def test_what_is_mentioned_is_attached_by_its_name(workspace, question, name):
-    found = attach(workspace, question)
-    assert names(found) == [name]
-    assert found.notices == []
+def test_a_mentioned_file_or_folder_is_attached(workspace, question, name):
+    mentions = attach(workspace, question)
+    assert names(mentions) == [name]
+    assert mentions.notices == []
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_what_is_mentioned_is_attached_by_its_name(workspace, question, name):
         "the line `@docs/missing.py`",
     ],
 )
-def test_an_address_a_decorator_or_a_name_is_no_mention(workspace, question):
-    found = attach(workspace, question)
-    assert (found.attachments, found.notices) == ([], [])
+def test_addresses_decorators_and_user_names_are_not_mentions(workspace, question):
+    mentions = attach(workspace, question)
+    assert (mentions.attachments, mentions.notices) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -79,56 +79,56 @@ def test_an_address_a_decorator_or_a_name_is_no_mention(workspace, question):
         ("read @outside", "outside the workspace"),
     ],
 )
-def test_a_path_that_cannot_be_read_is_told_and_stays_text(workspace, question, why):
+def test_a_path_that_cannot_be_read_is_reported(workspace, question, why):
     (workspace.root / "link.txt").symlink_to(workspace.root.parent / "secret.txt")
     (workspace.root / "outside").symlink_to(workspace.root.parent / "secret.txt")
     (workspace.root / "picture.png").write_bytes(b"\x89PNG\0")
     (workspace.root / "notes.db").write_bytes(b"SQLite\0")
     (workspace.root / "latin.txt").write_bytes(b"caf\xe9")
     os.mkfifo(workspace.root / "pipe.txt")
-    found = attach(workspace, question)
-    assert found.attachments == []
-    assert len(found.notices) == 1
-    assert why in found.notices[0]
+    mentions = attach(workspace, question)
+    assert mentions.attachments == []
+    assert len(mentions.notices) == 1
+    assert why in mentions.notices[0]
 
 
-def test_a_long_file_is_cut_between_characters_and_says_so(workspace, monkeypatch):
+def test_a_long_file_is_cut_between_characters_with_a_notice(workspace, monkeypatch):
     monkeypatch.setattr("ecoshell.agent.workspace.FILE_BYTES", 10)
     (workspace.root / "long.txt").write_text("é" * 9 + "\U0001f600")
     (attachment,) = attach(workspace, "@long.txt").attachments
     assert attachment.text == "ééééé\n[cut: the first 10 of 22 bytes]"
     (workspace.root / "long.txt").write_text("x" * 8 + "\U0001f600")
-    found = attach(workspace, "@long.txt")
-    assert found.attachments[0].text.startswith("x" * 8 + "\n[cut: the first 8 of 12 bytes]")
-    assert found.notices == ["@long.txt was cut: the first 8 of 12 bytes are attached."]
+    mentions = attach(workspace, "@long.txt")
+    assert mentions.attachments[0].text.startswith("x" * 8 + "\n[cut: the first 8 of 12 bytes]")
+    assert mentions.notices == ["@long.txt was cut: the first 8 of 12 bytes are attached."]
 
 
-def test_all_files_together_have_a_bound(workspace, monkeypatch):
+def test_all_attached_files_together_have_a_size_limit(workspace, monkeypatch):
     monkeypatch.setattr("ecoshell.agent.workspace.ALL_BYTES", 5)
     (workspace.root / "b.txt").write_text("12345")
-    found = attach(workspace, "@b.txt and @notes.txt")
-    assert names(found) == ["b.txt"]
-    assert "5 bytes of files already" in found.notices[0]
+    mentions = attach(workspace, "@b.txt and @notes.txt")
+    assert names(mentions) == ["b.txt"]
+    assert "5 bytes of files already" in mentions.notices[0]
 
 
-def test_a_thing_is_attached_once_however_often_it_is_named(workspace):
+def test_a_file_is_attached_once_however_often_it_is_mentioned(workspace):
     assert names(attach(workspace, "@notes.txt @./notes.txt @notes.txt.")) == ["notes.txt"]
 
 
-def test_what_is_given_already_is_not_read_again(workspace):
-    found = attach(workspace, "@notes.txt @docs/a.md", [Attachment("notes.txt", "as it was")])
-    assert names(found) == ["docs/a.md"]
+def test_an_existing_attachment_is_not_read_again(workspace):
+    mentions = attach(workspace, "@notes.txt @docs/a.md", [Attachment("notes.txt", "as it was")])
+    assert names(mentions) == ["docs/a.md"]
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its names are UTF-8")
-def test_a_folder_with_a_name_that_is_no_text_is_listed(workspace):
+def test_a_file_name_that_is_not_utf8_is_listed_escaped(workspace):
     folder = workspace.root / "odd"
     folder.mkdir()
     (folder / os.fsdecode(b"\xff.txt")).write_text("x")
     assert attach(workspace, "@odd/").attachments[0].text.encode() == b"\\udcff.txt"
 
 
-def test_a_folder_is_listed_with_what_is_below_and_says_what_it_leaves_out(workspace, monkeypatch):
+def test_a_folder_is_listed_recursively_up_to_a_limit(workspace, monkeypatch):
     (workspace.root / "docs" / "deep" / "deeper").mkdir(parents=True)
     (workspace.root / "docs" / "deep" / "b.md").write_text("")
     assert attach(workspace, "@docs/").attachments[0].text == "a.md\ndeep/\ndeep/b.md\ndeep/deeper/"

@@ -1,4 +1,4 @@
-"""Who thinks: what is changed at once, and what may still come to an end after it."""
+"""Switching models and modes takes effect at once, even while the old model still closes."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ class Factory:
         return Set(mode)
 
 
-async def test_another_mode_is_had_whole_though_the_model_before_it_does_not_let_go():
+async def test_a_mode_switch_completes_though_the_old_model_does_not_close():
     models = ActiveModels(Factory(), "x", mode="single")
     leaving = models.current.model.leaving
     changing = asyncio.create_task(models.change(mode="umi"))

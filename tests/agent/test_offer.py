@@ -1,4 +1,4 @@
-"""What `auto` puts before a model: the built-in tools, as a model on this machine and one of a provider see them."""
+"""Registration `auto`: the schemas a local and a remote model get of the built-in tools."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -21,7 +21,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("price", [None, PRICE])
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_core_and_likely_tools_are_loaded_and_the_others_are_known_by_name(play, question, price):
+async def test_core_and_likely_tools_are_loaded(play, question, price):
     async with play([finish("ok")], price=price) as shell:
         offered = of(await turn(shell, question), ToolsOffered)[0]
         chances = shell.conversation.plan.inputs.chances
@@ -35,7 +35,7 @@ async def test_core_and_likely_tools_are_loaded_and_the_others_are_known_by_name
     assert all(name in offered.listing for name in offered.known)
 
 
-async def test_a_model_of_a_server_without_a_price_has_the_core_set_too(play):
+async def test_a_remote_model_without_a_price_loads_the_core_set(play):
     async with play([finish("ok")]) as shell:
         script = shell.deps.models.current.model._model
         script.traits = replace(script.traits, local=False, price=None)
@@ -53,7 +53,7 @@ async def test_a_first_call_registers_a_tool_and_counts_the_loaded_ones(play):
     assert (registered.loaded, registered.total) == (len(offered.loaded) + 1, len(offered.names))
 
 
-async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_one_tool(play):
+async def test_all_text_sends_every_schema_once_as_text(play):
     lines = [
         say("", "tool_call", name="count_text", arguments={"path": "notes.txt"}),
         finish("3"),
@@ -63,7 +63,7 @@ async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_o
     async with play(lines, registration="all_text") as shell:
         events = [*await turn(shell), *await turn(shell, "And what is its first line?")]
         requests = shell.requests
-    assert [one.presentation for one in of(events, ToolsOffered)] == ["text", "text"]
+    assert [event.presentation for event in of(events, ToolsOffered)] == ["text", "text"]
     assert all([schema.name for schema in request.tools] == ["tool_call"] for request in requests)
     last = "\n".join(message.text for message in requests[-1].messages)
     for schema in shell.deps.catalog.schemas:
@@ -71,7 +71,7 @@ async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_o
     assert [event.status for event in of(events, TurnFinished)] == ["answered", "answered"]
 
 
-async def test_a_cap_that_documents_would_eat_leaves_names(play):
+async def test_a_small_cap_leaves_tools_known_by_name(play):
     async with play([finish("ok")], price=PRICE, budget="6000tok") as shell:
         offered = of(await turn(shell), ToolsOffered)[0]
     assert len(offered.upfront) < len(shell.deps.catalog.names)

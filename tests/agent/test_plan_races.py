@@ -1,4 +1,4 @@
-"""The plan of a turn whose branches finish at the same time: made one after another, each of one moment."""
+"""Plans of a turn whose nodes finish at the same time are computed one after another, each from one state."""
 
 import asyncio
 import threading
@@ -15,11 +15,11 @@ from ecoshell.planning.btp.costs import StepCost
 
 
 class Paced(Single):
-    """A mode at which the making of chosen plans stops, until it may go on."""
+    """A mode that pauses the computation of chosen plans until it is released."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.made = 0
+        self.computed = 0
         self._gates = {}
 
     def stop_at(self, number):
@@ -28,21 +28,21 @@ class Paced(Single):
     async def reached(self, number):
         assert await asyncio.to_thread(self._gates[number][0].wait, 600)
 
-    def go_on(self, number):
+    def release(self, number):
         self._gates[number][1].set()
 
     def forecast(self, view):
-        self.made += 1
-        if self.made in self._gates:
-            reached, may_go_on = self._gates[self.made]
+        self.computed += 1
+        if self.computed in self._gates:
+            reached, released = self._gates[self.computed]
             reached.set()
-            assert may_go_on.wait(600)
+            assert released.wait(600)
         return super().forecast(view)
 
 
 @pytest.fixture
 async def planned(play):
-    """A plan under a cap, made once, and the mode that paces the making of others."""
+    """A plan under a cap, computed once, and the mode that paces later computations."""
     async with play([], registration="all", budget="90000tok") as shell:
         model = shell.deps.models.current.model
         mode = Paced(model, max_tokens=200, answer_tokens=100)
@@ -53,8 +53,8 @@ async def planned(play):
         yield plan, mode
 
 
-def counting(plan, tool, helpful):
-    """A use of a tool being counted."""
+def count_use(plan, tool, helpful):
+    """Start to count a use of a tool."""
     used = plan.count(Call(tool, {}, tool), StepCost(), price=0, seconds=0.1, helpful=helpful)
     return asyncio.create_task(used)
 
@@ -63,48 +63,48 @@ def uses(plan, tool):
     return plan.priced.plan.row(tool).used
 
 
-async def test_an_older_plan_never_takes_the_place_of_a_newer_one(planned):
+async def test_an_older_plan_never_replaces_a_newer_one(planned):
     plan, mode = planned
     for number in (2, 3):
         mode.stop_at(number)
-    first = counting(plan, "count_text", helpful=True)
+    first = count_use(plan, "count_text", helpful=True)
     await mode.reached(2)
-    second = counting(plan, "read_file", helpful=False)
-    mode.go_on(2)
+    second = count_use(plan, "read_file", helpful=False)
+    mode.release(2)
     await first
     await mode.reached(3)
     assert (uses(plan, "count_text"), uses(plan, "read_file")) == (1, 0)
     assert "read_file" not in plan.forbidden
-    mode.go_on(3)
+    mode.release(3)
     assert "read_file (blacklist)" in await second
     assert (uses(plan, "count_text"), uses(plan, "read_file")) == (1, 1)
     assert plan.forbidden["read_file"] == "blacklist"
 
 
-async def test_what_waits_for_a_plan_that_is_being_made_takes_one_more_plan_and_no_more(planned):
+async def test_uses_counted_during_a_computation_share_one_more_plan(planned):
     plan, mode = planned
     mode.stop_at(2)
-    first = counting(plan, "count_text", helpful=True)
+    first = count_use(plan, "count_text", helpful=True)
     await mode.reached(2)
-    others = [counting(plan, "read_file", helpful=True) for _ in range(10)]
-    await asyncio.sleep(0)  # all of them are counted before the first plan is made
-    mode.go_on(2)
-    await asyncio.gather(first, *others)
-    assert mode.made == 3
+    uses_of_read_file = [count_use(plan, "read_file", helpful=True) for _ in range(10)]
+    await asyncio.sleep(0)  # all of them are counted before the first plan is computed
+    mode.release(2)
+    await asyncio.gather(first, *uses_of_read_file)
+    assert mode.computed == 3
     assert uses(plan, "read_file") == 10
 
 
-async def test_a_plan_whose_making_is_called_off_leaves_the_way_free_for_the_next(planned):
+async def test_a_cancelled_computation_does_not_block_the_next(planned):
     plan, mode = planned
     mode.stop_at(2)
-    first = counting(plan, "count_text", helpful=True)
+    first = count_use(plan, "count_text", helpful=True)
     await mode.reached(2)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    second = counting(plan, "read_file", helpful=True)
+    second = count_use(plan, "read_file", helpful=True)
     await second
-    mode.go_on(2)
+    mode.release(2)
     assert (uses(plan, "count_text"), uses(plan, "read_file")) == (1, 1)
 
 
@@ -112,31 +112,31 @@ class Locked:
     """Records that cannot be written."""
 
     def __init__(self):
-        self.kept = []
+        self.items = []
         self.locked = True
 
     def add(self, items):
         if self.locked:
             raise StoreError("The experience is locked.")
-        self.kept += items
+        self.items += items
 
 
-async def test_branches_that_cannot_be_remembered_at_the_same_time_say_so_once_and_are_kept_later():
-    records, told = Locked(), []
+async def test_records_that_cannot_be_written_are_reported_once_and_written_later():
+    records, notices = Locked(), []
     experience = Experience(records, past=None)
     together = threading.Barrier(3)
 
-    def made(use):
+    def record(use):
         together.wait(600)
         return use
 
-    await asyncio.gather(*(experience.remember(partial(made, use), told.append) for use in "abc"))
-    assert [notice.text for notice in told] == [
+    await asyncio.gather(*(experience.remember(partial(record, use), notices.append) for use in "abc"))
+    assert [notice.text for notice in notices] == [
         "This turn's results are not recorded for planning yet. The experience is locked."
     ]
     records.locked = False
-    await experience.remember(lambda: "d", told.append)
-    assert sorted(records.kept) == ["a", "b", "c", "d"]
+    await experience.remember(lambda: "d", notices.append)
+    assert sorted(records.items) == ["a", "b", "c", "d"]
     records.locked = True
-    await experience.remember(lambda: "e", told.append)
-    assert len(told) == 2
+    await experience.remember(lambda: "e", notices.append)
+    assert len(notices) == 2

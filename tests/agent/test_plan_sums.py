@@ -1,4 +1,4 @@
-"""What a plan says it costs is within what it says there is, at every moment of a turn and after it."""
+"""The planned cost never exceeds the planned budget, at any point of a turn and after it."""
 
 import random
 from decimal import Decimal
@@ -25,7 +25,7 @@ from ecoshell.planning.btp.costs import StepCost
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 LONG = "I do not know what to do about this. " * 12
-GIVE_UP = say(LONG, "finish", give_up=True, answer="there is no way forward here")
+GIVE_UP = say(LONG, "finish", give_up=True, answer="no path leads any further")
 SETTLED = BudgetSettled(1, "single", "m", 700, Usage(60, 40), reported=True, seconds=2.0)
 PROPOSED = StepProposed("", "alpha()", "single")
 PRICE = (Decimal(1), Decimal(4))
@@ -36,7 +36,7 @@ def planned(plan):
 
 
 def adds_up(plan):
-    """Whether the figures of a plan that tells of all its rows add up."""
+    """Whether the figures of a plan with all its rows add up."""
     return (
         plan.others == 0
         and planned(plan) == plan.planned_cost <= plan.budget
@@ -45,7 +45,7 @@ def adds_up(plan):
 
 
 def random_lines(draw):
-    """What a model might say in a turn, thoughts that come to nothing and dear ones included."""
+    """Random replies of a model in a turn, including expensive ones and branches that fail."""
     dear = {"input": draw.randint(100, 900), "output": draw.randint(50, 900)}
     choices = [
         *(say(LONG * draw.randint(0, 2), name, usage=draw.choice([None, dear])) for name in NAMES),
@@ -60,7 +60,7 @@ def random_lines(draw):
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt", "tot"])
 @pytest.mark.parametrize("seed", range(8))
-async def test_what_is_planned_never_costs_more_than_what_is_left_for_it(play, strategy, seed):
+async def test_the_planned_cost_never_exceeds_the_budget_for_tools(play, strategy, seed):
     draw = random.Random(f"{strategy} {seed}")
     options = {"budget": f"{draw.randint(4_500, 20_000)}tok", "registration": draw.choice(["all", "names"])}
     if seed % 2:
@@ -74,7 +74,7 @@ async def test_what_is_planned_never_costs_more_than_what_is_left_for_it(play, s
     assert after.paid == 0
 
 
-async def test_a_thought_that_gives_up_pays_for_nothing(play):
+async def test_a_step_that_gives_up_pays_for_no_call(play):
     lines = [say("", "alpha"), GIVE_UP, say("", "beta"), say("", "gamma"), finish("done")]
     async with play(lines, strategy="dfsdt", registration="all", budget="60000tok") as shell:
         add(shell, *map(Probe, NAMES))
@@ -82,7 +82,7 @@ async def test_a_thought_that_gives_up_pays_for_nothing(play):
     assert [plan.paid for plan in plans] == [0] * len(plans)
 
 
-async def test_after_a_turn_its_answer_pays_for_nothing(play):
+async def test_the_answer_of_a_turn_pays_for_no_call(play):
     lines = [say("", "alpha"), finish("so it is " * 50)]
     async with play(lines, registration="all", budget="60000tok") as shell:
         add(shell, *map(Probe, NAMES))
@@ -93,7 +93,7 @@ async def test_after_a_turn_its_answer_pays_for_nothing(play):
     assert after.cap < last.cap
 
 
-async def test_what_a_proposal_took_pays_for_no_more_than_one_use_of_it(play):
+async def test_a_proposal_pays_for_at_most_one_use(play):
     dear = {"input": 900, "output": 200}
     lines = [say("", "alpha", usage=dear), say("", "beta"), say("A"), finish("done"), finish("done")]
     async with play(lines, strategy="tot", registration="all", budget="5850tok") as shell:
@@ -109,60 +109,60 @@ async def test_what_a_proposal_took_pays_for_no_more_than_one_use_of_it(play):
 
 
 @pytest.mark.parametrize("money", [{"budget": "60000tok"}, {"budget": "0.50", "price": PRICE}])
-async def test_what_a_plan_takes_to_be_set_aside_for_the_answer_is_what_is_set_aside(play, money):
+async def test_the_reserve_in_the_plan_equals_the_reservation_for_the_answer(play, money):
     async with play([say("", "alpha"), finish("done")], registration="all", **money) as shell:
         add(shell, *map(Probe, NAMES))
-        mode, held = shell.deps.models.current.mode, []
+        mode, reserves = shell.deps.models.current.mode, []
         set_aside = mode.hold_answer
 
         async def noting(view):
             await set_aside(view)
-            held.append(mode.answer_hold.tokens if "tok" in money["budget"] else mode.answer_hold.nano)
+            reserves.append(mode.answer_hold.tokens if "tok" in money["budget"] else mode.answer_hold.nano)
 
         mode.hold_answer = noting
         first, used = of(await turn(shell), PlanChanged)[:2]
         after = await shell.conversation.planned()
-    assert (first.reserved, used.reserved) == (held[0], held[0])
+    assert (first.reserved, used.reserved) == (reserves[0], reserves[0])
     assert after.reserved == first.reserved
 
 
-def told(*events):
+def thinking_after(*events):
     forethought = ThinkingCost()
     for event in events:
         forethought.see(event)
     return forethought
 
 
-def test_what_was_thought_pays_until_the_call_has_ended():
+def test_a_step_pays_for_its_call_until_the_call_ends():
     started, ended = CallStarted("c1", "alpha", {}), CallFinished("c1", "alpha", True, "", False, 0.1)
-    running = told(SETTLED, started)
+    running = thinking_after(SETTLED, started)
     assert (running.total, running.ahead) == (StepCost(), StepCost(700, 100, 2.0))
-    assert told(SETTLED, started, ended).ahead == StepCost()
+    assert thinking_after(SETTLED, started, ended).ahead == StepCost()
 
 
-def test_a_judge_thinks_for_nobody():
+def test_a_judge_call_pays_for_no_tool_call():
     judged = BudgetSettled(1, JUDGE, "m", 700, Usage(60, 40), reported=True, seconds=2.0)
-    assert told(judged).ahead == told(judged).total == StepCost()
+    assert thinking_after(judged).ahead == thinking_after(judged).total == StepCost()
 
 
-def test_with_the_next_step_only_what_was_proposed_still_pays():
-    dead, proposed = told(SETTLED, StepStarted(1, "single", "m")), told(SETTLED, PROPOSED, SETTLED)
+def test_only_a_proposal_pays_beyond_the_next_step():
+    dead, proposed = thinking_after(SETTLED, StepStarted(1, "single", "m")), thinking_after(SETTLED, PROPOSED, SETTLED)
     dead.step()
     proposed.step()
     assert (dead.ahead, dead.total.tokens) == (StepCost(), 100)
     assert proposed.ahead == StepCost(700, 100, 2.0)
 
 
-def test_a_branch_that_is_left_takes_what_was_thought_on_it_along():
-    left = told(SETTLED, PROPOSED, BranchLeft((), 1, "given up"))
-    left.step()
-    assert left.ahead == StepCost()
+def test_an_abandoned_branch_loses_its_proposal():
+    thinking = thinking_after(SETTLED, PROPOSED, BranchLeft((), 1, "given up"))
+    thinking.step()
+    assert thinking.ahead == StepCost()
 
 
-def test_thinking_of_a_registration_pays_for_no_call():
-    registered = told(SETTLED, ToolRegistered("alpha", 10, True, 1, "agent"))
+def test_a_registration_step_pays_for_no_call():
+    registered = thinking_after(SETTLED, ToolRegistered("alpha", 10, True, 1, "agent"))
     assert (registered.ahead.tokens, registered.total.tokens) == (0, 0)
 
 
-def test_what_a_person_registers_takes_nothing_of_what_was_thought():
-    assert told(SETTLED, ToolRegistered("alpha", 10, True, 0, "user")).ahead.tokens == 100
+def test_a_registration_by_the_user_does_not_use_the_step():
+    assert thinking_after(SETTLED, ToolRegistered("alpha", 10, True, 0, "user")).ahead.tokens == 100

@@ -1,4 +1,4 @@
-"""Whole turns under a plan: scripted models, real SQLite, real tools."""
+"""Whole turns under a plan, with scripted models, real SQLite and real tools."""
 
 import asyncio
 import itertools
@@ -74,37 +74,37 @@ async def test_the_first_plan_and_its_price_range_come_before_anything_is_spent(
     assert 0 < plan.low <= plan.high <= plan.cap
 
 
-async def test_strictly_a_use_beyond_the_quota_is_refused_and_says_why(play):
+async def test_a_strict_plan_refuses_a_use_beyond_the_quota(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.deps.settings.strict, shell.deps.settings.earned = True, False
         events = await turn(shell)
-        told = shell.requests[-1].messages
+        messages = shell.requests[-1].messages
     first, second = of(events, CallFinished)
     assert (first.ok, first.refused, second.refused) == (True, "", "forbidden")
     assert "(quota)" in second.observation
     judged = of(events, CallJudged)
-    assert [(one.helpful, one.by) for one in judged] == [(True, "rules")]
+    assert [(event.helpful, event.by) for event in judged] == [(True, "rules")]
     assert "Not to be used any more: count_text (quota)." in judged[0].note
-    assert any("Not to be used any more: count_text (quota)." in message.text for message in told)
+    assert any("Not to be used any more: count_text (quota)." in message.text for message in messages)
     last = of(events, PlanChanged)[-1]
     assert (row(last, "count_text").state, row(last, "count_text").why) == ("forbidden", "quota")
     assert events[-1].status == "answered"
 
 
-async def test_a_use_beyond_the_quota_that_is_asked_for_is_made_where_it_leaves_no_better_one_unpaid(play):
+async def test_a_use_beyond_the_quota_runs_if_better_uses_remain_affordable(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.deps.settings.earned = False
         events = await turn(shell)
         why = (await shell.command("/plan why count_text")).text
-    assert [one.refused for one in of(events, CallFinished)] == ["", ""]
+    assert [event.refused for event in of(events, CallFinished)] == ["", ""]
     assert why.startswith("count_text: unplanned (quota)")
-    called = "If called, it runs: the answer and all uses known to be better remain affordable."
-    assert why.endswith(called)
+    explanation = "If called, it runs: the answer and all uses known to be better remain affordable."
+    assert why.endswith(explanation)
 
 
-async def test_a_call_that_would_leave_a_better_and_cheaper_use_unpaid_is_refused_and_told_what_is_affordable(play):
+async def test_a_call_is_refused_only_when_a_better_cheaper_use_becomes_unaffordable(play):
     lines = [say("", "fetch_url", url="https://x.example"), COUNT, finish("3 lines")]
     async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
         shell.deps.profiles.resources.update({"fetch_url": 185_000_000, "count_text": 20_000_000})
@@ -119,24 +119,24 @@ async def test_a_call_that_would_leave_a_better_and_cheaper_use_unpaid_is_refuse
     assert why.splitlines()[0].startswith("fetch_url: ")
 
 
-async def test_a_call_of_a_tool_without_a_history_is_refused_for_no_other(play):
+async def test_a_call_is_not_refused_in_favour_of_a_tool_without_history(play):
     lines = [say("", "fetch_url", url="https://x.example"), finish("3 lines")]
     async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
         shell.deps.profiles.resources.update({"fetch_url": 185_000_000, "count_text": 20_000_000})
         events = await turn(shell)
-    assert [one.refused for one in of(events, CallFinished)] != ["forbidden"]
+    assert [event.refused for event in of(events, CallFinished)] != ["forbidden"]
 
 
-async def test_a_use_that_helped_earns_another_one(play):
+async def test_a_helpful_use_earns_another(play):
     lines = [*counts(3), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         events = await turn(shell)
-    assert [one.refused for one in of(events, CallFinished)] == ["", "", ""]
+    assert [event.refused for event in of(events, CallFinished)] == ["", "", ""]
     assert row(of(events, PlanChanged)[-1], "count_text").used == 3
 
 
-class Says:
-    """A judge of one opinion."""
+class FixedJudge:
+    """A judge that always gives the same verdict."""
 
     def __init__(self, helpful):
         self.helpful = helpful
@@ -145,10 +145,10 @@ class Says:
         return Verdict(self.helpful, "rules", "so it is")
 
 
-async def test_strictly_a_tool_that_did_not_help_is_blacklisted_for_the_rest_of_the_turn_only(play):
+async def test_a_strict_plan_blacklists_an_unhelpful_tool_for_one_turn(play):
     lines = [*counts(2), finish("?"), finish("ok")]
     async with play(lines, registration="all", budget="90000tok") as shell:
-        shell.deps.judge.judge, shell.deps.settings.strict = Says(False).judge, True
+        shell.deps.judge.judge, shell.deps.settings.strict = FixedJudge(False).judge, True
         events = await turn(shell)
         again = await turn(shell, "Something else.")
     first, second = of(events, CallFinished)
@@ -162,8 +162,8 @@ async def test_a_mistake_of_the_caller_can_be_corrected(play):
     lines = [say("", "count_text", path="note.txt"), COUNT, finish("3 lines")]
     async with play(lines, registration="all", budget="90000tok") as shell:
         events = await turn(shell)
-    assert [(one.ok, one.refused) for one in of(events, CallFinished)] == [(False, ""), (True, "")]
-    assert [one.helpful for one in of(events, CallJudged)] == [None, True]
+    assert [(event.ok, event.refused) for event in of(events, CallFinished)] == [(False, ""), (True, "")]
+    assert [event.helpful for event in of(events, CallJudged)] == [None, True]
 
 
 async def test_without_a_cap_the_plan_is_advice_and_forbids_nothing(play):
@@ -174,19 +174,19 @@ async def test_without_a_cap_the_plan_is_advice_and_forbids_nothing(play):
     plans = of(events, PlanChanged)
     assert not any(plan.enforced for plan in plans)
     assert all(plan.budget is None and plan.cap is None for plan in plans)
-    assert [one.refused for one in of(events, CallFinished)] == ["", ""]
+    assert [event.refused for event in of(events, CallFinished)] == ["", ""]
 
 
-async def test_with_the_plan_off_nothing_is_planned_and_uses_are_remembered_all_the_same(play):
+async def test_uses_are_recorded_with_the_plan_off(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
         shell.deps.settings.plan = "off"
         events = await turn(shell)
-        kept = uses(shell)
+        recorded = uses(shell)
     assert of(events, PlanChanged) == []
-    assert len(kept) == 1
+    assert len(recorded) == 1
 
 
-async def test_the_prompt_mode_tells_costs_and_budget_and_forbids_nothing(play):
+async def test_the_prompt_mode_shows_costs_and_budget_and_forbids_nothing(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.deps.settings.plan, shell.deps.settings.earned = "prompt", False
@@ -196,10 +196,10 @@ async def test_the_prompt_mode_tells_costs_and_budget_and_forbids_nothing(play):
     assert "Expected cost of one use:" in opening
     assert "count_text" in opening.partition("Expected cost of one use:")[2]
     assert "Budget left for tools:" in after
-    assert [one.refused for one in of(events, CallFinished)] == ["", ""]
+    assert [event.refused for event in of(events, CallFinished)] == ["", ""]
 
 
-async def test_what_a_model_was_told_live_is_what_it_is_told_after_resuming(play):
+async def test_a_resumed_session_repeats_the_notes_of_the_plan(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.deps.settings.plan, shell.deps.settings.earned = "btp+prompt", False
@@ -209,7 +209,7 @@ async def test_what_a_model_was_told_live_is_what_it_is_told_after_resuming(play
         assert any("Budget left for tools" in message.text for message in shell.conversation.memory.messages)
 
 
-async def test_each_request_goes_on_where_the_one_before_it_ended(play):
+async def test_each_request_extends_the_previous_one(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.deps.settings.plan, shell.deps.settings.earned = "btp+prompt", False
@@ -218,27 +218,27 @@ async def test_each_request_goes_on_where_the_one_before_it_ended(play):
     assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(sent))
 
 
-async def test_a_tool_whose_results_keep_being_unhelpful_is_blacklisted_and_refused(play):
+async def test_a_tool_that_is_repeatedly_unhelpful_is_blacklisted(play):
     lines = [*(say("", "count_text", path=f"{name}.txt") for name in "abcdefgh"), finish("?")]
     async with play(lines, registration="all", budget="300000tok") as shell:
-        shell.deps.judge.judge = Says(False).judge
+        shell.deps.judge.judge = FixedJudge(False).judge
         events = await turn(shell)
-    refused = [one.refused for one in of(events, CallFinished)]
+    refused = [event.refused for event in of(events, CallFinished)]
     assert refused[0] == ""
     assert refused[-1] == "forbidden"
     assert "(blacklist)" in of(events, CallFinished)[-1].observation
 
 
-async def test_a_cap_hides_no_name_and_a_tool_of_little_worth_may_be_asked_for(play):
+async def test_a_cap_hides_no_tool_even_of_low_value(play):
     lines = [register("count_text"), COUNT, finish("3 lines")]
     async with play(lines, registration="names", budget="60000tok") as shell:
         _remember(shell, "count_text", helpful=False)
         events = await turn(shell)
     assert set(of(events, ToolsOffered)[0].names) == set(shell.deps.catalog.names)
-    assert [(one.name, one.refused) for one in of(events, CallFinished)] == [("count_text", "")]
+    assert [(event.name, event.refused) for event in of(events, CallFinished)] == [("count_text", "")]
 
 
-async def test_where_a_name_is_hidden_tools_can_be_searched_for(play):
+async def test_tool_search_is_offered_if_a_tool_is_hidden(play):
     async with play([finish("no")], registration="names", budget="60000tok") as shell:
         shell.deps.settings.strict = True
         _remember(shell, "count_text", helpful=False)
@@ -249,19 +249,19 @@ async def test_where_a_name_is_hidden_tools_can_be_searched_for(play):
         assert "tool_search" not in [schema.name for schema in shell.requests[0].tools]
 
 
-async def test_a_search_that_finds_only_what_may_not_be_used_says_so(play):
+async def test_a_search_that_matches_forbidden_tools_only_says_so(play):
     lines = [say("", "tool_search", query="bytes"), say("", "tool_search", query="xyzzy"), finish("no")]
     async with play(lines, registration="names", budget="60000tok") as shell:
         shell.deps.settings.strict = True
         _remember(shell, "count_text", helpful=False)
         events = await turn(shell)
-    assert [one.observation for one in of(events, CallFinished)] == [
+    assert [event.observation for event in of(events, CallFinished)] == [
         "What fits 'bytes' may not be used now: count_text (low past success).",
         "No tool fits 'xyzzy'.",
     ]
 
 
-async def test_strictly_a_tool_beyond_the_budget_is_neither_offered_nor_registered(play):
+async def test_a_strict_plan_neither_offers_nor_registers_forbidden_tools(play):
     lines = [register("count_text"), finish("no")]
     async with play(lines, registration="names", budget="60000tok") as shell:
         shell.deps.settings.strict = True
@@ -273,18 +273,18 @@ async def test_strictly_a_tool_beyond_the_budget_is_neither_offered_nor_register
     assert "low past success" in refused.observation
 
 
-async def test_when_no_tool_may_be_used_any_more_the_model_is_asked_for_the_answer_alone(play):
-    async with play([say("I only know this much.")], registration="all", budget="60000tok") as shell:
+async def test_the_model_must_answer_when_no_tool_is_allowed(play):
+    async with play([say("That is all I found.")], registration="all", budget="60000tok") as shell:
         shell.deps.settings.strict = True
         for name in shell.deps.catalog.names:
             _remember(shell, name, helpful=False)
         events = await turn(shell)
         assert shell.requests[0].want == "text"
     assert events[-1].status == "answered"
-    assert events[-1].answer == "I only know this much."
+    assert events[-1].answer == "That is all I found."
 
 
-async def test_a_cap_below_the_price_of_an_answer_is_told_before_anything_is_spent(play):
+async def test_a_cap_below_the_price_of_an_answer_stops_before_spending(play):
     async with play([finish("hi")], budget="60tok") as shell:
         events = await turn(shell)
     assert of(events, PlanChanged)[0].budget == 0
@@ -294,12 +294,12 @@ async def test_a_cap_below_the_price_of_an_answer_is_told_before_anything_is_spe
     assert (end.status, end.usage.total) == ("limit", 0)
 
 
-async def test_a_cap_that_is_lowered_in_a_turn_is_planned_for_at_the_next_step(play):
+async def test_a_cap_lowered_during_a_turn_changes_the_plan_at_the_next_step(play):
     class Lowering:
         def __init__(self):
             self.shell = None
 
-        async def approve(self, wanted):
+        async def approve(self, request):
             await self.shell.set_cap("session", Amount(12_000, "tokens"))
             return Approval("once")
 
@@ -316,7 +316,7 @@ async def test_a_cap_that_is_lowered_in_a_turn_is_planned_for_at_the_next_step(p
     assert plans[-1].cap < 12_000
 
 
-async def test_every_use_is_remembered_with_what_it_cost_and_who_judged_it(play):
+async def test_every_use_is_recorded_with_its_cost_and_judge(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="0.50", price=PRICE) as shell:
         events = await turn(shell, "How many lines? My key is sk-abcdefghijklmnopqrstuvwxyz123456")
         (use,) = uses(shell)
@@ -328,7 +328,7 @@ async def test_every_use_is_remembered_with_what_it_cost_and_who_judged_it(play)
     assert use.session == shell.session
 
 
-async def test_the_next_turn_is_planned_from_what_was_learned(play):
+async def test_the_next_turn_is_planned_with_recorded_uses(play):
     lines = [COUNT, finish("3 lines"), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         await turn(shell)
@@ -338,7 +338,7 @@ async def test_the_next_turn_is_planned_from_what_was_learned(play):
     assert learned.why == "value"
 
 
-async def test_a_mark_outweighs_the_rules_and_can_be_taken_back(play):
+async def test_a_mark_overrides_the_rules_and_can_be_removed(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
         events = await turn(shell)
         call = of(events, CallFinished)[0]
@@ -347,25 +347,25 @@ async def test_a_mark_outweighs_the_rules_and_can_be_taken_back(play):
         assert (uses(shell)[0].helpful, uses(shell)[0].judged_by) == (False, "you")
         await shell.mark(1, call.id, call.name, helpful=None)
         assert (uses(shell)[0].helpful, uses(shell)[0].judged_by) == (True, "rules")
-        kept = [event for _, event in shell.store.events(shell.session) if isinstance(event, CallMarked)]
-    assert [event.helpful for event in kept] == [False, None]
+        marks = [event for _, event in shell.store.events(shell.session) if isinstance(event, CallMarked)]
+    assert [event.helpful for event in marks] == [False, None]
 
 
-async def test_plan_prints_rows_and_the_arithmetic_of_one(play):
+async def test_the_plan_command_prints_rows_and_the_arithmetic_of_a_tool(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
         shell.deps.settings.strict = True
-        before = (await shell.command("/plan")).text
+        first_plan = (await shell.command("/plan")).text
         await turn(shell)
-        after = (await shell.command("/plan")).text
+        last_plan = (await shell.command("/plan")).text
         why = (await shell.command("/plan why count_text")).text
-    assert "count_text" in before
-    assert "Left for tools" in before
-    assert "count_text" in after
+    assert "count_text" in first_plan
+    assert "Left for tools" in first_plan
+    assert "count_text" in last_plan
     assert "budget R = " in why
     assert "0.1000 = 0.1 / 1.0" in why
 
 
-async def test_plan_switches_modes_and_refuses_what_it_cannot_read(play):
+async def test_the_plan_command_switches_modes_and_rejects_unknown_ones(play):
     async with play([], budget="60000tok") as shell:
         for mode in ("off", "prompt", "btp+prompt", "btp"):
             assert mode in (await shell.command(f"/plan {mode}")).text
@@ -378,12 +378,12 @@ async def test_plan_switches_modes_and_refuses_what_it_cannot_read(play):
 
 def _remember(shell, tool, *, helpful):
     """Give a tool a long history in which it always helped, or never."""
-    known = document_hash(shell.deps.catalog.schema(tool))
+    schema_hash = document_hash(shell.deps.catalog.schema(tool))
     shell.deps.experience.records.add(
         Use(
             query="How many lines has notes.txt?",
             tool=tool,
-            document_hash=known,
+            document_hash=schema_hash,
             arguments="{}",
             result="error",
             result_hash="0",
@@ -405,7 +405,7 @@ def _remember(shell, tool, *, helpful):
     )
 
 
-async def test_a_use_in_a_search_costs_every_thought_that_led_to_it(play):
+async def test_a_use_in_a_search_costs_every_step_that_led_to_it(play):
     lines = [say("", "list_files"), COUNT, say("B"), say("A"), finish("3 lines")]
     async with play(lines, registration="all", budget="90000tok", strategy="tot") as shell:
         events = await turn(shell)
@@ -415,34 +415,34 @@ async def test_a_use_in_a_search_costs_every_thought_that_led_to_it(play):
     assert use.step_tokens == sum(settled.usage.total for settled in thoughts)
 
 
-async def test_what_a_branch_registered_costs_a_registration_again_once_it_is_left(play):
+async def test_a_tool_registered_in_an_abandoned_branch_costs_its_registration_again(play):
     lines = [register("count_text"), say("", "finish", give_up=True, answer="no"), COUNT, finish("?")]
     async with play(lines, registration="names", budget="90000tok", strategy="dfsdt") as shell:
         events = await turn(shell)
     plans = of(events, PlanChanged)
     registered = next(plan for plan in plans if plan.reason == "count_text was registered")
-    left = plans[plans.index(registered) + 1 :]
-    costs = [row(plan, "count_text").cost for plan in (plans[0], registered, *left[:1])]
+    later = plans[plans.index(registered) + 1 :]
+    costs = [row(plan, "count_text").cost for plan in (plans[0], registered, *later[:1])]
     assert costs[1] < costs[0]
     assert costs[2] == costs[0]
 
 
-async def test_an_experience_that_cannot_be_opened_is_told_of_once_and_turns_go_on(play, home):
+async def test_unreadable_experience_is_reported_once_and_turns_continue(play, home):
     file = user_paths().experience_file
     file.parent.mkdir(parents=True)
-    file.write_text("this is no database " * 300)
+    file.write_text("not a database " * 300)
     lines = [COUNT, finish("3 lines"), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         first, second = await turn(shell), await turn(shell)
     assert (first[-1].status, second[-1].status) == ("answered", "answered")
-    told = [notice.text for notice in of(first, Notice)]
-    assert "planned without experience" in told[0]
-    assert "are not recorded" in told[1]
+    notices = [notice.text for notice in of(first, Notice)]
+    assert "planned without experience" in notices[0]
+    assert "are not recorded" in notices[1]
     assert of(second, Notice) == []
-    assert file.read_text().startswith("this is no database")
+    assert file.read_text().startswith("not a database")
 
 
-async def test_what_could_not_be_remembered_in_a_turn_is_kept_when_the_shell_closes(play):
+async def test_uses_that_could_not_be_recorded_are_written_on_close(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
         with closing(sqlite3.connect(user_paths().experience_file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -453,10 +453,10 @@ async def test_what_could_not_be_remembered_in_a_turn_is_kept_when_the_shell_clo
         assert waiting > 0
         assert uses(shell) == []
     with closing(ExperienceStore(user_paths().experience_file)) as store:
-        assert [kept.item.tool for kept in store.find(USES)] == ["count_text"]
+        assert [record.item.tool for record in store.find(USES)] == ["count_text"]
 
 
-async def test_an_experience_that_is_removed_in_use_ends_no_turn(play):
+async def test_an_experience_file_removed_in_use_does_not_end_the_turn(play):
     async with play([COUNT, finish("3 lines"), finish("3 lines")], registration="all", budget="60000tok") as shell:
         for file in user_paths().data.glob("experience.sqlite*"):
             file.unlink()
@@ -465,7 +465,7 @@ async def test_an_experience_that_is_removed_in_use_ends_no_turn(play):
     assert any("was removed or replaced" in notice.text for notice in of(first, Notice))
 
 
-async def test_with_the_embedded_model_the_plan_follows_from_planned_to_used_to_forbidden(home, embedded_model):
+async def test_the_plan_follows_a_turn_of_the_embedded_model(home, embedded_model):
     shell = await assemble(Options(model="embedded", workspace=home, budget="9000tok"))
     try:
         events = await turn(shell, "How many lines has notes.txt and what is 17 * 23?")
@@ -473,16 +473,16 @@ async def test_with_the_embedded_model_the_plan_follows_from_planned_to_used_to_
         await shell.aclose()
     plans = of(events, PlanChanged)
     first, last = plans[0], plans[-1]
-    wanted = [row(first, "count_text"), row(first, "calculate")]
-    assert [(one.state, one.used) for one in wanted] == [("planned", 0), ("planned", 0)]
+    rows = [row(first, "count_text"), row(first, "calculate")]
+    assert [(each.state, each.used) for each in rows] == [("planned", 0), ("planned", 0)]
     assert [row(last, name).used for name in ("count_text", "calculate")] == [1, 1]
     assert {plan.reason for plan in plans} >= {"the question", "count_text was used", "calculate was used"}
-    assert any(one.why == "budget" for one in last.rows)
+    assert any(each.why == "budget" for each in last.rows)
     assert "391" in events[-1].answer
 
 
-def many(shell, count):
-    """Give the shell a catalog of so many tools."""
+def fill_catalog(shell, count):
+    """Give the shell a catalog of `count` tools."""
     from ecoshell.tools.function import FunctionTool
 
     def work(x: str = "") -> str:
@@ -494,10 +494,10 @@ def many(shell, count):
     shell.deps.ranker.__init__(shell.deps.catalog.schemas)
 
 
-async def test_of_hundreds_of_tools_a_cap_hides_none_and_the_notes_stay_short(play):
+async def test_a_cap_hides_none_of_hundreds_of_tools_and_notes_stay_short(play):
     lines = [register("tool_0007"), say("", "tool_0007"), finish("done")]
     async with play(lines, registration="names", budget="24000tok") as shell:
-        many(shell, 527)
+        fill_catalog(shell, 527)
         events = await turn(shell, "Use tool 0007, please.")
     offered, first = of(events, ToolsOffered)[0], of(events, PlanChanged)[0]
     assert events[-1].status == "answered"
@@ -507,7 +507,7 @@ async def test_of_hundreds_of_tools_a_cap_hides_none_and_the_notes_stay_short(pl
     assert all(len(judged.note) < 500 for judged in of(events, CallJudged))
 
 
-async def test_a_tool_that_another_cap_cannot_pay_for_is_not_planned(play):
+async def test_a_tool_over_another_cap_is_not_planned(play):
     async with play([finish("ok")], registration="names", price=PRICE, budget="30000tok") as shell:
         await shell.command("/budget turn 0.04")
         shell.deps.catalog.tool("fetch_url").price_nano = 50_000_000
@@ -517,27 +517,27 @@ async def test_a_tool_that_another_cap_cannot_pay_for_is_not_planned(play):
     assert row(first, "count_text").state == "planned"
 
 
-async def test_a_cap_that_is_set_beside_a_turn_and_a_mode_that_is_switched_are_told_of(play):
+async def test_changed_caps_and_modes_during_a_turn_are_reported(play):
     lines = [*counts(3), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
-        told = []
+        events = []
         async for event in shell.ask("How many lines has notes.txt?"):
-            told.append(event)
-            if isinstance(event, CallFinished) and len(of(told, CallFinished)) == 1:
+            events.append(event)
+            if isinstance(event, CallFinished) and len(of(events, CallFinished)) == 1:
                 await shell.command("/budget 500000tok")
-            if isinstance(event, CallFinished) and len(of(told, CallFinished)) == 2:
+            if isinstance(event, CallFinished) and len(of(events, CallFinished)) == 2:
                 await shell.command("/plan off")
         after = (await shell.command("/plan")).text
         await shell.command("/budget 100000tok")
         lowered = (await shell.command("/plan")).text
-    plans = of(told, PlanChanged)
+    plans = of(events, PlanChanged)
     assert any(plan.cap > 400_000 for plan in plans)
     assert (plans[-1].mode, plans[-1].enforced) == ("off", False)
     assert after != lowered
     assert "of 9" in lowered
 
 
-async def test_tools_registered_up_front_cost_no_registration(play):
+async def test_loaded_tools_cost_no_registration(play):
     async with play([finish("ok")], registration="all", budget="60000tok") as shell:
         await turn(shell)
         why = (await shell.command("/plan why read_file")).text
@@ -552,7 +552,7 @@ def _announced(run, running):
     return announced
 
 
-async def test_a_tool_that_was_stopped_is_remembered_as_nobody_judged_it(play):
+async def test_a_stopped_use_is_recorded_without_a_verdict(play):
     slow = say("", "run_python", code="import time; time.sleep(30)")
     async with play([slow], registration="all", budget="60000tok", yes=True) as shell:
         running = asyncio.Event()
@@ -566,7 +566,7 @@ async def test_a_tool_that_was_stopped_is_remembered_as_nobody_judged_it(play):
     assert (use.tool, use.helpful, use.ok) == ("run_python", None, False)
 
 
-async def test_after_going_back_a_search_is_told_again_what_is_forbidden(play):
+async def test_an_abandoned_branch_repeats_notes_about_forbidden_tools(play):
     async with play([], registration="all", budget="90000tok") as shell:
         shell.deps.settings.strict, shell.deps.settings.earned = True, False
         plan = await shell.conversation.forecast("How many lines has notes.txt?")
@@ -577,10 +577,10 @@ async def test_after_going_back_a_search_is_told_again_what_is_forbidden(play):
 
         first, second = await used("count_text", "c1"), await used("read_file", "c2")
         plan.see(BranchLeft(("c1",), 1, "given up"))
-        kept = await used("list_files", "c3")
+        third = await used("list_files", "c3")
         plan.see(BranchLeft((), 1, "given up"))
-        anew = await used("calculate", "c4")
-    assert [("count_text" in note, "read_file" in note) for note in (first, second, kept, anew)] == [
+        fourth = await used("calculate", "c4")
+    assert [("count_text" in note, "read_file" in note) for note in (first, second, third, fourth)] == [
         (True, False),
         (False, True),
         (False, True),
@@ -589,13 +589,13 @@ async def test_after_going_back_a_search_is_told_again_what_is_forbidden(play):
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "text"),
     [
         ("UPDATE uses SET helpful = 'abc'", "is damaged"),
         ("DELETE FROM state", "is damaged"),
     ],
 )
-async def test_an_experience_that_is_damaged_inside_ends_no_turn(play, damage, told):
+async def test_damaged_experience_does_not_end_the_turn(play, damage, text):
     lines = [COUNT, finish("3 lines"), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         await turn(shell)
@@ -604,41 +604,41 @@ async def test_an_experience_that_is_damaged_inside_ends_no_turn(play, damage, t
     async with play([finish("3 lines")], registration="all", budget="60000tok") as shell:
         events = await turn(shell)
     assert events[-1].status == "answered"
-    assert told in "".join(notice.text for notice in of(events, Notice))
+    assert text in "".join(notice.text for notice in of(events, Notice))
 
 
-async def test_uses_that_could_not_be_kept_are_kept_with_the_next_one(play):
+async def test_uses_that_could_not_be_recorded_are_written_with_the_next(play):
     lines = [COUNT, READ, finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
-        told = []
+        events = []
         with closing(sqlite3.connect(user_paths().experience_file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             async for event in shell.ask("How many lines has notes.txt?"):
-                told.append(event)
+                events.append(event)
                 if isinstance(event, CallJudged) and event.name == "count_text":
                     await asyncio.sleep(0.5)
                     other.execute("ROLLBACK")
-        kept = uses(shell)
-    assert told[-1].status == "answered"
-    assert [use.tool for use in kept] == ["count_text", "read_file"]
+        recorded = uses(shell)
+    assert events[-1].status == "answered"
+    assert [use.tool for use in recorded] == ["count_text", "read_file"]
 
 
-async def test_what_is_registered_while_the_plan_is_made_costs_nothing_more_in_it(play, monkeypatch):
+async def test_a_tool_registered_during_planning_costs_no_registration(play, monkeypatch):
     async with play([finish("one")], registration="names", budget="90000tok") as shell:
-        begun, go_on = threading.Event(), threading.Event()
+        started, released = threading.Event(), threading.Event()
         mode = shell.deps.models.current.mode
         forecast = type(mode).forecast
 
-        def held(self, view):
-            begun.set()
-            assert go_on.wait(240)
+        def paused(self, view):
+            started.set()
+            assert released.wait(240)
             return forecast(self, view)
 
-        monkeypatch.setattr(type(mode), "forecast", held)
+        monkeypatch.setattr(type(mode), "forecast", paused)
         running = asyncio.create_task(turn(shell, "How many lines has notes.txt?"))
-        await asyncio.to_thread(begun.wait, 240)
+        await asyncio.to_thread(started.wait, 240)
         await shell.conversation.register("read_file")
-        go_on.set()
+        released.set()
         await running
         plan = shell.conversation.plan
         assert plan.inputs.question == "How many lines has notes.txt?"

@@ -1,4 +1,4 @@
-"""`/plan why`: every figure and every relation in its sentences is true of the plan they are about."""
+"""`/plan why`: every figure and every comparison in its explanation is true of the plan."""
 
 import re
 from contextlib import asynccontextmanager
@@ -30,13 +30,13 @@ async def why(shell, tool):
 
 
 def line(text, name):
-    """The line that begins with this word."""
+    """The line that starts with this word."""
     return next(line for line in text.splitlines() if line.startswith(name))
 
 
 @pytest.fixture
 def capped(play):
-    """A shell under a cap in dollars, whose model speaks these lines."""
+    """Open a shell under a dollar cap whose model replies with these lines."""
 
     @asynccontextmanager
     async def opened(*lines, budget="0.20"):
@@ -46,12 +46,12 @@ def capped(play):
     return opened
 
 
-async def test_uses_earned_in_the_turn_are_told_beside_those_that_are_usual(capped):
+async def test_earned_uses_are_added_to_the_usual_bound(capped):
     async with capped(register("count_text"), *counts(2), finish("3")) as shell:
-        document = document_hash(shell.deps.catalog.schema("count_text"))
+        schema = document_hash(shell.deps.catalog.schema("count_text"))
         question = "How many lines has notes.txt?"
-        before = Use(question, "count_text", document, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, 0.1, 0)
-        shell.deps.experience.records.add([replace(before, session="s", turn=at, call="c") for at in range(12)])
+        use = Use(question, "count_text", schema, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, 0.1, 0)
+        shell.deps.experience.records.add([replace(use, session="s", turn=at, call="c") for at in range(12)])
         await turn(shell)
         text = await why(shell, "count_text")
     assert line(text, "bound").startswith("bound  3 = 1 + 2: past questions that used it did so 1.00 times on average")
@@ -59,7 +59,7 @@ async def test_uses_earned_in_the_turn_are_told_beside_those_that_are_usual(capp
     assert "from 14 uses, 2 of them in this turn" in line(text, "cost")
 
 
-async def test_where_no_use_is_earned_none_is_promised(capped):
+async def test_a_plan_without_earned_uses_promises_none(capped):
     async with capped(register("count_text"), COUNT, finish("3")) as shell:
         shell.deps.settings.strict, shell.deps.settings.earned = True, False
         await turn(shell)
@@ -69,7 +69,7 @@ async def test_where_no_use_is_earned_none_is_promised(capped):
     assert text.endswith("It was used once, as often as its bound allows.")
 
 
-async def test_a_use_given_back_is_not_called_a_help(capped):
+async def test_a_refunded_use_does_not_count_as_helpful(capped):
     async with capped(register("read_file"), MISTAKEN, MISTAKEN_AGAIN, READ, finish("3")) as shell:
         await turn(shell)
         text = await why(shell, "read_file")
@@ -78,21 +78,21 @@ async def test_a_use_given_back_is_not_called_a_help(capped):
     assert text.endswith("It is planned to be used again: it fits, though no use of it was judged before this turn.")
 
 
-async def test_a_tool_dearer_than_the_cap_is_weighed_against_no_other(capped):
+async def test_a_tool_over_the_cap_is_not_compared_with_others(capped):
     async with capped(finish("3")) as shell:
         shell.deps.profiles.resources.update({"fetch_url": 10**12})
         text = await why(shell, "fetch_url")
     assert re.search(r"\nOne use costs \$1,000\.\d+, and only \$0\.19\d* is left for tools\.$", text)
 
 
-async def test_a_budget_that_is_less_than_what_is_set_aside_is_no_equation(capped):
+async def test_a_budget_below_the_reserve_is_explained(capped):
     async with capped(finish("3"), budget="10tok") as shell:
         text = await why(shell, "read_file")
     assert re.search(r"budget R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be reserved", text)
     assert text.endswith("The remaining budget does not even pay for the answer, so no tool is planned.")
 
 
-async def test_where_nothing_is_forbidden_a_tool_is_advised_against(capped):
+async def test_an_advisory_plan_advises_against_a_tool(capped):
     async with capped(register("count_text"), COUNT, finish("3")) as shell:
         shell.deps.settings.strict, shell.deps.settings.earned = True, False
         await turn(shell)
@@ -105,17 +105,17 @@ async def test_where_nothing_is_forbidden_a_tool_is_advised_against(capped):
     assert "advised against" in table
 
 
-async def test_before_a_first_turn_an_experience_that_cannot_be_read_is_told(play, home):
+async def test_unreadable_experience_is_reported_before_the_first_turn(play, home):
     file = user_paths().experience_file
     file.parent.mkdir(parents=True)
-    file.write_text("this is no database " * 300)
+    file.write_text("not a database " * 300)
     async with play([finish("3")], budget="60000tok") as shell:
         for text in ((await shell.command("/plan")).text, await why(shell, "read_file")):
             assert text.startswith("This turn is planned without experience. ")
 
 
 @pytest.mark.parametrize(("price", "refused"), [(PRICE, False), (None, True)])
-async def test_a_price_that_is_missing_under_a_cap_in_dollars_is_told_with_the_plan(play, price, refused):
+async def test_a_missing_price_under_a_dollar_cap_is_reported_with_the_plan(play, price, refused):
     async with play([finish("3")], budget="0.20", price=PRICE) as shell:
         model = shell.deps.models.current.model._model
         model.traits = replace(model.traits, price=price and model.traits.price)
@@ -130,7 +130,7 @@ sums = st.floats(0, 40).map(lambda number: round(number, 6))
 
 @st.composite
 def pasts(draw):
-    """What is known of a tool: nothing, uses that nobody judged, or uses that were."""
+    """Evidence of a tool: none, unjudged uses, or judged uses."""
     if draw(st.booleans()):
         return NO_EVIDENCE
     weight = draw(st.one_of(st.just(0.0), sums))
@@ -148,17 +148,19 @@ def pasts(draw):
 
 @st.composite
 def plans(draw):
-    """A draft in the middle of a turn, and what was known before it: any costs, caps, uses and judgments."""
+    """A plan in the middle of a turn and the evidence before it, with any costs, caps, uses and verdicts."""
     unit = draw(st.sampled_from(["usd", "tokens"]))
-    known = {f"t{at}": past for at, past in enumerate(draw(st.lists(pasts(), min_size=1, max_size=5)))}
+    evidence = {f"t{at}": past for at, past in enumerate(draw(st.lists(pasts(), min_size=1, max_size=5)))}
     task = TaskPlan([], strict=draw(st.booleans()), earned=draw(st.booleans()))
-    used = draw(st.lists(st.tuples(st.sampled_from(sorted(known)), st.sampled_from([True, False, None])), max_size=8))
+    used = draw(
+        st.lists(st.tuples(st.sampled_from(sorted(evidence)), st.sampled_from([True, False, None])), max_size=8)
+    )
     for tool, helpful in used:
         task.count(tool, helpful)
     part = st.integers(0, 4_000)
     costs = {
         tool: Expected(unit, draw(part), draw(part), draw(part), draw(part), past.uses + task.uses[tool], draw(part))
-        for tool, past in known.items()
+        for tool, past in evidence.items()
     }
     candidates = [
         Candidate(
@@ -170,7 +172,7 @@ def plans(draw):
             known=past.weight > 0,
             chance=draw(st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))),
         )
-        for tool, past in known.items()
+        for tool, past in evidence.items()
     ]
     means = draw(
         st.one_of(st.none(), st.builds(RemainingBudget, st.just(unit), st.integers(0, 20_000), st.integers(0, 9_000)))
@@ -179,15 +181,15 @@ def plans(draw):
     budget = None if means is None else means.budget + paid
     beyond = {tool for tool, cost in costs.items() if budget is not None and cost.total > budget}
     plan = task.solve(
-        budget, candidates, unaffordable=beyond | set(draw(st.lists(st.sampled_from(sorted(known)), max_size=1)))
+        budget, candidates, unaffordable=beyond | set(draw(st.lists(st.sampled_from(sorted(evidence)), max_size=1)))
     )
-    return PricedPlan(plan, unit, means, costs, paid), known, used
+    return PricedPlan(plan, unit, means, costs, paid), evidence, used
 
 
 def amounts(text):
     """Whole units of every amount in a text."""
-    found = re.findall(r"\$(\d+(?:\.\d+)?)|([\d,]+) tokens?", text)
-    return [int(Decimal(usd) * 10**9) if usd else int(tokens.replace(",", "")) for usd, tokens in found]
+    matches = re.findall(r"\$(\d+(?:\.\d+)?)|([\d,]+) tokens?", text)
+    return [int(Decimal(usd) * 10**9) if usd else int(tokens.replace(",", "")) for usd, tokens in matches]
 
 
 def figures(text):
@@ -195,10 +197,10 @@ def figures(text):
 
 
 @given(plans(), st.booleans())
-def test_every_figure_and_relation_is_true(planned, enforced):
-    draft, known, used = planned
+def test_every_figure_and_comparison_is_true(planned, enforced):
+    draft, evidence, used = planned
     for row in draft.plan.rows:
-        past = known[row.tool]
+        past = evidence[row.tool]
         text = explain(draft, row.tool, past, threshold=TAU, enforced=enforced)
         judged = [helpful for tool, helpful in used if tool == row.tool]
         _check_worth(text, row)
@@ -211,59 +213,59 @@ def test_every_figure_and_relation_is_true(planned, enforced):
 
 def _check_worth(text, row):
     quotient = re.match(r"value  ([\d.]+) = (.*?)(?::|, over)", line(text, "value"))
-    shown, numbers = float(quotient[1]), figures(quotient[2])
+    rounded, numbers = float(quotient[1]), figures(quotient[2])
     helpful, weight = (numbers[0], numbers[2]) if len(numbers) == 4 else (0.0, 0.0)
-    assert shown == pytest.approx(row.value, abs=1e-4)
-    assert shown == pytest.approx((helpful + 0.1) / (weight + 1.0), abs=2e-4)
-    one, two, product = figures(line(text, "chance").split("value × chance")[1])
-    assert (one, two) == (pytest.approx(row.value, abs=1e-4), row.chance)
-    assert product == pytest.approx(one * two, abs=1e-4)
+    assert rounded == pytest.approx(row.value, abs=1e-4)
+    assert rounded == pytest.approx((helpful + 0.1) / (weight + 1.0), abs=2e-4)
+    worth, chance, product = figures(line(text, "chance").split("value × chance")[1])
+    assert (worth, chance) == (pytest.approx(row.value, abs=1e-4), row.chance)
+    assert product == pytest.approx(worth * chance, abs=1e-4)
 
 
-def _check_bound(told, row, past, judged):
-    total, summands = re.match(r"bound  (\d+)(?: = ([\d +]+))?:", told).groups()
+def _check_bound(text, row, past, judged):
+    total, summands = re.match(r"bound  (\d+)(?: = ([\d +]+))?:", text).groups()
     assert int(total) == row.bound
     if summands:
         assert sum(map(int, summands.split(" + "))) == row.bound
-    if found := re.search(r"than the (\d+) uses? that helped", told):
-        assert int(found[1]) == judged.count(True) > 0
+    if match := re.search(r"than the (\d+) uses? that helped", text):
+        assert int(match[1]) == judged.count(True) > 0
         assert row.bound - judged.count(None) == judged.count(True) + 1
-    if found := re.search(r"(\d+) uses? refunded", told):
-        assert int(found[1]) == judged.count(None) > 0
-    assert ("earns another" in told) <= (not judged)
-    assert ("without a judged use" in told) <= (past.weight == 0)
-    if found := re.search(r"did so ([\d.]+) times", told):
-        usual = max(1, int(float(found[1]) + 0.5))
+    if match := re.search(r"(\d+) uses? refunded", text):
+        assert int(match[1]) == judged.count(None) > 0
+    assert ("earns another" in text) <= (not judged)
+    assert ("without a judged use" in text) <= (past.weight == 0)
+    if match := re.search(r"did so ([\d.]+) times", text):
+        usual = max(1, int(float(match[1]) + 0.5))
         assert int((summands or total).split(" + ")[0]) == usual
-    if "low past success" in told or "below τ" in told:
-        assert row.value <= TAU  # what is told is rounded
-    if "blacklist" in told:
+    if "low past success" in text or "below τ" in text:
+        assert row.value <= TAU  # the printed value is rounded
+    if "blacklist" in text:
         assert row.bound == row.used
 
 
-def _check_cost(told, row, past):
-    total, tool, step, registering, time, spread = amounts(told)
+def _check_cost(text, row, past):
+    total, tool, step, registering, time, spread = amounts(text)
     assert total == row.cost == tool + step + registering + time
     assert spread == row.spread
-    seen = past.uses + row.used
-    assert (f"from {seen:,} use" in told) == (seen > 0)
-    assert ("not used before" in told) == (seen == 0)
-    if found := re.search(r", (\d+) of them in this turn", told):
-        assert 0 < int(found[1]) == row.used < seen
-    assert ("estimated" in told) == (row.used == past.step_tokens.count == 0)
+    uses = past.uses + row.used
+    assert (f"from {uses:,} use" in text) == (uses > 0)
+    assert ("not used before" in text) == (uses == 0)
+    if match := re.search(r", (\d+) of them in this turn", text):
+        assert 0 < int(match[1]) == row.used < uses
+    assert ("estimated" in text) == (row.used == past.step_tokens.count == 0)
 
 
 def _check_budget(text, draft):
     if draft.remaining is None:
         assert "budget R" not in text
         return
-    told = line(text, "budget R")
-    paid = amounts(found[0]) if (found := re.search(r"[^ ]+(?: tokens)? paid already", told)) else [0]
-    numbers = amounts(told.replace(found[0], "")) if found else amounts(told)
-    left, left_before, aside = numbers
-    assert (left_before, aside, *paid) == (draft.remaining.cap, draft.remaining.reserved, draft.paid)
-    assert ("−" in told) == (left_before - aside + draft.paid >= 0)
-    assert left == max(0, left_before - aside + draft.paid) == max(0, draft.plan.budget)
+    equation = line(text, "budget R")
+    paid = amounts(match[0]) if (match := re.search(r"[^ ]+(?: tokens)? paid already", equation)) else [0]
+    numbers = amounts(equation.replace(match[0], "")) if match else amounts(equation)
+    budget, cap, reserved = numbers
+    assert (cap, reserved, *paid) == (draft.remaining.cap, draft.remaining.reserved, draft.paid)
+    assert ("−" in equation) == (cap - reserved + draft.paid >= 0)
+    assert budget == max(0, cap - reserved + draft.paid) == max(0, draft.plan.budget)
 
 
 def _check_outcome(text, draft, row, judged):
@@ -273,33 +275,33 @@ def _check_outcome(text, draft, row, judged):
     budget = draft.plan.budget
     if row.why == "budget" and budget is not None and row.cost > budget >= 0:
         assert "One use costs" in text
-    if found := re.search(r"One use costs (.*), and only (.*) is left", text):
-        assert amounts(found[1]) == [row.cost]
-        assert amounts(found[2]) == [budget]
+    if match := re.search(r"One use costs (.*), and only (.*) is left", text):
+        assert amounts(match[1]) == [row.cost]
+        assert amounts(match[2]) == [budget]
         assert row.cost > budget
-    if found := re.search(r"in addition to the planned uses for (.*), which", text):
-        assert amounts(found[1]) == [draft.plan.cost]
+    if match := re.search(r"in addition to the planned uses for (.*), which", text):
+        assert amounts(match[1]) == [draft.plan.cost]
         assert row.cost <= budget < draft.plan.cost + row.cost
-        worth = sum(one.left * one.value * one.chance for one in draft.plan.rows)
+        worth = sum(each.left * each.value * each.chance for each in draft.plan.rows)
         assert worth >= row.value * row.chance - 1e-3
     if "one of the caps" in text:
         assert row.tool in draft.plan.unaffordable
     if "so little" in text:
         assert row.value * row.chance == pytest.approx(0, abs=1e-4)
-    if found := re.search(r"It was used (.*), (as|more) often", text):
-        assert found[1] == ("once" if row.used == 1 else f"{row.used} times")
-        assert (row.used > row.bound) == (found[2] == "more")
+    if match := re.search(r"It was used (.*), (as|more) often", text):
+        assert match[1] == ("once" if row.used == 1 else f"{row.used} times")
+        assert (row.used > row.bound) == (match[2] == "more")
     if "No result of it helped" in text:
         assert False in judged
         assert True not in judged
     if "does not even pay" in text:
         assert draft.remaining.reserved > draft.remaining.cap
-    if found := re.search(r"is worth more \((.*?)\) for less \((.*?)\)", text):
-        value, chance, worth, asked = figures(found[1])
+    if match := re.search(r"is worth more \((.*?)\) for less \((.*?)\)", text):
+        value, chance, worth, own_worth = figures(match[1])
         assert worth == pytest.approx(value * chance, abs=1e-3)
-        assert asked == pytest.approx(row.value, abs=1e-4)
-        assert worth > asked - 1e-4
-        assert amounts(found[2])[0] < row.cost
+        assert own_worth == pytest.approx(row.value, abs=1e-4)
+        assert worth > own_worth - 1e-4
+        assert amounts(match[2])[0] < row.cost
     if "Asked for" in text:
         assert row.tool not in draft.plan.forbidden
     if "Without a cap" in text:

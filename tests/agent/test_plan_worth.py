@@ -1,4 +1,4 @@
-"""What a tool graph was worth: performance from marks, a checker or a judge, cost from the ledger (QoP)."""
+"""Quality of a tool graph (QoP): performance from marks, a checker or a judge, and cost from the ledger."""
 
 import asyncio
 from dataclasses import replace
@@ -57,14 +57,14 @@ async def test_a_finished_plan_is_scored_by_the_judge_and_the_ledger(play):
     assert from_json(to_json(score)) == score
 
 
-async def test_where_a_cap_allows_less_that_is_what_the_dearest_plan_may_cost(play):
+async def test_a_lower_cap_lowers_the_maximum_cost_of_a_plan(play):
     async with play(SCRIPT, price=PRICE, budget="0.04", **GRAPH) as shell:
         (score,) = of(await turn(shell), PlanScored)
         assert score.most_nano == 40_000_000
         await shell.conversation.leave()
 
 
-async def test_a_teams_cap_of_another_model_says_nothing_of_what_a_plan_may_cost(play, monkeypatch):
+async def test_a_team_cap_for_another_model_does_not_lower_the_maximum_cost(play, monkeypatch):
     async with play(SCRIPT, price=PRICE, budget="0.04", **GRAPH) as shell:
         caps = [CapState("session", "usd", 40_000_000, 0, 0), CapState("model:other day", "usd", 1_000, 0, 0)]
         monkeypatch.setattr(shell.ledger, "caps", lambda *_, **__: caps)
@@ -72,7 +72,7 @@ async def test_a_teams_cap_of_another_model_says_nothing_of_what_a_plan_may_cost
     assert score.most_nano == 40_000_000
 
 
-async def test_the_settings_say_how_much_performance_weighs(play):
+async def test_the_weight_of_performance_is_a_setting(play):
     async with play(SCRIPT, price=PRICE, **GRAPH) as shell:
         shell.deps.settings.alpha = 0.25
         shell.deps.settings.most_nano = 1_000_000
@@ -87,7 +87,7 @@ async def test_a_plan_that_costs_nothing_says_so(play):
     assert describe(score) == "plan of turn 1: QoP 0.50: P 1.00 by rules, C $0 (nothing was paid) of $0.05"
 
 
-async def test_a_node_that_came_to_nothing_did_not_help(play):
+async def test_a_failed_node_does_not_count_as_helpful(play):
     async with play([TWO, GONE, COUNT_TEXT, FIX], **GRAPH) as shell:
         events = await turn(shell)
     (score,) = of(events, PlanScored)
@@ -95,7 +95,7 @@ async def test_a_node_that_came_to_nothing_did_not_help(play):
     assert (score.performance, score.judged_by) == (0.5, "rules")
 
 
-async def test_of_a_repaired_plan_the_last_one_counts_with_what_it_kept(play):
+async def test_the_repaired_plan_is_scored_with_its_kept_nodes(play):
     async with play([TWO, GONE, COUNT_TEXT, TWO, COUNT, finish("done")], price=PRICE, **GRAPH) as shell:
         events = await turn(shell)
     first, second = of(events, GraphPlanned)
@@ -105,7 +105,7 @@ async def test_of_a_repaired_plan_the_last_one_counts_with_what_it_kept(play):
     assert score.cost_nano == sum(event.spent_nano for event in of(events, BudgetSettled))
 
 
-async def test_where_the_agent_gave_up_nothing_of_the_plan_helped(play):
+async def test_a_plan_of_a_turn_that_gave_up_scores_zero(play):
     async with play([TWO, COUNT, COUNT_TEXT, finish("no idea", give_up=True)], **GRAPH) as shell:
         events = await turn(shell)
     (score,) = of(events, PlanScored)
@@ -113,7 +113,7 @@ async def test_where_the_agent_gave_up_nothing_of_the_plan_helped(play):
     assert (score.performance, score.judged_by) == (0.0, "agent")
 
 
-async def test_a_plan_that_was_stopped_is_not_scored(play):
+async def test_a_stopped_plan_is_not_scored(play):
     async with play(SCRIPT, **GRAPH) as shell:
         events = []
         async for event in shell.ask("How many lines?"):
@@ -124,7 +124,7 @@ async def test_a_plan_that_was_stopped_is_not_scored(play):
     assert of(events, PlanScored) == []
 
 
-async def test_a_turn_without_a_plan_is_not_scored_and_marks_in_it_score_nothing(play):
+async def test_a_turn_without_a_tool_graph_is_not_scored(play):
     async with play([COUNT, finish("3")], registration="all") as shell:
         events = await turn(shell)
         call = of(events, CallFinished)[0]
@@ -133,57 +133,57 @@ async def test_a_turn_without_a_plan_is_not_scored_and_marks_in_it_score_nothing
     assert happened == (CallMarked(1, call.id, call.name, helpful=False),)
 
 
-async def test_a_mark_changes_the_score_and_so_does_taking_it_back(play):
+async def test_a_mark_changes_the_score_until_it_is_removed(play):
     async with play(SCRIPT, price=PRICE, **GRAPH) as shell:
         events = await turn(shell)
-        (before,) = of(events, PlanScored)
+        (original,) = of(events, PlanScored)
         call = of(events, CallFinished)[0]
         _, marked = await shell.mark(1, call.id, call.name, helpful=False)
         _, back = await shell.mark(1, call.id, call.name, helpful=None)
-        kept = [event for _, event in shell.store.events(shell.session) if isinstance(event, PlanScored)]
+        scores = [event for _, event in shell.store.events(shell.session) if isinstance(event, PlanScored)]
     assert (marked.performance, marked.judged_by) == (0.5, "you + rules")
-    assert marked.quality == pytest.approx(before.quality - 0.25)
-    assert back == before
-    assert kept == [before, marked, before]
+    assert marked.quality == pytest.approx(original.quality - 0.25)
+    assert back == original
+    assert scores == [original, marked, original]
 
 
-async def test_a_mark_that_agrees_with_the_judge_names_the_person_and_the_same_again_nothing(play):
+async def test_a_mark_that_agrees_with_the_judge_adds_the_user_once(play):
     async with play(SCRIPT, **GRAPH) as shell:
         events = await turn(shell)
-        (before,) = of(events, PlanScored)
+        (original,) = of(events, PlanScored)
         call = of(events, CallFinished)[0]
         _, marked = await shell.mark(1, call.id, call.name, helpful=True)
         again = await shell.mark(1, call.id, call.name, helpful=True)
-    assert marked == replace(before, judged_by="you + rules")
+    assert marked == replace(original, judged_by="you + rules")
     assert len(again) == 1
 
 
-async def test_a_session_that_is_resumed_scores_as_the_running_one_would(play):
+async def test_a_resumed_session_scores_marks_like_the_live_one(play):
     async with play(SCRIPT, price=PRICE, **GRAPH) as shell:
         events = await turn(shell)
         session = shell.session
-        (before,) = of(events, PlanScored)
+        (original,) = of(events, PlanScored)
         call = of(events, CallFinished)[1]
     async with play([], resume=session, **GRAPH) as shell:
         shell.deps.settings.most_nano = 1
         _, marked = await shell.mark(1, call.id, call.name, helpful=False)
     assert marked == replace(
-        before, performance=0.5, judged_by="you + rules", quality=pytest.approx(before.quality - 0.25)
+        original, performance=0.5, judged_by="you + rules", quality=pytest.approx(original.quality - 0.25)
     )
 
 
-async def test_what_a_summary_costs_afterwards_is_no_cost_of_the_plan(play):
+async def test_a_later_summary_does_not_add_to_the_cost_of_the_plan(play):
     summary = say("The file has 3 lines.")
     async with play([*SCRIPT, summary], price=PRICE, **GRAPH) as shell:
         events = await turn(shell)
-        (before,) = of(events, PlanScored)
+        (original,) = of(events, PlanScored)
         await shell.conversation.compact()
         call = of(events, CallFinished)[0]
         _, marked = await shell.mark(1, call.id, call.name, helpful=True)
-    assert marked.cost_nano == before.cost_nano
+    assert marked.cost_nano == original.cost_nano
 
 
-async def test_a_checker_that_reads_the_answer_outweighs_the_judge(play):
+async def test_a_checker_overrides_the_judge(play):
     async with play([*SCRIPT, *SCRIPT], **GRAPH) as shell:
         shell.deps.settings.checker = "grep -q '3 lines'"
         (right,) = of(await turn(shell), PlanScored)
@@ -197,7 +197,7 @@ async def test_a_checker_that_reads_the_answer_outweighs_the_judge(play):
     assert (marked.performance, marked.judged_by, marked.checked) == (0.5, "you + checker", False)
 
 
-async def test_a_checker_that_cannot_be_run_leaves_it_to_the_judge_and_says_so(play):
+async def test_a_checker_that_cannot_run_leaves_the_score_to_the_judge(play):
     async with play(SCRIPT, **GRAPH) as shell:
         shell.deps.settings.checker = "/nowhere/check\x07er"
         events = await turn(shell)
@@ -216,26 +216,26 @@ async def test_a_read_only_shell_runs_no_checker(play, home):
     assert not (home / "checked.txt").exists()
 
 
-async def test_stopping_while_the_checker_runs_keeps_the_answer_and_leaves_no_score(play):
+async def test_stopping_the_checker_keeps_the_answer_without_a_score(play):
     async with play(SCRIPT, **GRAPH) as shell:
         shell.deps.settings.checker = "sleep 600"
-        begun = asyncio.Event()
+        started = asyncio.Event()
         check = shell.deps.workspace.check
 
         async def watched(command, text):
-            begun.set()
+            started.set()
             return await check(command, text)
 
         shell.deps.workspace.check = watched
         asking = asyncio.create_task(turn(shell))
-        await asyncio.wait_for(begun.wait(), 600)
+        await asyncio.wait_for(started.wait(), 600)
         await shell.stop()
         events = await asking
     assert (events[-1].status, events[-1].answer) == ("answered", "3 lines, 4 words")
     assert of(events, PlanScored) == []
 
 
-async def test_time_and_memory_count_where_they_have_a_price(play, monkeypatch):
+async def test_priced_time_and_memory_count_as_cost(play, monkeypatch):
     monkeypatch.setenv("ECOSHELL_PLAN_RESOURCE_PRICE", "1")
     async with play(SCRIPT, price=PRICE, **GRAPH) as shell:
         shell.deps.profiles.resources.update({"count_text": 700})
@@ -251,23 +251,23 @@ def ran(name, units):
     return CallFinished("c", name, True, "", False, 0.1, units=units)
 
 
-def test_a_run_is_worth_what_was_measured_else_what_was_profiled_else_nobody_knows():
+def test_resources_are_measured_else_profiled_else_unknown():
     assert taken([ran("a", 2.5e-7), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 250 + 1_000
     assert taken([ran("a", 1.0000001e-9)], 1_000_000_000, {}) == 2  # rounded up, as costs are
     assert taken([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 9 + 1_000
     assert taken([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {}) is None
     assert taken([ran("a", None)], 0, {}) == 0
-    unknown = scored(turn_of(*done("a")), "answered", 5, replace(BEFORE, resources_nano=None))
+    unknown = scored(turn_of(*done("a")), "answered", 5, replace(BASE, resources_nano=None))
     assert (unknown.cost_nano, unknown.quality) == (None, None)
     assert "not every run was measured" in describe(unknown)
 
 
 NODES = tuple(GraphNode(label, label, ("<task>",)) for label in "abc")
-BEFORE = PlanScored(1, None, "", None, most_nano=1_000, alpha=0.5, quality=None, resources_nano=0, checked=None)
+BASE = PlanScored(1, None, "", None, most_nano=1_000, alpha=0.5, quality=None, resources_nano=0, checked=None)
 
 
 def turn_of(*events):
-    """The turn of a plan of three nodes, of which these events tell."""
+    """A turn with a plan of three nodes and these events."""
     return PlannedTurns((TurnStarted(1, "q", "m", "single", "graph"), GraphPlanned(NODES, "[]"), *events)).by_number[1]
 
 
@@ -275,24 +275,24 @@ def done(label, helpful=True, by="rules"):
     return NodeChanged(label, "done", call=f"c{label}"), CallJudged(f"c{label}", label, helpful, by)
 
 
-def test_results_that_nobody_could_judge_count_neither_way():
+def test_results_without_a_verdict_do_not_count():
     turn = turn_of(*done("a"), *done("b", None, ""), *done("c", False, "model"))
-    score = scored(turn, "answered", 0, BEFORE)
+    score = scored(turn, "answered", 0, BASE)
     assert (score.performance, score.judged_by) == (0.5, "model + rules")
-    nobody = scored(turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, BEFORE)
-    assert (nobody.performance, nobody.judged_by, nobody.quality) == (None, "", None)
-    assert describe(nobody).startswith(f"plan of turn {nobody.turn}: QoP unknown: P unknown, C $0")
+    unjudged = scored(turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, BASE)
+    assert (unjudged.performance, unjudged.judged_by, unjudged.quality) == (None, "", None)
+    assert describe(unjudged).startswith(f"plan of turn {unjudged.turn}: QoP unknown: P unknown, C $0")
 
 
-def test_a_mark_of_an_earlier_plan_says_nothing_of_a_node_that_the_last_one_skipped():
+def test_a_mark_of_an_earlier_plan_does_not_count_for_a_skipped_node():
     skipped = NodeChanged("a", "skipped", reason="b failed")
     turn = turn_of(*done("a"), CallMarked(1, "ca", "a", True), GraphPlanned(NODES, "[]", repaired=True), skipped)
-    score = scored(turn, "answered", 0, BEFORE)
+    score = scored(turn, "answered", 0, BASE)
     assert (score.performance, score.judged_by) == (0.0, "rules")
 
 
-def test_an_unknown_price_leaves_the_worth_unknown():
-    score = scored(turn_of(*done("a")), "answered", None, BEFORE)
+def test_an_unknown_price_leaves_the_quality_unknown():
+    score = scored(turn_of(*done("a")), "answered", None, BASE)
     assert (score.performance, score.cost_nano, score.quality) == (pytest.approx(1 / 3), None, None)
     assert "C unknown of" in describe(score)
 
@@ -303,17 +303,17 @@ def test_an_unknown_price_leaves_the_worth_unknown():
     checked=st.sampled_from([None, True, False]),
     spent=st.integers(0, 10_000),
 )
-def test_marks_go_before_the_checker_and_that_before_the_judge(marks, verdicts, checked, spent):
-    events = [event for label, said in zip("abc", verdicts, strict=True) for event in done(label, said)]
+def test_marks_override_the_checker_and_the_checker_overrides_the_judge(marks, verdicts, checked, spent):
+    events = [event for label, verdict in zip("abc", verdicts, strict=True) for event in done(label, verdict)]
     events.append(TurnFinished(1, "answered", "", spent, Usage(), 1, (), 1.0))
     events += [CallMarked(1, f"c{label}", label, mark) for label, mark in zip("abc", marks, strict=True)]
-    score = scored(turn_of(*events), "answered", spent, replace(BEFORE, checked=checked))
+    score = scored(turn_of(*events), "answered", spent, replace(BASE, checked=checked))
     final = [
         mark if mark is not None else checked if checked is not None else verdict
         for mark, verdict in zip(marks, verdicts, strict=True)
     ]
-    known = [word for word in final if word is not None]
-    assert score.performance == (sum(known) / len(known) if known else None)
-    if known:
+    decisive = [word for word in final if word is not None]
+    assert score.performance == (sum(decisive) / len(decisive) if decisive else None)
+    if decisive:
         assert score.quality == pytest.approx(0.5 * score.performance - 0.5 * spent / 1_000)
     assert ("you" in score.judged_by) == any(mark is not None for mark in marks)

@@ -1,4 +1,4 @@
-"""A turn gets on: several calls of one reply, nothing made twice for nothing, and no result lost for a formality."""
+"""Progress of turns: several calls in one reply, repeated calls, stalled models and empty replies."""
 
 import json
 
@@ -13,28 +13,30 @@ from ecoshell.strategies import stalled_after
 COUNT = say("", "count_text", path="notes.txt")
 
 
-def calls(*made, text=""):
+def calls(*pairs, text=""):
     """One reply with several calls, each a name and its arguments."""
-    return {"text": text, "calls": [{"name": name, "arguments": arguments} for name, arguments in made]}
+    return {"text": text, "calls": [{"name": name, "arguments": arguments} for name, arguments in pairs]}
 
 
-async def test_all_calls_of_a_reply_are_made_in_their_order(play):
+async def test_all_calls_of_a_reply_run_in_order(play):
     both = calls(("count_text", {"path": "notes.txt"}), ("calculate", {"expression": "6 * 7"}), text="Both at once.")
     async with play([both, finish("3 and 42")], registration="all") as shell:
         events = await turn(shell)
-        told = shell.requests[1].messages
+        messages = shell.requests[1].messages
         again = shell.conversation.memory.messages
         await shell.open(shell.session)
         assert shell.conversation.memory.messages == again
     assert (events[-1].status, events[-1].steps) == ("answered", 2)
     assert [event.name for event in of(events, CallStarted)] == ["count_text", "calculate"]
-    results = [message.text for message in told if message.speaker == "tool"]
+    results = [message.text for message in messages if message.speaker == "tool"]
     assert "3 lines" in results[0]
     assert "42" in results[1]
-    assert [message.text for message in told if message.call and message.speaker == "assistant"] == ["Both at once."]
+    assert [message.text for message in messages if message.call and message.speaker == "assistant"] == [
+        "Both at once."
+    ]
 
 
-async def test_a_call_after_a_registration_in_the_same_reply_may_use_it(play):
+async def test_a_call_can_follow_its_registration_in_the_same_reply(play):
     both = calls(("tool_register", {"tool_name": "count_text"}), ("count_text", {"path": "notes.txt"}))
     async with play([both, finish("3")], registration="names") as shell:
         events = await turn(shell)
@@ -42,14 +44,14 @@ async def test_a_call_after_a_registration_in_the_same_reply_may_use_it(play):
     assert events[-1].registered == ("count_text",)
 
 
-async def test_an_answer_beside_calls_waits_for_their_results(play):
+async def test_an_answer_next_to_calls_is_discarded(play):
     both = calls(("count_text", {"path": "notes.txt"}), ("finish", {"answer": "I guess 7"}))
     async with play([both, finish("3")], registration="all") as shell:
         events = await turn(shell)
     assert events[-1].answer == "3"
 
 
-async def test_more_calls_than_a_reply_may_hold_are_cut_and_said_so(play):
+async def test_calls_beyond_the_limit_of_a_reply_are_dropped_with_a_notice(play):
     many = calls(*(("calculate", {"expression": f"{number} + 1"}) for number in range(90)))
     async with play([many, finish("done")], registration="all") as shell:
         events = await turn(shell)
@@ -57,25 +59,25 @@ async def test_more_calls_than_a_reply_may_hold_are_cut_and_said_so(play):
     assert f"90 calls in one reply; only the first {MOST_CALLS} run" in of(events, Notice)[0].text
 
 
-async def test_a_call_made_before_is_answered_from_memory_and_then_refused(play):
+async def test_a_repeated_call_gets_the_stored_result_and_is_then_refused(play):
     async with play([COUNT, COUNT, COUNT, finish("3")], registration="all") as shell:
         events = await turn(shell)
-        told = [message.text for message in shell.requests[3].messages if message.speaker == "tool"]
+        results = [message.text for message in shell.requests[3].messages if message.speaker == "tool"]
     assert [event.refused for event in of(events, CallFinished)] == ["", "repeated", "repeated"]
-    assert "3 lines" in told[1]
-    assert "was made before" in told[1]
-    assert "was not run again" in told[2]
-    assert "read_file" in told[2]
+    assert "3 lines" in results[1]
+    assert "was made before" in results[1]
+    assert "was not run again" in results[2]
+    assert "read_file" in results[2]
 
 
-async def test_what_was_only_registered_has_changed_nothing(play):
+async def test_a_registration_does_not_allow_a_repeated_call(play):
     lines = [register("count_text"), COUNT, register("run_command"), COUNT, finish("3")]
     async with play(lines, registration="names") as shell:
         events = await turn(shell)
     assert [event.refused for event in of(events, CallFinished)] == ["", "repeated"]
 
 
-async def test_a_call_is_made_again_once_something_was_written(play):
+async def test_a_write_allows_a_repeated_call(play):
     write = say("", "write_file", path="notes.txt", content="one\ntwo\nthree\nfour\n")
     async with play([COUNT, write, COUNT, finish("4")], registration="all", yes=True) as shell:
         events = await turn(shell)
@@ -84,17 +86,17 @@ async def test_a_call_is_made_again_once_something_was_written(play):
     assert "4 lines" in finished[2].observation
 
 
-async def test_a_call_is_made_again_after_a_program_that_failed_on_its_way(play):
+async def test_a_failed_program_allows_a_repeated_call(play):
     run = say("", "run_command", command="echo four >> notes.txt; exit 1")
     async with play([COUNT, run, COUNT, finish("4")], registration="all", yes=True) as shell:
         events = await turn(shell)
-    before, failed, after = of(events, CallFinished)
-    assert (failed.ok, after.refused) == (False, "")
-    assert before.observation != after.observation
+    first, failed, repeated = of(events, CallFinished)
+    assert (failed.ok, repeated.refused) == (False, "")
+    assert first.observation != repeated.observation
 
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
-async def test_a_stubborn_model_is_stopped_after_a_few_steps_and_the_result_is_kept(play, strategy):
+async def test_a_model_that_repeats_itself_is_stopped_and_its_result_is_kept(play, strategy):
     script = [COUNT] * 24
     async with play(script, registration="all", strategy=strategy) as shell:
         events = await turn(shell)
@@ -105,16 +107,16 @@ async def test_a_stubborn_model_is_stopped_after_a_few_steps_and_the_result_is_k
     assert steps <= 2 * (1 + stalled_after(STEPS))
 
 
-async def test_a_failure_that_comes_back_in_other_words_ends_the_search_too(play):
+async def test_similar_failures_end_the_turn(play):
     lines = [say("", "convert_units", value=number, from_unit="parsnip", to_unit="m") for number in range(24)]
-    async with play([*lines[:7], say("That is no unit.")], registration="all") as shell:
+    async with play([*lines[:7], say("Unknown unit.")], registration="all") as shell:
         events = await turn(shell)
     assert [event.ok for event in of(events, CallFinished)] == [False] * (1 + stalled_after(STEPS))
     assert "nothing new" in of(events, Notice)[-1].text
 
 
 @pytest.mark.parametrize("empty", [say(""), finish("  ")])
-async def test_a_model_with_nothing_to_say_after_a_result_is_asked_once_more(play, empty):
+async def test_an_empty_reply_after_a_result_is_retried_once(play, empty):
     async with play([COUNT, empty, say("It has 3 lines.")], registration="all") as shell:
         events = await turn(shell)
     assert (events[-1].status, events[-1].answer) == ("answered", "It has 3 lines.")
@@ -122,7 +124,7 @@ async def test_a_model_with_nothing_to_say_after_a_result_is_asked_once_more(pla
 
 
 @pytest.mark.parametrize("last", [[say("")], []])
-async def test_a_model_with_nothing_to_say_twice_leaves_the_result_as_the_answer(play, last):
+async def test_two_empty_replies_make_the_result_the_answer(play, last):
     async with play([COUNT, say(""), *last], registration="all") as shell:
         events = await turn(shell)
     assert events[-1].status == "answered"
@@ -130,7 +132,7 @@ async def test_a_model_with_nothing_to_say_twice_leaves_the_result_as_the_answer
     assert [event.text for event in of(events, Answer)] == [events[-1].answer]
 
 
-def test_a_script_whose_calls_are_no_list_is_refused_by_its_line(tmp_path):
+def test_a_script_with_malformed_calls_is_rejected_with_its_line(tmp_path):
     from ecoshell.errors import UsageError
     from ecoshell.models.script import ScriptModel
 

@@ -1,4 +1,4 @@
-"""Whole sessions over emulators of providers and their rules: parallel calls, reasoning, resume, model switches."""
+"""Whole sessions against emulators that enforce provider rules: parallel calls, reasoning, resume, model switches."""
 
 from contextlib import ExitStack, asynccontextmanager
 
@@ -74,7 +74,7 @@ def opened(home, emulators):
     async def opening(model, context=None, **options):
         file = user_paths().settings_file
         file.parent.mkdir(parents=True, exist_ok=True)
-        tables = [f'[models."{name}"]\nbase_url = "{one.base_url}"\n' for name, one in emulators.items()]
+        tables = [f'[models."{name}"]\nbase_url = "{emulator.base_url}"\n' for name, emulator in emulators.items()]
         if context is not None:
             tables = ["[agent]\nmax_output_tokens = 4000\n", *(f"{table}context = {context}\n" for table in tables)]
         file.write_text("".join(tables), encoding="utf-8")
@@ -102,7 +102,7 @@ async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulat
         for number in range(1, 6):
             await ask(shell, number)
         session = shell.session
-    before = emulator.requests[-1]
+    last = emulator.requests[-1]
     async with opened(model, effort=effort, resume=session) as shell:
         for number in range(6, 11):
             await ask(shell, number)
@@ -110,7 +110,7 @@ async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulat
         await ask(shell, 11)
     assert emulator.rejections == []
     assert len(emulator.requests) == 12 * (STEPS_PER_TURN + 1)
-    assert before is not emulator.requests[-1]
+    assert last is not emulator.requests[-1]
     started, finished = of(first, CallStarted), of(first, CallFinished)
     assert len({call.group for call in started}) == STEPS_PER_TURN
     assert sorted(call.id for call in started) == sorted(call.id for call in finished)
@@ -151,21 +151,21 @@ async def test_thirty_steps_with_images_compaction_a_switch_and_a_resume_pass(op
     second = next(name for name in PROVIDERS if name != model)
     for emulator in emulators.values():
         emulator.script(replies_with_images)
-    asked = {"context": 16_000}
+    options = {"context": 16_000}
 
     async def ask_about_image(shell, number):
         events = await turn(shell, f"Question {number}: what is in @photo.png?")
         assert events[-1].status == "answered", [event for event in events if event.type in ("error", "notice")]
         return events
 
-    async with opened(model, **asked) as shell:
+    async with opened(model, **options) as shell:
         events = [event for number in range(5) for event in await ask_about_image(shell, number)]
         await shell.command(f"/model {second}")
         events += await ask_about_image(shell, 5)
         await shell.command(f"/model {model}")
         events += await ask_about_image(shell, 6)
         session = shell.session
-    async with opened(model, resume=session, **asked) as shell:
+    async with opened(model, resume=session, **options) as shell:
         events += [event for number in range(7, 10) for event in await ask_about_image(shell, number)]
     for name, emulator in emulators.items():
         assert emulator.rejections == [], name
@@ -176,10 +176,10 @@ async def test_thirty_steps_with_images_compaction_a_switch_and_a_resume_pass(op
     )
 
 
-async def test_a_reply_with_three_calls_goes_back_as_one_message_with_its_own_ids(opened, emulators):
+async def test_a_reply_with_three_calls_is_sent_back_as_one_message_with_its_ids(opened, emulators):
     emulator = emulators["openai/gpt-5-mini"]
     ids = ("call_aZ9", "call_bY8", "call_cX7")
-    calls = tuple(ToolCall("read_file", {"path": "a.txt", "end_line": n + 1}, one) for n, one in enumerate(ids))
+    calls = tuple(ToolCall("read_file", {"path": "a.txt", "end_line": n + 1}, call_id) for n, call_id in enumerate(ids))
     emulator.script([Reply(calls), Reply((Text("Done."),))])
     async with opened("openai/gpt-5-mini") as shell:
         await ask(shell, 1)
@@ -231,7 +231,7 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("case", UNUSUAL)
-async def test_an_unusual_reply_of_an_openai_server_is_taken(opened, emulators, case):
+async def test_unusual_replies_of_openai_servers_are_accepted(opened, emulators, case):
     emulator, (reply, requests, answer) = emulators["openai/gpt-5-mini"], UNUSUAL[case]
     emulator.script([reply, Reply((Text("Answer"),))])
     async with opened("openai/gpt-5-mini") as shell:

@@ -1,4 +1,4 @@
-"""What a shell does whose files cannot be written: it reads, and asks nothing it could not pay for or keep."""
+"""A shell whose files cannot be written still shows sessions, but calls no model."""
 
 from contextlib import aclosing
 from pathlib import Path
@@ -21,31 +21,29 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     return Options(model=f"script:{script}", workspace=tmp_path)
 
 
-async def asked(shell, question: str) -> list[str]:
+async def answers(shell, question: str) -> list[str]:
     async with aclosing(shell.ask(question)) as events:
         return [event.text async for event in events if isinstance(event, Answer)]
 
 
 @pytest.mark.parametrize("file", ["ledger.sqlite", "sessions.sqlite"])
-async def test_a_shell_that_loses_a_file_asks_nothing_and_still_shows_what_was_said(options, tmp_path, file):
+async def test_a_shell_that_lost_a_file_calls_no_model_and_still_exports(options, tmp_path, file):
     shell = await assemble(options)
     try:
-        assert await asked(shell, "first") == ["It is done."]
+        assert await answers(shell, "first") == ["It is done."]
         (tmp_path / "home" / "data" / file).unlink()
         assert "removed or replaced" in str(shell.read_only)
         with pytest.raises(StoreError, match="Nothing was asked, nothing was spent"):
-            await asked(shell, "second")
-        await shell.command(f"/export {tmp_path / 'said.md'}")
-        assert "It is done." in (tmp_path / "said.md").read_text()
+            await answers(shell, "second")
+        await shell.command(f"/export {tmp_path / 'export.md'}")
+        assert "It is done." in (tmp_path / "export.md").read_text()
     finally:
         await shell.aclose()
 
 
-async def test_a_shell_over_files_that_cannot_be_written_resumes_a_session_and_asks_nothing(
-    options, tmp_path, monkeypatch
-):
+async def test_a_shell_with_read_only_files_resumes_a_session_and_calls_no_model(options, tmp_path, monkeypatch):
     shell = await assemble(options)
-    assert await asked(shell, "first") == ["It is done."]
+    assert await answers(shell, "first") == ["It is done."]
     session = shell.session
     await shell.aclose()
     data = tmp_path / "home" / "data"
@@ -55,12 +53,12 @@ async def test_a_shell_over_files_that_cannot_be_written_resumes_a_session_and_a
         try:
             assert any(isinstance(event, Answer) for event in reader.past)
             with pytest.raises(StoreError, match="cannot be written"):
-                await asked(reader, "second")
+                await answers(reader, "second")
         finally:
             await reader.aclose()
 
 
-async def test_models_that_may_not_be_looked_at_are_missing(options, tmp_path):
+async def test_models_in_an_unreadable_folder_are_missing(options, tmp_path):
     (tmp_path / "closed").mkdir(mode=0o700)
     shell = await assemble(options)
     try:

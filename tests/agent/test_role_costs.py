@@ -1,4 +1,4 @@
-"""What each role has cost, as the shell tells it, and who plays."""
+"""Costs by role and the model of each role."""
 
 from agent_play import register, say, turn
 
@@ -12,7 +12,7 @@ LINES = [
 ]
 
 
-async def test_who_plays_is_known_before_anybody_was_asked_and_follows_the_mode(play):
+async def test_the_models_of_the_roles_follow_the_mode(play):
     async with play(LINES, registration="names") as shell:
         name = shell.deps.models.name
         assert (await shell.status()).players == (("single", name),)
@@ -22,22 +22,22 @@ async def test_who_plays_is_known_before_anybody_was_asked_and_follows_the_mode(
         assert (await shell.status()).players == (("single", name),)
 
 
-async def test_cost_tells_each_role_where_there_are_several(play):
+async def test_cost_lists_several_roles(play):
     async with play(LINES, registration="names") as shell:
         await shell.command("/mode umi")
         await turn(shell)
         printed = (await shell.command("/cost")).text
         rows = {line.split()[0]: line.split() for line in printed.splitlines() if line}
-        kept = {row.key: row for row in shell.ledger.rows("role", shell.session)}
+        ledger_rows = {row.key: row for row in shell.ledger.rows("role", shell.session)}
     assert rows["role"] == ["role", "calls", "in", "cached", "out", "spent", "seconds"]
-    assert {role: int(rows[role][1]) for role in kept} == {"planner": 3, "caller": 2, "summarizer": 1}
-    for role, row in kept.items():
+    assert {role: int(rows[role][1]) for role in ledger_rows} == {"planner": 3, "caller": 2, "summarizer": 1}
+    for role, row in ledger_rows.items():
         assert rows[role][2:5] == [f"{row.usage.input:,}", f"{row.usage.cached:,}", f"{row.usage.output:,}"]
         assert rows[role][5] == "$0"
         assert float(rows[role][6]) == round(row.seconds, 1)
 
 
-async def test_cost_is_not_told_by_role_where_there_is_one(play):
+async def test_cost_omits_roles_if_there_is_only_one(play):
     async with play([say("", "finish", answer="3")], registration="all") as shell:
         await turn(shell)
         assert "seconds" not in (await shell.command("/cost")).text

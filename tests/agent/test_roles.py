@@ -1,4 +1,4 @@
-"""A model for each role: who is asked what, what it is paid, and what becomes of names that cannot be had."""
+"""A model for each role: requests, prices, presets and models that cannot be loaded."""
 
 import asyncio
 import json
@@ -43,10 +43,10 @@ output = {output}
 
 @pytest.fixture
 def cast(home, tmp_path):
-    """Opens a shell in the mode umi: `async with cast(planner=[…], caller="embedded", prices=[…]) as shell`.
+    """Open a shell in mode umi: `async with cast(planner=[…], caller="embedded", prices=[…]) as shell`.
 
-    A role is given a model's name, or the lines of a script of its own; scripts are free where `prices`, in dollars per
-    million tokens, do not say otherwise.
+    Each role takes a model's name or the lines of a script; scripts are free unless `prices`, in dollars per million
+    tokens, names their role.
     """
 
     def script(name, lines):
@@ -62,9 +62,9 @@ def cast(home, tmp_path):
         text = settings + "".join(PRICE.format(name=names[role], input=cost, output=cost) for role, cost in prices)
         user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
         user_paths().settings_file.write_text(text)
-        given = RoleModels(**{role: names[role] for role in roles})
-        asked = Options(model=names["session"], mode="umi", roles=given, workspace=home, **options)
-        shell = await assemble(asked, user)
+        role_models = RoleModels(**{role: names[role] for role in roles})
+        assembled = Options(model=names["session"], mode="umi", roles=role_models, workspace=home, **options)
+        shell = await assemble(assembled, user)
         shell.names = names
         try:
             yield shell
@@ -80,7 +80,7 @@ def script_at(tmp_path, name, *lines):
     return f"script:{file}"
 
 
-async def test_each_role_asks_its_own_model_and_the_ledger_has_a_row_of_each(cast):
+async def test_each_role_calls_its_own_model_with_a_row_in_the_ledger(cast):
     async with cast(planner=[NEXT, ENOUGH], caller=[CALL], summarizer=[say("3 lines")], registration="all") as shell:
         events = await turn(shell)
         settled = [(event.role, event.model) for event in of(events, BudgetSettled)]
@@ -95,21 +95,21 @@ async def test_each_role_asks_its_own_model_and_the_ledger_has_a_row_of_each(cas
     assert of(events, Answer) == [Answer("3 lines", role="summarizer")]
 
 
-def test_events_of_sessions_from_before_roles_were_told_are_read_without_one():
+def test_older_events_without_roles_can_be_read():
     call = from_json({"type": "call_started", "id": "c1", "name": "count_text", "arguments": {}})
     answer = from_json({"type": "answer", "text": "3 lines", "partial": False})
     assert (call, answer) == (CallStarted("c1", "count_text", {}), Answer("3 lines"))
 
 
-async def test_a_planner_that_makes_the_call_itself_is_named_for_it(cast):
-    made = say("Count.", "count_text", path="notes.txt")
-    async with cast(session=[made, finish("3")], caller=[CALL], registration="all") as shell:
+async def test_a_call_by_the_planner_is_attributed_to_it(cast):
+    call = say("Count.", "count_text", path="notes.txt")
+    async with cast(session=[call, finish("3")], caller=[CALL], registration="all") as shell:
         events = await turn(shell)
     assert [event.role for event in of(events, CallStarted)] == ["planner"]
     assert {event.role for event in of(events, BudgetSettled)} == {"planner"}
 
 
-async def test_a_role_without_a_model_of_its_own_shares_the_sessions_which_is_made_once(cast):
+async def test_roles_without_a_model_share_the_session_model(cast):
     async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], registration="all") as shell:
         players = shell.deps.models.current.players
         assert players["planner"] is players["summarizer"] is shell.deps.models.current.model
@@ -117,7 +117,7 @@ async def test_a_role_without_a_model_of_its_own_shares_the_sessions_which_is_ma
         assert (await turn(shell))[-1].answer == "3"
 
 
-async def test_models_that_no_role_uses_any_more_are_closed_and_the_others_stay(cast, tmp_path, monkeypatch):
+async def test_models_without_a_role_are_closed(cast, tmp_path, monkeypatch):
     closed = []
 
     async def aclose(self):
@@ -125,25 +125,25 @@ async def test_models_that_no_role_uses_any_more_are_closed_and_the_others_stay(
 
     monkeypatch.setattr(ScriptModel, "aclose", aclose)
     async with cast(caller=[CALL], summarizer=[say("3")], session=[ENOUGH], registration="all") as shell:
-        before, other = shell.deps.models.current, script_at(tmp_path, "other", CALL)
+        initial, other = shell.deps.models.current, script_at(tmp_path, "other", CALL)
         await shell.command(f"/role caller {other}")
         assert closed == [shell.names["caller"]]
-        assert shell.deps.models.current.players["summarizer"] is before.players["summarizer"]
-        assert shell.deps.models.current.model is before.model
+        assert shell.deps.models.current.players["summarizer"] is initial.players["summarizer"]
+        assert shell.deps.models.current.model is initial.model
         await shell.command(f"/role summarizer {other}")
         assert shell.deps.models.current.players["summarizer"] is shell.deps.models.current.players["caller"]
         await shell.command("/mode single")
         assert sorted(closed) == sorted([shell.names["caller"], shell.names["summarizer"], other])
-        assert shell.deps.models.current.models == (before.model,)
+        assert shell.deps.models.current.models == (initial.model,)
         await shell.command("/mode umi")
         assert shell.deps.models.current.players["caller"].traits.name == other
 
 
-async def test_the_roles_are_shown_changed_and_given_back(cast, tmp_path):
+async def test_the_role_command_shows_sets_and_resets_roles(cast, tmp_path):
     other = script_at(tmp_path, "other", CALL)
     async with cast(session=[ENOUGH, say("3")]) as shell:
-        shown = (await shell.command("/role")).text
-        assert shown.count(shell.names["session"]) == shown.count("the session's") == 3
+        printed = (await shell.command("/role")).text
+        assert printed.count(shell.names["session"]) == printed.count("the session's") == 3
         assert other in (await shell.command(f"/role caller {other}")).text
         assert shell.deps.models.roles == RoleModels(caller=other)
         assert other not in (await shell.command("/role caller -")).text
@@ -151,17 +151,17 @@ async def test_the_roles_are_shown_changed_and_given_back(cast, tmp_path):
         assert shell.deps.models.name == other
         assert "Only the mode umi" in (await shell.command("/mode single") and await shell.command("/role -")).text
         assert (shell.deps.models.roles, shell.deps.models.name) == (RoleModels(), shell.names["session"])
-        offers = [one.text for one in shell.complete("/role summarizer ")]
+        offers = [completion.text for completion in shell.complete("/role summarizer ")]
         assert {"/role summarizer -", "/role summarizer embedded"} <= set(offers)
 
 
-async def test_a_preset_gives_every_role_and_takes_back_what_it_does_not_name(cast, tmp_path):
+async def test_a_preset_sets_every_role_and_resets_the_rest(cast, tmp_path):
     cheap = script_at(tmp_path, "cheap", ENOUGH)
     settings = f'[modes.umi.presets.frugal]\nplanner = "{cheap}"\n'
     async with cast(session=[say("3")], caller=[CALL], settings=settings) as shell:
         assert cheap in (await shell.command("/role frugal")).text
         assert shell.deps.models.roles == RoleModels(planner=cheap)
-        assert "/role frugal" in [one.text for one in shell.complete("/role fru")]
+        assert "/role frugal" in [completion.text for completion in shell.complete("/role fru")]
         events = await turn(shell)
     assert [(event.role, event.model) for event in of(events, BudgetSettled)] == [
         ("planner", cheap),
@@ -170,56 +170,56 @@ async def test_a_preset_gives_every_role_and_takes_back_what_it_does_not_name(ca
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         ("caller", "The caller needs a model"),
         ("calller embedded", "Did you mean caller?"),
         ("frugel", "Did you mean frugal?"),
-        ("nobody x", "planner, caller, summarizer, frugal"),
+        ("unknown x", "planner, caller, summarizer, frugal"),
     ],
 )
-async def test_a_role_or_preset_that_is_not_there_is_refused_with_the_nearest_name(cast, tmp_path, typed, told):
+async def test_an_unknown_role_or_preset_is_rejected_with_the_nearest_name(cast, tmp_path, typed, message):
     cheap = script_at(tmp_path, "cheap", ENOUGH)
     async with cast(settings=f'[modes.umi.presets.frugal]\nplanner = "{cheap}"\n') as shell:
         with pytest.raises(UsageError) as caught:
             await shell.command(f"/role {typed}")
-        assert told in str(caught.value)
+        assert message in str(caught.value)
         assert shell.deps.models.roles == RoleModels()
 
 
 @pytest.mark.parametrize("mode", ["single", "umi"])
-async def test_a_model_that_cannot_be_had_leaves_the_roles_as_they_were_and_is_named_with_its_role(cast, mode):
+async def test_a_model_that_cannot_be_loaded_leaves_the_roles_unchanged(cast, mode):
     settings = '[modes.umi.presets.gone]\nsummarizer = "script:/nonexistent.jsonl"\n'
     async with cast(session=[ENOUGH, say("3")], settings=settings) as shell:
         await shell.command(f"/mode {mode}")
-        before = shell.deps.models.current
+        initial = shell.deps.models.current
         for typed in ("gone", "summarizer openai/gpt-no-such"):
             with pytest.raises(ModelMissing, match="cannot be the summarizer"):
                 await shell.command(f"/role {typed}")
-        assert (shell.deps.models.current, shell.deps.models.roles) == (before, RoleModels())
+        assert (shell.deps.models.current, shell.deps.models.roles) == (initial, RoleModels())
 
 
 @pytest.mark.parametrize("typed", ["/mode umi", "/role caller -"])
-async def test_no_question_is_asked_while_those_who_think_are_changing(cast, monkeypatch, typed):
+async def test_no_turn_starts_while_models_change(cast, monkeypatch, typed):
     async with cast(session=[say("3")], registration="all") as shell:
-        begun, go_on, make = threading.Event(), threading.Event(), shell.deps.models.factory.make
+        started, released, make = threading.Event(), threading.Event(), shell.deps.models.factory.make
 
-        def slow(*given, **named):
-            begun.set()
-            assert go_on.wait(600)
-            return make(*given, **named)
+        def slow(*arguments, **keywords):
+            started.set()
+            assert released.wait(600)
+            return make(*arguments, **keywords)
 
         monkeypatch.setattr(shell.deps.models.factory, "make", slow)
         changing = asyncio.create_task(shell.command(typed))
-        assert await asyncio.to_thread(begun.wait, 600)
+        assert await asyncio.to_thread(started.wait, 600)
         with pytest.raises(UsageError, match="A turn is running"):
             await turn(shell)
-        go_on.set()
+        released.set()
         await changing
         assert of(await turn(shell), TurnFinished)
 
 
-async def test_an_empty_answer_is_told_of_the_role_that_gave_it(cast):
+async def test_an_empty_answer_names_its_role(cast):
     async with cast(planner=[ENOUGH], summarizer=[say(""), say("")], registration="all") as shell:
         events = await turn(shell)
     (error,) = of(events, ErrorHappened)
@@ -238,7 +238,7 @@ async def test_a_partial_answer_quotes_no_registration(cast):
     assert counted[-1].answer.startswith("The last result, as returned by count_text: ")
 
 
-async def test_models_that_were_only_tried_for_roles_are_let_go(cast, monkeypatch):
+async def test_a_model_loaded_only_to_check_a_role_is_closed(cast, monkeypatch):
     closed = []
 
     async def note(self):
@@ -252,18 +252,18 @@ async def test_models_that_were_only_tried_for_roles_are_let_go(cast, monkeypatc
         assert closed == [name]
 
 
-async def test_who_thinks_and_in_what_order_is_not_changed_while_a_turn_runs(cast):
+async def test_roles_modes_and_strategies_cannot_change_during_a_turn(cast):
     async with cast(session=[NEXT, CALL, ENOUGH, say("3")], registration="all") as shell:
         async for event in shell.ask("How many?"):
             if isinstance(event, CallStarted):
                 for typed in ("/role caller embedded", "/mode single", "/strategy tot"):
                     with pytest.raises(UsageError, match="A turn is running"):
                         await shell.command(typed)
-        kept = (shell.deps.models.roles, shell.deps.models.mode, shell.deps.settings.strategy)
-        assert kept == (RoleModels(), "umi", "react")
+        state = (shell.deps.models.roles, shell.deps.models.mode, shell.deps.settings.strategy)
+        assert state == (RoleModels(), "umi", "react")
 
 
-async def test_a_role_whose_price_is_unknown_is_refused_under_a_cap_before_anything_is_paid(cast):
+async def test_a_role_without_a_price_is_refused_under_a_cap_before_spending(cast):
     unpriced = '[models."openai/unpriced"]\nbase_url = "http://192.0.2.1:1/v1"\n'
     options = {"caller": "openai/unpriced", "settings": unpriced, "registration": "all", "budget": "0.50"}
     async with cast(session=[NEXT, ENOUGH], prices=[("session", 1)], **options) as shell:
@@ -276,7 +276,7 @@ async def test_a_role_whose_price_is_unknown_is_refused_under_a_cap_before_anyth
 
 
 @pytest.mark.parametrize("budget", ["0.002", "0.01", "0.05"])
-async def test_one_cap_stands_over_models_of_different_prices(cast, budget):
+async def test_one_cap_covers_models_of_different_prices(cast, budget):
     prices = [("planner", 1), ("caller", 3), ("summarizer", 2)]
     lines = {"planner": [NEXT] * 40, "caller": [CALL] * 40, "summarizer": [say("3")] * 4}
     async with cast(**lines, prices=prices, registration="all", budget=budget) as shell:
@@ -287,32 +287,32 @@ async def test_one_cap_stands_over_models_of_different_prices(cast, budget):
     assert cap.held == 0
 
 
-async def test_a_call_is_asked_about_and_estimated_at_the_price_of_the_model_it_goes_to(cast, monkeypatch):
+async def test_cost_requests_and_estimates_use_the_price_of_the_role(cast, monkeypatch):
     from ecoshell.agent import CostChoice
 
     class Sparing:
-        async def at_cost(self, wanted):
-            asked.append(wanted)
+        async def at_cost(self, request):
+            requests.append(request)
             return CostChoice("go")
 
-    asked = []
+    requests = []
     settings = '[budget]\nask_above = "0.00001"\n'
     options = {"settings": settings, "prices": [("caller", 5)], "registration": "all"}
     async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], user=Sparing(), **options) as shell:
         status = await shell.status()
         events = await turn(shell)
         name = shell.names["caller"]
-    assert {(wanted.role, wanted.model) for wanted in of(events, CostWanted)} == {("caller", name)}
+    assert {(request.role, request.model) for request in of(events, CostWanted)} == {("caller", name)}
     assert status.next_nano is not None
     assert status.next_nano > 0
     plan = of(events, PlanChanged)[0]
-    assert plan.low == 0  # planner and summarizer, who may answer at once, are free
+    assert plan.low == 0  # planner and summarizer may answer at once and are free
     assert plan.high is not None
     assert plan.high > 0
-    assert asked
+    assert requests
 
 
-async def test_a_context_that_is_too_small_in_one_role_is_named_with_it(cast):
+async def test_a_context_too_small_for_one_role_names_the_role(cast):
     small = '[models."openai/small"]\nbase_url = "http://127.0.0.1:1/v1"\ncontext = 1100\n'
     async with cast(session=[NEXT], caller="openai/small", settings=small, registration="all") as shell:
         events = await turn(shell)
@@ -321,7 +321,7 @@ async def test_a_context_that_is_too_small_in_one_role_is_named_with_it(cast):
     assert "/role caller MODEL" in error.fix
 
 
-async def test_another_model_that_is_chosen_at_a_limit_plays_every_role_from_then_on(cast, tmp_path):
+async def test_a_model_chosen_at_a_limit_takes_every_role(cast, tmp_path):
     from ecoshell.agent import LimitChoice
 
     other = script_at(tmp_path, "other", ENOUGH, say("3"))
@@ -338,7 +338,7 @@ async def test_another_model_that_is_chosen_at_a_limit_plays_every_role_from_the
     assert any(f"{other} plays every role" in notice.text for notice in of(events, Notice))
 
 
-async def test_a_summary_may_be_written_by_a_model_that_plays_already_and_stays(cast):
+async def test_a_role_model_can_write_the_summary_and_stays_loaded(cast):
     lines = {"planner": [ENOUGH], "summarizer": [say("A long answer. " * 60), say("Short.")]}
     async with cast(**lines, prices=[("planner", 5), ("session", 5)]) as shell:
         await turn(shell)
@@ -346,9 +346,9 @@ async def test_a_summary_may_be_written_by_a_model_that_plays_already_and_stays(
         assert len(shell.deps.models.current.models) == 3
 
 
-async def test_one_script_in_both_modes_differs_only_in_who_is_asked(home, tmp_path):
+async def test_both_modes_give_the_same_events_for_the_same_script(home, tmp_path):
     lines = [register("count_text", "why"), say("Count.", "count_text", path="notes.txt"), finish("3")]
-    told, asked = [], []
+    summaries, roles = [], []
     for mode in ("single", "umi"):
         name = script_at(tmp_path, f"same-{mode}", *lines)
         shell = await assemble(Options(model=name, mode=mode, workspace=home, registration="names"))
@@ -356,17 +356,17 @@ async def test_one_script_in_both_modes_differs_only_in_who_is_asked(home, tmp_p
             events = await turn(shell)
         finally:
             await shell.aclose()
-        kept = [event for event in events if isinstance(event, (ToolRegistered, CallFinished, Answer))]
-        told.append([(event.type, getattr(event, "name", ""), getattr(event, "observation", "")) for event in kept])
-        asked.append([event.role for event in of(events, BudgetSettled)])
+        reported = [event for event in events if isinstance(event, (ToolRegistered, CallFinished, Answer))]
+        summaries.append(
+            [(event.type, getattr(event, "name", ""), getattr(event, "observation", "")) for event in reported]
+        )
+        roles.append([event.role for event in of(events, BudgetSettled)])
         assert events[-1].answer == "3"
-    assert told[0] == told[1]
-    assert asked == [["single"] * 3, ["planner"] * 3]
+    assert summaries[0] == summaries[1]
+    assert roles == [["single"] * 3, ["planner"] * 3]
 
 
-async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one_cap(
-    home, monkeypatch, tmp_path, embedded_model
-):
+async def test_a_remote_planner_and_local_roles_share_one_cap(home, monkeypatch, tmp_path, embedded_model):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
     summarizer = script_at(tmp_path, "summarizer", say("17 * 23 is 391."))
     with hostile_server() as server:
@@ -386,9 +386,9 @@ async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one
             await shell.aclose()
     assert (events[-1].status, events[-1].answer) == ("answered", "17 * 23 is 391.")
     assert "calculate" in [event.name for event in of(events, ToolRegistered)]
-    made = of(events, CallStarted)[-1]
-    assert (made.name, made.role) == ("calculate", "caller")
-    assert made.arguments == {"expression": "17 * 23"}
+    call = of(events, CallStarted)[-1]
+    assert (call.name, call.role) == ("calculate", "caller")
+    assert call.arguments == {"expression": "17 * 23"}
     players = [(event.role, event.model) for event in of(events, BudgetSettled)]
     planner = ("planner", "openai/planner")
     assert players == [planner, ("caller", "embedded"), planner, ("summarizer", summarizer)]
@@ -396,7 +396,7 @@ async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one
     assert (by_model["embedded"].spent_nano, by_model[summarizer].spent_nano) == (0, 0)
     assert cap.spent == by_model["openai/planner"].spent_nano == 2 * (70 * 1000 + 12 * 4000)
     assert (cap.spent <= cap.limit, cap.held) == (True, 0)
-    asked = [json.dumps(body["messages"]) for body in server.asked]
-    assert len(asked) == 2
-    assert all("You are the planner" in text for text in asked)
-    assert not any("You are the caller" in text or "You are the summarizer" in text for text in asked)
+    prompts = [json.dumps(body["messages"]) for body in server.asked]
+    assert len(prompts) == 2
+    assert all("You are the planner" in text for text in prompts)
+    assert not any("You are the caller" in text or "You are the summarizer" in text for text in prompts)

@@ -1,4 +1,4 @@
-"""What a rule forbids, spelled in hundreds of ways: each spelling does the thing, and none comes through."""
+"""Hundreds of spellings of a forbidden path, command or address: each one works, and no rule misses it."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ LATER = (".git/config", ".git/hooks/pre-commit", ".envrc", ".vscode/tasks.json",
 
 @pytest.fixture
 def ground(tmp_path) -> Workspace:
-    """A workspace with something in it to be kept, and links that lead there."""
+    """A workspace with protected files, and links that lead to them."""
     root = tmp_path / "work"
     for name in ("secrets/k", "docs/a.md", "src/m.py", *LATER):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -47,31 +47,31 @@ def judge(ground, call, **rules):
 
 
 def spellings(ground, target: str, begins=("",)) -> list[str]:
-    """Names for one file, each of which the workspace opens as that file."""
+    """Different names that the workspace resolves to the same file."""
     chance, real = random.Random(target), ground.resolve(target)
     ways = ["", "./", ".//", "docs/../", "up/", "up/./up/", "docs/back/", "far/", "docs/back/docs/../", "secrets/../"]
     fronts = [*ways, f"{ground.root}/", f"/{ground.root}/", f"{ground.root}/../work/", f"{ground.root.parent}/door/"]
     ends = {target, target.replace("/", "//"), target.replace("/", "/./"), f"src/../{target}"}
     links = ("hidden/k", "docs/key", "again", "docs/code/m.py", "docs/m", "docs/g/config", "docs/hook", "docs/rc")
     ends |= {link for link in (*links, "docs/g/hooks/pre-commit") if ground.resolve(link) == real}
-    found: dict[str, None] = {}
-    while len(found) < COUNT:
+    names: dict[str, None] = {}
+    while len(names) < COUNT:
         middle = "".join(chance.choices(ways, k=chance.randrange(4)))
         name = chance.choice(fronts) + chance.choice(begins) + middle + chance.choice(sorted(ends))
         assert ground.resolve(name) == real, name
-        found[name] = None
-    return list(found)
+        names[name] = None
+    return list(names)
 
 
 @pytest.mark.parametrize("rule", ["secrets/*", "./secrets/k", "secrets", "secrets/", "docs/../secrets//*", "hidden/*"])
-def test_no_spelling_of_a_path_passes_a_rule_that_asks_or_denies(ground, rule):
+def test_ask_and_deny_rules_match_every_spelling_of_a_path(ground, rule):
     for name in spellings(ground, "secrets/k"):
         call = Call("read_file", {"path": name})
         assert judge(ground, call, ask=(f"read_file:{rule}",)).verdict == "ask", name
         assert judge(ground, call, deny=(f"read_file:{rule}",), yes=True).verdict == "deny", name
 
 
-def test_no_spelling_of_a_path_outside_is_allowed_by_a_rule_for_a_folder(ground):
+def test_an_allow_rule_for_a_folder_matches_no_path_outside(ground):
     for name in spellings(ground, "src/m.py", begins=("", "docs/../", "docs/back/")):
         for arguments in ({"path": name, "content": "docs/"}, {"content": "docs/", "path": name}):
             assert judge(ground, Call("write_file", arguments), allow=("write_file:docs/*",)).verdict == "ask", name
@@ -87,7 +87,7 @@ _PARTS = st.lists(
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=_PARTS, absolute=st.sampled_from(["", "/", "//", "door/"]))
-def test_where_a_path_leads_decides_whatever_it_is_made_of(ground, parts, absolute):
+def test_rules_follow_the_resolved_path(ground, parts, absolute):
     begin = {"": "", "door/": f"{ground.root.parent}/door/"}.get(
         absolute, f"{absolute}{ground.root}/".replace("//", "/")
     )
@@ -107,13 +107,13 @@ def test_where_a_path_leads_decides_whatever_it_is_made_of(ground, parts, absolu
         assert judge(ground, write, yes=True).verdict == "allow"
 
 
-def test_a_path_in_the_folder_that_a_rule_allows_is_allowed_however_it_is_spelled(ground):
+def test_an_allow_rule_matches_every_spelling_of_a_path_in_its_folder(ground):
     for name in ("docs/a.md", "./docs/a.md", "docs//a.md", f"{ground.root}/docs/a.md", "src/../docs/b/c.md"):
         call = Call("write_file", {"path": name, "content": "a longer line\n"})
         assert judge(ground, call, allow=("write_file:docs/*",)).verdict == "allow", name
 
 
-def test_a_folder_that_holds_what_a_rule_names_is_asked_about_and_another_is_not(ground):
+def test_an_ask_rule_matches_folders_that_contain_its_path(ground):
     def verdict(path: dict[str, str]) -> str:
         return judge(ground, Call("search_text", {"text": "key", **path}), ask=("search_text:secrets/*",)).verdict
 
@@ -122,13 +122,13 @@ def test_a_folder_that_holds_what_a_rule_names_is_asked_about_and_another_is_not
 
 
 @pytest.mark.parametrize("path", [7, ["docs/a.md", 7], {"a": 1}, "", " ", "a\0b", "\ud800", "a/" * 100_000])
-def test_what_is_no_path_is_asked_about_and_never_allowed(ground, path):
+def test_an_invalid_path_needs_approval(ground, path):
     call = Call("write_file", {"path": path, "content": "a longer line\n"})
     assert judge(ground, call, ask=("write_file:secrets/*",), allow=("write_file",)).verdict == "ask"
     assert judge(ground, call, allow=("write_file:*",)).verdict == "ask"
 
 
-def test_a_tool_whose_arguments_nobody_declared_is_named_by_rules_that_deny_and_by_none_that_allows(ground):
+def test_patterns_match_undeclared_arguments_in_deny_rules_only(ground):
     call = Call("run_python", {"code": "print(1)"})
     assert judge(ground, call, deny=("run_python:*remove*",), yes=True).verdict == "deny"
     assert judge(ground, call, allow=("run_python:print*",)).verdict == "ask"
@@ -136,7 +136,7 @@ def test_a_tool_whose_arguments_nobody_declared_is_named_by_rules_that_deny_and_
 
 
 @pytest.mark.parametrize("target", LATER)
-def test_no_spelling_of_a_file_that_is_executed_later_is_written_unasked(ground, target):
+def test_writing_a_file_that_is_executed_later_always_needs_approval(ground, target):
     rules = {"yes": True, "allow": ("write_file", "edit_file", "write_file:*", f"write_file:{target}")}
     for name in spellings(ground, target):
         for call in (
@@ -148,7 +148,7 @@ def test_no_spelling_of_a_file_that_is_executed_later_is_written_unasked(ground,
     assert "executed later" in judged.why
 
 
-def test_a_file_system_that_forgives_case_or_ignores_signs_opens_no_way_around_a_rule(ground):
+def test_rules_ignore_case_and_invisible_characters(ground):
     for name in (".GIT/config", ".g\u200cit/config", ".Envrc", "\uff0egit/config", "x/HEAD"):
         assert judge(ground, Call("write_file", {"path": name, "content": "a longer line\n"}), yes=True).always_asks, (
             name
@@ -156,7 +156,7 @@ def test_a_file_system_that_forgives_case_or_ignores_signs_opens_no_way_around_a
     assert judge(ground, Call("read_file", {"path": "SECRETS/K"}), ask=("read_file:secrets/*",)).verdict == "ask"
 
 
-def test_a_repository_without_a_working_tree_and_the_shells_own_folders_are_executed_later_too(ground):
+def test_bare_repositories_and_own_folders_count_as_executed_later(ground):
     bare = ground.root / "bare"
     (bare / "refs").mkdir(parents=True)
     (bare / "HEAD").write_text("ref: refs/heads/main\n")
@@ -167,7 +167,7 @@ def test_a_repository_without_a_working_tree_and_the_shells_own_folders_are_exec
     assert judge(ground, settings_file, yes=True).verdict == "allow"
 
 
-def test_ordinary_files_are_written_as_before_with_yes(ground):
+def test_ordinary_files_are_written_with_yes(ground):
     for name in ("README.md", "src/git/config", ".github/CODEOWNERS", ".gitignore", "docs/profile", "a.vscode/x"):
         assert (
             judge(ground, Call("write_file", {"path": name, "content": "a longer line\n"}), yes=True).verdict == "allow"
@@ -175,13 +175,13 @@ def test_ordinary_files_are_written_as_before_with_yes(ground):
 
 
 def _quoted(chance: random.Random, word: str) -> str:
-    """A word with quotes and backslashes in it that the shell takes away again."""
+    """Spell a word with quotes and backslashes that a shell removes."""
     forms = (str, str, lambda sign: f"'{sign}'", lambda sign: f'"{sign}"', lambda sign: f"\\{sign}", lambda s: f"''{s}")
     return "".join(chance.choice(forms)(sign) for sign in word)
 
 
 def _removals() -> list[str]:
-    """Lines that remove the file `victim`, as a shell reads them."""
+    """Shell command lines that remove the file `victim`."""
     chance = random.Random(7)
     names = ["rm", "/bin/rm", "/usr/bin/rm", "//bin//rm", "/bin/../bin/rm", "/???/r[m]", "/bin/r?", "$(echo rm)",
              "`echo rm`",
@@ -192,7 +192,7 @@ def _removals() -> list[str]:
               "env -i ", "nohup ",
               "nice ", "nice -n 5 ", "timeout 9 ", "setsid -w ", "stdbuf -o0 ", "busybox "]  # fmt: skip
     backs = {"if true; then ": "; fi", "{ ": "; }", "(": ")", "for f in 1; do ": "; done"}
-    wholes = [
+    templates = [
         "eval '{}'", 'eval "{}"', "sh -c '{}'", "/bin/sh -c '{}'", "bash -c '{}'", "echo '{}' | sh",
         "echo '{}'|/bin/sh",
         "printf '%s\\n' '{}' | sh", "sh <<E\n{}\nE", "sh <<'E'\n{}\nE", "f() {{ {}; }}; f", "alias a='{}'\na",
@@ -210,12 +210,12 @@ def _removals() -> list[str]:
     ]  # fmt: skip
     plain = [f"{front}{name} victim{backs.get(front, '')}" for front, name in itertools.product(fronts, names)]
     plain += [f"{_quoted(chance, name)} {_quoted(chance, 'victim')}" for name in ("rm", "/bin/rm") for _ in range(150)]
-    plain += [whole.format("rm victim") for whole in wholes]
+    plain += [template.format("rm victim") for template in templates]
     return list(dict.fromkeys(plain))
 
 
 def _removes(folder: Path, line: str) -> bool:
-    """Whether a real shell that is given this line removes the file."""
+    """Whether a real shell removes the file when it runs this line."""
     (folder / "victim").write_text("")
     (folder / "z").unlink(missing_ok=True)
     nothing = subprocess.DEVNULL
@@ -225,7 +225,7 @@ def _removes(folder: Path, line: str) -> bool:
     return not (folder / "victim").exists()
 
 
-def test_no_spelling_of_a_command_passes_a_rule_that_denies_or_asks_and_the_shell_takes_each(ground, tmp_path):
+def test_ask_and_deny_rules_match_every_spelling_of_a_command(ground, tmp_path):
     lines = _removals()
     passed = [
         (line, rules)
@@ -234,12 +234,12 @@ def test_no_spelling_of_a_command_passes_a_rule_that_denies_or_asks_and_the_shel
         if judge(ground, Call("run_command", {"command": line}), **rules).verdict == "allow"
     ]
     assert passed == []
-    taken = [line for line in random.Random(3).sample(lines, 150) if _removes(tmp_path, line)]
-    assert len(taken) > 110  # some need what not every machine has; a spelling that does nothing proves nothing
+    removing = [line for line in random.Random(3).sample(lines, 150) if _removes(tmp_path, line)]
+    assert len(removing) > 110  # some need programs that not every machine has
     assert len(lines) >= COUNT
 
 
-def test_no_command_beside_one_that_is_allowed_runs_unasked(ground):
+def test_an_allow_rule_covers_no_further_command(ground):
     for line in _removals():
         for command in (f"git status;{line}", f"git status {line}" if line[:1] in "|;&\n>#$`(" else line):
             judged = judge(ground, Call("run_command", {"command": command}), allow=("run_command:git status*",))
@@ -264,12 +264,12 @@ def test_no_command_beside_one_that_is_allowed_runs_unasked(ground):
      "echo rm > /dev/null | cat", "grep -rn rm src", "python train.py --lr=0.1", "[ -f a ] && cat a",
      "mkdir -p build/rm"],
 )  # fmt: skip
-def test_ordinary_commands_are_not_taken_for_what_a_rule_denies(ground, line):
+def test_ordinary_commands_do_not_match_a_deny_rule(ground, line):
     judged = judge(ground, Call("run_command", {"command": line}), deny=("run_command:rm *",), yes=True)
-    assert (judged.verdict == "allow") != ("echo rm >" in line)  # written to a file, it could be run
+    assert (judged.verdict == "allow") != ("echo rm >" in line)  # a file with this text could be run
 
 
-def test_what_bash_runs_in_an_index_is_not_plain(ground):
+def test_array_subscripts_that_bash_evaluates_are_doubtful(ground):
     for line in (
         "printf -v 'a[$(rm x)]' y",
         "test -v 'a[$(r'm'x)]'",
@@ -280,15 +280,15 @@ def test_what_bash_runs_in_an_index_is_not_plain(ground):
         assert parse_line(line).doubt, line
 
 
-class Stranger:
-    """A tool that is no function, writes, and declares nothing."""
+class UndeclaredTool:
+    """A writing tool without declared subjects, other than a FunctionTool."""
 
     schema, effects, price_nano = ToolSchema("store", "", {"properties": {"to": True}}), frozenset({"write"}), 0
 
     async def run(self, arguments): ...
 
 
-def test_a_strangers_tool_is_asked_about_where_any_of_its_texts_names_a_file_that_is_executed_later(ground):
+def test_any_text_argument_of_an_undeclared_tool_is_checked_as_a_path(ground):
     deep: object = "docs/../.git/config"
     for _ in range(5_000):
         deep = [deep]
@@ -300,12 +300,14 @@ def test_a_strangers_tool_is_asked_about_where_any_of_its_texts_names_a_file_tha
           for name in ("docs/hook", "docs/%68ook", "%2Eenvrc")),
         *(("~/.config/ecoshell/config.toml", True), ("file://~/notes.txt", False), ("100% file:", False)),
     ):  # fmt: skip
-        judged = Rules(workspace=ground.root, yes=True, own=own).judge(Call("store", {"n": 1, "to": to}), Stranger())
+        judged = Rules(workspace=ground.root, yes=True, own=own).judge(
+            Call("store", {"n": 1, "to": to}), UndeclaredTool()
+        )
         assert judged.always_asks == always, to
 
 
 class Lister:
-    """A tool whose list of paths may be empty, which stands for all that there is."""
+    """A tool whose list of paths can be empty, which means every path."""
 
     schema = ToolSchema("commit", "", {"properties": {"paths": {"type": "array", "default": []}}})
     subjects, effects, price_nano = {"paths": Subject.PATH}, frozenset({"write"}), 0
@@ -313,24 +315,24 @@ class Lister:
     async def run(self, arguments): ...
 
 
-def test_a_list_that_names_nothing_is_denied_where_anything_is_and_never_allowed(ground):
+def test_an_empty_list_of_paths_matches_deny_rules_only(ground):
     for arguments in ({}, {"paths": []}, {"paths": ["docs/a.md", "secrets/k"]}):
         call = Call("commit", arguments)
         assert (
             Rules(workspace=ground.root, deny=("commit:secrets/*",), yes=True).judge(call, Lister()).verdict == "deny"
         )
         assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(call, Lister()).verdict == "ask"
-    named = Call("commit", {"paths": ["docs/a.md"]})
-    assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(named, Lister()).verdict == "allow"
+    call_with_path = Call("commit", {"paths": ["docs/a.md"]})
+    assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(call_with_path, Lister()).verdict == "allow"
 
 
-def test_the_refusal_says_which_rule_and_what_could_not_be_told(ground):
+def test_a_refusal_names_the_rule_and_the_doubt(ground):
     judged = judge(ground, Call("run_command", {"command": "ls $X"}), deny=("run_command:rm *",))
     assert "run_command:rm *" in judged.why
     assert "'$'" in judged.why
 
 
-def test_words_of_a_rule_are_found_with_others_between_them(ground):
+def test_a_rule_matches_its_words_with_options_between_them(ground):
     for line in (
         "git push",
         "git --no-pager push origin",
@@ -345,7 +347,7 @@ def test_words_of_a_rule_are_found_with_others_between_them(ground):
     assert judged.verdict == "allow"
 
 
-def test_a_wildcard_does_not_allow_a_command_on_a_file_that_is_executed_later(ground):
+def test_a_wildcard_does_not_cover_files_that_are_executed_later(ground):
     for line in (
         "cp docs/a.md .git/hooks/pre-commit",
         "cp docs/a.md docs/hook",
@@ -371,14 +373,14 @@ def test_a_wildcard_does_not_allow_a_command_on_a_file_that_is_executed_later(gr
                                      "https://bad.example:443/",
                                      "https://bad.example./", "https://b%61d.example", "https://u@bad.example/",
                                      "https:\\\\bad.example"])  # fmt: skip
-def test_no_spelling_of_an_address_passes_a_rule_that_denies(ground, address):
+def test_a_deny_rule_matches_every_spelling_of_an_address(ground, address):
     assert (
         judge(ground, Call("fetch_url", {"url": address}), deny=("fetch_url:*://bad.example/*",), yes=True).verdict
         == "deny"
     )
 
 
-def test_an_address_is_allowed_by_its_host_and_not_by_what_looks_like_it(ground):
+def test_an_allow_rule_matches_the_real_host_of_an_address(ground):
     def verdict(address: str) -> str:
         return judge(ground, Call("fetch_url", {"url": address}), allow=("fetch_url:https://docs.example/*",)).verdict
 
@@ -392,7 +394,7 @@ def test_an_address_is_allowed_by_its_host_and_not_by_what_looks_like_it(ground)
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory) -> Path:
-    """A folder of programs that only note how they were called."""
+    """A folder of programs that record their arguments."""
     folder = tmp_path_factory.mktemp("programs")
     for name in ("rm", "a", "git"):
         program = folder / name
@@ -412,10 +414,10 @@ _SIGNS = st.lists(
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(signs=_SIGNS)
-def test_where_a_line_is_plain_the_shell_runs_the_very_words_that_were_parsed(programs, tmp_path, signs):
+def test_a_shell_runs_exactly_the_parsed_words_of_a_plain_line(programs, tmp_path, signs):
     line = "".join(signs)
-    found = parse_line(line)
-    if found.doubt:
+    commands = parse_line(line)
+    if commands.doubt:
         return
     notes, folder = tmp_path / "notes", tmp_path / "folder"
     notes.unlink(missing_ok=True)
@@ -426,16 +428,16 @@ def test_where_a_line_is_plain_the_shell_runs_the_very_words_that_were_parsed(pr
         stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False,
     )  # fmt: skip
     ran = notes.read_bytes().decode().split("\x1e")[:-1] if notes.exists() else []
-    wanted = {words if not found.redirects else words[:1] for words in found.commands}
+    expected = {words if not commands.redirects else words[:1] for words in commands.commands}
     for call in ran:
         words = tuple(call.split("\x1f")[:-1])
-        assert any("*" in line or "[" in line or "~" in line or words[: len(each)] == each for each in wanted), (
+        assert any("*" in line or "[" in line or "~" in line or words[: len(each)] == each for each in expected), (
             shlex.quote(line)
         )
-        assert words[0] in {each[0] for each in wanted}, shlex.quote(line)
+        assert words[0] in {each[0] for each in expected}, shlex.quote(line)
 
 
-def test_judging_a_read_takes_no_look_at_the_disk_where_no_rule_speaks_of_it(ground, monkeypatch):
+def test_judging_a_read_without_rules_does_not_touch_the_disk(ground, monkeypatch):
     rules = Rules(workspace=ground.root, allow=("run_command:ls",), deny=("run_command:rm *", "list_files:secrets/*"))
     tool = next(tool for tool in builtin_tools(ground) if tool.schema.name == "read_file")
     call = Call("read_file", {"path": "docs/a.md"})

@@ -1,4 +1,4 @@
-"""Searching strategies through the whole shell: branches, registrations, approvals, money, and what is remembered."""
+"""Search strategies in whole turns: branches, registrations, approvals, costs and replay."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -38,15 +38,15 @@ def give_up(why="This leads nowhere."):
     return finish(why, give_up=True)
 
 
-class Says:
+class Decides:
     """A user who gives these approvals, and answers from the results so far at a limit."""
 
     def __init__(self, *decisions):
         self.decisions = list(decisions)
         self.asked = []
 
-    async def approve(self, wanted):
-        self.asked.append(wanted)
+    async def approve(self, request):
+        self.asked.append(request)
         return Approval(self.decisions.pop(0))
 
     async def at_limit(self, hit):
@@ -58,7 +58,7 @@ def texts(messages):
 
 
 def is_replayed(shell):
-    """Whether the session read from the store is the session as it is."""
+    """Whether the stored events rebuild the live session."""
     stored = [event for _, event in shell.store.events(shell.session)]
     live, again = shell.conversation.memory, Memory(shell.deps.catalog, stored)
     return (live.messages, live.shown, live.library, live.turns) == (
@@ -69,20 +69,20 @@ def is_replayed(shell):
     )
 
 
-async def test_a_search_goes_back_and_tells_the_model_what_was_tried(play):
+async def test_backtracking_reports_earlier_attempts_to_the_model(play):
     lines = [COUNT, give_up("A count says nothing."), READ, finish("three lines")]
     async with play(lines, strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)
         second = shell.requests[2]
     assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "three lines", 4)
-    (left,) = of(events, BranchLeft)
-    assert (left.path, left.left, left.reason) == ((), 1, "given up: A count says nothing.")
+    (backtrack,) = of(events, BranchLeft)
+    assert (backtrack.path, backtrack.left, backtrack.reason) == ((), 1, "given up: A count says nothing.")
     assert "count_text(path=" in second.messages[-1].text
     assert "given up: A count says nothing." in second.messages[-1].text
     assert "3 lines" not in texts(second.messages)
 
 
-async def test_a_branch_has_only_what_its_own_path_registered(play):
+async def test_a_branch_has_only_the_registrations_of_its_own_path(play):
     lines = [register("count_text"), give_up(), COUNT, register("count_text"), COUNT, finish("3")]
     async with play(lines, strategy="dfsdt", registration="names", presentation="grow") as shell:
         events = await turn(shell)
@@ -96,7 +96,7 @@ async def test_a_branch_has_only_what_its_own_path_registered(play):
 
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
-async def test_later_turns_are_told_of_the_path_that_answered_live_and_resumed(play, presentation):
+async def test_later_turns_contain_only_the_path_that_answered(play, presentation):
     lines = [
         register("list_files"),
         LIST,
@@ -111,24 +111,27 @@ async def test_later_turns_are_told_of_the_path_that_answered_live_and_resumed(p
         await turn(shell)
         assert shell.conversation.memory.library.names == ("count_text",)
         assert is_replayed(shell)
-        before = shell.conversation.memory.messages
-        assert [message.call.name for message in before if message.speaker == "tool"] == ["tool_register", "count_text"]
-        assert shell.requests[6].messages == (shell.requests[6].messages[0], *before[:-1])
+        messages = shell.conversation.memory.messages
+        assert [message.call.name for message in messages if message.speaker == "tool"] == [
+            "tool_register",
+            "count_text",
+        ]
+        assert shell.requests[6].messages == (shell.requests[6].messages[0], *messages[:-1])
         await shell.open(shell.session)
-        assert shell.conversation.memory.messages == before
+        assert shell.conversation.memory.messages == messages
         await turn(shell, "And now?")
-        assert shell.requests[7].messages[1 : len(before) + 1] == before
+        assert shell.requests[7].messages[1 : len(messages) + 1] == messages
         assert shell.conversation.memory.turns[0].ran == {"list_files", "count_text"}
 
 
-async def test_calls_that_a_provider_numbers_anew_are_told_apart(play):
+async def test_calls_with_the_same_provider_id_get_distinct_ids(play):
     async with play([LIST, give_up(), COUNT, finish("3")], strategy="dfsdt", registration="all") as shell:
         stream = shell.deps.models.current.model._model.stream
 
         async def same_ids(request):
             async for piece in stream(request):
                 calls = getattr(piece, "calls", ())
-                yield replace(piece, calls=tuple(replace(one, id="call_0") for one in calls)) if calls else piece
+                yield replace(piece, calls=tuple(replace(call, id="call_0") for call in calls)) if calls else piece
 
         shell.deps.models.current.model._model.stream = same_ids
         events = await turn(shell)
@@ -137,7 +140,7 @@ async def test_calls_that_a_provider_numbers_anew_are_told_apart(play):
     assert len(set(ids)) == 2
 
 
-async def test_two_steps_are_proposed_and_the_better_one_is_made(play):
+async def test_the_better_of_two_proposed_steps_runs(play):
     lines = [LIST, COUNT, B, A, finish("3")]
     async with play(lines, strategy="tot", registration="all") as shell:
         events = await turn(shell)
@@ -152,13 +155,13 @@ async def test_two_steps_are_proposed_and_the_better_one_is_made(play):
     assert events[-1].steps == len(of(events, StepStarted)) == 3
 
 
-async def test_a_verdict_that_cannot_be_read_takes_the_first_proposal(play):
+async def test_an_unreadable_verdict_selects_the_first_proposal(play):
     async with play([LIST, COUNT, say("Hm."), finish("ok")], strategy="tot", registration="all") as shell:
         events = await turn(shell)
     assert [event.name for event in of(events, CallFinished)] == ["list_files"]
 
 
-async def test_the_losing_proposal_is_made_after_going_back_with_its_own_rationale(play):
+async def test_the_losing_proposal_runs_after_backtracking_with_its_own_rationale(play):
     lines = [LIST, COUNT, A, give_up(), finish("3")]
     async with play(lines, strategy="tot", registration="all") as shell:
         events = await turn(shell)
@@ -169,30 +172,30 @@ async def test_the_losing_proposal_is_made_after_going_back_with_its_own_rationa
     assert [(step.text, step.call.name) for step in steps] == [("Count them.", "count_text")]
 
 
-async def test_the_step_limit_answers_from_the_path_that_found_most(play):
+async def test_the_step_limit_answers_from_the_path_with_most_results(play):
     lines = [COUNT, READ, give_up(), say("", "read_file", path="none"), say("Three, from the first way.")]
     async with play(lines, strategy="dfsdt", registration="all", max_steps=4) as shell:
         events = await turn(shell)
-        told = texts(shell.requests[-1].messages)
+        prompt = texts(shell.requests[-1].messages)
         assert is_replayed(shell)
-        later = texts(shell.conversation.memory.messages)
+        replayed = texts(shell.conversation.memory.messages)
     assert (events[-1].status, events[-1].answer) == ("limit", "Three, from the first way.")
-    assert "3 lines" in told
-    assert "two" in told
-    assert "two" in later
+    assert "3 lines" in prompt
+    assert "two" in prompt
+    assert "two" in replayed
 
 
-async def test_a_search_without_a_way_left_answers_from_what_there_is(play):
+async def test_a_search_whose_paths_all_failed_answers_from_the_results(play):
     wrong = [say("", "read_file", path=f"none{at}") for at in range(6)]
-    async with play([*wrong, say("Nothing was found.")], strategy="dfsdt", registration="all") as shell:
+    async with play([*wrong, say("No result.")], strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)
-    assert events[-1].answer == "Nothing was found."
+    assert events[-1].answer == "No result."
     assert "Every path that was tried failed; answering with the results so far." in [
         event.text for event in of(events, Notice)
     ]
 
 
-async def test_giving_up_everywhere_is_giving_up(play):
+async def test_giving_up_on_every_path_gives_up_the_turn(play):
     async with play(
         [COUNT, give_up("No."), READ, give_up("Not at all.")], strategy="dfsdt", registration="all"
     ) as shell:
@@ -218,7 +221,7 @@ async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, 
     assert events[-1].status in ("limit", "answered", "gave_up")
 
 
-async def test_at_the_limit_of_a_ranking_the_first_proposal_is_taken(play):
+async def test_a_limit_during_ranking_selects_the_first_proposal(play):
     async with play([LIST, COUNT, say("A few files.")], strategy="tot", registration="all", price=PRICE) as shell:
         await shell.set_cap("session", parse_amount("1"))
         model = shell.deps.models.current.model._model
@@ -239,19 +242,19 @@ async def test_at_the_limit_of_a_ranking_the_first_proposal_is_taken(play):
     assert events[-1].answer == "A few files."
 
 
-async def test_in_a_search_what_writes_is_asked_each_time_even_where_always_was_said(play):
-    user = Says("session", "once")
+async def test_writing_calls_in_a_search_always_need_approval(play):
+    user = Decides("session", "once")
     lines = [WRITE, finish("done"), WRITE, finish("done")]
     async with play(lines, strategy="dfsdt", registration="all", user=user) as shell:
         await turn(shell)
         await turn(shell)
-        lines_asked = [wanted.reason for wanted in user.asked]
-    assert len(lines_asked) == 2
-    assert all("Going back to try another way does not undo it" in reason for reason in lines_asked)
+        reasons = [request.reason for request in user.asked]
+    assert len(reasons) == 2
+    assert all("Going back to try another way does not undo it" in reason for reason in reasons)
 
 
-async def test_what_was_allowed_for_always_in_a_search_holds_without_one(play):
-    user = Says("session")
+async def test_an_approval_for_the_session_given_in_a_search_applies_to_react(play):
+    user = Decides("session")
     async with play([WRITE, finish("done"), WRITE, finish("done")], registration="all", user=user) as shell:
         shell.deps.settings.strategy = "dfsdt"
         await turn(shell)
@@ -261,14 +264,14 @@ async def test_what_was_allowed_for_always_in_a_search_holds_without_one(play):
     assert of(events, CallFinished)[0].ok
 
 
-async def test_a_rule_that_allows_does_not_answer_for_a_search_and_nobody_declines(play):
+async def test_an_allow_rule_does_not_approve_writing_in_a_search(play):
     async with play([WRITE, finish("done")], strategy="dfsdt", registration="all") as shell:
         shell.deps.approvals.rules = Rules(allow=("write_file",))
         events = await turn(shell)
     assert of(events, CallFinished)[0].refused == "unapproved"
 
 
-async def test_yes_answers_for_a_search_and_going_back_says_what_stays(play, home):
+async def test_yes_approves_writing_in_a_search_and_backtracking_warns_of_effects(play, home):
     lines = [WRITE, give_up(), READ, finish("done")]
     async with play(lines, strategy="dfsdt", registration="all", yes=True) as shell:
         events = await turn(shell)
@@ -278,17 +281,17 @@ async def test_yes_answers_for_a_search_and_going_back_says_what_stays(play, hom
     assert not (home / "x.txt").exists()
 
 
-async def test_a_call_that_was_refused_leaves_nothing_behind_to_warn_of(play):
+async def test_a_refused_call_causes_no_warning_on_backtracking(play):
     async with play([WRITE, give_up(), READ, finish("done")], strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)
     assert of(events, BranchLeft)
     assert not of(events, Notice)
 
 
-async def test_the_strategy_is_shown_and_changed_by_a_command(play):
+async def test_the_strategy_command_shows_and_changes_the_strategy(play):
     async with play([COUNT, give_up(), READ, finish("3")], registration="all") as shell:
-        shown = (await shell.command("/strategy")).text
-        assert "›  react" in shown
+        printed = (await shell.command("/strategy")).text
+        assert "›  react" in printed
         changed = (await shell.command("/strategy dfsdt")).text
         assert "›  dfsdt" in changed
         assert (await shell.status()).strategy == "dfsdt"
@@ -296,14 +299,14 @@ async def test_the_strategy_is_shown_and_changed_by_a_command(play):
     assert (events[0].strategy, len(of(events, BranchLeft))) == ("dfsdt", 1)
 
 
-async def test_a_strategy_that_is_not_there_is_refused_with_those_that_are(play):
+async def test_an_unknown_strategy_is_rejected_with_the_known_ones(play):
     async with play([]) as shell:
         with pytest.raises(UsageError, match="react, dfsdt, tot"):
             await shell.command("/strategy bfs")
         assert shell.deps.settings.strategy == "react"
 
 
-async def test_a_path_that_goes_on_for_ever_is_left_at_its_depth(play):
+async def test_an_endless_path_is_abandoned_at_the_depth_limit(play):
     steps = [say("", "calculate", expression=f"{number} + 1") for number in range(DFSDT_DEPTH + 1)]
     async with play([*steps, finish("3")], strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)

@@ -1,4 +1,4 @@
-"""Where a turn pauses for money: what is asked, what is offered, and what comes of the choice."""
+"""Limits and expensive steps: the requests to the user, the offered models and the effect of each choice."""
 
 import json
 from dataclasses import replace
@@ -37,15 +37,15 @@ class Chooses:
         self.choices = list(choices)
         self.asked = []
 
-    async def approve(self, wanted):
+    async def approve(self, request):
         return Approval("no")
 
     async def at_limit(self, hit):
         self.asked.append(hit)
         return self.choices.pop(0)
 
-    async def at_cost(self, wanted):
-        self.asked.append(wanted)
+    async def at_cost(self, request):
+        self.asked.append(request)
         return self.choices.pop(0)
 
 
@@ -56,7 +56,7 @@ def ask_above(monkeypatch):
 
 @pytest.fixture
 def cheap(tmp_path):
-    """A cheaper model of the settings: a script with a price."""
+    """The name of a cheaper model in the settings: a script with a price."""
     script = tmp_path / "cheap.jsonl"
     script.write_text('{"text": "Cheaply done."}\n{"text": "Once more."}\n')
     config = tmp_path / "home" / "config"
@@ -66,7 +66,7 @@ def cheap(tmp_path):
     return name
 
 
-async def test_at_a_limit_local_and_cheaper_models_are_offered_with_the_price_of_the_step_that_waits(play, cheap):
+async def test_a_limit_offers_local_and_cheaper_models_with_their_price(play, cheap):
     user = Chooses(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.001", user=user) as shell:
         await turn(shell)
@@ -78,18 +78,18 @@ async def test_at_a_limit_local_and_cheaper_models_are_offered_with_the_price_of
     assert user.asked[0].offers[0].name == "embedded"  # the cheapest first
 
 
-async def test_an_offer_is_an_upper_bound_of_what_is_then_reserved(play, cheap):
+async def test_an_offer_is_an_upper_bound_of_the_later_reservation(play, cheap):
     user = Chooses(LimitChoice("model", cheap))
     async with play([finish("ok")], price=PRICE, budget="0.001", user=user) as shell:
         events = await turn(shell)
     offer = next(offer for offer in user.asked[0].offers if offer.name == cheap)
-    held = of(events, BudgetHeld)[-1]
-    assert (held.model, events[-1].answer) == (cheap, "Cheaply done.")
-    assert offer.most_nano / 2 < held.held_nano <= offer.most_nano
-    assert held.held_tokens <= offer.most_tokens
+    reserved = of(events, BudgetHeld)[-1]
+    assert (reserved.model, events[-1].answer) == (cheap, "Cheaply done.")
+    assert offer.most_nano / 2 < reserved.held_nano <= offer.most_nano
+    assert reserved.held_tokens <= offer.most_tokens
 
 
-async def test_a_model_that_is_called_under_no_cap_any_more_is_not_offered(play, cheap):
+async def test_a_disabled_model_is_not_offered(play, cheap):
     user = Chooses(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.001", user=user) as shell:
         shell.ledger.bar(cheap, "it billed too much")
@@ -97,7 +97,7 @@ async def test_a_model_that_is_called_under_no_cap_any_more_is_not_offered(play,
     assert [offer.name for offer in user.asked[0].offers] == ["embedded"]
 
 
-async def test_at_a_limit_in_tokens_offers_say_whether_they_fit(play, cheap):
+async def test_offers_at_a_token_limit_show_whether_they_fit(play, cheap):
     user = Chooses(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="50tok", user=user) as shell:
         await turn(shell)
@@ -109,7 +109,7 @@ async def test_at_a_limit_in_tokens_offers_say_whether_they_fit(play, cheap):
 
 
 @pytest.mark.parametrize("budget", ["0.0005", "900tok"])
-async def test_the_proposed_cap_lets_the_whole_turn_go_on(play, budget):
+async def test_the_proposed_cap_covers_the_whole_turn(play, budget):
     class Raises(Chooses):
         async def at_limit(self, hit):
             self.asked.append(hit)
@@ -119,10 +119,10 @@ async def test_the_proposed_cap_lets_the_whole_turn_go_on(play, budget):
     async with play([finish("ok")], price=PRICE, budget=budget, user=user) as shell:
         events = await turn(shell)
     assert (events[-1].status, len(user.asked)) == ("answered", 1)
-    assert not any(held.clamped for held in of(events, BudgetHeld))
+    assert not any(event.clamped for event in of(events, BudgetHeld))
 
 
-async def test_a_model_that_cannot_be_had_is_told_and_asked_again(play):
+async def test_a_model_that_cannot_be_loaded_leads_to_another_request(play):
     user = Chooses(LimitChoice("model", "script:/nowhere.jsonl"), LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.0001", user=user) as shell:
         events = await turn(shell)
@@ -131,20 +131,20 @@ async def test_a_model_that_cannot_be_had_is_told_and_asked_again(play):
     ]  # fmt: skip
 
 
-async def test_an_expensive_step_is_asked_about_before_anything_is_reserved(play, ask_above):
+async def test_an_expensive_step_needs_a_decision_before_its_reservation(play, ask_above):
     user = Chooses(CostChoice("go"))
     async with play([finish("ok")], price=PRICE, budget="1.00", user=user) as shell:
         events = await turn(shell)
     kinds = [type(event) for event in events if isinstance(event, (CostWanted, CostChosen, StepStarted, BudgetHeld))]
     assert kinds == [CostWanted, CostChosen, StepStarted, BudgetHeld]
-    asked, held = user.asked[0], of(events, BudgetHeld)[0]
-    assert (asked.high_nano, asked.threshold_nano, asked.model) == (held.held_nano, 1_000, held.model)
-    assert 0 < asked.low_nano < asked.high_nano
+    request, reserved = user.asked[0], of(events, BudgetHeld)[0]
+    assert (request.high_nano, request.threshold_nano, request.model) == (reserved.held_nano, 1_000, reserved.model)
+    assert 0 < request.low_nano < request.high_nano
 
 
-async def test_nothing_is_held_while_the_person_thinks(play, ask_above):
+async def test_nothing_is_reserved_while_the_user_decides(play, ask_above):
     class Looks(Chooses):
-        async def at_cost(self, wanted):
+        async def at_cost(self, request):
             self.asked.append(await shell.deps.budget.caps())
             return CostChoice("go")
 
@@ -154,7 +154,7 @@ async def test_nothing_is_held_while_the_person_thinks(play, ask_above):
     assert [cap.held for cap in user.asked[0]] == [0]
 
 
-async def test_going_on_holds_for_one_step_and_always_for_the_session(play, ask_above):
+async def test_go_applies_to_one_step_and_always_to_the_session(play, ask_above):
     user = Chooses(CostChoice("go"), CostChoice("always"))
     lines = [register("count_text"), COUNT, finish("3"), finish("again")]
     async with play(lines, registration="names", price=PRICE, user=user) as shell:
@@ -163,7 +163,7 @@ async def test_going_on_holds_for_one_step_and_always_for_the_session(play, ask_
     assert len(of(first, StepStarted)) == 3
 
 
-async def test_after_always_another_model_is_asked_about_again(play, ask_above, cheap):
+async def test_always_applies_to_one_model_only(play, ask_above, cheap):
     user = Chooses(CostChoice("always"), CostChoice("stop"))
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         await turn(shell)
@@ -184,7 +184,7 @@ async def test_a_cheaper_model_can_be_chosen_before_an_expensive_step(play, ask_
     assert [cap.held for cap in caps] == [0]
 
 
-async def test_answering_from_what_there_is_is_a_choice_before_an_expensive_step(play, ask_above):
+async def test_the_user_can_choose_the_answer_before_an_expensive_step(play, ask_above):
     user = Chooses(CostChoice("go"), CostChoice("answer"))
     lines = [COUNT, say("Three, I think.")]
     async with play(lines, registration="all", price=PRICE, budget="1.00", user=user) as shell:
@@ -194,7 +194,7 @@ async def test_answering_from_what_there_is_is_a_choice_before_an_expensive_step
     assert [cap.held for cap in caps] == [0]
 
 
-async def test_answering_with_a_model_that_was_just_chosen_asks_that_model(play, ask_above, cheap):
+async def test_an_answer_after_a_switch_comes_from_the_chosen_model(play, ask_above, cheap):
     user = Chooses(CostChoice("model", cheap), CostChoice("answer"))
     async with play([finish("ok")], price=PRICE, budget="1.00", user=user) as shell:
         events = await turn(shell)
@@ -207,14 +207,14 @@ async def test_stopping_before_an_expensive_step_spends_nothing(play, ask_above)
     assert (events[-1].status, events[-1].spent_nano, of(events, BudgetHeld)) == ("limit", 0, [])
 
 
-async def test_a_step_that_costs_nothing_is_never_asked_about(play, ask_above):
+async def test_a_free_step_needs_no_decision(play, ask_above):
     user = Chooses()
     async with play([finish("ok")], user=user) as shell:
         events = await turn(shell)
     assert (events[-1].status, user.asked) == ("answered", [])
 
 
-async def test_where_nobody_is_an_expensive_step_goes_on(play, ask_above):
+async def test_without_a_user_an_expensive_step_proceeds(play, ask_above):
     async with play([finish("ok")], price=PRICE) as shell:
         events = await turn(shell)
     assert of(events, CostWanted)
@@ -222,7 +222,7 @@ async def test_where_nobody_is_an_expensive_step_goes_on(play, ask_above):
 
 
 @pytest.mark.parametrize("above", ["off", "5.00"])
-async def test_a_step_is_not_asked_about_below_the_threshold_or_without_one(play, monkeypatch, above):
+async def test_a_step_below_the_threshold_needs_no_decision(play, monkeypatch, above):
     monkeypatch.setenv("ECOSHELL_BUDGET_ASK_ABOVE", above)
     user = Chooses()
     async with play([finish("ok")], price=PRICE, user=user) as shell:
@@ -230,25 +230,25 @@ async def test_a_step_is_not_asked_about_below_the_threshold_or_without_one(play
     assert (events[-1].status, user.asked) == ("answered", [])
 
 
-async def test_a_step_the_person_agreed_to_is_not_asked_about_again_after_a_limit(play, ask_above):
+async def test_an_accepted_step_needs_no_second_decision_after_a_limit(play, ask_above):
     user = Chooses(CostChoice("go"), LimitChoice("raise", "1.00"))
     async with play([finish("ok")], price=PRICE, user=user) as shell:
-        shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
+        shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         step = (await shell.status()).next_nano
-        await shell.command(f"/budget {nano_to_usd_text(step)}")  # room for the step, and not for the answer beside it
+        await shell.command(f"/budget {nano_to_usd_text(step)}")  # enough for the step, but not for the answer as well
         events = await turn(shell)
-    assert [type(asked) for asked in user.asked] == [CostWanted, LimitHit]
+    assert [type(request) for request in user.asked] == [CostWanted, LimitHit]
     assert events[-1].status == "answered"
 
 
-async def test_a_step_that_no_cap_has_room_for_is_a_limit_and_not_a_question_of_its_price(play, ask_above):
+async def test_a_step_over_the_cap_is_a_limit_rather_than_a_cost_request(play, ask_above):
     user = Chooses(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.000002", user=user) as shell:
         await turn(shell)
-    assert [type(asked) for asked in user.asked] == [LimitHit]
+    assert [type(request) for request in user.asked] == [LimitHit]
 
 
-async def test_what_was_asked_about_money_comes_back_from_the_session(play, ask_above, cheap):
+async def test_cost_requests_are_stored_in_the_session(play, ask_above, cheap):
     user = Chooses(CostChoice("stop"))
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         await turn(shell)
@@ -257,23 +257,23 @@ async def test_what_was_asked_about_money_comes_back_from_the_session(play, ask_
     assert from_json(json.loads(json.dumps(to_json(user.asked[0])))) == user.asked[0]
 
 
-async def test_the_next_step_is_estimated_before_it_is_taken(play):
+async def test_the_next_step_is_estimated_in_advance(play):
     async with play([finish("ok"), finish("more")], registration="names", price=PRICE, budget="1.00") as shell:
         for question in ("How many lines has notes.txt?", "And words?"):
-            before = await shell.status()
+            status = await shell.status()
             events = await turn(shell, question)
-            held = of(events, BudgetHeld)[0]
-            assert held.held_nano <= before.next_nano <= 3 * held.held_nano
-            assert held.held_tokens <= before.next_tokens
+            reserved = of(events, BudgetHeld)[0]
+            assert reserved.held_nano <= status.next_nano <= 3 * reserved.held_nano
+            assert reserved.held_tokens <= status.next_tokens
 
 
-async def test_the_estimate_follows_the_turn_that_runs(play):
+async def test_the_estimate_follows_the_running_turn(play):
     statuses = []
     async with play([COUNT, finish("ok")], registration="all", price=PRICE) as shell:
         async for event in shell.ask("How many?"):
             if isinstance(event, BudgetHeld):
                 statuses.append((event, await shell.status()))
-    assert [held.held_nano <= status.next_nano for held, status in statuses] == [True, True]
+    assert [reserved.held_nano <= status.next_nano for reserved, status in statuses] == [True, True]
 
 
 async def test_without_a_price_the_estimate_is_unknown(play):
@@ -285,7 +285,7 @@ async def test_without_a_price_the_estimate_is_unknown(play):
     assert status.next_tokens > 0
 
 
-def test_a_cap_in_dollars_has_no_room_for_what_nobody_can_price():
+def test_a_dollar_cap_cannot_cover_an_unknown_price():
     cap = CapState("day", "usd", 10**9, 0, 0)
     assert not with_room([cap], None, CostBound(None, 10))
     assert with_room([replace(cap, unit="tokens")], None, CostBound(None, 10))

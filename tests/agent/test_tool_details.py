@@ -29,13 +29,13 @@ def started(turn: int) -> TurnStarted:
         ([(1.0, registered("a")), (2.0, ToolUnregistered("a"))], None),
         ([(1.0, registered("a")), (2.0, ToolUnregistered("a")), (3.0, registered("a", 2))], Time(3.0, 0, 2)),
     ],
-    ids=["never", "in a turn", "before the first turn", "not any more", "again"],
+    ids=["never", "in a turn", "before the first turn", "unregistered", "again"],
 )  # fmt: skip
-def test_since_when_a_tool_is_registered_is_read_from_the_events(events, since):
+def test_the_time_of_a_registration_comes_from_the_events(events, since):
     assert registration_time("a", events) == since
 
 
-async def test_a_tool_nobody_registered_is_known_by_name(play):
+async def test_an_unregistered_tool_has_details(play):
     async with play([finish("x")]) as shell:
         tool_details = await shell.tool_details("read_file")
     assert (tool_details.schema.name, tool_details.by, tool_details.since, tool_details.why) == (
@@ -48,38 +48,38 @@ async def test_a_tool_nobody_registered_is_known_by_name(play):
     assert tool_details.tokens > 10
 
 
-async def test_a_tool_the_agent_registered_tells_when_and_why(play):
-    before = time.time() - 1
+async def test_details_of_a_tool_registered_by_the_agent_give_time_and_reason(play):
+    start = time.time() - 1
     lines = [register("count_text"), say("", "count_text", path="notes.txt"), finish("Three.")]
     async with play(lines, registration="names") as shell:
         await turn(shell)
         tool_details = await shell.tool_details("count_text")
     assert tool_details.by == "agent"
     assert (tool_details.since.turn, tool_details.since.step) == (1, 1)
-    assert before < tool_details.since.at < time.time() + 1
+    assert start < tool_details.since.at < time.time() + 1
     assert "count_text" in tool_details.why
 
 
-async def test_a_tool_registered_by_hand_says_so_until_it_is_taken_out(play):
+async def test_details_of_a_tool_registered_by_the_user_until_its_removal(play):
     async with play([finish("x")]) as shell:
         await shell.command("/register read_file")
-        by_hand = await shell.tool_details("read_file")
+        registered_tool = await shell.tool_details("read_file")
         await shell.command("/unregister read_file")
-        taken_out = await shell.tool_details("read_file")
-    assert (by_hand.by, by_hand.since.turn) == ("user", 0)
-    assert (taken_out.by, taken_out.since) == ("", None)
+        unregistered_tool = await shell.tool_details("read_file")
+    assert (registered_tool.by, registered_tool.since.turn) == ("user", 0)
+    assert (unregistered_tool.by, unregistered_tool.since) == ("", None)
 
 
-async def test_a_tool_that_is_registered_is_not_registered_once_more_by_hand(play):
+async def test_a_registered_tool_cannot_be_registered_again(play):
     async with play([register("count_text"), finish("x")], registration="names") as shell:
         await turn(shell)
-        before = await asyncio.to_thread(shell.store.history, shell.session)
+        history = await asyncio.to_thread(shell.store.history, shell.session)
         with pytest.raises(UsageError, match="count_text is registered already"):
             await shell.command("/register count_text")
-        assert await asyncio.to_thread(shell.store.history, shell.session) == before
+        assert await asyncio.to_thread(shell.store.history, shell.session) == history
 
 
-async def test_why_a_document_is_there_says_who_has_registered_it_or_taken_it_out(play):
+async def test_the_tools_command_says_who_registered_or_removed_a_tool(play):
     async def why(shell, name):
         return (await shell.command(f"/tools {name}")).text.rpartition("\n")[2]
 
@@ -96,7 +96,7 @@ async def test_why_a_document_is_there_says_who_has_registered_it_or_taken_it_ou
         assert await why(shell, "read_file") == "read_file was up front, and was taken out by hand."
 
 
-async def test_an_unknown_tool_has_none(play):
+async def test_an_unknown_tool_has_no_details(play):
     async with play([finish("x")]) as shell:
         with pytest.raises(UsageError, match="no tool called 'red_file'"):
             await shell.tool_details("red_file")

@@ -1,3 +1,5 @@
+"""Whole turns of one model: registration, presentations, limits, stopping, export."""
+
 import asyncio
 import itertools
 import json
@@ -28,14 +30,14 @@ COUNT = say("Count them.", "count_text", path="notes.txt")
 PRICE = (Decimal(1), Decimal(4))
 
 
-class AtLimit:
+class DecidesAtLimits:
     """A user who makes these choices at limits."""
 
     def __init__(self, *choices):
         self.choices = list(choices)
         self.hits = []
 
-    async def approve(self, wanted):
+    async def approve(self, request):
         return Approval("no")
 
     async def at_limit(self, hit):
@@ -43,12 +45,12 @@ class AtLimit:
         return self.choices.pop(0)
 
 
-async def test_a_tool_is_registered_by_name_then_called_then_the_answer_comes(play):
+async def test_a_turn_registers_a_tool_calls_it_and_answers(play):
     lines = [register("count_text", "I need a counter."), COUNT, finish("3 lines")]
     async with play(lines, registration="names") as shell:
         events = await turn(shell)
-    told = [type(event) for event in events if isinstance(event, Rationale | ToolRegistered | CallFinished | Answer)]
-    assert told == [Rationale, ToolRegistered, Rationale, CallFinished, Answer]
+    kinds = [type(event) for event in events if isinstance(event, Rationale | ToolRegistered | CallFinished | Answer)]
+    assert kinds == [Rationale, ToolRegistered, Rationale, CallFinished, Answer]
     assert "3 lines" in of(events, CallFinished)[0].observation
     end = events[-1]
     assert isinstance(end, TurnFinished)
@@ -69,27 +71,27 @@ async def test_the_first_call_of_a_tool_known_by_name_registers_it(play):
     lines = [say("", "convert_units", value=3, from_unit="mile", to_unit="km"), finish("ok")]
     async with play(lines, presentation="grow") as shell:
         events = await turn(shell)
-        before, after = ([tool.name for tool in request.tools] for request in shell.requests)
+        first, second = ([tool.name for tool in request.tools] for request in shell.requests)
         skills = shell.conversation.memory.library
         messages = shell.conversation.memory.messages
         await shell.open(shell.session)
         assert (shell.conversation.memory.library, shell.conversation.memory.messages) == (skills, messages)
-    assert "convert_units" not in before
-    assert after == [*before, "convert_units"]
+    assert "convert_units" not in first
+    assert second == [*first, "convert_units"]
     (called,) = of(events, CallFinished)
     assert called.ok
     (registered,) = [event for event in of(events, ToolRegistered) if event.by == "first_call"]
     assert (registered.name, registered.id) == ("convert_units", called.id)
 
 
-async def test_an_unknown_name_is_answered_with_the_closest_ones(play):
+async def test_an_unknown_name_gets_the_closest_names(play):
     async with play([register("count_txt"), finish("ok")], registration="names") as shell:
         events = await turn(shell)
     assert of(events, CallFinished)[0].refused == "unknown"
     assert "count_text" in of(events, CallFinished)[0].observation
 
 
-async def test_registering_twice_says_so_and_shows_the_document_once(play):
+async def test_a_repeated_registration_shows_the_schema_once(play):
     lines = [register("count_text"), register("count_text"), finish("ok")]
     async with play(lines, registration="names", presentation="stable") as shell:
         events = await turn(shell)
@@ -101,17 +103,17 @@ async def test_registering_twice_says_so_and_shows_the_document_once(play):
 
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
-async def test_a_document_stands_in_the_context_once(play, presentation):
+async def test_a_schema_appears_in_the_context_once(play, presentation):
     lines = [register("count_text"), COUNT, finish("3")]
     async with play(lines, registration="names", presentation=presentation) as shell:
         await turn(shell)
         last = shell.requests[-1]
     description = shell.conversation.known("count_text").description
-    shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
-    assert sum(text.count(description) for text in shown) == 1
+    texts = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+    assert sum(text.count(description) for text in texts) == 1
 
 
-async def test_in_stable_everything_sent_before_stays_to_the_byte(play):
+async def test_the_stable_presentation_never_changes_the_prefix(play):
     lines = [
         register("count_text", "why"),
         COUNT,
@@ -128,7 +130,7 @@ async def test_in_stable_everything_sent_before_stays_to_the_byte(play):
         assert len(later.messages) > len(earlier.messages)
 
 
-async def test_later_turns_continue_the_same_prefix_and_know_what_is_registered(play):
+async def test_later_turns_continue_the_prefix_and_keep_registrations(play):
     lines = [register("count_text"), COUNT, finish("3"), COUNT, finish("still 3")]
     async with play(lines, registration="names", presentation="stable") as shell:
         await turn(shell)
@@ -139,7 +141,7 @@ async def test_later_turns_continue_the_same_prefix_and_know_what_is_registered(
 
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
-async def test_a_resumed_session_keeps_its_presentation_and_shows_the_document_once(play, presentation):
+async def test_a_resumed_session_keeps_its_presentation(play, presentation):
     lines = [register("count_text"), COUNT, finish("3"), COUNT, finish("still 3")]
     async with play(lines, registration="names", presentation=presentation) as shell:
         await turn(shell)
@@ -148,26 +150,26 @@ async def test_a_resumed_session_keeps_its_presentation_and_shows_the_document_o
         events = await turn(shell, "And now?")
         last = shell.requests[-1]
     description = shell.conversation.known("count_text").description
-    shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+    texts = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
     assert of(events, ToolsOffered)[0].presentation == presentation
     assert of(events, CallFinished)[0].ok
-    assert sum(text.count(description) for text in shown) == 1
+    assert sum(text.count(description) for text in texts) == 1
 
 
-async def test_everything_registered_up_front_needs_no_registration(play):
+async def test_registration_all_needs_no_registration(play):
     async with play([COUNT, finish("3")], registration="all") as shell:
         events = await turn(shell)
     assert set(of(events, ToolsOffered)[0].upfront) == set(shell.deps.catalog.names)
     assert of(events, CallFinished)[0].ok
 
 
-async def test_giving_up_is_its_own_ending(play):
-    async with play([finish("There is no such file.", give_up=True)]) as shell:
+async def test_giving_up_has_its_own_status(play):
+    async with play([finish("The file does not exist.", give_up=True)]) as shell:
         events = await turn(shell)
-    assert (events[-1].status, events[-1].answer) == ("gave_up", "There is no such file.")
+    assert (events[-1].status, events[-1].answer) == ("gave_up", "The file does not exist.")
 
 
-async def test_the_step_limit_ends_in_an_answer_from_what_there_is(play):
+async def test_the_step_limit_ends_with_a_partial_answer(play):
     lines = [register("count_text"), COUNT, say("Three lines, it seems.")]
     async with play(lines, registration="names", max_steps=2) as shell:
         events = await turn(shell)
@@ -175,20 +177,20 @@ async def test_the_step_limit_ends_in_an_answer_from_what_there_is(play):
     assert of(events, Answer)[0].partial
 
 
-async def test_a_script_that_has_ended_is_an_error_and_not_a_hang(play):
+async def test_an_exhausted_script_is_an_error(play):
     async with play([register("count_text")], registration="names") as shell:
         events = await turn(shell)
     assert "1 replies" in of(events, ErrorHappened)[0].message
     assert events[-1].status == "error"
 
 
-async def test_an_empty_question_is_refused_before_anything_happens(play):
+async def test_an_empty_question_is_rejected(play):
     async with play([]) as shell:
         with pytest.raises(UsageError):
             await turn(shell, "  \n ")
 
 
-async def test_at_the_limit_without_a_person_the_answer_is_written_from_what_there_is(play):
+async def test_a_limit_without_a_user_ends_with_an_answer(play):
     big = {"input": 1000, "output": 200}
     lines = [
         register("count_text"),
@@ -197,7 +199,7 @@ async def test_at_the_limit_without_a_person_the_answer_is_written_from_what_the
         say("Three."),
     ]
     async with play(lines, registration="names", presentation="stable", price=PRICE, budget="0.012") as shell:
-        shell.deps.settings.plan = "off"  # a plan would not spend so much on a use
+        shell.deps.settings.plan = "off"  # a plan would not spend as much on one use
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
     assert of(events, LimitHit)[0].scope == "session"
@@ -206,7 +208,7 @@ async def test_at_the_limit_without_a_person_the_answer_is_written_from_what_the
     assert all(cap.spent + cap.held <= cap.limit for cap in caps)
 
 
-async def test_a_cap_below_the_price_of_an_answer_is_told_before_anything_is_spent(play):
+async def test_a_cap_below_the_price_of_an_answer_stops_before_spending(play):
     async with play([finish("ok")], price=PRICE, budget="0.000001") as shell:
         events = await turn(shell)
     assert (events[-1].status, events[-1].spent_nano) == ("limit", 0)
@@ -214,41 +216,41 @@ async def test_a_cap_below_the_price_of_an_answer_is_told_before_anything_is_spe
     assert of(events, Notice)
 
 
-async def test_raising_the_cap_at_the_limit_goes_on_with_the_turn(play):
-    user = AtLimit(LimitChoice("raise", "nonsense"), LimitChoice("raise", "1.00"))
+async def test_raising_the_cap_continues_the_turn(play):
+    user = DecidesAtLimits(LimitChoice("raise", "nonsense"), LimitChoice("raise", "1.00"))
     async with play([finish("ok")], price=PRICE, budget="0.000001", user=user) as shell:
         events = await turn(shell)
     assert (events[-1].status, len(user.hits)) == ("answered", 2)
 
 
-async def test_nothing_stays_held_when_the_model_chosen_at_the_limit_cannot_be_called(play, tmp_path):
+async def test_a_disabled_model_chosen_at_a_limit_leaves_no_reservation(play, tmp_path):
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "Three."}\n')
-    user = AtLimit(LimitChoice("model", f"script:{other}"))
+    user = DecidesAtLimits(LimitChoice("model", f"script:{other}"))
     async with play([finish("ok")], price=PRICE, budget="3500tok", user=user, registration="names") as shell:
-        shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
+        shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         shell.ledger.bar(f"script:{other}", "it billed too much")
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
-    assert user.hits[0].left < 3500  # the answer's price was set aside
+    assert user.hits[0].left < 3500  # the price of the answer is reserved
     assert of(events, ErrorHappened)[0].kind == "ModelDisabled"
     assert [cap.held for cap in caps] == [0]
 
 
 async def test_stopping_at_the_limit_ends_without_an_answer(play):
-    async with play([finish("ok")], price=PRICE, budget="0.000001", user=AtLimit(LimitChoice("stop"))) as shell:
+    async with play([finish("ok")], price=PRICE, budget="0.000001", user=DecidesAtLimits(LimitChoice("stop"))) as shell:
         events = await turn(shell)
     assert (events[-1].status, events[-1].answer) == ("limit", "")
 
 
-async def test_nothing_stays_held_after_a_turn(play):
+async def test_a_turn_leaves_no_reservation(play):
     async with play([finish("ok")], price=PRICE, budget="1.00") as shell:
         await turn(shell)
         caps = await shell.deps.budget.caps()
     assert [cap.held for cap in caps] == [0]
 
 
-async def test_a_stopped_turn_is_kept_and_the_next_one_sees_it(play):
+async def test_a_stopped_turn_is_part_of_the_next_prompt(play):
     lines = [register("count_text"), COUNT, finish("3"), finish("yes")]
     async with play(lines, registration="names") as shell:
         events = []
@@ -257,13 +259,13 @@ async def test_a_stopped_turn_is_kept_and_the_next_one_sees_it(play):
             if isinstance(event, ToolRegistered):
                 await shell.stop()
         again = await turn(shell, "Did you count?")
-        seen = shell.requests[-1].messages
+        messages = shell.requests[-1].messages
     assert events[-1].status == "interrupted"
     assert again[-1].status == "answered"
-    assert any("How many?" in message.text for message in seen)
+    assert any("How many?" in message.text for message in messages)
 
 
-async def test_a_reader_that_goes_away_stops_the_turn_and_loses_no_event(play):
+async def test_closing_the_event_stream_stops_the_turn_without_losing_events(play):
     lines = [register("count_text"), COUNT, finish("3")]
     async with play(lines, registration="names") as shell:
         async with aclosing(shell.ask("How many?")) as events:
@@ -273,7 +275,7 @@ async def test_a_reader_that_goes_away_stops_the_turn_and_loses_no_event(play):
     assert stored[-1].status == "interrupted"
 
 
-async def test_a_turn_ends_before_the_next_though_whoever_stops_it_is_cancelled_twice(play, monkeypatch):
+async def test_a_turn_cancelled_twice_ends_before_the_next_starts(play, monkeypatch):
     began, ended = asyncio.Event(), []
 
     async def winds_down(path: str) -> str:
@@ -297,11 +299,11 @@ async def test_a_turn_ends_before_the_next_though_whoever_stops_it_is_cancelled_
         assert (ended, shell.conversation.busy) == (["notes.txt"], False)
         await turn(shell, "Did you count?")
         stored = [event for _, event in shell.store.events(shell.session)]
-    told = [(type(event), event.turn) for event in stored if isinstance(event, TurnStarted | TurnFinished)]
-    assert told == [(TurnStarted, 1), (TurnFinished, 1), (TurnStarted, 2), (TurnFinished, 2)]
+    turns = [(type(event), event.turn) for event in stored if isinstance(event, TurnStarted | TurnFinished)]
+    assert turns == [(TurnStarted, 1), (TurnFinished, 1), (TurnStarted, 2), (TurnFinished, 2)]
 
 
-async def test_reads_side_by_side_end_with_the_turn(play, monkeypatch):
+async def test_parallel_reads_end_with_the_turn(play, monkeypatch):
     ended = []
 
     async def slow() -> str:
@@ -314,9 +316,9 @@ async def test_reads_side_by_side_end_with_the_turn(play, monkeypatch):
     both = {"text": "", "calls": [{"name": name, "arguments": {}} for name in ("slow", "paid")]}
     async with play([both, finish("ok")], registration="all") as shell:
         tools = shell.deps.catalog._tools
-        known = [*tools.values(), FunctionTool(slow, effects=("read",))]
-        known.append(FunctionTool(lambda: "", effects=("read",), name="paid", price_nano=1))
-        shell.deps.catalog.__init__(known)
+        extended = [*tools.values(), FunctionTool(slow, effects=("read",))]
+        extended.append(FunctionTool(lambda: "", effects=("read",), name="paid", price_nano=1))
+        shell.deps.catalog.__init__(extended)
         shell.deps.ranker.__init__(shell.deps.catalog.schemas)
 
         def locked(*account):
@@ -330,8 +332,8 @@ async def test_reads_side_by_side_end_with_the_turn(play, monkeypatch):
     assert stored[-1] == events[-1]
 
 
-async def test_a_step_that_meets_a_limit_saves_its_tokens_once(play):
-    raised = AtLimit(LimitChoice("raise", "1"))
+async def test_a_step_interrupted_by_a_limit_counts_its_saved_tokens_once(play):
+    raised = DecidesAtLimits(LimitChoice("raise", "1"))
     async with play(
         [register("count_text"), finish("ok")], registration="names", price=PRICE, budget="0.004", user=raised
     ) as shell:
@@ -342,7 +344,7 @@ async def test_a_step_that_meets_a_limit_saves_its_tokens_once(play):
     assert events[-1].saved_tokens == saved + saved - registered.tokens
 
 
-async def test_an_export_is_written_once_and_never_over_another_file(play, tmp_path):
+async def test_an_export_never_overwrites_a_file(play, tmp_path):
     async with play([finish("3")]) as shell:
         await turn(shell)
         file = tmp_path / "session.md"
@@ -351,25 +353,23 @@ async def test_an_export_is_written_once_and_never_over_another_file(play, tmp_p
             await shell.command(f"/export {file}")
         with pytest.raises(UsageError, match="cannot be the name of a file"):
             await shell.command("/export a\0b.md")
-        said = await shell.command("/export here.md")
+        printed = await shell.command("/export here.md")
         here = Path(shell.workspace, "here.md")
-    assert said.text == f"Exported to {here}."
+    assert printed.text == f"Exported to {here}."
     assert "How many lines has notes.txt?" in file.read_text() == here.read_text()  # noqa: ASYNC240
 
 
-async def test_a_file_that_is_named_is_one_of_the_workspace_wherever_the_program_was_started(
-    play, home, tmp_path, monkeypatch
-):
+async def test_relative_export_paths_start_at_the_workspace(play, home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     async with play([finish("3")]) as shell:
         await turn(shell)
-        printed = await shell.command("/export said.md")
-        await shell.command('/export "what we said.json"')
+        printed = await shell.command("/export talk.md")
+        await shell.command('/export "our talk.json"')
         await shell.command("/export 'my notes.md'")
-    assert str(home / "said.md") in printed.text
-    assert json.loads((home / "what we said.json").read_text())["session"]
+    assert str(home / "talk.md") in printed.text
+    assert json.loads((home / "our talk.json").read_text())["session"]
     assert (home / "my notes.md").is_file()
-    assert "How many lines has notes.txt?" in (home / "said.md").read_text()
+    assert "How many lines has notes.txt?" in (home / "talk.md").read_text()
 
 
 async def test_a_turn_stopped_before_its_first_step_still_ends(play):
@@ -381,16 +381,16 @@ async def test_a_turn_stopped_before_its_first_step_still_ends(play):
             shell.conversation._running.cancel()
 
         asyncio.get_running_loop().call_soon(stop_at_once)
-        seen = [await asyncio.wait_for(first, 600)]
-        seen += [event async for event in events]
-    assert isinstance(seen[-1], TurnFinished)
-    assert seen[-1].status == "interrupted"
+        received = [await asyncio.wait_for(first, 600)]
+        received += [event async for event in events]
+    assert isinstance(received[-1], TurnFinished)
+    assert received[-1].status == "interrupted"
 
 
-async def test_what_was_set_aside_is_given_back_when_not_even_the_conclusion_fits(play):
+async def test_the_reservation_for_the_answer_is_released_if_even_the_conclusion_is_too_large(play):
     long = say("", "count_text", text="x" * 9000, usage={"input": 100, "output": 20})
     async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.020") as shell:
-        shell.deps.settings.plan = "off"  # a plan would not spend so much on a use
+        shell.deps.settings.plan = "off"  # a plan would not spend as much on one use
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
     assert of(events, LimitHit)

@@ -1,4 +1,4 @@
-"""Attachments, `!command`, /undo, /retry, /copy: through a whole shell, with files and a session on disk."""
+"""Attachments, `!command`, /undo, /retry and /copy in a whole shell, with files and sessions on disk."""
 
 import asyncio
 import json
@@ -21,75 +21,80 @@ EDIT = say("", "edit_file", path="notes.txt", old="two", new="zwei")
 CREATE = say("", "write_file", path="new/made.txt", content="made\n")
 
 
-def told(shell, number=-1):
-    """The texts of one request, without the system text."""
+def request_texts(shell, number=-1):
+    """The texts of one request, without the system message."""
     return [message.text for message in shell.requests[number].messages[1:]]
 
 
-async def test_a_mentioned_file_is_attached_recorded_and_read_by_the_model(play):
+async def test_a_mentioned_file_is_attached_recorded_and_sent(play):
     async with play([finish("3")], registration="all") as shell:
         events = await turn(shell, "How many lines has @notes.txt?")
         assert of(events, TurnStarted)[0].attachments == (Attachment("notes.txt", "one\ntwo\nthree\n"),)
         assert of(events, TurnStarted)[0].question == "How many lines has @notes.txt?"
-        assert told(shell)[0].endswith("How many lines has @notes.txt?\n\nnotes.txt:\n```\none\ntwo\nthree\n```")
+        assert request_texts(shell)[0].endswith(
+            "How many lines has @notes.txt?\n\nnotes.txt:\n```\none\ntwo\nthree\n```"
+        )
 
 
-async def test_a_paste_goes_along_after_what_is_mentioned(play):
+async def test_a_paste_is_attached_after_mentioned_files(play):
     async with play([finish("3")], registration="all") as shell:
         paste = Attachment("pasted text 1", "pasted")
         events = [event async for event in shell.ask("See @notes.txt", (paste,))]
-        assert [one.name for one in of(events, TurnStarted)[0].attachments] == ["notes.txt", "pasted text 1"]
+        assert [attachment.name for attachment in of(events, TurnStarted)[0].attachments] == [
+            "notes.txt",
+            "pasted text 1",
+        ]
 
 
-async def test_what_could_not_be_attached_is_told_in_the_turn(play):
+async def test_a_file_that_cannot_be_attached_is_reported(play):
     async with play([finish("3")], registration="all") as shell:
         events = await turn(shell, "See @missing.txt")
         assert "@missing.txt was not attached" in of(events, Notice)[0].text
-        assert told(shell)[0].endswith("See @missing.txt")
+        assert request_texts(shell)[0].endswith("See @missing.txt")
 
 
-async def test_files_to_mention_are_listed(play, home):
+async def test_mentionable_files_are_listed(play, home):
     async with play([]) as shell:
         (home / "docs").mkdir()
         (home / "docs" / "a.md").write_text("a")
         assert await shell.mentionable() == ["docs/", "docs/a.md", "notes.txt"]
 
 
-async def test_a_command_runs_in_the_workspace_and_its_output_goes_along(play, monkeypatch):
+async def test_the_output_of_a_command_is_sent_with_the_next_question(play, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "hidden-value")
     async with play([finish("ok")], registration="all") as shell:
-        ran = await shell.run("cat notes.txt; env | grep -c hidden-value; exit 3")
+        result = await shell.run("cat notes.txt; env | grep -c hidden-value; exit 3")
         await turn(shell, "What was that?")
-        assert (ran.ok, ran.output) == (False, "one\ntwo\nthree\n0\n[exit status 3]")
-        assert "I ran a command: cat notes.txt" in told(shell)[0]
-        assert told(shell)[0].index("two") < told(shell)[0].index("What was that?")
+        assert (result.ok, result.output) == (False, "one\ntwo\nthree\n0\n[exit status 3]")
+        assert "I ran a command: cat notes.txt" in request_texts(shell)[0]
+        assert request_texts(shell)[0].index("two") < request_texts(shell)[0].index("What was that?")
         stored = [event for _, event in shell.store.events(shell.session)]
-        assert of(stored, CommandRan) == [ran]
+        assert of(stored, CommandRan) == [result]
 
 
-async def test_the_output_of_a_command_is_bounded(play):
+async def test_the_output_of_a_command_has_a_size_limit(play):
     async with play([]) as shell:
-        ran = await shell.run("yes | head -c 1000000")
-        assert ran.truncated
-        assert len(ran.output) < 10_000
+        result = await shell.run("yes | head -c 1000000")
+        assert result.truncated
+        assert len(result.output) < 10_000
 
 
-async def test_a_command_that_is_stopped_leaves_nothing_running_and_is_recorded(play, home):
+async def test_a_stopped_command_is_killed_and_recorded(play, home):
     async with play([finish("ok")], registration="all") as shell:
         os.mkfifo(home / "pipe")
         running = asyncio.ensure_future(shell.run("echo $$ > pipe; sleep 60"))
         pid = int(await asyncio.to_thread((home / "pipe").read_text))
         assert shell.conversation.busy
         await shell.stop()
-        ran = await running
-        assert (ran.ok, ran.output) == (False, "[stopped]")
-        assert ran.seconds > 0
+        result = await running
+        assert (result.ok, result.output) == (False, "[stopped]")
+        assert result.seconds > 0
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
         assert (await turn(shell, "And?"))[-1].status == "answered"
 
 
-async def test_a_command_waits_for_no_turn_and_a_read_only_shell_runs_none(play):
+async def test_no_command_runs_during_a_turn_or_in_a_read_only_shell(play):
     async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
@@ -105,7 +110,7 @@ async def test_a_command_waits_for_no_turn_and_a_read_only_shell_runs_none(play)
                 await other.run("  ")
 
 
-async def test_undo_restores_files_and_models_are_not_told_of_the_turn(play, home):
+async def test_undo_restores_files_and_removes_the_turn_from_the_prompt(play, home):
     async with play([CREATE, EDIT, finish("done"), finish("next")], registration="all", yes=True) as shell:
         events = await turn(shell, "Change it.")
         assert "-two\n+zwei" in of(events, CallFinished)[1].changes
@@ -114,13 +119,13 @@ async def test_undo_restores_files_and_models_are_not_told_of_the_turn(play, hom
         assert not (home / "new").exists()
         assert "Restored: new/made.txt, notes.txt." in printed.text
         await turn(shell, "What now?")
-        assert not any("Change it." in text for text in told(shell))
+        assert not any("Change it." in text for text in request_texts(shell))
         assert of([event for _, event in shell.store.events(shell.session)], TurnUndone) == [
             TurnUndone(1, ("new/made.txt", "notes.txt"))
         ]
 
 
-async def test_undo_says_what_it_cannot_take_back(play, home):
+async def test_undo_lists_what_it_cannot_restore(play, home):
     run = say("", "run_command", command="echo more >> notes.txt")
     usage = {"input": 1000, "output": 100}
     lines = [CREATE, run, finish("done", usage=usage)]
@@ -140,7 +145,7 @@ async def test_undo_says_what_it_cannot_take_back(play, home):
     assert "What it cost stays spent: $0.00" in printed.text
 
 
-async def test_a_file_that_changed_since_is_restored_when_the_person_says_so(play, home):
+async def test_a_file_changed_since_the_turn_is_restored_on_request(play, home):
     async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
         await turn(shell)
         (home / "notes.txt").write_text("mine\n")
@@ -151,7 +156,7 @@ async def test_a_file_that_changed_since_is_restored_when_the_person_says_so(pla
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
-async def test_a_file_that_cannot_be_written_now_is_restored_later(play, home):
+async def test_a_file_that_cannot_be_written_is_restored_later(play, home):
     async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
         await turn(shell)
         (home / "notes.txt").rename(home / "mine.txt")
@@ -162,22 +167,22 @@ async def test_a_file_that_cannot_be_written_now_is_restored_later(play, home):
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
-async def test_two_shells_in_one_session_take_back_their_own_turns(play, home):
-    of_one = [say("", "write_file", path="a.txt", content="of one"), finish("done")]
-    of_two = [say("", "write_file", path="b.txt", content="of two"), finish("done")]
-    async with play([finish("first"), *of_one], registration="all", yes=True) as one:
-        await turn(one)
-        async with play(of_two, registration="all", yes=True, resume=one.session) as two:
-            await turn(one)
-            await turn(two)
-            await one.command("/undo")
+async def test_two_shells_of_one_session_undo_their_own_turns(play, home):
+    first_lines = [say("", "write_file", path="a.txt", content="of one"), finish("done")]
+    second_lines = [say("", "write_file", path="b.txt", content="of two"), finish("done")]
+    async with play([finish("first"), *first_lines], registration="all", yes=True) as first:
+        await turn(first)
+        async with play(second_lines, registration="all", yes=True, resume=first.session) as second:
+            await turn(first)
+            await turn(second)
+            await first.command("/undo")
             assert (home / "b.txt").read_text() == "of two"
             assert not (home / "a.txt").exists()
-            await two.command("/undo")
+            await second.command("/undo")
             assert not (home / "b.txt").exists()
 
 
-async def test_undo_goes_back_turn_by_turn_and_ends_where_there_is_none(play, home):
+async def test_undo_reverts_turn_by_turn(play, home):
     write = [say("", "write_file", path="a.txt", content=text) for text in ("1", "2")]
     async with play([write[0], finish("1"), write[1], finish("2"), finish("3")], registration="all", yes=True) as shell:
         await turn(shell, "first")
@@ -191,7 +196,7 @@ async def test_undo_goes_back_turn_by_turn_and_ends_where_there_is_none(play, ho
         assert of(await turn(shell, "third"), TurnStarted)[0].turn == 3
 
 
-async def test_a_registered_tool_stays_registered_and_its_document_is_shown_again(play):
+async def test_undo_keeps_registrations_and_sends_the_schema_again(play):
     lines = [register("count_text"), finish("done"), say("", "count_text", path="notes.txt"), finish("3")]
     async with play(lines, registration="names", presentation="stable") as shell:
         await turn(shell)
@@ -200,10 +205,10 @@ async def test_a_registered_tool_stays_registered_and_its_document_is_shown_agai
         schema = shell.conversation.known("count_text").as_text()
         assert "Registered tools stay registered: count_text." in printed.text
         assert of(events, CallFinished)[0].ok
-        assert sum(text.count(schema) for text in told(shell)) == 1
+        assert sum(text.count(schema) for text in request_texts(shell)) == 1
 
 
-async def test_a_resumed_session_takes_its_last_turn_back(play, home):
+async def test_undo_works_in_a_resumed_session(play, home):
     async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
         await turn(shell)
         session = shell.session
@@ -213,8 +218,8 @@ async def test_a_resumed_session_takes_its_last_turn_back(play, home):
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
-def edit_and_be_killed(home, script):
-    """A process that changes a file and is killed in the call after it."""
+def kill_after_edit(home, script):
+    """Run a process that edits a file and is killed during the next call."""
     lines = [EDIT, say("", "run_command", command="sleep 5")]
     script.write_text("".join(json.dumps(line) + "\n" for line in lines))
     options = ["--model", f"script:{script}", "--workspace", str(home), "--registration", "all", "--yes"]
@@ -227,8 +232,8 @@ def edit_and_be_killed(home, script):
         process.stdout.read()
 
 
-async def test_what_a_killed_process_wrote_is_taken_back_by_the_next(play, home, tmp_path):
-    await asyncio.to_thread(edit_and_be_killed, home, tmp_path / "killed.jsonl")
+async def test_undo_reverts_the_turn_of_a_killed_process(play, home, tmp_path):
+    await asyncio.to_thread(kill_after_edit, home, tmp_path / "killed.jsonl")
     assert "zwei" in (home / "notes.txt").read_text()
     store = SessionStore(user_paths().sessions_file)
     session = store.list(1)[0].id
@@ -239,14 +244,14 @@ async def test_what_a_killed_process_wrote_is_taken_back_by_the_next(play, home,
     assert "What run_command may have changed cannot be restored." in printed.text
 
 
-async def test_a_file_too_large_to_restore_is_told_in_the_turn(play, home):
+async def test_a_file_too_large_to_restore_is_reported(play, home):
     async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
         shell.deps.workspace.undo.file_bytes = 3
         events = await turn(shell)
         assert "/undo will not restore notes.txt" in of(events, Notice)[0].text
 
 
-async def test_a_read_only_shell_restores_no_file(play, home):
+async def test_a_read_only_shell_cannot_undo(play, home):
     async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
         await turn(shell)
         session = shell.session
@@ -256,7 +261,7 @@ async def test_a_read_only_shell_restores_no_file(play, home):
     assert "zwei" in (home / "notes.txt").read_text()
 
 
-async def test_retry_takes_the_turn_back_and_asks_the_same_with_the_same_attachments(play, home):
+async def test_retry_reverts_the_turn_and_sends_the_same_question_and_attachments(play, home):
     async with play([EDIT, finish("bad"), finish("good")], registration="all", yes=True) as shell:
         paste = Attachment("pasted text 1", "pasted")
         first = [event async for event in shell.ask("Fix @notes.txt", (paste,))]
@@ -266,10 +271,10 @@ async def test_retry_takes_the_turn_back_and_asks_the_same_with_the_same_attachm
         (home / "notes.txt").write_text("changed meanwhile")
         second = [event async for event in shell.ask(printed.value, printed.attachments)]
         assert of(second, TurnStarted)[0].attachments == of(first, TurnStarted)[0].attachments
-        assert told(shell, -1)[0] == told(shell, 0)[0]
+        assert request_texts(shell, -1)[0] == request_texts(shell, 0)[0]
 
 
-async def test_copy_gives_the_last_answer_or_an_earlier_one(play):
+async def test_copy_returns_the_last_or_an_earlier_answer(play):
     async with play([finish("first"), finish("second")], registration="all") as shell:
         with pytest.raises(UsageError, match="0 answers"):
             await shell.command("/copy")
@@ -283,22 +288,22 @@ async def test_copy_gives_the_last_answer_or_an_earlier_one(play):
             assert "Say /copy" in (refused.value.fix or "")
 
 
-async def test_a_new_session_during_a_turn_ends_the_old_stream_and_keeps_its_events(play):
+async def test_a_new_session_ends_the_running_turn_and_keeps_its_events(play):
     async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
-        old, seen = shell.session, []
+        old, received = shell.session, []
         async for event in shell.ask("Sleep."):
-            seen.append(event)
+            received.append(event)
             if isinstance(event, CallStarted):
                 await shell.command("/new")
         stored = [event for _, event in shell.store.events(old)]
-        assert isinstance(seen[-1], CallStarted)
+        assert isinstance(received[-1], CallStarted)
         assert isinstance(stored[-1], TurnFinished)
         assert stored[-1].status == "interrupted"
         assert shell.session != old
         assert not shell.conversation.busy
 
 
-async def test_the_session_that_is_resumed_in_its_own_turn_has_all_of_it(play):
+async def test_resuming_the_session_during_its_own_turn_ends_that_turn(play):
     async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
@@ -307,13 +312,13 @@ async def test_the_session_that_is_resumed_in_its_own_turn_has_all_of_it(play):
         assert shell.conversation.memory.messages[-1].text == "[interrupted]"
 
 
-async def test_commands_sent_at_once_keep_their_order(play):
+async def test_concurrent_commands_keep_their_order(play):
     async with play([]) as shell:
         await asyncio.gather(*(shell.command(f"/budget {number}.00") for number in range(1, 9)))
         assert (await shell.deps.budget.caps())[0].limit == 8_000_000_000
 
 
-async def test_sessions_show_the_model_that_was_asked_last(play, tmp_path):
+async def test_the_session_list_shows_the_model_used_last(play, tmp_path):
     async with play([finish("one")]) as shell:
         await turn(shell)
         other = tmp_path / "other.jsonl"

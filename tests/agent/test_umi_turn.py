@@ -1,4 +1,4 @@
-"""Planner, caller and summarizer through the whole shell."""
+"""Planner, caller and summarizer in whole turns."""
 
 from decimal import Decimal
 
@@ -28,13 +28,13 @@ TRIO = [say("A counter is needed. Next: caller."), register("count_text"), NEXT,
 
 
 def is_replayed(shell):
-    """Whether the session read from the store is the session as it is."""
+    """Whether the stored events rebuild the live session."""
     live = shell.conversation.memory
     again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
     return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
 
 
-async def test_three_roles_register_call_and_answer_and_the_events_name_them(play):
+async def test_events_name_the_role_of_each_step(play):
     async with play(TRIO, registration="names") as shell:
         await shell.deps.models.change(mode="umi")
         events = await turn(shell)
@@ -48,18 +48,18 @@ async def test_three_roles_register_call_and_answer_and_the_events_name_them(pla
     assert (events[0].mode, events[-1].status, events[-1].answer) == ("umi", "answered", "3 lines")
 
 
-async def test_a_planner_may_call_what_it_sees(play):
-    """A provider's model may make a call although a text is wanted; as one that can be made it needs no repair."""
+async def test_a_call_by_the_planner_runs(play):
+    """A remote model may return a call although text was requested; a valid call needs no repair."""
     async with play([COUNT, ENOUGH, say("3 lines")], registration="all") as shell:
         await shell.deps.models.change(mode="umi")
         events = await turn(shell)
-        asked = shell.requests[0]
-    assert "count_text" in {schema.name for schema in asked.callable_now}
-    assert asked.want == "text"
+        request = shell.requests[0]
+    assert "count_text" in {schema.name for schema in request.callable_now}
+    assert request.want == "text"
     assert [event.name for event in of(events, CallFinished)] == ["count_text"]
 
 
-async def test_why_the_planner_concludes_is_told_before_the_answer_arrives(play):
+async def test_the_planners_reason_precedes_the_answer(play):
     async with play(TRIO, registration="names") as shell:
         await shell.deps.models.change(mode="umi")
         events = await turn(shell)
@@ -69,17 +69,17 @@ async def test_why_the_planner_concludes_is_told_before_the_answer_arrives(play)
     assert why[0] < arrived.index("answer") < events.index(of(events, Answer)[0])
 
 
-async def test_why_the_planner_would_conclude_is_told_with_the_proposal_alone(play):
+async def test_the_reason_to_conclude_appears_with_the_proposal_only(play):
     lines = [NEXT, COUNT, ENOUGH, say("3 lines"), say("A"), say("A")]
     async with play(lines, registration="all", strategy="tot") as shell:
         await shell.deps.models.change(mode="umi")
         events = await turn(shell)
     proposed = of(events, StepProposed)
-    assert [(one.rationale, one.step) for one in proposed][1] == ("Enough is known.", "answer")
+    assert [(event.rationale, event.step) for event in proposed][1] == ("Enough is known.", "answer")
     assert Rationale("Enough is known.", "planner") not in events
 
 
-class RaisesByWhatIsWanted:
+class RaisesToTheNeed:
     """A user who at each limit raises the cap to exactly what the next call needs."""
 
     def __init__(self, cap):
@@ -93,8 +93,8 @@ class RaisesByWhatIsWanted:
 
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
-async def test_a_decision_that_was_paid_for_is_carried_out_once_the_cap_is_raised(play, strategy):
-    user, lines = RaisesByWhatIsWanted(500), [NEXT, COUNT, ENOUGH, say("3 lines")]
+async def test_a_paid_decision_is_executed_after_the_cap_is_raised(play, strategy):
+    user, lines = RaisesToTheNeed(500), [NEXT, COUNT, ENOUGH, say("3 lines")]
     async with play(lines, user=user, registration="all", strategy=strategy, budget="500tok") as shell:
         await shell.deps.models.change(mode="umi")
         shell.deps.settings.plan = "off"
@@ -121,7 +121,7 @@ async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, 
 
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
-async def test_a_planner_that_never_concludes_ends_at_the_step_limit_in_a_partial_answer(play, strategy):
+async def test_a_planner_that_never_concludes_ends_with_a_partial_answer(play, strategy):
     lines = [NEXT, COUNT, NEXT, COUNT, say("Three, it seems.")]
     async with play(lines, registration="all", strategy=strategy, max_steps=2) as shell:
         await shell.deps.models.change(mode="umi")
@@ -131,17 +131,17 @@ async def test_a_planner_that_never_concludes_ends_at_the_step_limit_in_a_partia
     assert of(events, BudgetSettled)[-1].role == "summarizer"
 
 
-async def test_a_caller_that_invents_a_tool_is_told_of_those_there_are(play):
+async def test_a_caller_that_invents_a_tool_gets_the_known_names(play):
     lines = [NEXT, say("", "count_txt", path="notes.txt"), NEXT, COUNT, ENOUGH, say("3")]
     async with play(lines, registration="all") as shell:
         await shell.deps.models.change(mode="umi")
         events = await turn(shell)
-    invented, made = of(events, CallFinished)
-    assert (invented.refused, made.ok) == ("unknown", True)
+    invented, valid = of(events, CallFinished)
+    assert (invented.refused, valid.ok) == ("unknown", True)
     assert "count_text" in invented.observation
 
 
-async def test_the_mode_is_changed_in_the_middle_of_a_session_and_kept_with_another_model(play, tmp_path):
+async def test_the_mode_can_change_during_a_session_and_survives_a_model_switch(play, tmp_path):
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "Hello. Next: conclusion."}\n{"text": "Hi."}\n')
     lines = [say("Count.", "count_text", path="notes.txt"), finish("3"), ENOUGH, say("3, as before")]
@@ -149,16 +149,16 @@ async def test_the_mode_is_changed_in_the_middle_of_a_session_and_kept_with_anot
         await turn(shell)
         assert "›  umi" in (await shell.command("/mode umi")).text
         again = await turn(shell, "And now?")
-        seen = [message.text for message in shell.requests[2].messages]
+        texts = [message.text for message in shell.requests[2].messages]
         assert (again[0].mode, again[-1].answer) == ("umi", "3, as before")
-        assert "3" in seen
+        assert "3" in texts
         await shell.command(f"/model script:{other}")
         assert (await turn(shell, "Hello"))[0].mode == "umi"
         with pytest.raises(UsageError, match="single, umi"):
             await shell.command("/mode duo")
 
 
-async def test_a_resumed_session_thinks_as_it_did_unless_the_command_line_says_otherwise(play):
+async def test_a_resumed_session_keeps_its_mode_unless_options_override_it(play):
     async with play([say("Hello. Next: conclusion."), say("Hi.")], mode="umi", strategy="graph") as shell:
         await shell.deps.models.change(mode="umi")
         assert ((await turn(shell, "Hello"))[0].strategy, shell.deps.models.mode) == ("graph", "umi")

@@ -169,5 +169,5 @@ def test_a_missing_folder_or_a_file_in_its_place_lists_nothing(list_models, tmp_
 def test_a_folder_without_search_permission_lists_nothing(tmp_path):
     with read_only_folder(make_gguf(tmp_path / "some.gguf")) as folder:
         assert [model.path.name for model in model_files(folder, {"HOME": str(folder)})] == ["some.gguf"]
-        with closed(folder, named=True):
+        with closed(folder, is_listable=True):
             assert model_files(folder, {"HOME": str(folder)}) == []

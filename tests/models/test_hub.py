@@ -170,7 +170,7 @@ def test_a_partial_file_of_another_revision_is_discarded(pull: Puller, server: H
 
 
 def test_a_file_with_the_wrong_checksum_is_deleted(pull: Puller, server: HubServer, folder: Path) -> None:
-    server.repos[NAME].said[FILE] = "a" * 64
+    server.repos[NAME].wrong_hashes[FILE] = "a" * 64
     with pytest.raises(ModelBroken, match="SHA-256") as failed:
         pull(NAME)
     assert failed.value.kept == "The file was deleted."
@@ -178,7 +178,7 @@ def test_a_file_with_the_wrong_checksum_is_deleted(pull: Puller, server: HubServ
 
 
 def test_a_file_without_a_checksum_is_not_downloaded(pull: Puller, server: HubServer) -> None:
-    server.repos[NAME].unsaid = True
+    server.repos[NAME].has_hashes = False
     with pytest.raises(ModelBroken, match="states no SHA-256"):
         pull(NAME)
     assert server.ranges == []

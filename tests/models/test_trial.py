@@ -78,9 +78,9 @@ def test_every_damaged_file_is_an_error_or_works(tmp_path: Path) -> None:
     assert (sound["tried"], sound["said"]) == (0, "answered")
     assert len(rows) == DAMAGED
     assert [row for row in rows if row["opened"]] == [], "the file ended the process that opened it"
-    crashes = [row for row in rows if row["tried"] >= 0 and not row["said"].startswith(("told: ", "answered"))]
+    crashes = [row for row in rows if row["tried"] >= 0 and not row["said"].startswith(("error: ", "answered"))]
     assert crashes == []
-    errors = sum(row["said"].startswith("told: ") or row["tried"] < 0 for row in rows)
+    errors = sum(row["said"].startswith("error: ") or row["tried"] < 0 for row in rows)
     assert errors > DAMAGED / 2, "too few files were damaged"
 
 

@@ -1,4 +1,4 @@
-"""What models are told of siblings, and how a verdict is read."""
+"""Earlier attempts in prompts, and the ranking of two steps."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def view(path, **more):
 
 
 @pytest.mark.parametrize(
-    ("said", "letter"),
+    ("reply", "letter"),
     [
         ("A", "A"),
         ("B", "B"),
@@ -32,39 +32,39 @@ def view(path, **more):
         ("a", ""),
     ],
 )
-def test_a_verdict_is_one_letter_or_it_is_none(said, letter):
-    assert verdict(said) == letter
+def test_a_verdict_is_one_letter_or_empty(reply, letter):
+    assert verdict(reply) == letter
 
 
-def test_what_was_tried_is_told_with_what_came_of_it_or_that_it_is_not_made_yet():
-    tried = (Tried(Call("count_text", {"path": "a"}), "given up: a is empty"), Tried(Call("read_file")))
-    told = tried_message(view(Path("?"), tried=tried))
-    assert told.speaker == "user"
-    assert '- count_text(path="a"): given up: a is empty' in told.text
-    assert "- read_file(): proposed, and not made yet" in told.text
+def test_attempts_are_listed_with_their_outcome():
+    attempts = (Tried(Call("count_text", {"path": "a"}), "given up: a is empty"), Tried(Call("read_file")))
+    message = tried_message(view(Path("?"), tried=attempts))
+    assert message.speaker == "user"
+    assert '- count_text(path="a"): given up: a is empty' in message.text
+    assert "- read_file(): proposed, and not made yet" in message.text
 
 
-def test_registered_tools_that_are_barred_by_now_are_named_beside_what_was_tried():
-    barred = frozenset({"read_file", "count_text"})
-    told = tried_message(view(Path("?"), tried=(Tried(Call("x")),), forbidden=barred)).text
-    assert told.endswith("Not to be used any more: read_file.")
+def test_forbidden_registered_tools_are_listed_after_attempts():
+    forbidden = frozenset({"read_file", "count_text"})
+    text = tried_message(view(Path("?"), tried=(Tried(Call("x")),), forbidden=forbidden)).text
+    assert text.endswith("Not to be used any more: read_file.")
     assert "Not to be used" not in tried_message(view(Path("?"), tried=(Tried(Call("x")),))).text
 
 
-def test_two_steps_are_compared_without_documents_and_with_long_texts_cut():
+def test_a_ranking_request_omits_schemas_and_cuts_long_texts():
     step = Step("why", Call("read_file", {"path": "a"}), Observation("word " * 5_000))
     path = Path("question " * 5_000, (step,))
     answer = Thought("", Call(FINISH, {"answer": "42"}))
     request = ranking_request(view(path), Thought("Count.", Call("count_text")), answer)
-    shown = request.messages[-1].text
+    text = request.messages[-1].text
     assert (request.purpose, request.want, request.tools) == ("rank", "text", ())
-    assert "A: Count. → count_text()" in shown
-    assert "B: answer: 42" in shown
-    assert len(shown) < 4_000
+    assert "A: Count. → count_text()" in text
+    assert "B: answer: 42" in text
+    assert len(text) < 4_000
 
 
-def test_a_failure_and_an_answer_in_plain_text_are_shown_as_such():
+def test_a_ranking_request_labels_failures_and_answers():
     path = Path("?", (Step("", Call("read_file"), Observation("no such file", ok=False)),))
-    shown = ranking_request(view(path), Thought("It is 42."), Thought("", Call("count_text"))).messages[-1].text
-    assert "- read_file(): failed: no such file" in shown
-    assert "A: answer: It is 42." in shown
+    text = ranking_request(view(path), Thought("It is 42."), Thought("", Call("count_text"))).messages[-1].text
+    assert "- read_file(): failed: no such file" in text
+    assert "A: answer: It is 42." in text

@@ -1,4 +1,4 @@
-"""What a model is told of a tool graph, and what is taken from its replies."""
+"""Prompts for tool graphs and how replies to them are read."""
 
 import threading
 from types import SimpleNamespace
@@ -27,14 +27,14 @@ def test_the_example_in_the_prompt_is_a_plan():
     assert [node.label for node in parse(example).nodes] == ["file_size", "file_size#2", "calculate"]
 
 
-def test_the_example_in_numbers_is_the_same_plan():
-    told = draft_text(DraftTask(), numbered=True)
-    example = next(line for line in told.splitlines() if line.startswith("[["))
+def test_the_numbered_example_is_the_same_plan():
+    prompt = draft_text(DraftTask(), numbered=True)
+    example = next(line for line in prompt.splitlines() if line.startswith("[["))
     assert [node.label for node in parse(example).nodes] == ["file_size", "file_size#2", "calculate"]
-    assert '"file_size#2"' not in told
+    assert '"file_size#2"' not in prompt
 
 
-def test_what_was_wrong_or_came_of_a_plan_is_told_with_it_and_nothing_of_it_before():
+def test_the_prompt_contains_the_error_or_the_results_of_the_last_plan():
     assert "cannot be run" not in draft_text(DraftTask())
     faulty = draft_text(DraftTask(faulty='["a", ["a"]]', fault="`a` waits for itself."))
     assert '["a", ["a"]]\n`a` waits for itself.' in faulty
@@ -44,7 +44,7 @@ def test_what_was_wrong_or_came_of_a_plan_is_told_with_it_and_nothing_of_it_befo
 
 
 async def drafted(reply):
-    """What is made of this reply to the ask for a plan."""
+    """The draft that results from this reply to a request for a plan."""
 
     async def ask(request):
         return reply
@@ -56,33 +56,33 @@ async def drafted(reply):
 
 
 @pytest.mark.parametrize("text", ["Answer: It is 42.", "**Answer:** It is 42.", "answer : It is 42."])
-async def test_an_answer_in_the_place_of_a_plan_is_a_thought(text):
+async def test_an_answer_instead_of_a_plan_is_a_thought(text):
     assert await drafted(Reply(text)) == Thought("It is 42.")
 
 
 @pytest.mark.parametrize("answer", ["-12", "$5", "- a\n- b", "**yes**, it is", "`rm x`", ".gitignore", "[1, 2]"])
-async def test_an_answer_in_the_place_of_a_plan_keeps_the_sign_it_begins_with(answer):
+async def test_an_answer_instead_of_a_plan_keeps_its_first_character(answer):
     assert await drafted(Reply(f"Answer: {answer}")) == Thought(answer)
     assert await drafted(Reply(f"**Answer:** {answer}")) == Thought(answer)
 
 
-async def test_a_call_in_the_place_of_a_plan_is_a_thought_and_all_else_is_looked_at_as_a_plan():
+async def test_a_call_is_a_thought_and_any_other_reply_is_read_as_a_plan():
     call = Call("count_text", {})
     assert await drafted(Reply("Look.", (call,))) == Thought("Look.", call)
     assert await drafted(Reply(' ["a", ["<task>"]]\n')) == '["a", ["<task>"]]'
     assert await drafted(Reply("I would count.")) == "I would count."
 
 
-def test_a_call_is_asked_for_with_its_place_in_the_plan_and_the_calls_beside_it():
+def test_the_prompt_for_a_call_gives_its_node_and_the_other_calls():
     task = FillTask("count_text#2", COUNT, "the plan", use=2, uses=2, calls=(Call("count_text", {"path": "a"}),))
-    told = fill_text(task)
-    assert "It is count_text#2 in the plan the plan." in told
-    assert "use 2 of 2" in told
-    assert 'Called already: count_text(path="a").' in told
+    prompt = fill_text(task)
+    assert "It is count_text#2 in the plan the plan." in prompt
+    assert "use 2 of 2" in prompt
+    assert 'Called already: count_text(path="a").' in prompt
     assert "use 1" not in fill_text(FillTask("count_text", COUNT, "the plan"))
 
 
-async def test_the_grammar_of_a_plan_is_made_beside_the_loop():
+async def test_the_grammar_of_a_plan_is_built_in_another_thread():
     local = SimpleNamespace(traits=SimpleNamespace(name="local", local=True))
 
     async def ask(request):

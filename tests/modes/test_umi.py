@@ -1,4 +1,4 @@
-"""What each role is shown, and what becomes of what it says, with a stand-in for the model."""
+"""Prompts of the three roles and how their replies are read, with a stand-in model."""
 
 import itertools
 from dataclasses import replace
@@ -22,11 +22,11 @@ PATH = Path("What is in a?", (Step("Read a.", CALL, Observation("a poem")),))
 
 
 class StandIn:
-    """A model that gives fixed replies; four characters are a token."""
+    """A model that gives fixed replies and counts four characters as one token."""
 
     def __init__(self, *replies, context=None, native=True, parameters=None):
         self.traits = Traits("stand-in", None, context, None, native_tools=native, local=True, parameters=parameters)
-        self.asked = []
+        self.calls = []
         self.replies = list(replies)
 
     def size(self, request):
@@ -34,7 +34,7 @@ class StandIn:
         return PromptSize(count, count, exact=True)
 
     async def ask(self, request, emit, *, role, aside=None):
-        self.asked.append((role, request))
+        self.calls.append((role, request))
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
@@ -49,25 +49,25 @@ def view(path=PATH, **more):
 
 
 def play(*replies, **traits):
-    model = StandIn(*(Reply(one) if isinstance(one, str) else one for one in replies), **traits)
+    model = StandIn(*(Reply(reply) if isinstance(reply, str) else reply for reply in replies), **traits)
     return model, Umi(model, model, model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
 
 
-def quiet(event):
+def ignore(event):
     pass
 
 
 SMALL = 1_500_000_000
 
 
-async def test_each_small_role_sees_the_same_lines_and_what_is_its_own():
+async def test_small_roles_get_the_same_lines_and_their_own_task():
     call = Reply("", (CALL,))
     replies = ("Read b. Next: caller.", call, "Enough. Next: conclusion.", "conclusion: A poem.")
     model, mode = play(*replies, parameters=SMALL)
-    assert await mode.think(view(), quiet) == Thought("Read b.", CALL)
-    assert await mode.think(view(), quiet) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
-    assert [role for role, _ in model.asked] == ["planner", "caller", "planner", "summarizer"]
-    (_, planner), (_, caller), _, (_, summarizer) = model.asked
+    assert await mode.think(view(), ignore) == Thought("Read b.", CALL)
+    assert await mode.think(view(), ignore) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
+    assert [role for role, _ in model.calls] == ["planner", "caller", "planner", "summarizer"]
+    (_, planner), (_, caller), _, (_, summarizer) = model.calls
     lines = "assistant: Read a. Next: caller."
     done = 'caller: Action: read_file\nAction Input: {"path": "a"}\nobservation: a poem'
     for request in (planner, caller, summarizer):
@@ -82,12 +82,12 @@ async def test_each_small_role_sees_the_same_lines_and_what_is_its_own():
 
 
 @pytest.mark.parametrize("native", [True, False])
-async def test_roles_of_one_model_are_sent_the_same_up_to_their_tasks(native):
+async def test_prompts_of_one_model_differ_only_in_the_task(native):
     call = Reply("", (CALL,))
     model, mode = play("Read b. Next: caller.", call, "Enough. Next: conclusion.", "A poem.", native=native)
-    await mode.think(view(), quiet)
-    await mode.think(view(), quiet)
-    requests = [request for _, request in model.asked]
+    await mode.think(view(), ignore)
+    await mode.think(view(), ignore)
+    requests = [request for _, request in model.calls]
     tools, (system, *_) = requests[0].tools, requests[0].messages
     assert (READ in tools, READ.as_text() in system.text) == (native, not native)
     for request in requests:
@@ -99,9 +99,11 @@ async def test_roles_of_one_model_are_sent_the_same_up_to_their_tasks(native):
 
 
 def replied(text, *calls):
-    """A reply as a provider with tool calls of its own sends it."""
-    made = [{"id": f"id-{call.arguments['path']}", "type": "function", "function": {}} for call in calls]
-    state = ProviderState("provider", {"content": text or None, "tool_calls": made, "thinking_blocks": ["signed"]})
+    """A reply as a provider with native tool calls sends it."""
+    tool_calls = [{"id": f"id-{call.arguments['path']}", "type": "function", "function": {}} for call in calls]
+    state = ProviderState(
+        "provider", {"content": text or None, "tool_calls": tool_calls, "thinking_blocks": ["signed"]}
+    )
     return Reply(
         text, tuple(replace(call, id=f"id-{call.arguments['path']}", group="m1") for call in calls), state=state
     )
@@ -111,50 +113,50 @@ def read(path):
     return Call("read_file", {"path": path})
 
 
-async def test_a_capable_caller_makes_several_calls_as_one_thought_and_the_planners_words_stay():
+async def test_several_calls_of_a_capable_caller_are_one_thought_with_the_planners_words():
     words = "I need b and c.\nBoth **at once**."
-    said = replied("", read("b"), read("c"))
-    model, mode = play(f"{words} Next: caller.", said, "Enough. Next: conclusion.", "Done.")
-    thought = await mode.think(view(), quiet)
-    assert (thought.rationale, thought.call, thought.more) == (words, said.calls[0], said.calls[1:])
-    assert thought.state == said.state
-    caller = model.asked[1][1]
+    reply = replied("", read("b"), read("c"))
+    model, mode = play(f"{words} Next: caller.", reply, "Enough. Next: conclusion.", "Done.")
+    thought = await mode.think(view(), ignore)
+    assert (thought.rationale, thought.call, thought.more) == (words, reply.calls[0], reply.calls[1:])
+    assert thought.state == reply.state
+    caller = model.calls[1][1]
     assert (caller.want, caller.several) == ("call", True)
     assert caller.messages[-2] == Message("assistant", words)
-    steps = [Step(words if not at else "", call, Observation(f"text {at}")) for at, call in enumerate(said.calls)]
+    steps = [Step(words if not at else "", call, Observation(f"text {at}")) for at, call in enumerate(reply.calls)]
     path = PATH.then(replace(steps[0], state=thought.state), steps[1])
-    await mode.think(view(path), quiet)
-    planner, summarizer = (request for _, request in model.asked[2:])
+    await mode.think(view(path), ignore)
+    planner, summarizer = (request for _, request in model.calls[2:])
     for request in (planner, summarizer):
         sent = chat_body(request, native=True, family="provider")["messages"]
         roles = [message["role"] for message in sent]
         assert roles[:8] == ["system", "user", "assistant", "tool", "assistant", "tool", "tool", roles[7]]
         assert (sent[4]["content"], sent[4]["thinking_blocks"]) == (words, ["signed"])
         assert [message["tool_call_id"] for message in sent[5:7]] == ["id-b", "id-c"]
-    assert summarizer.max_tokens == planner.max_tokens == 100  # and not the 50 that are set aside for an answer
+    assert summarizer.max_tokens == planner.max_tokens == 100  # rather than the 50 reserved for an answer
 
 
-async def test_a_call_that_a_provider_made_wrongly_is_for_the_guards_to_answer():
+async def test_a_faulty_call_of_a_provider_is_left_to_the_guards():
     wrong = replace(read("b"), fault="The arguments do not fit.")
     model, mode = play("Read b. Next: caller.", replied("", wrong))
-    thought = await mode.think(view(), quiet)
+    thought = await mode.think(view(), ignore)
     assert thought.call is not None
     assert thought.call.fault
-    assert len(model.asked) == 2
+    assert len(model.calls) == 2
 
 
-@pytest.mark.parametrize(("registers", "shown"), [(GROW, True), (PLAIN, False)])
-async def test_a_capable_model_is_told_of_registering_only_where_there_is_something_to_register(registers, shown):
+@pytest.mark.parametrize(("presentation", "is_mentioned"), [(GROW, True), (PLAIN, False)])
+async def test_the_prompt_mentions_registration_only_if_tools_can_be_registered(presentation, is_mentioned):
     model, mode = play("Enough. Next: conclusion.", "Done.")
-    await mode.think(replace(view(), presentation=registers), quiet)
-    assert all(("tool_register" in request.messages[0].text) is shown for _, request in model.asked)
+    await mode.think(replace(view(), presentation=presentation), ignore)
+    assert all(("tool_register" in request.messages[0].text) is is_mentioned for _, request in model.calls)
 
 
-async def test_a_mixed_trio_is_asked_each_in_its_own_form():
+async def test_roles_of_different_models_get_different_prompts():
     capable, small = StandIn(Reply("Read b. Next: caller.")), StandIn(Reply("", (read("b"),)), parameters=SMALL)
     mode = Umi(capable, small, capable, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
-    await mode.think(view(), quiet)
-    ((_, planner),), ((_, caller),) = capable.asked, small.asked
+    await mode.think(view(), ignore)
+    ((_, planner),), ((_, caller),) = capable.calls, small.calls
     assert planner.messages[1].text == "What is in a?"
     assert caller.messages[1].text == "user: What is in a?"
     assert caller.messages[-2].text == "assistant: Read b. Next: caller."
@@ -172,158 +174,158 @@ async def test_a_mixed_trio_is_asked_each_in_its_own_form():
         ("Hm.", "Hm.", None),
     ],
 )
-def test_the_last_sign_of_a_capable_planner_decides_and_its_words_stay(text, rationale, following):
+def test_the_last_decision_of_a_capable_planner_counts_and_its_words_stay(text, rationale, following):
     decided = own_decision(text)
     assert decided.next == following
     assert rationale is None or decided.rationale == rationale
 
 
-def test_several_calls_of_one_reply_are_lines_after_one_line_of_the_planner():
+def test_several_calls_of_a_reply_follow_one_line_of_the_planner():
     calls = (read("b"), read("c"))
     results = [Message("tool", f"text {call.arguments['path']}", (call,)) for call in calls]
-    told = lines((Message("user", "Go."), Message("assistant", "Both.", calls), *results))
-    assert [message.speaker for message in told] == ["user", "assistant", "user"]
-    assert told[2].text.count("caller: Action") == 2
-    assert told[2].text.index("text b") < told[2].text.index('"c"') < told[2].text.index("text c")
+    messages = lines((Message("user", "Go."), Message("assistant", "Both.", calls), *results))
+    assert [message.speaker for message in messages] == ["user", "assistant", "user"]
+    assert messages[2].text.count("caller: Action") == 2
+    assert messages[2].text.index("text b") < messages[2].text.index('"c"') < messages[2].text.index("text c")
 
 
-async def test_a_summarizer_with_a_model_of_its_own_sees_no_tools():
+async def test_a_summarizer_with_a_separate_model_gets_no_tools():
     planner, other = StandIn(Reply("Enough. Next: conclusion.")), StandIn(Reply("A poem."), native=False)
     mode = Umi(planner, planner, other, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
-    await mode.think(view(), quiet)
-    ((_, request),) = other.asked
+    await mode.think(view(), ignore)
+    ((_, request),) = other.calls
     assert request.tools == ()
     assert "Reads a file." not in request.messages[0].text
 
 
-async def test_a_planner_that_gives_up_says_why():
-    _, mode = play("There is no such file. Next: give up.")
-    thought = await mode.think(view(), quiet)
-    assert thought.call == Call(FINISH, {"answer": "There is no such file.", "give_up": True})
+async def test_a_planner_that_gives_up_gives_its_reason():
+    _, mode = play("The file does not exist. Next: give up.")
+    thought = await mode.think(view(), ignore)
+    assert thought.call == Call(FINISH, {"answer": "The file does not exist.", "give_up": True})
 
 
-async def test_a_malformed_plan_is_repaired_once():
+async def test_a_malformed_decision_is_repaired_once():
     model, mode = play("Hm.", "Read it. Next: caller.", Reply("", (CALL,)))
-    assert await mode.think(view(), quiet) == Thought("Read it.", CALL)
-    assert [(role, request.purpose) for role, request in model.asked][1] == ("planner", "repair")
+    assert await mode.think(view(), ignore) == Thought("Read it.", CALL)
+    assert [(role, request.purpose) for role, request in model.calls][1] == ("planner", "repair")
 
 
-async def test_a_plan_that_stays_malformed_is_for_the_caller_or_the_turn_ends_and_says_so():
-    told = []
+async def test_a_decision_that_stays_malformed_goes_to_the_caller_or_ends_the_turn():
+    events = []
     _, mode = play("Hm.", "Read it.", Reply("", (CALL,)))
-    assert await mode.think(view(), told.append) == Thought("Read it.", CALL)
-    assert isinstance(told[0], Notice)
+    assert await mode.think(view(), events.append) == Thought("Read it.", CALL)
+    assert isinstance(events[0], Notice)
     _, mode = play("Hm.", "Read it.", "no", "no")
-    thought = await mode.think(view(), quiet)
+    thought = await mode.think(view(), ignore)
     assert thought.call is not None
     assert thought.call.arguments["give_up"]
     assert "twice did not say how to go on" in thought.call.arguments["answer"]
 
 
-async def test_a_call_in_the_callers_own_format_is_read_and_one_that_cannot_be_used_is_asked_for_again():
+async def test_a_call_in_the_text_format_is_read_and_an_invalid_one_is_retried():
     action = 'Action: read_file\nAction Input: {"path": "a"}'
     model, mode = play("Read. Next: caller.", "I cannot.", action, native=False)
-    assert await mode.think(view(), quiet) == Thought("Read.", CALL)
-    assert "read_file: Reads a file." in model.asked[0][1].messages[0].text
+    assert await mode.think(view(), ignore) == Thought("Read.", CALL)
+    assert "read_file: Reads a file." in model.calls[0][1].messages[0].text
     _, mode = play("Read. Next: caller.", "no", "no")
     with pytest.raises(CallBroken, match="twice made a call") as broken:
-        await mode.think(view(), quiet)
+        await mode.think(view(), ignore)
     assert broken.value.tool == ""
     wrong = Reply("", fault="no such tool", attempt=Call("raed_file", {"path": "a"}))
     _, mode = play("Read. Next: caller.", wrong, wrong)
     with pytest.raises(CallBroken, match="no such tool") as broken:
-        await mode.think(view(), quiet)
+        await mode.think(view(), ignore)
     assert (broken.value.tool, broken.value.arguments) == ("raed_file", {"path": "a"})
 
 
-async def test_what_is_forbidden_is_not_to_be_called_and_where_all_is_only_the_answer_is_left():
+async def test_forbidden_tools_cannot_be_called():
     model, mode = play("Next: caller.", Reply("", (CALL,)), "That is all.")
-    await mode.think(view(forbidden=frozenset({"read_file"})), quiet)
-    assert "read_file" not in [schema.name for schema in model.asked[1][1].callable_now]
-    thought = await mode.think(view(closed=True), quiet)
+    await mode.think(view(forbidden=frozenset({"read_file"})), ignore)
+    assert "read_file" not in [schema.name for schema in model.calls[1][1].callable_now]
+    thought = await mode.think(view(closed=True), ignore)
     assert thought.call == Call(FINISH, {"answer": "That is all."})
-    assert model.asked[-1][0] == "summarizer"
+    assert model.calls[-1][0] == "summarizer"
 
 
-async def test_an_answer_that_comes_by_finish_loses_the_name_of_its_line_too():
+async def test_an_answer_by_finish_loses_its_label():
     _, mode = play("Enough. Next: conclusion.", Reply("", (Call(FINISH, {"answer": "conclusion: Done."}),)))
-    thought = await mode.think(view(), quiet)
+    thought = await mode.think(view(), ignore)
     assert thought.call == Call(FINISH, {"answer": "Done."})
 
 
-async def test_old_results_are_cut_where_the_context_is_short_and_documents_never():
+async def test_old_results_are_cut_in_a_short_context_and_schemas_are_not():
     schema = "read_file: " + "d" * 800
     register = Step("Need it.", Call("tool_register", {"tool_name": "read_file"}), Observation(schema))
     path = replace(PATH, steps=(register, replace(PATH.steps[0], observation=Observation("x" * 9_000))))
     model, mode = play("Enough. Next: conclusion.", "Done.", context=1_500)
-    await mode.think(view(path), quiet)
-    assert [role for role, _ in model.asked] == ["planner", "summarizer"]
-    for _, request in model.asked:
-        shown = "\n".join(message.text for message in request.messages)
-        assert schema in shown
-        assert "[cut: " in shown
+    await mode.think(view(path), ignore)
+    assert [role for role, _ in model.calls] == ["planner", "summarizer"]
+    for _, request in model.calls:
+        text = "\n".join(message.text for message in request.messages)
+        assert schema in text
+        assert "[cut: " in text
 
 
-async def test_what_was_tried_is_told_to_the_planner_and_the_caller():
+async def test_planner_and_caller_get_earlier_attempts():
     model, mode = play("Other. Next: caller.", Reply("", (Call("read_file", {"path": "b"}),)))
-    await mode.think(view(tried=(Tried(CALL, "given up: empty"),)), quiet)
-    assert [role for role, _ in model.asked] == ["planner", "caller"]
-    for _, request in model.asked:
+    await mode.think(view(tried=(Tried(CALL, "given up: empty"),)), ignore)
+    assert [role for role, _ in model.calls] == ["planner", "caller"]
+    for _, request in model.calls:
         assert "given up: empty" in "\n".join(message.text for message in request.messages)
 
 
-LIMIT = LimitReached("The cap has no room for it.", scope="session", need=2, left=1, unit="tokens")
+LIMIT = LimitReached("The cap has no room for the call.", scope="session", need=2, left=1, unit="tokens")
 
 
-async def test_a_decision_that_a_limit_stood_in_the_way_of_is_carried_out_later_and_not_bought_again():
+async def test_a_decision_interrupted_by_a_limit_is_executed_later_without_another_call():
     replies = ("Read b. Next: caller.", LIMIT, Reply("", (CALL,)), "Enough. Next: conclusion.", LIMIT, "A poem.")
     model, mode = play(*replies)
     for answer in (Thought("Read b.", CALL), Thought("Enough.", Call(FINISH, {"answer": "A poem."}))):
         with pytest.raises(LimitReached):
-            await mode.think(view(), quiet)
-        assert await mode.think(view(), quiet) == answer
-    roles = [role for role, _ in model.asked]
+            await mode.think(view(), ignore)
+        assert await mode.think(view(), ignore) == answer
+    roles = [role for role, _ in model.calls]
     assert roles == ["planner", "caller", "caller", "planner", "summarizer", "summarizer"]
 
 
-async def test_a_decision_is_kept_for_its_own_path_and_turn_alone():
+async def test_a_decision_is_kept_for_its_own_path_and_turn_only():
     call = Reply("", (CALL,))
     model, mode = play("One. Next: caller.", LIMIT, "Two. Next: caller.", call, "Three. Next: caller.", LIMIT)
     with pytest.raises(LimitReached):
-        await mode.think(view(), quiet)
+        await mode.think(view(), ignore)
     elsewhere = view(Path("What is in a?"))
-    assert await mode.think(elsewhere, quiet) == Thought("Two.", CALL)
+    assert await mode.think(elsewhere, ignore) == Thought("Two.", CALL)
     with pytest.raises(LimitReached):
-        await mode.think(elsewhere, quiet)
+        await mode.think(elsewhere, ignore)
     await mode.release()
     model.replies += [Reply("Four. Next: caller."), call]
-    assert await mode.think(elsewhere, quiet) == Thought("Four.", CALL)
+    assert await mode.think(elsewhere, ignore) == Thought("Four.", CALL)
 
 
-async def test_a_conclusion_drafted_in_the_place_of_a_plan_is_kept_as_well():
+async def test_a_conclusion_instead_of_a_plan_is_kept_as_well():
     model, mode = play("Enough. Next: conclusion.", LIMIT, "A poem.")
     with pytest.raises(LimitReached):
-        await mode.draft(view(), DraftTask(), quiet)
-    assert await mode.draft(view(), DraftTask(), quiet) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
-    assert [role for role, _ in model.asked] == ["planner", "summarizer", "summarizer"]
+        await mode.draft(view(), DraftTask(), ignore)
+    assert await mode.draft(view(), DraftTask(), ignore) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
+    assert [role for role, _ in model.calls] == ["planner", "summarizer", "summarizer"]
 
 
-async def test_why_the_planner_concludes_is_told_once_and_before_the_answer_is_asked_for():
+async def test_the_planners_reason_is_reported_once_before_the_answer_is_requested():
     model, mode = play("Enough. Next: conclusion.", LIMIT, "A poem.")
-    told = []
+    reports = []
 
-    def hear(event):
-        told.append((event, len(model.asked)))
+    def report(event):
+        reports.append((event, len(model.calls)))
 
     with pytest.raises(LimitReached):
-        await mode.think(view(), hear)
-    thought = await mode.think(view(), hear)
-    assert told == [(Rationale("Enough.", "planner"), 1)]
+        await mode.think(view(), report)
+    thought = await mode.think(view(), report)
+    assert reports == [(Rationale("Enough.", "planner"), 1)]
     assert thought.announced
 
 
 def marked_blocks(request):
-    """The request as it goes out, in blocks of a role and a text, and how many of them stand up to the last mark."""
+    """The request as blocks of role and text, and the number of blocks up to the last cache mark."""
     body = chat_body(request, native=True)
     mark_for_cache(body, request)
     blocks, marked = [], 0
@@ -335,13 +337,13 @@ def marked_blocks(request):
     return blocks, marked
 
 
-async def test_what_one_role_has_cached_is_read_by_the_next_and_at_the_next_step():
+async def test_each_role_and_step_reads_the_cached_prefix_of_the_previous():
     lines, call = ["Read b. Next: caller.", "Enough. Next: conclusion."], Reply("", (CALL,))
     model, mode = play(lines[0], call, lines[0], call, lines[1], "A poem.")
     further = PATH.then(Step("Read b.", CALL, Observation("two lines\n")))
     for path in (PATH, further, further):
-        await mode.think(view(path), quiet)
-    sent = [marked_blocks(request) for _, request in model.asked]
+        await mode.think(view(path), ignore)
+    sent = [marked_blocks(request) for _, request in model.calls]
     for (blocks, marked), (following, later) in itertools.pairwise(sent):
         assert following[:marked] == blocks[:marked]
         assert later >= marked
@@ -349,13 +351,13 @@ async def test_what_one_role_has_cached_is_read_by_the_next_and_at_the_next_step
     assert [len(blocks) - marked for blocks, marked in sent] == [1, 2, 1, 2, 1, 2]
 
 
-@pytest.mark.parametrize("alone", [False, True])
-async def test_a_plan_its_nodes_and_a_repair_read_what_was_cached_before_their_tasks(alone):
+@pytest.mark.parametrize("is_single", [False, True])
+async def test_drafts_nodes_and_repairs_share_the_cached_prefix(is_single):
     model, mode = play("[]", Reply("", fault="no"), Reply("", (CALL,)))
-    mode = Single(model, max_tokens=100, answer_tokens=50) if alone else mode
-    await mode.draft(view(), DraftTask(), quiet)
-    await mode.fill(view(), FillTask("read_file", READ, "[]", given=PATH.steps), quiet)
-    sent = [marked_blocks(request) for _, request in model.asked]
+    mode = Single(model, max_tokens=100, answer_tokens=50) if is_single else mode
+    await mode.draft(view(), DraftTask(), ignore)
+    await mode.fill(view(), FillTask("read_file", READ, "[]", given=PATH.steps), ignore)
+    sent = [marked_blocks(request) for _, request in model.calls]
     assert len(sent) == 3
     assert len({tuple(blocks[:marked]) for blocks, marked in sent}) == 1
     assert all(blocks[marked - 1][1].endswith("a poem") for blocks, marked in sent)

@@ -1,4 +1,4 @@
-"""What the planner's text decides."""
+"""How the planner's text is read as a decision."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from ecoshell.modes.umi import action_in, action_text, decision
 
 
 @pytest.mark.parametrize(
-    ("said", "rationale", "following"),
+    ("text", "rationale", "following"),
     [
         ("Count the lines. Next: caller.", "Count the lines.", "caller"),
         ("Enough is known.\nNext: conclusion", "Enough is known.", "conclusion"),
@@ -26,13 +26,13 @@ from ecoshell.modes.umi import action_in, action_text, decision
         ("", "", None),
     ],
 )
-def test_a_decision_is_read_however_it_is_written_or_it_is_none(said, rationale, following):
-    found = decision(said)
-    assert (found.rationale, found.next) == (rationale, following)
+def test_a_decision_is_read_in_many_spellings(text, rationale, following):
+    decided = decision(text)
+    assert (decided.rationale, decided.next) == (rationale, following)
 
 
 @given(st.text(max_size=300))
-def test_no_text_is_too_strange_to_be_read(text):
+def test_any_text_can_be_read(text):
     assert decision(text).next in (None, "caller", "conclusion", "give up")
 
 
@@ -42,7 +42,7 @@ def test_no_text_is_too_strange_to_be_read(text):
     st.booleans(),
     st.sampled_from(["", ".", " .", "!"]),
 )
-def test_the_decision_that_was_written_is_the_one_that_is_read(rationale, following, upper, end):
+def test_a_written_decision_is_read_back(rationale, following, upper, end):
     sign = f"Next: {following}"
     assert decision(f"{rationale}. {sign.upper() if upper else sign}{end}").next == following
 
@@ -55,13 +55,13 @@ JSON = st.recursive(
 
 
 @given(st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True), st.dictionaries(st.text(max_size=8), JSON, max_size=4))
-def test_an_action_is_read_as_it_was_written(name, arguments):
+def test_a_written_action_is_read_back(name, arguments):
     call = Call(name, arguments)
     assert action_in(f"I call it.\n{action_text(call)}\nThat is all.") == call
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "",
         "Action: x",
@@ -71,5 +71,5 @@ def test_an_action_is_read_as_it_was_written(name, arguments):
         f'Action: x\nAction Input: {{"a": {"[" * 600}{"]" * 600}}}',
     ],
 )
-def test_what_is_no_action_is_none(said):
-    assert action_in(said) is None
+def test_an_invalid_action_is_none(text):
+    assert action_in(text) is None

@@ -1,25 +1,27 @@
+"""The react strategy without I/O, and paths."""
+
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
 from ecoshell.strategies import AskModel, CallTool, Outcome, Path, Step, Thought
 from ecoshell.strategies.react import react
 
 
 def play(replies, *, max_steps=24):
-    """Send these replies to the strategy; give back what it asked for and how it ended."""
-    thinking, wants = react("How many?", max_steps), []
+    """Send these replies to the strategy; return its requests and its outcome."""
+    thinking, requests = react("How many?", max_steps), []
     reply = None
     replies = iter(replies)
     try:
         while True:
-            wants.append(thinking.send(reply))
+            requests.append(thinking.send(reply))
             reply = next(replies)
     except StopIteration as stop:
-        return wants, stop.value
+        return requests, stop.value
 
 
 def test_a_finish_call_ends_with_its_answer():
-    wants, outcome = play([Thought("", Call(FINISH, {"answer": "42"}))])
+    requests, outcome = play([Thought("", Call(FINISH, {"answer": "42"}))])
     assert outcome == Outcome("answered", "42", Path("How many?"))
-    assert wants == [AskModel(Path("How many?"))]
+    assert requests == [AskModel(Path("How many?"))]
 
 
 def test_text_without_a_call_is_the_answer():
@@ -32,21 +34,21 @@ def test_giving_up_keeps_the_reason():
     assert (outcome.ending, outcome.answer) == ("gave_up", "no such file")
 
 
-def test_each_call_is_made_on_the_path_so_far_and_adds_a_step():
+def test_each_call_extends_the_path_by_a_step():
     register = Call(TOOL_REGISTER, {"tool_name": "count_text"})
     count = Call("count_text", {"path": "a.txt"})
-    wants, outcome = play(
+    requests, outcome = play(
         [
             Thought("I need a counter.", register),
-            (Observation("the document"),),
+            (Observation("the schema"),),
             Thought("Count.", count),
             (Observation("3 lines"),),
             Thought("", Call(FINISH, {"answer": "3"})),
         ]
     )
-    first = Path("How many?").then(Step("I need a counter.", register, Observation("the document")))
-    assert wants[1] == CallTool(Path("How many?"), (register,))
-    assert wants[3] == CallTool(first, (count,))
+    first = Path("How many?").then(Step("I need a counter.", register, Observation("the schema")))
+    assert requests[1] == CallTool(Path("How many?"), (register,))
+    assert requests[3] == CallTool(first, (count,))
     assert outcome.path == first.then(Step("Count.", count, Observation("3 lines")))
 
 
@@ -56,16 +58,16 @@ def test_the_step_limit_ends_the_path_without_an_answer():
     assert (outcome.ending, outcome.answer, len(outcome.path.steps)) == ("exhausted", "", 2)
 
 
-def test_a_path_knows_only_registrations_that_worked_each_once():
-    def registering(name: str, ok: bool) -> Step:
+def test_a_path_lists_successful_registrations_once():
+    def registration(name: str, ok: bool) -> Step:
         return Step("", Call(TOOL_REGISTER, {"tool_name": name}), Observation("", ok=ok))
 
-    path = Path("q", (registering("a", True), registering("b", False), registering("a", True)))
+    path = Path("q", (registration("a", True), registration("b", False), registration("a", True)))
     assert path.registered == ("a",)
 
 
-def test_branches_do_not_see_each_others_registrations():
+def test_branches_have_separate_registrations():
     trunk = Path("q")
-    left = trunk.then(Step("", Call(TOOL_REGISTER, {"tool_name": "a"}), Observation("")))
-    right = trunk.then(Step("", Call(TOOL_REGISTER, {"tool_name": "b"}), Observation("")))
-    assert (left.registered, right.registered) == (("a",), ("b",))
+    first = trunk.then(Step("", Call(TOOL_REGISTER, {"tool_name": "a"}), Observation("")))
+    second = trunk.then(Step("", Call(TOOL_REGISTER, {"tool_name": "b"}), Observation("")))
+    assert (first.registered, second.registered) == (("a",), ("b",))

@@ -1,18 +1,18 @@
-"""LoRA adapters for the embedded model, made on the spot."""
+"""Generated LoRA adapters for the embedded model."""
 
 from pathlib import Path
 
 import pytest
 
 WIDTH = 576
-"""Of the embedded model's hidden states, and of its queries."""
+"""Size of the embedded model's hidden states and of its queries."""
 LAYERS = 30
 
 
 def make_adapter(
     path: Path, *, scale: float, arch: str = "llama", width: int = WIDTH, layers: int = LAYERS, role: str = ""
 ) -> Path:
-    """A rank-4 adapter of every layer's query projection; a scale of 0 changes nothing, of 0.1 a lot."""
+    """Write a rank-4 adapter of every query projection; scale 0 changes nothing, 0.1 changes the output strongly."""
     gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
     import numpy as np
 

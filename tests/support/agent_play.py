@@ -1,4 +1,4 @@
-"""What tests of whole turns are written with: scripted models, and the events of a turn."""
+"""Helpers for tests of whole turns: scripted models and the events of a turn."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from ecoshell.modes.small import single_mode
 
 
 class Recorder(ScriptModel):
-    """A scripted model that remembers what it was asked."""
+    """A scripted model that records its requests."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -21,7 +21,7 @@ class Recorder(ScriptModel):
 
 
 def say(text="", call=None, /, *, usage=None, **arguments):
-    """One line of a script: a text, or a call with these arguments."""
+    """A line of a script: a text, or a call with these arguments."""
     line = {"text": text}
     if call:
         line["call"] = {"name": call, "arguments": arguments}
@@ -31,8 +31,8 @@ def say(text="", call=None, /, *, usage=None, **arguments):
 
 
 def counts(number):
-    """Lines of a script that count one text after another."""
-    return [say("", "count_text", text=f"text {one}") for one in range(number)]
+    """Lines of a script with one `count_text` call each."""
+    return [say("", "count_text", text=f"text {index}") for index in range(number)]
 
 
 def register(name, text=""):
@@ -49,7 +49,7 @@ async def turn(shell, question="How many lines has notes.txt?"):
 
 
 def every_pair(first, second, third):
-    """Cases in which each value of one list meets each value of another, though not each three meet."""
+    """Pairwise combinations: every pair of the first two lists, with values of the third list spread over them."""
     return [(a, b, third[(at + by) % len(third)]) for at, a in enumerate(first) for by, b in enumerate(second)]
 
 
@@ -58,7 +58,7 @@ def of(events, kind):
 
 
 def with_traits(shell, **traits):
-    """The shell, its scripted model with these traits and the aids that follow from them."""
+    """Give the shell's scripted model these traits, and the aids that follow from them."""
     metered = shell.deps.models.current.model
     metered._model.traits = replace(metered.traits, **traits)
     shell.deps.models.current = ModelSet(metered, single_mode(metered, max_tokens=200, answer_tokens=100))

@@ -1,4 +1,4 @@
-"""Questions in an app of their own: a transcript above, the prompt below, and the person between."""
+"""A small app for questions to the user, shown between a transcript and the prompt."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ TRUST = TrustWanted("/home/me/project/AGENTS.md", "Use tabs.\n" + "One rule of m
 
 
 class AskingApp(App[None]):
-    """What surrounds a question in the chat; with an event, it is asked at once."""
+    """The surroundings of a question in the chat; asks the question of `event`, if any, at once."""
 
     CSS = "#transcript { height: 1fr; } Prompt { height: 1; border: none; padding: 0; }"
     ENABLE_COMMAND_PALETTE = False
@@ -67,34 +67,31 @@ class AskingApp(App[None]):
         self.spot = QuestionArea()
 
     def compose(self) -> ComposeResult:
-        """Transcript, question, prompt."""
         yield Static("\n".join(f"transcript line {at}" for at in range(60)), id="transcript")
         yield self.spot
         yield self.prompt
 
     def on_mount(self) -> None:
-        """The prompt has the keys until something is asked."""
+        """Focus the prompt, then ask the question."""
         self.prompt.focus()
         if self._event is not None:
             self.run_worker(self.ask(self._event))
 
     @property
     def question(self) -> Question[object]:
-        """The question on the screen."""
         return self.query_one(Question)
 
     async def ask(self, event: Event) -> object:
-        """Ask as the core would."""
-        person = self.spot
+        """Ask the question that belongs to the event, as the core does."""
         match event:
             case ApprovalWanted():
-                return await person.approve(event)
+                return await self.spot.approve(event)
             case LimitHit():
-                return await person.at_limit(event)
+                return await self.spot.at_limit(event)
             case CostWanted():
-                return await person.at_cost(event)
+                return await self.spot.at_cost(event)
             case TrustWanted():
-                return await person.trust(event)
+                return await self.spot.trust(event)
             case _:
                 raise AssertionError(event)
 
@@ -103,7 +100,7 @@ class AskingApp(App[None]):
 async def asked(
     event: Event, *, size: tuple[int, int] = (80, 24), typed: str = ""
 ) -> AsyncIterator[tuple[Pilot[None], "asyncio.Future[object]"]]:
-    """A question on the screen, and its answer to be; `typed` stands in the prompt."""
+    """Show a question with the text `typed` in the prompt; yield the pilot and the future of the answer."""
     app = AskingApp()
     async with app.run_test(size=size) as pilot:
         app.prompt.text = typed
@@ -115,7 +112,7 @@ async def asked(
 
 
 async def asks(pilot: Pilot[None], event: Event) -> "asyncio.Future[object]":
-    """Put a question on the screen of an app that is up, in the place of any before; its answer to be."""
+    """Show a question in a running app, after any earlier one; return the future of its answer."""
     app = pilot.app
     assert isinstance(app, AskingApp)
     await eventually(pilot, lambda: not app.query(Question))

@@ -1,4 +1,4 @@
-"""A way to a server over which connections are cut and answers come late, at random."""
+"""A proxy on loopback that cuts and delays connections at random."""
 
 import random
 import socket
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class BadNetwork:
-    """Listens on loopback and passes on what it gets, until a connection's luck runs out."""
+    """Forwards connections to a port, delays some data and cuts some connections."""
 
     def __init__(self, port: int, *, seed: int = 0) -> None:
         self._to = port
@@ -19,7 +19,7 @@ class BadNetwork:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         self._listening.close()
 
     def _accept(self) -> None:
@@ -31,19 +31,19 @@ class BadNetwork:
                 except OSError:
                     client.close()
                     continue
-                for one, other in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
-            while data := one.recv(65_536):
+            while data := source.recv(65_536):
                 luck = self._chance.random()
                 if luck < 0.005:
                     self.cut += 1
                     break
                 if luck < 0.03:
                     time.sleep(self._chance.random() / 2)
-                other.sendall(data)
-        for end in (one, other):
+                target.sendall(data)
+        for end in (source, target):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

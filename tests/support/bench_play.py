@@ -1,4 +1,4 @@
-"""Run `ecoshell bench` from its command line, and write the files it reads."""
+"""Run `ecoshell bench` from its command line and write its input files."""
 
 import json
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""Patterns, queries, expressions and texts that would take all time or all memory, given to the tools that take them.
+"""Tool calls with patterns, queries, expressions and texts that would use unlimited time or memory.
 
-As a program: runs them all, or as many as it is told, and prints for each, as a line of JSON, what the tool said, by
-how many seconds it was over its limit, and for how many of those a small process, which has nothing to do with it, had
-to wait for the machine; at last what memory was taken at most.
+As a program: runs all of them, or the given number. Prints for each call, as a line of JSON, the result, the seconds
+over its limit, and the part of those seconds during which an unrelated small process had to wait for a processor; then
+the peak memory.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ ALL = 300
 SECONDS = 0.5
 """The limit of one call."""
 UNITS_SECONDS = 3.0
-"""That of convert_units, whose table of units takes a while to build."""
+"""The limit of convert_units, whose table of units takes time to build."""
 AT_ONCE = 3
 PREVIEW_SECONDS = 3.0
-"""For what would change in a file."""
+"""The limit of a preview."""
 Bomb = tuple[str, Mapping[str, Any]]
 _NAP, _WORK = 0.04, 0.01
 _BYSTANDER = f"""
@@ -83,14 +83,14 @@ _UNITS = ("9**9**9**9", "m**99999999999", "(m**9)**9**9**9", "m" * 59, "((((((((
           "km/" * 19 + "s", "1e9**1e9*m", "(2**2)**(2**99)*m", "m^" * 20 + "9")  # fmt: skip
 
 
-def bombs(wanted: int = ALL) -> list[Bomb]:
-    """So many of three hundred calls, spread over all kinds."""
-    found = [*itertools.islice(_patterns(), 110), *itertools.islice(_queries(), 100), *_arithmetic(), *_texts()]
-    return found[: ALL : ALL // wanted]
+def bombs(count: int = ALL) -> list[Bomb]:
+    """This many of three hundred calls, spread over all kinds."""
+    calls = [*itertools.islice(_patterns(), 110), *itertools.islice(_queries(), 100), *_arithmetic(), *_texts()]
+    return calls[: ALL : ALL // count]
 
 
 def _patterns() -> Iterator[Bomb]:
-    counted = [one.replace("%d", str(times)) for one in _COUNTED for times in (30, 9_999, 2_147_483_647)]
+    counted = [pattern.replace("%d", str(times)) for pattern in _COUNTED for times in (30, 9_999, 2_147_483_647)]
     for around, inner in itertools.product(_AROUND, (*_LOOPS, *counted)):
         yield "search_text", {"text": around.replace("%s", inner), "regex": True, "path": "a.txt"}
 
@@ -111,7 +111,7 @@ def _arithmetic() -> Iterator[Bomb]:
 
 
 def _texts() -> Iterator[Bomb]:
-    """Changes whose diff is a matter of minutes, and texts that nearly occur in a file of long lines."""
+    """Changes whose diff takes minutes, and texts that almost match a file with long lines."""
     for count, pattern in itertools.product((1_000, 2_000, 100_000), (("x",), ("a", "b"), ("", "}", "  return"))):
         lines = list(itertools.islice(itertools.cycle(pattern), count))
         yield "preview write_file", {"path": "repeated.txt", "content": "\n".join([*lines[1::2], "y", *lines])}
@@ -121,7 +121,7 @@ def _texts() -> Iterator[Bomb]:
 
 
 def filled(root: Path) -> Path:
-    """A workspace with the files that the calls are about."""
+    """Write the files that the calls use into a workspace."""
     (root / "a.txt").write_text("a" * 4_000 + "c\n" + "foobaz " * 2_000)
     (root / "large.json").write_text(
         json.dumps([{"name": f"user {number}", "list": [number] * 9} for number in range(2_000)])
@@ -131,28 +131,28 @@ def filled(root: Path) -> Path:
     return root
 
 
-async def main(wanted: int) -> None:
-    """Run so many calls, some at a time."""
+async def main(count: int) -> None:
+    """Run this many calls, several at a time."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(filled(Path(folder)))
-        found = builtin_tools(workspace, options=ToolOptions(file_seconds=SECONDS))
+        fast = builtin_tools(workspace, options=ToolOptions(file_seconds=SECONDS))
         slower = builtin_tools(workspace, options=ToolOptions(file_seconds=UNITS_SECONDS))
-        tools = {tool.schema.name: tool for tool in found}
+        tools = {tool.schema.name: tool for tool in fast}
         tools["convert_units"] = next(tool for tool in slower if tool.schema.name == "convert_units")
         room, turns = asyncio.Semaphore(AT_ONCE), list[tuple[float, float]]()
         with _bystander(turns):
-            rows = await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs(wanted)))
-    for bomb, limit, ended, said in rows:
+            rows = await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs(count)))
+    for bomb, limit, ended, result in rows:
         waited = sum(max(0.0, min(end, ended) - max(began, limit) - _NAP - _WORK) for began, end in turns)
-        print(json.dumps({"bomb": bomb, "over": ended - limit, "waited": waited, "said": said}))
-    shell = int((peak_mb("self") or 0) * 1e6)  # not of getrusage, which has what started this process in it
+        print(json.dumps({"bomb": bomb, "over": ended - limit, "waited": waited, "said": result}))
+    shell = int((peak_mb("self") or 0) * 1e6)  # unlike getrusage, without the memory of the parent process
     workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     print(json.dumps({"shell_bytes": shell, "worker_bytes": workers}))
 
 
 @contextmanager
 def _bystander(turns: list[tuple[float, float]]) -> Iterator[None]:
-    """A process that wants a little of the machine again and again: afterwards, from when to when it took each time."""
+    """Run a process that uses a little processor time repeatedly; `turns` then has the start and end of each use."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen([sys.executable, "-c", _BYSTANDER], stdout=out)
         try:
@@ -169,17 +169,17 @@ def _bystander(turns: list[tuple[float, float]]) -> Iterator[None]:
 
 
 async def _set_off(tools: Mapping[str, Tool], bomb: Bomb, room: asyncio.Semaphore) -> tuple[str, float, float, str]:
-    """The call, when its time was up, when it ended, and what was said."""
+    """Run a call; return the call, the time of its limit, the time of its end and its result."""
     name, arguments = bomb
     tool = tools[name.removeprefix("preview ")]
     async with room:
         started = time.monotonic()
         if name.startswith("preview") and isinstance(tool, FunctionTool):
-            said = await asyncio.to_thread(tool.preview, arguments)
+            result = await asyncio.to_thread(tool.preview, arguments)
         else:
-            said = (await contained(tool, arguments, limits_of(tool))).text
+            result = (await contained(tool, arguments, limits_of(tool))).text
         limit = PREVIEW_SECONDS if name.startswith("preview") else limits_of(tool).seconds
-        return f"{name} {arguments}"[:200], started + limit, time.monotonic(), said[:300]
+        return f"{name} {arguments}"[:200], started + limit, time.monotonic(), result[:300]
 
 
 if __name__ == "__main__":

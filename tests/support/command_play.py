@@ -1,4 +1,4 @@
-"""A command without a process of its own, for what it does and says; pipes, signals and terminals need a real one."""
+"""Commands run inside the test process; pipes, signals and terminals need a real process."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from ecoshell.cli import main
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended and what it said, under the names that `subprocess` has for them."""
+    """Exit status and output of a command, under the names of `subprocess`."""
 
     returncode: int
     stdout: str
@@ -34,7 +34,7 @@ Command = Callable[..., Ended]
 
 
 def commands(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command in a folder of a place that is its home's as well; what is `typed` is no terminal."""
+    """Run commands in a folder of `place`, next to their home, with `typed` as standard input instead of a terminal."""
     monkeypatch.setenv("ECOSHELL_HOME", str(place / "home"))
 
     def run(*arguments: str, folder: str = "workspace", typed: str = "") -> Ended:
@@ -48,7 +48,7 @@ def commands(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
                 status = main([*arguments])
             except SystemExit as ended:  # as argparse does where it cannot read the options
                 status = int(ended.code or 0)
-        said = capsys.readouterr()
-        return Ended(status, said.out, said.err)
+        printed = capsys.readouterr()
+        return Ended(status, printed.out, printed.err)
 
     return run

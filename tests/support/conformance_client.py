@@ -1,6 +1,6 @@
-"""The client that the public conformance suite tries: connects to an address, and calls the tools that are there.
+"""The client under test by the public conformance suite: connects to an address and calls the server's tools.
 
-The suite says in the environment which scenario it is, and with what. A person is played who agrees to everything.
+The suite gives the scenario and its context in the environment. The simulated user agrees to everything.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ VALUES = {"string": "text", "number": 5, "integer": 5, "boolean": True, "array":
 
 
 class Agrees:
-    """A person who leaves forms as they are and opens every address, and a model that says hello."""
+    """A user who submits forms unchanged and opens every address, and a model that answers hello."""
 
     def progress(self, text):
         print(text)
 
     async def form(self, server, message, schema):
-        return {name: one["default"] for name, one in schema["properties"].items() if "default" in one}
+        return {name: field["default"] for name, field in schema["properties"].items() if "default" in field}
 
     async def visit(self, server, message, address):
         asyncio.get_running_loop().run_in_executor(None, browse, address)
@@ -42,19 +42,19 @@ class Agrees:
 
 
 def browse(address):
-    """Go where a browser would be sent, and back to whoever listens here."""
+    """Open an address as a browser would, and follow its redirect to the local listener."""
     with suppress(OSError), urlopen(address, timeout=20):
         pass
 
 
 def oauth():
-    """What an authorization server knows this client by."""
-    known = {name: CONTEXT[name] for name in ("client_id", "client_secret") if name in CONTEXT}
-    return known or {"metadata_url": "https://conformance-test.local/client-metadata.json"}
+    """How this client identifies itself to an authorization server."""
+    credentials = {name: CONTEXT[name] for name in ("client_id", "client_secret") if name in CONTEXT}
+    return credentials or {"metadata_url": "https://conformance-test.local/client-metadata.json"}
 
 
 def arguments(tool):
-    """Something for each argument that a tool needs."""
+    """A value for each required argument of a tool."""
     parameters = tool.schema.parameters
     needed = parameters.get("required", ())
     return {name: VALUES.get(parameters["properties"].get(name, {}).get("type"), "text") for name in needed}
@@ -64,15 +64,16 @@ async def main(address: str) -> int:
     keyring.set_keyring(null.Keyring())
     caller.set(Agrees())
     with tempfile.TemporaryDirectory() as folder:
-        known = Server("tried", url=address, oauth=oauth() if SIGNS_IN else {})
-        server = McpServer(known, folder=Path(folder), result=ResultSize(8_000), connect_seconds=100.0)
+        declared = Server("tried", url=address, oauth=oauth() if SIGNS_IN else {})
+        server = McpServer(declared, folder=Path(folder), result=ResultSize(8_000), connect_seconds=100.0)
         try:
             await (server.sign_in() if SIGNS_IN else server.connect())
             tools = {tool.listed.name: tool for tool in server.tools}
-            told = [(one["name"], one["arguments"]) for one in CONTEXT.get("toolCalls", ())]
-            calls = told or [(name, arguments(tool)) for name, tool in tools.items()]
-            for seen in await asyncio.gather(*(tools[name].run(given) for name, given in calls if name in tools)):
-                print(seen.ok, seen.text)
+            requested = [(call["name"], call["arguments"]) for call in CONTEXT.get("toolCalls", ())]
+            calls = requested or [(name, arguments(tool)) for name, tool in tools.items()]
+            runs = [tools[name].run(call_arguments) for name, call_arguments in calls if name in tools]
+            for result in await asyncio.gather(*runs):
+                print(result.ok, result.text)
         finally:
             await server.aclose()
     return 0

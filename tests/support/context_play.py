@@ -1,4 +1,4 @@
-"""Sessions whose model has a small context, and writes its summaries apart from its script."""
+"""Sessions whose model has a small context and writes summaries apart from its script."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ SUMMARY = "## Goal\nCount the notes.\n## Next step\nRead the next file."
 
 
 class Summarizer(ScriptModel):
-    """A scripted model of a small context; `summaries` gives its summaries, `refusals` prompts to be refused."""
+    """A scripted model with a small context; `summaries` are its summaries, `refusals` counts prompts to reject."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -66,7 +66,7 @@ def reads(numbers):
 
 
 def small(shell, tmp_path, **traits):
-    """Put a Summarizer in the place of the shell's scripted model."""
+    """Replace the shell's scripted model by a Summarizer."""
     metered = shell.deps.models.current.model
     model = Summarizer(tmp_path / "script.jsonl", price=metered.traits.price)
     model.traits = replace(model.traits, **traits)
@@ -75,7 +75,7 @@ def small(shell, tmp_path, **traits):
 
 
 def play_until_killed(home: Path, question: str, session: str | None = None) -> None:
-    """One turn in `home`; a new session waits for ever as soon as it writes a summary."""
+    """Run one turn in `home`; a new session hangs as soon as it writes a summary."""
     os.environ |= {"ECOSHELL_HOME": str(home / "home"), "ECOSHELL_AGENT_CONTEXT": "off"}
     asyncio.run(_turn(home, question, session))
 

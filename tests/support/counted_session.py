@@ -1,4 +1,4 @@
-"""A session of 30 steps whose provider counts with a real tokenizer and caches prefixes; run it for the figures."""
+"""A session of 30 steps whose provider counts with a real tokenizer and caches prefixes; prints its figures."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ CAP = Amount(20 * NANO, "usd")
 
 
 class CountingModel:
-    """A model with native tools whose provider counts the rendered messages and caches what it has read before."""
+    """A model with native tools whose provider counts the rendered messages and caches their prefixes."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self.traits = Traits("counting", PRICE, 200_000, 64_000, native_tools=True, local=False)
@@ -54,14 +54,14 @@ class CountingModel:
         while common < min(len(segments), len(self._read)) and segments[common] == self._read[common]:
             common += 1
         self._read = segments
-        cached, whole = sum(tokens[:common]), sum(tokens)
+        cached, total = sum(tokens[:common]), sum(tokens)
         step = len(body["messages"])
         call = Call("read_file", {"path": f"ecoshell/module_{step}.py", "start": 1, "end": 200}, id=f"toolu_{step}")
         made = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": "{}"}}
         thinking = [{"type": "thinking", "thinking": "Next I read the module.", "signature": "c2ln" * 150}]
         state = ProviderState("f", {"content": "Reading.", "tool_calls": [made], "thinking_blocks": thinking})
         output = 60 + REASONING_TOKENS
-        usage = Usage(whole, output, cached, whole - cached, REASONING_TOKENS)
+        usage = Usage(total, output, cached, total - cached, REASONING_TOKENS)
         yield Reply("Reading.", (call,), usage, finish="tool_calls", state=state)
 
     def _tokens(self, text: str) -> int:
@@ -72,14 +72,14 @@ class CountingModel:
 
 
 def _text(message: dict[str, object]) -> str:
-    """What the provider counts of a message: everything but the signature, which stands for reasoning tokens."""
+    """The text that the provider counts for a message: reasoning tokens replace the signature."""
     blocks = message.pop("thinking_blocks", None)
     return json.dumps(message, ensure_ascii=False) + (" reasoning" * REASONING_TOKENS if blocks else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what was reserved for its prompt and in all, and what was billed."""
+    """One step: the tokens reserved for its prompt, the total reservation, and the billed usage and price."""
 
     held_prompt: int
     usage: Usage
@@ -93,7 +93,7 @@ class Step:
 
 
 async def play(path: Path, *, max_tokens: int = 1024) -> list[Step]:
-    """The steps of the session, under a cap."""
+    """Run the session under a cap and return its steps."""
     counter = counter_for("gpt-4o")
     if not counter.wait():
         raise RuntimeError("The tokenizer cannot be loaded.")
@@ -117,11 +117,11 @@ async def play(path: Path, *, max_tokens: int = 1024) -> list[Step]:
             raise AssertionError("over the cap")
     await model.aclose()
     ledger.close()
-    held = [event for event in events if isinstance(event, BudgetHeld)]
+    reserved = [event for event in events if isinstance(event, BudgetHeld)]
     settled = [event for event in events if isinstance(event, BudgetSettled)]
     return [
-        Step(one.held_tokens - one.max_tokens, other.usage, one.held_nano or 0, other.spent_nano or 0)
-        for one, other in zip(held, settled, strict=True)
+        Step(hold.held_tokens - hold.max_tokens, bill.usage, hold.held_nano or 0, bill.spent_nano or 0)
+        for hold, bill in zip(reserved, settled, strict=True)
     ]
 
 
@@ -137,7 +137,7 @@ _SCHEMA = {
 
 
 def main() -> None:
-    """Print the ratios of what was reserved to what was billed."""
+    """Print the ratios of reserved to billed amounts."""
     with tempfile.TemporaryDirectory() as folder:
         steps = asyncio.run(play(Path(folder) / "ledger.sqlite"))
     later = steps[1:]

@@ -1,8 +1,8 @@
-"""A tiny GGUF model, damaged in many ways, and what comes of opening each.
+"""Damaged copies of a tiny GGUF model, and the results of opening them.
 
-As a program: `damaged_gguf.py FOLDER HOW_MANY` prints for each, as a line of JSON, how the trial of the file ended (a
-signal's number is negative) and, where the file outlived that, what became of a process that opened it as the shell
-does and asked it something.
+As a program: `damaged_gguf.py FOLDER COUNT` prints for each copy, as a line of JSON, the exit status of the trial of
+the file (negative for a signal) and, after a successful trial, the exit status and outcome of a process that opened the
+file as the shell does and sent a request.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _MEMORY = 4_000_000_000
 
 
 def tiny_model(path: Path) -> Path:
-    """A model of the llama kind with one layer, random weights and a vocabulary of bytes."""
+    """Write a llama model with one layer, random weights and a vocabulary of bytes."""
     import gguf
     import numpy as np
 
@@ -59,8 +59,8 @@ def tiny_model(path: Path) -> Path:
     return path
 
 
-def damaged(sound: bytes, wanted: int) -> Iterator[tuple[str, bytes]]:
-    """So many kinds of damage in turn, each at places drawn by chance; most before the weights, where sizes stand."""
+def damaged(sound: bytes, count: int) -> Iterator[tuple[str, bytes]]:
+    """`count` damaged copies, cycling through the kinds of damage at random places, mostly before the weights."""
     chance, head = random.Random(11), len(sound) - 4 * WIDTH * (7 * WIDTH + 2 * VOCABULARY + 3)
     kinds: tuple[Callable[[bytearray, random.Random, int], None], ...] = (
         _flip,
@@ -72,7 +72,7 @@ def damaged(sound: bytes, wanted: int) -> Iterator[tuple[str, bytes]]:
         _zero,
         _scramble,
     )
-    for number in range(wanted):
+    for number in range(count):
         kind, changed = kinds[number % len(kinds)], bytearray(sound)
         kind(changed, chance, head)
         yield f"{number} {kind.__name__}", bytes(changed)
@@ -97,13 +97,13 @@ def _cut(data: bytearray, chance: random.Random, head: int) -> None:
 
 
 def _lengthen(data: bytearray, chance: random.Random, head: int) -> None:
-    """A count or a length that is far too large: of tensors, of entries, of a text, of an array."""
+    """Make the number of tensors or entries, or the length of a text or array, far too large."""
     place = chance.choice([8, 16, 24, chance.randrange(24, head)])
     data[place : place + 8] = struct.pack("<Q", chance.choice([2**63 - 1, 2**64 - 1, 2**40, 2**31, 10**6, 300]))
 
 
 def _retype(data: bytearray, chance: random.Random, head: int) -> None:
-    """Another type for one of the values, as these stand behind their keys."""
+    """Change the type of a value, which follows its key."""
     keys = [b"llama.", b"tokenizer.ggml.", b"general."]
     place = data.find(chance.choice(keys), chance.randrange(24, head // 2))
     length = int.from_bytes(data[place - 8 : place], "little") if place > 8 else 0
@@ -121,35 +121,35 @@ def _scramble(data: bytearray, chance: random.Random, head: int) -> None:
     data[place : place + length] = chance.randbytes(length)
 
 
-def main(folder: Path, wanted: int) -> None:
-    """Open them all; llama.cpp is imported once, and each file has processes of its own that are forked from here."""
-    from llama_cpp import llama_cpp  # noqa: F401 - the one import that takes long
+def main(folder: Path, count: int) -> None:
+    """Open all copies in forked processes, so that llama.cpp is imported only once."""
+    from llama_cpp import llama_cpp  # noqa: F401 - the slow import
 
     sound = tiny_model(folder / "tiny.gguf").read_bytes()
-    for name, data in (("sound", sound), *damaged(sound, wanted)):
+    for name, data in (("sound", sound), *damaged(sound, count)):
         path = folder / "model.gguf"
         path.write_bytes(data)
-        tried = _forked(_tried, path)
-        opened, said = (_forked(_opened, path), (folder / "said").read_text()) if tried >= 0 else (0, "")
-        print(json.dumps({"name": name, "tried": tried, "opened": opened, "said": said}), flush=True)
+        trial = _forked(_try, path)
+        opened, outcome = (_forked(_open, path), (folder / "outcome").read_text()) if trial >= 0 else (0, "")
+        print(json.dumps({"name": name, "tried": trial, "opened": opened, "said": outcome}), flush=True)
 
 
-def _tried(path: Path) -> None:
+def _try(path: Path) -> None:
     from ecoshell.models import llama
 
     sys.argv = ["trial", str(path)]
     exec(llama._TRY, {})
 
 
-def _opened(path: Path) -> None:
-    """What the shell does with a file that outlived its trial."""
+def _open(path: Path) -> None:
+    """Open the file and send a request, as the shell does after a successful trial."""
     from ecoshell.errors import EcoshellError
     from ecoshell.messages import Message
     from ecoshell.models import Reply, Request, llama
     from ecoshell.models.engine import EngineOptions
     from ecoshell.models.local import LocalModel
 
-    async def asked() -> str:
+    async def ask() -> str:
         model = LocalModel(path, options=EngineOptions(gpu_layers=0, threads=1))
         request = Request((Message("user", "Hi"),), want="text", max_tokens=3)
         async for piece in model.stream(request):
@@ -159,17 +159,17 @@ def _opened(path: Path) -> None:
 
     llama._sound.add(llama._mark(path))
     try:
-        said = asyncio.run(asked())
+        outcome = asyncio.run(ask())
     except EcoshellError as error:
-        said = f"told: {error}"
-    except BaseException:  # noqa: BLE001 - whatever it is, it is what the test is about
-        said = traceback.format_exc()
-    path.with_name("said").write_text(said)
+        outcome = f"error: {error}"
+    except BaseException:  # noqa: BLE001 - the test reports any exception
+        outcome = traceback.format_exc()
+    path.with_name("outcome").write_text(outcome)
 
 
 def _forked(work: Callable[[Path], None], path: Path) -> int:
-    """How a process of its own ends with it: its status, or the negative number of the signal."""
-    path.with_name("said").write_text("")
+    """Run `work` in a forked process; return its exit status, or the negative number of its signal."""
+    path.with_name("outcome").write_text("")
     child = os.fork()
     if not child:
         try:

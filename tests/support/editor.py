@@ -1,4 +1,4 @@
-"""An editor for tests: the SDK's client, with `ecoshell acp` as a process of its own, and a script for a model."""
+"""An editor for tests: the client of the SDK and a process of `ecoshell acp` with a scripted model."""
 
 import asyncio
 import json
@@ -10,29 +10,29 @@ import acp
 from acp import schema
 
 LIMIT_S = 600
-"""Longer than anything here may take."""
+"""Limit for every wait in this module."""
 
 
 class Editor:
-    """A client that writes down what it is told and answers what it is asked by `choose`."""
+    """A client that records updates and permission requests, and answers requests with `choose`."""
 
     def __init__(self):
         self.told = []
-        """Session and update, in their order."""
+        """Pairs of session and update, in order."""
         self.asked = []
-        """What permission was asked for: the tool call, and the names of the options by their ids."""
+        """Permission requests: the tool call, the names of the options by ID, and the updates before the request."""
         self.choose = lambda options: "once"
-        """The id to choose of the options; None dismisses the question, and a table is the whole answer."""
-        self._came = asyncio.Event()
+        """Returns the ID of the chosen option, None to dismiss the request, or a dictionary as the whole response."""
+        self._changed = asyncio.Event()
 
     async def session_update(self, session_id, update, **_):
         self.told.append((session_id, update))
-        self._came.set()
+        self._changed.set()
 
     async def request_permission(self, session_id, tool_call, options, **_):
         names = {option.option_id: option.name for option in options}
         self.asked.append((tool_call, names, [update for _, update in self.told]))
-        self._came.set()
+        self._changed.set()
         chosen = self.choose(names)
         if asyncio.iscoroutine(chosen):
             chosen = await chosen
@@ -49,31 +49,31 @@ class Editor:
         pass
 
     def of(self, kind, session=None):
-        """The updates of a kind, of one session or of all."""
+        """The updates of one kind, from one session or from all."""
         return [update for name, update in self.told if isinstance(update, kind) and session in (None, name)]
 
     def text(self, kind=schema.AgentMessageChunk, session=None):
-        """What was said in chunks of a kind."""
+        """The joined text of the chunks of one kind."""
         return "".join(chunk.content.text for chunk in self.of(kind, session))
 
     def calls(self, session=None):
-        """Each tool call by its title: every status it has had, in order."""
-        titles, found = {}, {}
+        """The statuses of each tool call, in order, by its title."""
+        titles, statuses = {}, {}
         for update in self.of((schema.ToolCallStart, schema.ToolCallProgress), session):
             titles.setdefault(update.tool_call_id, getattr(update, "title", None))
-            found.setdefault(titles[update.tool_call_id], []).append(update.status)
-        return found
+            statuses.setdefault(titles[update.tool_call_id], []).append(update.status)
+        return statuses
 
-    async def until(self, holds):
-        """Wait until something holds of what was told and asked."""
+    async def until(self, is_true):
+        """Wait until a condition on the recorded updates and requests is true."""
         async with asyncio.timeout(LIMIT_S):
-            while not holds():
-                self._came.clear()
-                await self._came.wait()
+            while not is_true():
+                self._changed.clear()
+                await self._changed.wait()
 
 
 class Opened(Editor):
-    """The same with the agent it talks with."""
+    """An editor with its agent."""
 
     def __init__(self, home):
         super().__init__()
@@ -82,23 +82,23 @@ class Opened(Editor):
         self.workspace.mkdir(exist_ok=True)
 
     async def new(self, cwd=None, servers=()):
-        """A new session; gives its id."""
+        """Create a session and return its ID."""
         return (await self.agent.new_session(cwd=str(cwd or self.workspace), mcp_servers=[*servers])).session_id
 
     async def ask(self, session, *blocks):
-        """A prompt of texts and blocks; gives why it ended."""
+        """Send a prompt of texts and blocks; return the stop reason."""
         prompt = [acp.text_block(block) if isinstance(block, str) else block for block in blocks]
         async with asyncio.timeout(LIMIT_S):
             return (await self.agent.prompt(prompt=prompt, session_id=session)).stop_reason
 
 
 def environment(home):
-    """The variables of an agent whose state is in this home."""
+    """The environment of an agent whose state is in this home."""
     return {**os.environ, "ECOSHELL_HOME": str(home / "home"), "PYTHONUTF8": "1"}
 
 
 def command(home, lines, *options):
-    """The command line of an agent whose model speaks these lines."""
+    """The command line of an agent whose model replies with these lines."""
     script = home / "script.jsonl"
     script.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return (sys.executable, "-m", "ecoshell", "--model", f"script:{script}", "acp", *options)
@@ -106,7 +106,7 @@ def command(home, lines, *options):
 
 @asynccontextmanager
 async def editor(home, lines, *options):
-    """An editor with an agent that has been initialized, and whose model speaks these lines in each session."""
+    """Open an editor with an initialized agent whose model replies with these lines in each session."""
     opened = Opened(home)
     async with acp.spawn_agent_process(
         opened,

@@ -1,4 +1,4 @@
-"""Disks that are full: any user may limit how large a file may grow, and the superuser may have a tiny disk."""
+"""Full disks: a size limit for files, which any user can set, or a tiny disk, which needs the superuser."""
 
 import resource
 import subprocess
@@ -10,24 +10,24 @@ import pytest
 
 
 def limit_files(size: int) -> None:
-    """From now on this process and those it starts can write no file past so many bytes."""
+    """Limit the size of files that this process and its children can write, in bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
 @contextmanager
 def no_file_over(size: int) -> Iterator[None]:
-    """The same for a while; Python ignores the signal that comes with it."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    """Limit the size of files temporarily; Python ignores the signal of the limit."""
+    previous = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     limit_files(size)
     try:
         yield
     finally:
-        limit_files(before)
+        limit_files(previous)
 
 
 @contextmanager
 def tiny_disk(folder: Path, size: int) -> Iterator[Path]:
-    """A disk of so many bytes, mounted on a new folder."""
+    """Mount a disk of `size` bytes on a new folder."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     try:
@@ -43,7 +43,7 @@ def tiny_disk(folder: Path, size: int) -> Iterator[Path]:
 
 
 def fill(disk: Path, free: int) -> None:
-    """Leave so many bytes of a disk."""
+    """Fill a disk except for `free` bytes."""
     with (disk / "filler").open("wb", buffering=0) as filler:
         try:
             while filler.write(bytes(4096)) == 4096:

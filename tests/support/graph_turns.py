@@ -1,4 +1,4 @@
-"""What tests of turns with a tool graph are written with: tools that do as they are told, and plans of them."""
+"""Helpers for tests of turns with tool graphs: configurable tools, and plans of them."""
 
 import json
 
@@ -9,7 +9,7 @@ from ecoshell.messages import Observation, ToolSchema
 
 
 class Probe:
-    """A tool of its own effects and price, which does what it is told to."""
+    """A tool with the given effects and price that runs `act`."""
 
     def __init__(self, name, act=None, *, effects=(), price=0, parameters=None):
         self.schema = ToolSchema(name, f"Does {name}.", parameters or {"type": "object", "properties": {}})
@@ -20,18 +20,18 @@ class Probe:
 
     async def run(self, arguments):
         self.runs.append(dict(arguments))
-        seen = await self._act() if self._act else f"{self.schema.name} is done"
-        return seen if isinstance(seen, Observation) else Observation(seen)
+        result = await self._act() if self._act else f"{self.schema.name} is done"
+        return result if isinstance(result, Observation) else Observation(result)
 
 
 def plan(**nodes):
-    """A script's line with a plan: `plan(a=[], b=["a"])`."""
+    """A line of a script with a plan: `plan(a=[], b=["a"])`."""
     parts = [part for name, after in nodes.items() for part in (name, after or ["<task>"])]
     return say(json.dumps(parts))
 
 
 def add(shell, *tools):
-    """Tools beside the built-in ones."""
+    """Add tools to the built-in ones."""
     catalog = shell.deps.catalog
     catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
     shell.deps.ranker.__init__(catalog.schemas)

@@ -1,4 +1,4 @@
-"""Servers that keep to no agreement, each a way of speaking JSON-RPC by hand; the argument says which."""
+"""MCP servers that violate the protocol in many ways, written in plain JSON-RPC; the argument selects the way."""
 
 import json
 import os
@@ -80,7 +80,7 @@ ASKS = {
         {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 10**6}}], "maxTokens": 50},
     ),
 }
-"""What a server asks in every call, and whose answer is its result."""
+"""Requests that a server sends during every call; the response becomes the result of the call."""
 
 
 def say(record: object) -> None:
@@ -88,8 +88,8 @@ def say(record: object) -> None:
     sys.stdout.flush()
 
 
-def answer(asked: dict, result: object) -> None:
-    say({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+def answer(request: dict, result: object) -> None:
+    say({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
 
 def text(words: str, **more: object) -> dict[str, object]:
@@ -97,22 +97,22 @@ def text(words: str, **more: object) -> dict[str, object]:
 
 
 def follow(file: Path) -> None:
-    """Say that the list has changed whenever the file has that it stands in."""
-    before = file.read_text()
+    """Announce a changed tool list whenever the file with the list changes."""
+    previous = file.read_text()
     while True:
         time.sleep(0.05)
-        if (now := file.read_text()) != before:
-            before = now
+        if (current := file.read_text()) != previous:
+            previous = current
             say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
-def call(way: str, asked: dict) -> None:
+def call(way: str, request: dict) -> None:
     match way:
         case _ if way in ASKS:
             method, params = ASKS[way]
             say({"jsonrpc": "2.0", "id": "question", "method": method, "params": params})
-            told = json.loads(sys.stdin.readline())
-            answer(asked, text(json.dumps(told.get("result") or told["error"])))
+            response = json.loads(sys.stdin.readline())
+            answer(request, text(json.dumps(response.get("result") or response["error"])))
         case "asks_for_ever":
             while True:
                 method, params = ASKS["asks_visit"]
@@ -125,27 +125,27 @@ def call(way: str, asked: dict) -> None:
                 sys.stdout.write("x" * 65536)
         case "garbage":
             while True:
-                sys.stdout.write("this is no message\n")
+                sys.stdout.write("not a message\n")
         case "messages":
             while True:
                 say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": ""}})
         case "leaves":
-            answer(asked, text("the last answer"))
+            answer(request, text("the last answer"))
             os._exit(0)
         case "lies":
-            answer(asked, text("n is seven", structuredContent={"n": "seven"}))
+            answer(request, text("n is seven", structuredContent={"n": "seven"}))
         case "regex":
-            answer(asked, text("", structuredContent={"n": "a" * 60 + "!"}))
+            answer(request, text("", structuredContent={"n": "a" * 60 + "!"}))
         case "subscribes":
-            for address in asked["params"]["arguments"].values():
+            for address in request["params"]["arguments"].values():
                 say({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": address}})
-            answer(asked, text("edited"))
+            answer(request, text("edited"))
         case "escapes":
-            answer(asked, text("\x1b[2J\x1b]0;owned\x07red"))
+            answer(request, text("\x1b[2J\x1b]0;owned\x07red"))
         case "unreadable":
-            answer(asked, {"content": "no list"})
+            answer(request, {"content": "no list"})
         case _:
-            answer(asked, text("done"))
+            answer(request, text("done"))
 
 
 def main(way: str) -> None:
@@ -157,36 +157,36 @@ def main(way: str) -> None:
         Thread(target=follow, args=(Path(sys.argv[2]),), daemon=True).start()
     lists = 0
     for line in sys.stdin:
-        asked = json.loads(line)
-        match asked.get("method"):
+        request = json.loads(line)
+        match request.get("method"):
             case "initialize" if way != "hangs":
                 more = {"resources": {"subscribe": True}} if way == "subscribes" else {}
-                answer(asked, {**ABOUT, "capabilities": {**ABOUT["capabilities"], **more}})
+                answer(request, {**ABOUT, "capabilities": {**ABOUT["capabilities"], **more}})
             case "resources/list" | "resources/templates/list" | "resources/subscribe":
-                answer(asked, {"resources": [], "resourceTemplates": []})
+                answer(request, {"resources": [], "resourceTemplates": []})
             case "resources/read":
-                answer(asked, {"contents": [{"uri": asked["params"]["uri"], "text": "old"}]})
+                answer(request, {"contents": [{"uri": request["params"]["uri"], "text": "old"}]})
             case "tools/list" if way == "endless":
                 lists += 1
-                answer(asked, {"tools": [tool(f"tool{lists}")], "nextCursor": str(lists)})
+                answer(request, {"tools": [tool(f"tool{lists}")], "nextCursor": str(lists)})
             case "tools/list" if way == "pages":
-                at = int(asked.get("params", {}).get("cursor", 0))
+                at = int(request.get("params", {}).get("cursor", 0))
                 more = {"nextCursor": str(at + 1)} if at < 4 else {}
-                answer(asked, {"tools": [tool(f"tool{at}")], **more})
+                answer(request, {"tools": [tool(f"tool{at}")], **more})
             case "tools/list" if way == "follows":
-                answer(asked, {"tools": json.loads(Path(sys.argv[2]).read_text())})
+                answer(request, {"tools": json.loads(Path(sys.argv[2]).read_text())})
             case "tools/list" if way == "changes":
                 lists += 1
                 wants = {"type": "object", "properties": {f"v{lists}": {"type": "string"}}}
-                answer(asked, {"tools": [tool("go", inputSchema=wants), *([tool("gone")] if lists == 1 else [])]})
+                answer(request, {"tools": [tool("go", inputSchema=wants), *([tool("gone")] if lists == 1 else [])]})
             case "tools/list":
-                answer(asked, {"tools": TOOLS.get(way, [tool("go")])})
+                answer(request, {"tools": TOOLS.get(way, [tool("go")])})
             case "tools/call":
-                call(way, asked)
+                call(way, request)
                 if way == "changes":
                     say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             case "server/discover":
-                say({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no such method"}})
+                say({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "no such method"}})
             case _:
                 pass
     while way == "stubborn":

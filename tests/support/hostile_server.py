@@ -1,7 +1,7 @@
 """A small OpenAI- and Anthropic-shaped HTTP server on loopback that behaves as badly as its model's name says.
 
-`openai/<behaviour>` at `http://…/v1`; the behaviours are the methods of `_Handler` that start with `do_as_`. What was
-asked and what the client did with its connection is on record.
+`openai/<behaviour>` at `http://…/v1`; the behaviours are the methods of `_Handler` that start with `do_as_`. The server
+records requests and closed connections.
 """
 
 import json
@@ -26,14 +26,14 @@ _MOODS = ("greedy", "modest", "too_many", "greedy", "silent", "modest", "cut", "
 
 
 class HostileServer:
-    """The server and its record."""
+    """The server and its recorded requests."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
-        """Bodies of the requests, in order."""
+        """Request bodies, in order."""
         self.headers: list[dict[str, str]] = []
         self.client_left = threading.Event()
-        """Set when a client closes its connection while it is being served."""
+        """Set when a client closes its connection before the reply is complete."""
         self.arrived = threading.Event()
         """Set when a request has been read."""
         handler = type("Handler", (_Handler,), {"record": self})
@@ -95,19 +95,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_as_good(body)
 
     def do_as_echo(self, body: dict[str, Any]) -> None:
-        """Answers with the last message, letter by letter."""
+        """Answers with the last message, one character at a time."""
         self._stream_texts(*body["messages"][-1]["content"])
         self._end(usage=GOOD_USAGE)
 
     def do_as_planner(self, body: dict[str, Any]) -> None:
-        """Decides as the planner of a trio would: one product is to be worked out, then it is enough."""
+        """Decides as a planner: first a calculation by the caller, then the conclusion."""
         done = "caller: Action: calculate" in json.dumps(body["messages"])
         thought = "17 * 23 is to be worked out with calculate."
         self._stream_texts("That is enough. Next: conclusion." if done else f"{thought} Next: caller.")
         self._end(usage=GOOD_USAGE)
 
     def do_as_ender(self, body: dict[str, Any]) -> None:
-        """Decides as a planner would that it is enough, and when it is asked again, answers."""
+        """Concludes as a planner at the first request, and answers at later ones."""
         first = len(self.record.asked) == 1
         self._stream_texts("That is enough. Next: conclusion." if first else "It is enough.")
         self._end(usage=GOOD_USAGE)
@@ -134,12 +134,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._end(usage=_counted(2 * len(json.dumps(body)), 2 * body["max_tokens"]))
 
     def do_as_greedy(self, body: dict[str, Any]) -> None:
-        """Works for ever, and each time bills nearly all that the prompt and `max_tokens` allow."""
+        """Never finishes, and bills almost the maximum for the prompt and `max_tokens`."""
         self._stream_texts(_work(body))
         self._end(usage=_counted(_text_bytes(body), body["max_tokens"]))
 
     def do_as_moody(self, body: dict[str, Any]) -> None:
-        """Works for ever, and is greedy, modest, silent about usage, busy or broken by turns."""
+        """Never finishes, and alternates between high, low and missing usage, rate limits and broken replies."""
         mood = _MOODS[len(self.record.asked) % len(_MOODS)]
         if mood == "modest":
             self._stream_texts(_work(body))
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._stream_texts("Half an ans")
 
     def do_as_failing(self, body: dict[str, Any]) -> None:
-        """Gives an error of its own as the reason for its answer's end."""
+        """Ends its answer with the finish reason `error`."""
         self._stream_texts("Half an ans")
         self._end("error", usage=GOOD_USAGE)
 
@@ -238,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._event(_chunk(f"{number} "))
 
     def do_as_slow(self, body: dict[str, Any]) -> None:
-        """Sends nothing until the client goes away."""
+        """Sends nothing until the client disconnects."""
         readable, _, _ = select.select([self.connection], [], [], 20)
         if readable and not self.connection.recv(1):
             self.record.client_left.set()
@@ -255,8 +255,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_as_two_calls_numbered_alike(self, body: dict[str, Any]) -> None:
         self._head(200, "text/event-stream")
         for path in ("first.txt", "second.txt"):
-            self._event(_call_chunk(0, _safe_tool(body), '{"path": ', given=path))
-            self._event(_call_chunk(0, "", json.dumps(path) + "}", given=""))
+            self._event(_call_chunk(0, _safe_tool(body), '{"path": ', call_id=path))
+            self._event(_call_chunk(0, "", json.dumps(path) + "}", call_id=""))
         self._end("tool_calls", usage=GOOD_USAGE)
 
     def do_as_second_call_broken(self, body: dict[str, Any]) -> None:
@@ -274,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._end(usage=GOOD_USAGE)
 
     def do_as_finisher(self, body: dict[str, Any]) -> None:
-        """Thinks, then gives its answer as an argument, cut where a character is half written."""
+        """Writes a text, then its answer as an argument, split in the middle of a surrogate pair."""
         self._head(200, "text/event-stream")
         self._event(_chunk("That is all."))
         for name, arguments in (
@@ -288,14 +288,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._end("tool_calls", usage=GOOD_USAGE)
 
     def do_as_early_finisher(self, body: dict[str, Any]) -> None:
-        """Gives its answer beside a call whose result it has not seen."""
+        """Calls `finish` together with a tool whose result it has not received."""
         self._head(200, "text/event-stream")
         self._event(_call_chunk(0, _safe_tool(body), '{"path": "notes.txt"}'))
         self._event(_call_chunk(1, "finish", '{"answer": "Milk."}'))
         self._end("tool_calls", usage=GOOD_USAGE)
 
     def do_as_repeater(self, body: dict[str, Any]) -> None:
-        """Says the name of its call with every piece of it, and only at first the id."""
+        """Repeats the name of its call in every chunk, but sends the ID only in the first one."""
         self._head(200, "text/event-stream")
         for piece in ('{"path": ', '"a.txt"}'):
             chunk = _call_chunk(0, _safe_tool(body), piece)
@@ -305,7 +305,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._end("tool_calls", usage=GOOD_USAGE)
 
     def do_as_doubler(self, body: dict[str, Any]) -> None:
-        """Says its arguments whole, and once more piece by piece."""
+        """Sends its arguments complete, and then again in pieces."""
         self._call_tool('{"path": "a.txt"}', '{"path": ', '"a.txt"}')
 
     def do_as_half_a_call(self, body: dict[str, Any]) -> None:
@@ -336,7 +336,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._end(usage=GOOD_USAGE)
 
     def do_as_claude(self, body: dict[str, Any]) -> None:
-        """Anthropic's own protocol: input first, output last, cached tokens beside the input."""
+        """Anthropic's protocol: input tokens first, output tokens last, cached tokens separate from the input."""
         self._head(200, "text/event-stream")
         counted = {"input_tokens": 10, "cache_read_input_tokens": 50, "cache_creation_input_tokens": 30}
         start = {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "content": []}
@@ -353,9 +353,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _call_tool(self, *arguments: str, name: str = "") -> None:
         self._head(200, "text/event-stream")
-        first, *others = arguments
+        first, *rest_of_arguments = arguments
         self._event(_call_chunk(0, name or _safe_tool(self.record.asked[-1]), first))
-        for part in others:
+        for part in rest_of_arguments:
             self._event(_call_chunk(0, "", part))
         self._end("tool_calls", usage=GOOD_USAGE)
 
@@ -397,14 +397,14 @@ class _Handler(BaseHTTPRequestHandler):
 def _chunk(
     text: str = "", *, choices: list[dict[str, Any]] | None = None, usage: Usage | None = None
 ) -> dict[str, Any]:
-    said = [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]
+    text_choices = [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]
     chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "hostile"}
-    return {**chunk, "choices": said if choices is None else choices, **({"usage": usage} if usage else {})}
+    return {**chunk, "choices": text_choices if choices is None else choices, **({"usage": usage} if usage else {})}
 
 
-def _call_chunk(index: int, name: str, arguments: str, given: str | None = None) -> dict[str, Any]:
+def _call_chunk(index: int, name: str, arguments: str, call_id: str | None = None) -> dict[str, Any]:
     function = {"name": name or None, "arguments": arguments}
-    call = {"index": index, "id": f"c{index}" if given is None else given, "type": "function", "function": function}
+    call = {"index": index, "id": f"c{index}" if call_id is None else call_id, "type": "function", "function": function}
     return _chunk(choices=[{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}])
 
 
@@ -417,14 +417,14 @@ def _text_bytes(body: dict[str, Any]) -> int:
 
 
 def _work(body: dict[str, Any]) -> str:
-    """The next call of a model that is never done: registers a tool, then calls it on one text after another."""
-    said = [json.dumps(message) for message in body["messages"] if message["role"] == "assistant"]
+    """The next call of a model that never finishes: registers a tool, then calls it with a new text each time."""
+    replies = [json.dumps(message) for message in body["messages"] if message["role"] == "assistant"]
     call = {"name": "tool_register", "arguments": {"tool_name": "count_text"}}
-    if any("tool_register" in text for text in said):
-        call = {"name": "count_text", "arguments": {"text": f"text {len(said)}"}}
+    if any("tool_register" in text for text in replies):
+        call = {"name": "count_text", "arguments": {"text": f"text {len(replies)}"}}
     return json.dumps({"call": call})
 
 
 def _safe_tool(body: dict[str, Any]) -> str:
-    """The name the first offered tool went out under."""
+    """The name of the first tool in the request."""
     return body["tools"][0]["function"]["name"]

@@ -1,7 +1,7 @@
-"""A small hub on loopback that speaks Hugging Face's protocol, and misbehaves where a test asks for it.
+"""A small hub on loopback that speaks Hugging Face's protocol, and misbehaves on request.
 
 It serves `/api/models/OWNER/REPO` and `/OWNER/REPO/resolve/REV/FILE`; the latter redirects large files to another
-address with a signed query, as the hub does to its storage, and takes ranges there.
+address with a signed query, as the hub does for its storage, and accepts ranges there.
 """
 
 import hashlib
@@ -19,37 +19,36 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Repo:
-    """A repository, and how it misbehaves."""
+    """A repository with its files and faults."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     licence: str = "apache-2.0"
     gated: bool = False
-    """Given only to those who send the token `good`."""
+    """Downloads need the token `good`."""
     private: bool = False
-    said: dict[str, str] = field(default_factory=dict)
-    """SHA-256 that is told in the place of the right one, by file."""
-    unsaid: bool = False
-    """Whether no SHA-256 is told at all."""
+    wrong_hashes: dict[str, str] = field(default_factory=dict)
+    """False SHA-256 values by file."""
+    has_hashes: bool = True
     cuts: int = 0
-    """How many of the next downloads end in the middle of what they should send."""
+    """How many of the next downloads break off early."""
     shares: tuple[int, ...] = (2,)
-    """By how much what they should send is divided, in turn."""
+    """Divisors of the size at which downloads break off, in turn."""
     stall: threading.Event | None = None
-    """Waited for in the middle of each download."""
+    """Event that each download waits for half-way."""
     ranges: bool = True
     page: bytes = b""
-    """What every download is answered with, as if it were the file."""
+    """Content sent instead of every file."""
     status: int = 0
-    """What every download is answered with; 0 is as it should be."""
+    """Status of every download; 0 means the correct one."""
 
 
 class HubServer:
-    """The server and its record."""
+    """The server and its recorded requests."""
 
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
         self.odd: Iterable[bytes] = ()
-        """What is said of every repository, in the place of what it is, with `packed` as its encoding."""
+        """Raw description sent for every repository, with `packed` as its content encoding."""
         self.packed = ""
         self.asked: list[tuple[str, str, str]] = []
         """Method, path and Range of each request, in order."""
@@ -66,12 +65,12 @@ class HubServer:
 
     @property
     def storage(self) -> str:
-        """The same server under another host's name."""
+        """The same server under another host name."""
         return f"http://localhost:{self._server.server_port}"
 
     @property
     def ranges(self) -> list[str]:
-        """The ranges that bytes were asked for by, in order; empty for the whole."""
+        """The requested ranges, in order; empty for a whole file."""
         return [range_ for _, path, range_ in self.asked if path.startswith("/storage/")]
 
     def close(self) -> None:
@@ -103,10 +102,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.asked.append((self.command, path, self.headers.get("range", "")))
         if token := self.headers.get("authorization"):
             self.hub.tokens.append((path, token))
-        if found := re.fullmatch(r"/api/models/([^/]+/[^/]+?)(?:/revision/[^/]+)?", path):
-            self._describe(found[1])
-        elif found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-            self._resolve(found[1], found[3])
+        if match := re.fullmatch(r"/api/models/([^/]+/[^/]+?)(?:/revision/[^/]+)?", path):
+            self._describe(match[1])
+        elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            self._resolve(match[1], match[3])
         elif path.startswith("/storage/") and parse_qs(parts.query).get("signed") == ["yes"]:
             owner, name, file = path.removeprefix("/storage/").split("/", 2)
             self._send(self.hub.repos[f"{owner}/{name}"], file)
@@ -134,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "rfilename": file,
                 "size": len(data),
                 "blobId": "0" * 40,
-                **({} if repo.unsaid or not file.endswith(".gguf") else {"lfs": self._lfs(repo, file)}),
+                **({"lfs": self._lfs(repo, file)} if repo.has_hashes and file.endswith(".gguf") else {}),
             }
             for file, data in repo.files.items()
         ]
@@ -154,8 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _lfs(self, repo: Repo, file: str) -> dict[str, object]:
-        right = hashlib.sha256(repo.files[file]).hexdigest()
-        return {"sha256": repo.said.get(file, right), "size": len(repo.files[file]), "pointerSize": 135}
+        digest = hashlib.sha256(repo.files[file]).hexdigest()
+        return {"sha256": repo.wrong_hashes.get(file, digest), "size": len(repo.files[file]), "pointerSize": 135}
 
     def _resolve(self, name: str, file: str) -> None:
         repo = self.hub.repos.get(name)
@@ -178,29 +177,29 @@ class _Handler(BaseHTTPRequestHandler):
             return
         data, start = repo.page or repo.files[file], 0
         ranges = repo.ranges and not repo.page
-        found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", "")) if ranges else None
-        if found:
-            start = int(found[1])
+        match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", "")) if ranges else None
+        if match:
+            start = int(match[1])
             self.send_response(206)
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         else:
             self.send_response(200)
         self.send_header("Content-Length", str(len(data) - start))
         self.end_headers()
-        rest = data[start:]
+        content = data[start:]
         if repo.stall is not None:
-            self.wfile.write(rest[: len(rest) // 2])
+            self.wfile.write(content[: len(content) // 2])
             self.wfile.flush()
             repo.stall.wait()
-            rest = rest[len(rest) // 2 :]
+            content = content[len(content) // 2 :]
         if repo.cuts:
             repo.cuts -= 1
-            self.wfile.write(rest[: len(rest) // repo.shares[repo.cuts % len(repo.shares)]])
+            self.wfile.write(content[: len(content) // repo.shares[repo.cuts % len(repo.shares)]])
             self.wfile.flush()
             self.connection.close()
             self.close_connection = True
         else:
-            self.wfile.write(rest)
+            self.wfile.write(content)
 
     def _say(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         text = json.dumps(body).encode()

@@ -1,4 +1,4 @@
-"""Turns with effects in processes that are there to be killed: forked from one that has imported everything."""
+"""Turns with effects in processes that tests kill, forked from a process that has imported everything."""
 
 import asyncio
 import multiprocessing
@@ -13,7 +13,7 @@ FORKS.set_forkserver_preload(
 
 
 def play(home: Path) -> None:
-    """One turn in `home`, whose workspace and script are there: all is approved, every model call has a price."""
+    """Run one turn in a prepared `home`; all calls are approved and every model call has a price."""
     os.environ |= {"ECOSHELL_HOME": str(home / "home"), "ECOSHELL_AGENT_CONTEXT": "off"}
     asyncio.run(_turn(home))
 

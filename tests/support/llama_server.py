@@ -1,4 +1,4 @@
-"""The embedded model behind `llama_cpp.server`, as any OpenAI-compatible server of the user's own."""
+"""The embedded model behind `llama_cpp.server`, an OpenAI-compatible server."""
 
 import socket
 import subprocess
@@ -26,11 +26,11 @@ def llama_address(port: int) -> str:
 
 @contextmanager
 def llama_server(port: int, *, context: int = 2048) -> Iterator[str]:
-    """Runs the server; gives its base URL. Skips the test where its extras are not installed."""
+    """Run the server and yield its base URL; skip the test if its extras are not installed."""
     pytest.importorskip("fastapi", reason="the extra llama-cpp-python[server] is not installed")
     pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
     options = ["--model", str(embedded_path()), "--port", str(port), "--n_ctx", str(context), "--verbose", "False"]
-    options += ["--logits_all", "False"]  # which is the default, and twice as slow
+    options += ["--logits_all", "False"]  # the default is twice as slow
     server = subprocess.Popen([sys.executable, "-m", "llama_cpp.server", *options], stderr=subprocess.DEVNULL)
     try:
         _wait_for(f"{llama_address(port)}/models", server)

@@ -1,4 +1,4 @@
-"""A server of the SDK's for tests: over standard input and output, or over HTTP with a port as its argument."""
+"""A server of the MCP SDK for tests: over standard input and output, or over HTTP if the argument is a port."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ server = MCPServer("tried")
 
 
 class Sum(BaseModel):
-    """What `add` gives."""
+    """The result of `add`."""
 
     total: int
 
@@ -75,9 +75,9 @@ def die() -> str:
 
 @server.tool()
 def leave_behind() -> str:
-    """Start a process in a session of its own, and give its number."""
-    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    return f"{left.pid} {os.getpid()}"
+    """Start a process in another process session and return its ID."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    return f"{process.pid} {os.getpid()}"
 
 
 @server.tool()
@@ -132,11 +132,11 @@ def review(file: str, tone: str = "kind") -> str:
 
 @server.completion()
 async def values(ref, argument, context):
-    """What a file to review may be called, and in which tone that can be done once there is one."""
-    known = {"file": ["notes.txt", "new notes.txt", "\x1b[2J"], "tone": ["kind", "keen"]}
+    """Names of files to review, and tones once a file is set."""
+    choices = {"file": ["notes.txt", "new notes.txt", "\x1b[2J"], "tone": ["kind", "keen"]}
     if argument.name == "tone" and not (context and context.arguments.get("file")):
         return None
-    return Completion(values=[one for one in known[argument.name] if one.startswith(argument.value)])
+    return Completion(values=[value for value in choices[argument.name] if value.startswith(argument.value)])
 
 
 @server.tool()

@@ -1,4 +1,4 @@
-"""Servers on loopback that look like Ollama, LM Studio, llama-server and vLLM: their lists, and their chats."""
+"""Servers on loopback that imitate Ollama, LM Studio, llama-server and vLLM: model lists and chats."""
 
 import json
 import threading
@@ -40,13 +40,13 @@ VLLM = {"/v1/models": {"object": "list", "data": [{"id": "Qwen/Qwen3-4B", "max_m
 
 
 class ModelServer:
-    """One server; `answers` are JSON objects by path, for a POST with the model's name behind it."""
+    """A server; `answers` are JSON objects by path, followed by the model's name for a POST."""
 
     def __init__(self, answers: Mapping[str, Any], *, silent: bool = False, port: int = 0) -> None:
         self.asked: list[str] = []
         self.bodies: list[dict[str, Any]] = []
-        """What was asked of its chat."""
-        handler = type("Handler", (_Handler,), {"known": answers, "record": self, "silent": silent})
+        """Bodies of the chat requests."""
+        handler = type("Handler", (_Handler,), {"answers": answers, "record": self, "silent": silent})
         self.closed = threading.Event()
         self._server = _Quiet(("127.0.0.1", port), handler)
         self._server.daemon_threads = True
@@ -73,11 +73,11 @@ def model_server(answers: Mapping[str, Any], *, silent: bool = False, port: int 
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that do not wait are expected."""
+        """Ignore clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    known: Mapping[str, Any]
+    answers: Mapping[str, Any]
     record: ModelServer
     silent: bool
 
@@ -98,8 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.record.asked.append(path)
         if self.silent:
             self.record.closed.wait()
-        found = self.known.get(path)
-        self._send(json.dumps(found or {"error": "not found"}).encode(), 200 if found else 404)
+        answer = self.answers.get(path)
+        self._send(json.dumps(answer or {"error": "not found"}).encode(), 200 if answer else 404)
 
     def _send(self, text: bytes, status: int = 200, kind: str = "application/json") -> None:
         self.send_response(status)

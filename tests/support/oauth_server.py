@@ -1,4 +1,4 @@
-"""A server that is signed in to, with its authorization server, over HTTP; the argument is the port."""
+"""A server with OAuth sign-in and its authorization server, over HTTP; the argument is the port."""
 
 import secrets
 import sys
@@ -20,7 +20,7 @@ OWN = f"http://127.0.0.1:{PORT}"
 
 
 class Authority(OAuthAuthorizationServerProvider):
-    """Lets everybody in who comes, and counts how."""
+    """Authorizes every client and counts renewals."""
 
     def __init__(self):
         self.clients, self.codes, self.tokens, self.renewals = {}, {}, {}, {}
@@ -86,7 +86,7 @@ server = MCPServer(
 
 @server.tool()
 def renewed() -> str:
-    """Say how often somebody was let in anew without being asked."""
+    """Return the number of renewed tokens and of clients."""
     return f"{AUTHORITY.renewed} of {len(AUTHORITY.clients)}"
 
 

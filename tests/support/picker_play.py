@@ -1,4 +1,4 @@
-"""A stage for one screen: it is shown over nothing, and what it gives back is kept."""
+"""An app that shows one screen and records its results."""
 
 from textual.app import App, ComposeResult
 from textual.screen import Screen
@@ -9,11 +9,11 @@ from ecoshell.tui.screens.picker import Picker
 
 
 class Stage(App[None]):
-    """Shows a screen as soon as what is below it has been drawn."""
+    """Shows a screen once the app below it has been drawn."""
 
-    def __init__(self, shown: Screen) -> None:
+    def __init__(self, screen: Screen) -> None:
         super().__init__()
-        self.shown = shown
+        self.shown = screen
         self.given: list[object] = []
 
     def compose(self) -> ComposeResult:
@@ -34,16 +34,16 @@ class Stage(App[None]):
 
 
 def listed(picker: Picker) -> list[str]:
-    """The rows of the list, as they are written there."""
+    """The rows of the list."""
     return [str(option.prompt) for option in picker.query_one(OptionList).options]
 
 
 def here(picker: Picker) -> str:
-    """The row under the highlight."""
+    """The highlighted row."""
     option = picker.query_one(OptionList).highlighted_option
     return "" if option is None else str(option.prompt)
 
 
 async def read(pilot, picker: Picker) -> None:
-    """Wait until the picker has read what it lists."""
+    """Wait until the picker has loaded its list."""
     await eventually(pilot, lambda: picker.is_mounted and "reading" not in str(picker.query_one("#state").visual))

@@ -1,4 +1,4 @@
-"""Small images as files have them, written without a library."""
+"""Small image files, written without a library."""
 
 import struct
 import zlib

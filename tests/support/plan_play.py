@@ -1,4 +1,4 @@
-"""Plans as a turn tells of them: made, followed, made anew, and each way in which they forbid."""
+"""Plan events of a turn: first plans, updates, and every reason to forbid a tool."""
 
 from dataclasses import replace
 
@@ -62,11 +62,11 @@ FOLLOWED: tuple[Event, ...] = (
     *(PLANNED, *COUNTED, HELPED, USED, *FAILED, BLACKLISTED),
     TurnFinished(1, "answered", "", 3_100_000, Usage(900, 60), 3, ("count_text",), 2.1, 4_200),
 )
-"""A turn from its first plan to a tool that may not be used any more."""
+"""A turn from its first plan to a forbidden tool."""
 
 
 def plan_of_many(count: int = 16_464) -> PlanChanged:
-    """A plan over this many tools, sixty of which are told; wide, hostile and very long names among them."""
+    """A plan over this many tools with sixty rows; some names are wide, hostile or very long."""
     odd = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e", "a_name_that_is_longer_than_any_panel_" * 3)
     names = [*odd, *(f"service_{at % 37:02d}_operation_{at:03d}" for at in range(60 - len(odd)))]
     rows = tuple(

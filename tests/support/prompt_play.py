@@ -1,4 +1,4 @@
-"""The prompt alone, in an app of its own, with what it sends kept for looking at."""
+"""A small app with only the prompt; it records what the prompt sends."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ COMMANDS = (
 MODELS = ("embedded", "local:tiny.gguf", "openai/gpt-5-mini")
 NAMES = ("README.md", "docs/", "docs/read me.md", "ecoshell/tui/keys.py", "ecoshell/tui/prompt/prompt.py", "notes.txt")
 LONG = "\n".join(f"line {at}" for at in range(312))
-"""A paste that is kept aside."""
+"""A paste long enough to become an attachment."""
 
 
 def completed(text: str) -> list[Completion]:
-    """Completions as the core gives them: of the name, then of the argument."""
+    """Completions as the core returns them: of the name, then of the argument."""
     offers = [Completion(f"/model {name}", "use another model") for name in MODELS]
     return [offer for offer in (offers if " " in text else COMMANDS) if offer.text.startswith(text)]
 
@@ -50,45 +50,41 @@ class PromptApp(App[None]):
         self.history_file = folder / "history.txt"
 
     def compose(self) -> ComposeResult:
-        """The bar at the bottom, as in the chat."""
         yield Static(id="rest")
         yield PromptBar(History(self.history_file), self.draft_file)
 
     def on_mount(self) -> None:
-        """Send into a list."""
         self.prompt.completer, self.prompt.send = completed, self.send
         self.prompt.mentions.files = self.files
         self.prompt.focus()
 
     async def files(self) -> Sequence[str]:
-        """The names there are."""
         self.asked_for_names += 1
         return self.names
 
     def send(self, draft: Draft) -> None:
-        """Take what is typed, as the chat does."""
+        """Take the typed draft, as the chat does."""
         assert draft == self.query_one(PromptBar).prompt.take()
         self.sent.append(draft)
 
     @property
     def prompt(self) -> Prompt:
-        """The prompt."""
         return self.query_one(Prompt)
 
     @property
     def offered(self) -> list[str]:
-        """What the list shows."""
-        shown = self.query_one(CompletionList)
-        return [offer.label for offer in shown.offers] if shown.display else []
+        """Labels in the visible completion list."""
+        completions = self.query_one(CompletionList)
+        return [offer.label for offer in completions.offers] if completions.display else []
 
     @property
     def highlighted(self) -> str:
-        """What the list's highlight is on."""
+        """Label of the highlighted completion."""
         return self.query_one(CompletionList).current.label
 
     @property
     def title_words(self) -> str:
-        """What stands above the prompt."""
+        """The title above the prompt."""
         return str(self.query_one(PromptBar).border_title or "").strip()
 
     def paste(self, text: str) -> None:
@@ -96,18 +92,18 @@ class PromptApp(App[None]):
         self.post_message(Paste(text))
 
     def type_in_one_packet(self, *keys: str) -> None:
-        """Hand keys to the app as the driver does when they arrive together."""
+        """Post keys to the app as the driver does when they arrive together."""
         for key in keys:
             self.post_message(Key(key, key if len(key) == 1 else None))
 
 
 def attached(draft: Draft) -> list[Attachment]:
-    """What goes along with a draft."""
+    """The attachments of a draft."""
     return list(draft.attachments)
 
 
 async def until(pilot: Pilot[None], true: Callable[[], object]) -> None:
-    """Let the app work until something is so; fails after a good while."""
+    """Let the app run until a condition is true, with a long time limit."""
     async with asyncio.timeout(600):
         while not true():
             await pilot.pause()

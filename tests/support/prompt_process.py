@@ -1,4 +1,4 @@
-"""The prompt alone as a process on a real terminal; what it sends goes into `sent.jsonl` of the folder it is given."""
+"""The prompt app as a process on a real terminal; it writes sent drafts to `sent.jsonl` in the given folder."""
 
 import dataclasses
 import json
@@ -20,11 +20,11 @@ class PromptProcess(PromptApp):
         self._sent_file = folder / "sent.jsonl"
 
     def get_driver_class(self) -> type[Driver]:
-        """The chat's own driver."""
+        """Use the driver of the chat."""
         return TerminalDriver
 
     def send(self, draft: Draft) -> None:
-        """Write down what was sent."""
+        """Append the draft to the file."""
         super().send(draft)
         with self._sent_file.open("a") as out:
             out.write(json.dumps(dataclasses.asdict(draft)) + "\n")

@@ -1,4 +1,4 @@
-"""ecoshell on a real pseudo-terminal: a process that is typed into, and the screen a person would see."""
+"""ecoshell on a real pseudo-terminal: keys go to the process, and its screen is emulated."""
 
 import os
 import re
@@ -18,7 +18,7 @@ ROWS, COLUMNS = 30, 100
 
 
 class Terminal:
-    """A process on a pseudo-terminal, and the screen a person would see."""
+    """A process on a pseudo-terminal with its emulated screen."""
 
     def __init__(self, child: "pexpect.spawn[bytes]") -> None:
         self.child = child
@@ -35,20 +35,20 @@ class Terminal:
         return self._text
 
     def _line(self, y: int) -> str:
-        """One line; what is left of a wide character that was overwritten is a blank, as in a terminal."""
+        """One line; the remaining half of an overwritten wide character is a blank, as in a terminal."""
         cells = [self._screen.buffer[y][x].data for x in range(COLUMNS)]
         followed = zip(["", *cells], cells, strict=False)
-        return "".join(cell or ("" if cell_len(before) == 2 else " ") for before, cell in followed).rstrip()
+        return "".join(cell or ("" if cell_len(previous) == 2 else " ") for previous, cell in followed).rstrip()
 
     def type(self, text: str) -> None:
         self.child.send(text.encode())
 
     def wait(self, pattern: str) -> str:
-        """Read until the screen shows the pattern; the screen then."""
+        """Read until the screen shows the pattern; return the screen."""
         return self._until(lambda: re.search(pattern, self.text, re.MULTILINE) is not None, f"{pattern!r} never came")
 
     def ended(self) -> int:
-        """Read to the end; the exit status."""
+        """Read until the process ends; return its exit status."""
         self._until(lambda: not self.child.isalive(), "it did not end")
         self.child.close()
         assert self.child.exitstatus is not None, f"ended by signal {self.child.signalstatus}"
@@ -74,14 +74,14 @@ class Terminal:
         return self.text
 
     def _answer(self, piece: bytes) -> None:
-        """Say where the cursor is when asked, as every terminal does."""
+        """Report the cursor position on request, as every terminal does."""
         if b"\x1b[6n" in piece:
             row, column = self._screen.cursor.y + 1, self._screen.cursor.x + 1
             self.child.send(f"\x1b[{row};{column}R".encode())
 
 
 def opened(home: Path, workspace: Path, *arguments: str, **environment: str) -> Terminal:
-    """`ecoshell` with these arguments, in a workspace and a home of its own."""
+    """Start `ecoshell` with these arguments in a given workspace and home."""
     env: dict[str, Any] = {
         **{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")},
         "ECOSHELL_HOME": str(home),
@@ -101,7 +101,7 @@ def opened(home: Path, workspace: Path, *arguments: str, **environment: str) -> 
 
 
 def closed(terminal: Terminal) -> None:
-    """Let go of the process, however it stands with it."""
+    """Kill the process if it still runs, and close the terminal."""
     if terminal.child.isalive():
         terminal.child.kill(signal.SIGKILL)
         terminal.child.wait()

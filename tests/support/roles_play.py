@@ -1,4 +1,4 @@
-"""Turns of the trio, as events: of one model, of three, and of one with adapters."""
+"""Events of turns with three roles: one model, three models, one model with adapters."""
 
 from dataclasses import replace
 
@@ -30,18 +30,18 @@ ONE_MORE = 10_000_000
 
 
 def trio(players: tuple[tuple[str, str], ...] = MIXED, *, priced: int = ONE_MORE, turn: int = 1) -> tuple[Event, ...]:
-    """A turn of one call and an answer; `priced` is what the planner's first thought costs in nano-dollars."""
+    """A turn with one call and an answer; `priced` is the price of the planner's first step in nano-dollars."""
     (_, planner), (_, caller), (_, summarizer) = players
     prices = (priced, priced // 10, priced // 4, priced // 5)
-    asked = (("planner", planner), ("caller", caller), ("planner", planner), ("summarizer", summarizer))
+    steps = (("planner", planner), ("caller", caller), ("planner", planner), ("summarizer", summarizer))
     used = (Usage(2_100, 40), Usage(2_200, 24, cached=2_048), Usage(2_300, 18, cached=2_112), Usage(1_400, 60))
     seconds = (2.1, 0.4, 1.2, 0.9)
     calls = [
         (
-            BudgetHeld(10 * turn + at, *who, 5 * price, usage.input + 512, 512, clamped=False),
-            BudgetSettled(10 * turn + at, *who, price, usage, True, time),
+            BudgetHeld(10 * turn + at, *step, 5 * price, usage.input + 512, 512, clamped=False),
+            BudgetSettled(10 * turn + at, *step, price, usage, True, time),
         )
-        for at, (who, price, usage, time) in enumerate(zip(asked, prices, used, seconds, strict=True))
+        for at, (step, price, usage, time) in enumerate(zip(steps, prices, used, seconds, strict=True))
     ]
     answer = "notes.txt has **1,204** words."
     return (
@@ -68,4 +68,4 @@ def trio(players: tuple[tuple[str, str], ...] = MIXED, *, priced: int = ONE_MORE
 
 
 PLANNER_THINKS, CALLER_THINKS, CALLED, SUMMARIZER_WRITES = 3, 6, 11, 16
-"""How many events of the trio's turn it takes until somebody thinks, and until the tool has run."""
+"""Number of events of the turn until each role runs and until the tool was called."""

@@ -1,4 +1,4 @@
-"""Strategies driven without a model: every wish is answered from functions, and what was wished for is on record."""
+"""Drives strategies without a model: functions answer every request, and the requests are recorded."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -10,7 +10,7 @@ from ecoshell.strategies import AskModel, Backtrack, CallTool, Rank, Thought
 
 
 def calls(name, **arguments):
-    """A thought that calls a tool."""
+    """A thought with a call."""
     return Thought("", Call(name, arguments))
 
 
@@ -35,57 +35,57 @@ def is_answer(thought):
     return call is None or (call.name == FINISH and not call.arguments.get("give_up"))
 
 
-class Played:
-    """One run of a strategy; `thoughts` are given in turn, `observe` and `rank` decide on calls and comparisons."""
+class StrategyRun:
+    """One run of a strategy; `thoughts` are its model's replies, `observe` answers calls and `rank` comparisons."""
 
-    def __init__(self, strategy, thoughts, *, max_steps=24, observe=None, rank=lambda want: want.first):
-        self.wants = []
+    def __init__(self, strategy, thoughts, *, max_steps=24, observe=None, rank=lambda request: request.first):
+        self.requests = []
         self._thoughts = iter(thoughts)
         self._observe = observe or (lambda call: Observation(f"{call.name} did it"))
         self._rank = rank
-        self._asked = 0
+        self._count = 0
         running, reply = strategy("How many?", max_steps), None
         try:
             while True:
-                self.wants.append(running.send(reply))
-                reply = self._reply(self.wants[-1])
+                self.requests.append(running.send(reply))
+                reply = self._reply(self.requests[-1])
         except StopIteration as stop:
             self.outcome = stop.value
 
     def of(self, kind):
-        """The wishes of one kind."""
-        return [want for want in self.wants if isinstance(want, kind)]
+        """The requests of one kind."""
+        return [request for request in self.requests if isinstance(request, kind)]
 
     @property
-    def made(self):
-        """Names of the tools that were called, in order."""
-        return [call.name for want in self.of(CallTool) for call in want.calls]
+    def called_tools(self):
+        """Names of the called tools, in order."""
+        return [call.name for request in self.of(CallTool) for call in request.calls]
 
     @property
     def children(self):
-        """How many calls were made at each place where any was."""
+        """The number of calls from each path with any."""
         places = defaultdict(int)
-        for want in self.of(CallTool):
-            places[tuple(step.call.id for step in want.path.steps)] += 1
+        for request in self.of(CallTool):
+            places[tuple(step.call.id for step in request.path.steps)] += 1
         return list(places.values())
 
     @property
     def longest(self):
-        """Steps of the longest path there was."""
-        return max(len(want.path.steps) + isinstance(want, CallTool) for want in self.wants)
+        """Steps of the longest path."""
+        return max(len(request.path.steps) + isinstance(request, CallTool) for request in self.requests)
 
-    def _reply(self, want):
-        match want:
+    def _reply(self, request):
+        match request:
             case AskModel():
                 return self._numbered(next(self._thoughts))
             case CallTool():
-                return tuple(map(self._observe, want.calls))
+                return tuple(map(self._observe, request.calls))
             case Rank():
-                return self._rank(want)
+                return self._rank(request)
             case Backtrack():
                 return None
 
     def _numbered(self, thought):
-        """The thought as the driver gives it: each call has an id of its own."""
-        self._asked += 1
-        return thought if thought.call is None else replace(thought, call=replace(thought.call, id=f"c{self._asked}"))
+        """The thought as the driver returns it, with a unique id for its call."""
+        self._count += 1
+        return thought if thought.call is None else replace(thought, call=replace(thought.call, id=f"c{self._count}"))

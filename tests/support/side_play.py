@@ -1,4 +1,4 @@
-"""The side and the bars on a screen of their own, fed with real events."""
+"""A small app with the side panels and bars, fed with real events."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -42,18 +42,18 @@ TWO_MODELS: tuple[Event, ...] = (
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """Lines of a panel without looks."""
+    """The text of a panel's lines without styles."""
     return "\n".join("".join(text for text, _ in line) for line in lines)
 
 
 def said(panel: Panel) -> str:
-    """What a panel shows on the screen."""
+    """The visible text of a panel."""
     rows = (panel.render_line(y).text.rstrip() for y in range(panel.scrollable_content_region.height))
     return "\n".join(rows).strip("\n")
 
 
 def many_tools(count: int = 527) -> ShellStatus:
-    """A status with this many tools: wide, hostile and very long names among them, every fiftieth registered."""
+    """A status with this many tools, every fiftieth registered; some names are wide, hostile or very long."""
     odd = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e", "a_name_that_is_longer_than_any_panel_" * 3)
     names = [*odd, *(f"service_{at % 37:02d}_operation_{at:03d}" for at in range(count - len(odd)))]
     tools = tuple(
@@ -104,7 +104,7 @@ class SideScreen(Screen[None]):
 
 
 class SideApp(ThemedApp[int]):
-    """What the chat does with the side, without a chat; `wanted` is what tools were asked for."""
+    """The chat's use of the side panels, without a chat; `wanted` records requested tools."""
 
     def __init__(self, paths: Paths, status: ShellStatus | None = READY, past: Iterable[Event] = ()) -> None:
         super().__init__(paths)
@@ -116,5 +116,5 @@ class SideApp(ThemedApp[int]):
         return self.chat
 
     @on(ToolRequested)
-    def note(self, wanted: ToolRequested) -> None:
-        self.wanted.append((wanted.action, wanted.tool))
+    def note(self, request: ToolRequested) -> None:
+        self.wanted.append((request.action, request.tool))

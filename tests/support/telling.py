@@ -1,4 +1,4 @@
-"""Events as the transcript tells them, and as the line shell prints them."""
+"""The lines of events in the transcript and in the line shell."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""An app that wears themes and has something of everything on its screen, and what can be measured on it."""
+"""A themed app with one widget of every kind, and measurements of its screen."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,11 @@ from ecoshell.tui.themes import ThemedApp
 
 _TONES = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "foreground-muted")
 _LINES = range(0x2500, 0x25A0)
-"""Box drawing and blocks: they are no text."""
+"""Box drawing and block characters, which do not count as text."""
 
 
 class Host(ThemedApp[int]):
-    """A stand-in for the chat, below the screens that open over it."""
+    """A stand-in for the chat below opened screens."""
 
     BINDINGS = [("f1", "nothing", "help"), ("ctrl+p", "nothing", "commands")]  # noqa: RUF012 - declared so by Textual
     CSS = """
@@ -38,33 +38,33 @@ class Host(ThemedApp[int]):
 
 
 def segments(app: App[object]) -> Iterator[Segment]:
-    """What is sent to the terminal for the screen that is on, filters and all."""
+    """The segments of the current screen after all filters, as sent to the terminal."""
     for strip in app.screen._compositor.render_strips():
         yield from strip
 
 
 def words(app: App[object]) -> str:
-    """What can be read on the screen, without lines and with one blank between words."""
-    signs = (" " if sign and ord(sign) in _LINES else sign for one in segments(app) for sign in one.text)
+    """The text on the screen, without box drawing and with single blanks."""
+    signs = (" " if sign and ord(sign) in _LINES else sign for segment in segments(app) for sign in segment.text)
     return " ".join("".join(signs).split())
 
 
-def ratio(one: Color, other: Color) -> float:
-    """The contrast of two colours as WCAG 2 reckons it, from 1 to 21."""
-    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+def ratio(first: Color, second: Color) -> float:
+    """The contrast of two colours according to WCAG 2, from 1 to 21."""
+    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
 def least_contrast(app: App[object]) -> tuple[float, str]:
-    """The text on the screen that stands least apart from what is behind it."""
-    found = [(21.0, "")]
+    """The lowest contrast on the screen, with its text."""
+    ratios = [(21.0, "")]
     for text, style, _ in segments(app):
         if not any(sign.strip() and ord(sign) not in _LINES for sign in text) or style is None:
             continue
         front, back = (Color.from_rich_color(color) for color in (style.color, style.bgcolor))
         pair = (back, front) if style.reverse else (front, back)
-        found.append((ratio(*pair), text))
-    return min(found)
+        ratios.append((ratio(*pair), text))
+    return min(ratios)
 
 
 def _luminance(color: Color) -> float:

@@ -1,4 +1,4 @@
-"""Tool graphs as a turn tells of them: planned, under way, done, failed in part, planned anew."""
+"""Tool graph events of a turn: planned, running, done, partly failed, repaired."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from ecoshell.messages import Usage
 
 
 def node(label: str, *after: str, price: int | None = 1_000_000, seconds: float | None = 1.2) -> GraphNode:
-    """A node that waits for these, or for the question alone."""
+    """A node that depends on these nodes, or only on the question."""
     return GraphNode(label, label.partition("#")[0], after or ("<task>",), (), (), price, seconds)
 
 

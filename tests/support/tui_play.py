@@ -1,4 +1,4 @@
-"""A shell that yields real events to the chat, in the place of one with a model."""
+"""A shell without a model that yields real events to the chat."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -87,7 +87,7 @@ HIT = LimitHit("session", "usd", 12_000_000, 4_000_000, "The session cap of $0.5
 
 @dataclass
 class FakeShell:
-    """Answers every question with the same events; asks its person where events say that a person is asked."""
+    """Answers every question with the same events; events that need a decision ask the user."""
 
     events: Sequence[Event] = COUNTING
     earlier: Sequence[Event] = ()
@@ -96,17 +96,16 @@ class FakeShell:
     asked: list[str] = field(default_factory=list)
     attached: list[tuple[Attachment, ...]] = field(default_factory=list)
     names: Sequence[str] = ()
-    """What can be mentioned."""
+    """Mentionable files."""
     known: Sequence[ModelRow] = ()
-    """Available models."""
     offers: Sequence[StartingModel] = ()
-    """The models that the first run offers."""
+    """Models offered at the first run."""
     all_details: Mapping[str, ToolDetails] = field(default_factory=dict)
     archive: Archive | None = None
     commands: list[str] = field(default_factory=list)
     decisions: list[object] = field(default_factory=list)
     stops_at: int | None = None
-    """Before this event the turn waits until it is stopped."""
+    """Index of the event before which the turn waits to be stopped."""
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
     warmed: int = 0
@@ -115,12 +114,12 @@ class FakeShell:
     ran: list[str] = field(default_factory=list)
     marks: list[CallMarked] = field(default_factory=list)
     introduced: str = ""
-    """What is said of the model at first."""
+    """The introduction of the model."""
     resume_hint: str = ""
     kept: list[tuple[str, str]] = field(default_factory=list)
-    """Keys that were typed, by provider."""
+    """Typed keys by provider."""
     printed: Mapping[str, str] = field(default_factory=dict)
-    """What commands print; the others say that they are done."""
+    """Output of commands; other commands print `done`."""
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncIterator[Event]:
         self.asked.append(question)
@@ -210,7 +209,7 @@ class FakeShell:
 
 
 async def eventually(pilot: Pilot[int], true: Callable[[], object]) -> None:
-    """Let the app work until something is so; fails after a good while."""
+    """Let the app run until a condition is true, with a long time limit."""
     async with asyncio.timeout(600):
         while not true():
             await pilot.pause()

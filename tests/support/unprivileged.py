@@ -1,4 +1,4 @@
-"""Being nobody for a while: the superuser may write everywhere, and some tests are about what cannot be written."""
+"""Drops the superuser's rights temporarily, because some tests need files that cannot be written."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ _NOBODY = 65534
 
 @contextmanager
 def read_only_folder(*files: Path) -> Iterator[Path]:
-    """A folder with copies of these files in which this process cannot write anything until the end."""
+    """A folder with copies of these files that this process cannot write to."""
     folder = Path(tempfile.mkdtemp())
     try:
         for file in files:
@@ -27,11 +27,11 @@ def read_only_folder(*files: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def closed(folder: Path, *, named: bool = False) -> Iterator[None]:
-    """While it lasts, whoever is nobody cannot even look into a folder, or see no more of it than names."""
+def closed(folder: Path, *, is_listable: bool = False) -> Iterator[None]:
+    """Make a folder unreadable for the dropped user, or let that user list its names only."""
     me = os.geteuid()
     os.seteuid(os.getuid())
-    folder.chmod(0o444 if named else 0 if os.getuid() else 0o700)
+    folder.chmod(0o444 if is_listable else 0 if os.getuid() else 0o700)
     os.seteuid(me)
     try:
         yield

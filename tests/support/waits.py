@@ -1,4 +1,4 @@
-"""A clock for retries that only advances by waiting, so that tests wait for nothing."""
+"""A clock for retries that only advances by waiting, so that tests never really wait."""
 
 import asyncio
 

@@ -74,7 +74,7 @@ class Reply:
     content_as_parts: bool = False
 
     def without_reasoning(self) -> "Reply":
-        """The reply of a model that was told not to reason."""
+        """The reply of a model with reasoning turned off."""
         return replace(self, parts=tuple(part for part in self.parts if not isinstance(part, Reasoning)))
 
     @property
