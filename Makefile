@@ -17,13 +17,17 @@ export CXXFLAGS += -U__AMX_INT8__
 # Many tests wait for a process, a frame or a limit, so four workers keep two cores busy.
 WORKERS ?= 4
 
-.PHONY: run test check docs dist lock clean
+.PHONY: run test test-all check docs dist lock clean
 
 run: $(VENV)/.local
 	@$(BIN)/ecoshell
 
 test: check
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+# Also the tests marked slow: more rounds of hostile input, full disks, kills and faults.
+test-all: check
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m ""
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(CODE)

@@ -88,3 +88,10 @@ def team_ledger(postgres: "Postgres", _template: str, monkeypatch: pytest.Monkey
     database = f"ledger{next(_numbers)}"
     postgres.sql("postgres", f"CREATE DATABASE {database} TEMPLATE {_template}")
     return lambda person="ann", port=None: postgres.address(database, person, port)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a failed test at once, so that the log of a run that is ended early tells of it."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nFAILED {report.nodeid} ({report.when})", flush=True)

@@ -210,7 +210,7 @@ class FakeShell:
 
 async def eventually(pilot: Pilot[int], true: Callable[[], object]) -> None:
     """Let the app run until a condition is true, with a long time limit."""
-    async with asyncio.timeout(600):
+    async with asyncio.timeout(180):
         while not true():
             await pilot.pause()
     await pilot.pause()
