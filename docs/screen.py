@@ -8,11 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ecoshell.api import Agent
 from ecoshell.options import Options
+
+sys.path.insert(0, str(Path(__file__).parent))
+from animation import animated  # noqa: E402 - beside this file
 
 NOTES = {"notes.txt": "Buy milk.\nCall Ada.\n"}
 WIDE, NARROW = (120, 36), (80, 24)
@@ -26,6 +30,22 @@ REPLIES = (
     {"text": "I edit the file.", "call": {"name": "tool_register", "arguments": {"tool_name": "edit_file"}}},
     {"text": "Ada comes first.", "call": {"name": "edit_file", "arguments": _EDIT}},
 )
+SESSION_PRICE = (Decimal(3), Decimal(15))
+_USAGE = {"input": 2400, "output": 60}
+_COMMIT_DATES = {name: "2026-11-02T09:00:00Z" for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE")}
+SESSION_REPLIES = (
+    {"text": "The log tells.", "call": {"name": "git_log", "arguments": {}}, "usage": _USAGE},
+    {"text": "The last commit added the notes.", "usage": _USAGE},
+    {"text": "I count them.", "call": {"name": "count_text", "arguments": {"path": "notes.txt"}}, "usage": _USAGE},
+    {"text": "notes.txt has 4 words.", "usage": _USAGE},
+)
+SESSION_LINES = (
+    ("/budget 0.20", 1.0, 2.5),
+    ("What did the last commit change?", 1.5, 2.0),
+    ("How many words are in notes.txt?", 1.5, 4.5),
+    ("/plan why count_text", 1.0, 4.5),
+)
+"""What is typed, and the seconds for which it and the screen before it are shown."""
 
 
 def make(folder: Path) -> None:
@@ -38,6 +58,7 @@ def make(folder: Path) -> None:
     files = {"a.txt": "one two three\n", "b.txt": "four five\n"}
     _picture_session(GRAPH_QUESTIONS, Options(strategy="graph"), files, {folder / "branches.svg": WIDE})
     _picture_approval(folder / "approval.svg")
+    _animate_session(folder / "session.svg")
 
 
 def _picture_session(
@@ -92,6 +113,49 @@ async def _approval_screenshot(model: str, workspace: Path) -> str:
             previous, current = current, app.export_screenshot()
         app.exit()
         return current
+
+
+def _animate_session(picture: Path) -> None:
+    """Record a session with a priced scripted model: a cap, tools registered by name, the plan, and the price."""
+    with TemporaryDirectory() as place:
+        os.environ["ECOSHELL_HOME"] = str(Path(place, "home"))
+        workspace, script = _workspace(Path(place), NOTES), Path(place, "demo.jsonl")
+        script.write_text("".join(json.dumps(reply) + "\n" for reply in SESSION_REPLIES))
+        git = ("git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+        for arguments in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "Add the notes")):
+            subprocess.run([*git, *arguments], cwd=workspace, check=True, env={**os.environ, **_COMMIT_DATES})
+        with contextlib.chdir(place):  # The picture shows the script's name.
+            frames = asyncio.run(_session_frames("script:demo.jsonl", workspace))
+        picture.write_text(animated(frames), encoding="utf-8")
+
+
+async def _session_frames(model: str, workspace: Path) -> list[tuple[str, float]]:
+    """Return a screenshot and its seconds for each step of the session."""
+    from textual.widgets import TextArea
+
+    from ecoshell.tui.app import ChatApp
+
+    app, frames = ChatApp(Options(model=model, workspace=workspace, price=SESSION_PRICE)), list[tuple[str, float]]()
+    async with asyncio.timeout(600), app.run_test(size=WIDE) as pilot:
+        for area in app.chat.query(TextArea):
+            area.cursor_blink = False
+        await app.opened.wait()
+
+        async def settled() -> str:
+            previous, current = "", " "
+            while app.chat.controller is None or app.chat.controller.stoppable or current != previous:
+                await pilot.pause(1.2)  # longer than changed rows of the plan are highlighted
+                previous, current = current, app.export_screenshot()
+            return current
+
+        for line, typing, reading in SESSION_LINES:
+            frames.append((await settled(), reading))
+            await pilot.press(*line)
+            frames.append((await settled(), typing))
+            await pilot.press("enter")
+        frames.append((await settled(), 6.0))
+        app.exit()
+        return frames
 
 
 def _workspace(place: Path, files: Mapping[str, str]) -> Path:
