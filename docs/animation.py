@@ -64,5 +64,7 @@ def _with_content(picture: str, rules: str, content: str) -> str:
     """Return the picture with other styles and other elements on its screen."""
     picture = re.sub(r"^\s*\.t-r\d+ \{.*?\}\n", "", picture, flags=re.MULTILINE)
     picture = picture.replace("</style>", f"{rules}\n    </style>", 1)
-    picture = re.sub(r"<rect [^>]*shape-rendering[^>]*/>|<text class=\"t-r\d+\".*?</text>", "", picture, flags=re.DOTALL)
+    picture = re.sub(
+        r"<rect [^>]*shape-rendering[^>]*/>|<text class=\"t-r\d+\".*?</text>", "", picture, flags=re.DOTALL
+    )
     return re.sub(r'(<g class="t-matrix">)\s*', lambda found: f"{found[1]}\n{content}\n", picture, count=1)

@@ -16,7 +16,7 @@ from ecoshell.api import Agent
 from ecoshell.options import Options
 
 sys.path.insert(0, str(Path(__file__).parent))
-from animation import animated  # noqa: E402 - beside this file
+from animation import animated
 
 NOTES = {"notes.txt": "Buy milk.\nCall Ada.\n"}
 WIDE, NARROW = (120, 36), (80, 24)
@@ -32,7 +32,7 @@ REPLIES = (
 )
 SESSION_PRICE = (Decimal(3), Decimal(15))
 _USAGE = {"input": 2400, "output": 60}
-_COMMIT_DATES = {name: "2026-11-02T09:00:00Z" for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE")}
+_COMMIT_DATES = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-11-02T09:00:00Z")
 SESSION_REPLIES = (
     {"text": "The log tells.", "call": {"name": "git_log", "arguments": {}}, "usage": _USAGE},
     {"text": "The last commit added the notes.", "usage": _USAGE},

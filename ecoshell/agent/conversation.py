@@ -445,8 +445,10 @@ class Conversation:
     def _report_offer(self, offer: ToolOffer, emit: Emit) -> None:
         self.decision = offer.decision
         emit(offer.event())
-        for skill in offer.upfront:
-            emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
+        before, total = len(offer.loaded) - len(offer.upfront), len(self._deps.catalog)
+        for loaded, skill in enumerate(offer.upfront, start=before + 1):
+            counts = {"loaded": loaded, "total": total}
+            emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront", **counts))
 
     async def _step_limit(self) -> int:
         models, is_capped = self._deps.models.current, False

@@ -34,14 +34,19 @@ MIN_SAVING_UNLUCKY = Decimal("0.03")
 
 Chosen with the 36 successful runs of LiveMCPBench in pools of 10 and 20.
 """
-LIKELY_CHANCE = Decimal("0.3")
-"""Chance of use from which a model with native calls has a tool loaded beyond the core set."""
+LIKELY_CHANCE = Decimal("0.5")
+"""Chance of use from which a tool beyond the core set is loaded.
+
+Loading changes the tool array, so that the request shares no prompt cache with other sessions. That
+costs about half as much as registering a tool later.
+"""
 SMALL_ARRAY_TOKENS = 2_000
 """Tokens of schemas up to which a model with native calls has all tools loaded."""
-CONSTANT_ARRAY_TOKENS = 900
-"""Tokens of schemas that are the same in every session.
+DESCRIPTION_TOKENS = 400
+"""Tokens that short descriptions of the listed names may take.
 
-With the system prompt they pass 1,024 tokens, the usual minimum of prompt caches.
+They help to choose a tool, and with the core set and the system prompt they pass 1,024 tokens, the
+usual minimum of prompt caches.
 """
 SMALL_LOCAL_ARRAY_TOKENS = 1_000
 """Tokens of short schemas that a local model reads whole, whichever tools they are."""
@@ -131,11 +136,10 @@ def _core_and_likely(
     policy: LoadingPolicy,
     everything: LoadingPlan,
 ) -> LoadingDecision:
-    """Load the core set, some constant tools and the likely ones that fit; list the others by name.
+    """Load the core set and the likely tools that fit; list the others by name.
 
-    All tools of a small catalog are loaded. Both that and the constant tools keep the beginning of
-    the prompt long enough for prompt caches: below a provider's minimum, fewer schemas cost more
-    than they save.
+    All tools of a small catalog are loaded: below the minimum of prompt caches, fewer schemas cost
+    more than they save.
     """
     is_first = any(tool.name in policy.core for tool in candidates)
     total = sum([tool.tokens for tool in candidates])
@@ -143,29 +147,26 @@ def _core_and_likely(
     is_small = is_first and policy.has_all_tools and fits and policy.presentation != "grow"
     if not candidates or (is_small and not policy.is_open):
         return LoadingDecision(everything, "Every tool is loaded: listing names saves too little.")
-    core = [tool for tool in candidates if tool.name in policy.core]
-    constant = 0
-    if is_first:
-        constant = CONSTANT_ARRAY_TOKENS - sum([tool.tokens for tool in core])
-        constant = total if is_small else constant
-    room, names, has_room = policy.room, {tool.name for tool in core}, True
+    room, has_room = policy.room, True
+    names = {tool.name for tool in candidates if tool.name in policy.core}
     for tool in candidates:
-        if tool.name in names or (constant <= 0 and tool.chance < LIKELY_CHANCE):
+        if tool.name in names or not (is_small or tool.chance >= LIKELY_CHANCE):
             continue
         if room is not None and tool.tokens > room:
             has_room = False
             continue
-        constant -= tool.tokens
         room = None if room is None else room - tool.tokens
         names.add(tool.name)
     presentation = DEFERRED if policy.presentation == "deferred" else GROW
     loaded = [tool for tool in candidates if tool.name in names]
     cost = Forecast(rates, work, loaded).everything(presentation).cost
+    described = sum([tool.description_tokens for tool in candidates if tool.name not in names])
     plan = LoadingPlan(
         presentation,
         tuple([tool.name for tool in loaded]),
         cost,
         unlucky_cost=cost,
+        has_descriptions=described <= DESCRIPTION_TOKENS,
         forecast=Forecast(rates, work, candidates),
     )
     reason = "" if has_room else " (no room for more)"

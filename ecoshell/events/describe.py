@@ -158,8 +158,8 @@ def turn_sums(event: TurnFinished) -> list[str]:
 
 
 def registration_words(event: ToolRegistered) -> str:
-    """`registered`, and by whom if that was the user."""
-    return "registered by you" if event.by == "user" else "registered"
+    """`registered`, and by whom or why if not by the agent."""
+    return {"user": "registered by you", "upfront": "registered for this question"}.get(event.by, "registered")
 
 
 def registration_sizes(event: ToolRegistered) -> str:

@@ -317,12 +317,21 @@ def test_native_calls_load_a_small_catalog_completely() -> None:
     assert len(names) == 10
 
 
-def test_native_calls_load_the_core_set_constant_tools_and_likely_tools() -> None:
+def test_native_calls_load_the_core_set_and_likely_tools() -> None:
     likely = Candidate("tool29", 200, 5, Decimal("0.9"))
     presentation, names = decide((*pool(29), likely), CACHED, NATIVE)
     assert presentation is GROW
-    assert names == (*CORE_NAMES, "tool2", "tool3", "tool4", "tool29")
-    assert names[:5] == loaded(pool(30), CACHED, NATIVE)
+    assert names == (*CORE_NAMES, "tool29")
+    assert loaded(pool(30), CACHED, NATIVE) == CORE_NAMES
+
+
+def test_names_have_descriptions_unless_there_are_many() -> None:
+    def has_descriptions(count: int) -> bool:
+        tools = tuple(replace(tool, description_tokens=10) for tool in pool(count))
+        return decide_loading(tools, CACHED, Workload(), NATIVE).plan.has_descriptions
+
+    assert has_descriptions(30)
+    assert not has_descriptions(60)
 
 
 def test_later_turns_load_only_likely_tools() -> None:

@@ -40,6 +40,7 @@ from ecoshell.tui.transcript.column import BlockColumn
 THINKING, WRITING = "◦", "…"
 """Signs of an arriving thought and of an arriving answer."""
 _REASONING = "reasoning"
+_MAX_LIKELY_LINES = 3
 _RETRYING = " Retrying (attempt "
 """Follows the error in a notice about a retry; successive retries share a block."""
 
@@ -158,6 +159,8 @@ class EventPresenter:
         self._summaries: list[str] = []
         self._details: list[str] = []
         """The turn's registrations and plan: short texts for its folded block, and the full texts inside."""
+        self._likely: set[str] = set()
+        """Tools beyond the core set that are loaded because the question is likely to use them."""
         self._last_summary: dict[type[Event], object] = {}
         """The last tool offer and plan share that were shown."""
         self._notice: tuple[str, str] = ("", "")
@@ -285,7 +288,11 @@ class EventPresenter:
         """Add the offered tools, and those loaded from the start, to the turn's folded summary."""
         block = event_blocks.block_of(event)
         if isinstance(event, ToolsOffered) and block is not None:
+            likely = set(event.upfront) - set(event.core)
+            self._likely = likely if event.known and len(likely) <= _MAX_LIKELY_LINES else set[str]()
             self._add_summary(block, loaded_share(event), (ToolsOffered, (event.names, event.upfront)))
+        elif isinstance(event, ToolRegistered) and event.name in self._likely:
+            self._column.insert(block)
         elif block is not None:
             self._details.append(block.text())
 
