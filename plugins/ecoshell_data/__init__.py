@@ -1,7 +1,7 @@
-"""Tools for CSV, Parquet, JSON and SQLite files of the workspace: what is in them, SQL over them, and plots of results.
+"""Tools that describe, query and plot CSV, Parquet, JSON and SQLite files of the workspace.
 
-DuckDB works in ecoshell's worker process, within its memory and the time of the call: it reads the files that a call
-names, and nothing else. Only `data_plot`, which saves a PNG file, is asked about.
+DuckDB runs in a worker process with limits of memory and time, and reads only the files that a call names. Only
+`data_plot`, which saves a PNG file, needs approval.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class DataTools:
 
     def data_describe(self, path: Annotated[str, "The file.", Subject.PATH]) -> Observation:
         """Describe a data file (CSV, Parquet, JSON, SQLite): its tables, columns, types, rows, and the first rows."""
-        return self._apart(database.described, self._workspace, path, self._result.characters - 200)
+        return self._in_worker(database.describe, self._workspace, path, self._result.characters - 200)
 
     def data_query(
         self,
@@ -46,11 +46,11 @@ class DataTools:
         plot: Annotated[Literal["no", "bar", "line", "scatter"], "Draw it: first column across, numbers up."] = "no",
     ) -> Observation:
         """Ask CSV, Parquet, JSON or SQLite files a question in SQL: count, sum, average, group, sort, join, filter."""
-        found = self._found(query, paths)
+        result = self._query(query, paths)
         if plot == "no":
-            return found.told(self._result.characters - 200)
-        text, rows = self._apart(plots.drawn, plot, found)
-        return Observation(text + found.left_out(rows), truncated=found.total > rows)
+            return result.as_table(self._result.characters - 200)
+        text, rows = self._in_worker(plots.draw_text, plot, result)
+        return Observation(text + result.truncation(rows), truncated=result.total > rows)
 
     def data_plot(
         self,
@@ -61,33 +61,33 @@ class DataTools:
     ) -> str:
         """Save a plot (chart, diagram, graph) of data files as a PNG image: the result of a query in SQL."""
         if not path.lower().endswith(".png"):
-            raise ToolError(f"{path} is no name of a PNG file, such as plot.png.")
+            raise ToolError(f"{path} is not the name of a PNG file, such as plot.png.")
         if find_spec("matplotlib") is None:
             raise ToolError("A PNG needs matplotlib: pip install 'ecoshell[plot]'. `data_query` plots without it.")
-        found = self._found(query, paths)
-        image, rows = self._apart(plots.png, plot, found)
+        result = self._query(query, paths)
+        image, rows = self._in_worker(plots.draw_png, plot, result)
         name = self._workspace.write_bytes(path, image)
-        return f"{name} saved: {rows} rows of {', '.join(found.columns)}.{found.left_out(rows)}"
+        return f"{name} saved: {rows} rows of {', '.join(result.columns)}.{result.truncation(rows)}"
 
-    def _found(self, query: str, paths: list[str]) -> database.Found:
-        return self._apart(database.asked, self._workspace, query, paths)
+    def _query(self, query: str, paths: list[str]) -> database.QueryResult:
+        return self._in_worker(database.run_query, self._workspace, query, paths)
 
-    def _apart(self, work: Callable[P, T], *arguments: P.args, **_: P.kwargs) -> T:
-        """What a function gives, in a process that ends afterwards: DuckDB and matplotlib let go of no memory."""
+    def _in_worker(self, work: Callable[P, T], *arguments: P.args, **_: P.kwargs) -> T:
+        """Call a function in a process that ends afterwards, as DuckDB and matplotlib do not release memory."""
         return in_worker(work, *arguments, seconds=self._seconds, once=True)
 
 
 @hookimpl
 def tools(workspace: Workspace, options: ToolOptions) -> list[FunctionTool]:
-    """`data_describe`, `data_query`, `data_plot`."""
-    if lacking := [name for name in ("duckdb", "plotille") if find_spec(name) is None]:
-        raise UsageError(f"needs {' and '.join(lacking)}: pip install 'ecoshell[data]'")
-    of_workspace = DataTools(workspace, options)
+    """Return `data_describe`, `data_query` and `data_plot`."""
+    if missing := [name for name in ("duckdb", "plotille") if find_spec(name) is None]:
+        raise UsageError(f"needs {' and '.join(missing)}: pip install 'ecoshell[data]'")
+    methods = DataTools(workspace, options)
     limits = Limits(options.command_seconds, options.result)
     reading: tuple[Effect, ...] = ("read",)
     writing: tuple[Effect, ...] = ("read", "write")
     return [
-        FunctionTool(of_workspace.data_describe, effects=reading, limits=limits),
-        FunctionTool(of_workspace.data_query, effects=reading, limits=limits),
-        FunctionTool(of_workspace.data_plot, effects=writing, limits=limits),
+        FunctionTool(methods.data_describe, effects=reading, limits=limits),
+        FunctionTool(methods.data_query, effects=reading, limits=limits),
+        FunctionTool(methods.data_plot, effects=writing, limits=limits),
     ]

@@ -1,4 +1,4 @@
-"""Results as plots: in plain characters, and as PNG images; works in a worker process."""
+"""Query results as plots, in text and as PNG images; runs in a worker process."""
 
 import io
 import math
@@ -11,113 +11,117 @@ from typing import Any
 from ecoshell.errors import ToolError
 from ecoshell.messages import visible_line
 
-from .database import Found, is_number
+from .database import QueryResult, is_number
 
-_BARS = 50
-"""Bars that are drawn, and characters of the longest."""
-_LABEL = 30
+_MAX_BARS = 50
+_BAR_CHARACTERS = 50
+_LABEL_CHARACTERS = 30
 _WIDTH, _HEIGHT = 60, 15
 _MARKS = (None, "o", "x", "+", "*")
-"""What tells columns of numbers apart that are drawn at once."""
-_DATES = ("DATE", "TIMESTAMP")
+"""Markers of the columns in one plot."""
+_DATE_TYPES = ("DATE", "TIMESTAMP")
 _YEARS = range(1000, 9000)
+"""Years of dates that can be drawn; without placeholders such as 9999-12-31."""
 
 
-def drawn(kind: str, found: Found) -> tuple[str, int]:
-    """A plot in plain characters, and how many rows it shows; raises ToolError where there are no numbers to draw."""
-    numbers = _numbers(found)
+def draw_text(kind: str, result: QueryResult) -> tuple[str, int]:
+    """Return a plot as text and its number of rows; raises ToolError without a numeric column."""
+    numbers = _numbers(result)
     if kind == "bar":
-        return _bars(found, *numbers[0]), min(_BARS, len(found.rows))
+        return _bars(result, *numbers[0]), min(_MAX_BARS, len(result.rows))
     figure = import_module("plotille").Figure()
     figure.width, figure.height, figure.with_colors, figure.origin = _WIDTH, _HEIGHT, False, False
     figure.y_ticks_fkt = figure.x_ticks_fkt = _tick
     marks = _MARKS[: len(numbers)]
-    named = (f"{name} {mark or ''}".rstrip() for (name, _), mark in zip(numbers, marks, strict=True))
-    figure.x_label, figure.y_label = _label(found.columns[0]), ", ".join(named)
+    labels = (f"{name} {mark or ''}".rstrip() for (name, _), mark in zip(numbers, marks, strict=True))
+    figure.x_label, figure.y_label = _label(result.columns[0]), ", ".join(labels)
     draw = figure.plot if kind == "line" else figure.scatter
-    points = [_points(_across(found), values) for _, values in numbers]
-    for (across, up), mark in zip(points, marks, strict=True):
-        draw(across, up, marker=mark)
-    for limit, place in ((figure.set_x_limits, 0), (figure.set_y_limits, 1)):
-        values = [value for one in points for value in one[place]]
+    points = [_points(_x_values(result), values) for _, values in numbers]
+    for (x_values, y_values), mark in zip(points, marks, strict=True):
+        draw(x_values, y_values, marker=mark)
+    for set_limits, axis in ((figure.set_x_limits, 0), (figure.set_y_limits, 1)):
+        values = [value for series in points for value in series[axis]]
         if values and min(values) < max(values):
             span = max(values) - min(values)
-            limit(min(values), max(values) + span * 0.01)  # at the end itself nothing is drawn
-    text = str(figure.show()).replace("⠀", " ")  # a space of its own width in some fonts
-    return "\n".join(line.rstrip() for line in text.splitlines()), len(found.rows)
+            set_limits(min(values), max(values) + span * 0.01)  # The limit itself is not drawn.
+    text = str(figure.show()).replace("⠀", " ")  # Its width differs in some fonts.
+    return "\n".join(line.rstrip() for line in text.splitlines()), len(result.rows)
 
 
-def png(kind: str, found: Found) -> tuple[bytes, int]:
-    """A plot as a PNG image, and how many rows it shows; raises ToolError where there are no numbers to draw."""
-    numbers = _numbers(found)
-    import_module("matplotlib").rcParams["text.parse_math"] = False  # heavy; labels are texts
+def draw_png(kind: str, result: QueryResult) -> tuple[bytes, int]:
+    """Return a plot as a PNG image and its number of rows; raises ToolError without a numeric column."""
+    numbers = _numbers(result)
+    import_module("matplotlib").rcParams["text.parse_math"] = False  # Labels are plain text.
     figure = import_module("matplotlib.figure").Figure(figsize=(9, 5), layout="constrained")
     axes = figure.add_subplot()
-    shown = len(found.rows)
+    count = len(result.rows)
     if kind == "bar":
-        shown = min(_BARS, shown)
+        count = min(_MAX_BARS, count)
         name, values = numbers[0]
-        heights = [value or 0 for value in values[:shown]]
-        axes.bar(range(shown), heights, tick_label=[_label(row[0]) for row in found.rows[:shown]], label=name)
+        heights = [value or 0 for value in values[:count]]
+        axes.bar(range(count), heights, tick_label=[_label(row[0]) for row in result.rows[:count]], label=name)
     else:
         draw = axes.plot if kind == "line" else axes.scatter
         for name, values in numbers:
-            draw(*_points(_across(found), values), label=name)
-    axes.set_xlabel(_label(found.columns[0]))
+            draw(*_points(_x_values(result), values), label=name)
+    axes.set_xlabel(_label(result.columns[0]))
     axes.tick_params(axis="x", rotation=30)
     axes.legend()
     image = io.BytesIO()
     import_module("matplotlib.backends.backend_agg").FigureCanvasAgg(figure).print_png(image)
-    return image.getvalue(), shown
+    return image.getvalue(), count
 
 
-def _numbers(found: Found) -> list[tuple[str, list[float | None]]]:
-    """The columns of numbers after the first, with their names."""
-    places = [place for place, kind in enumerate(found.types) if place and is_number(kind)][: len(_MARKS)]
-    if not places or not found.rows:
-        kinds = ", ".join(f"{_label(name)} {kind}" for name, kind in zip(found.columns, found.types, strict=True))
-        raise ToolError(
-            f"A plot needs rows, and a column of numbers after the first: {len(found.rows)} rows of {kinds}."
-        )
-    return [(_label(found.columns[place]), [_float(row[place]) for row in found.rows]) for place in places]
+def _numbers(result: QueryResult) -> list[tuple[str, list[float | None]]]:
+    """Return the names and values of the numeric columns after the first."""
+    indices = [index for index, kind in enumerate(result.types) if index and is_number(kind)]
+    indices = indices[: len(_MARKS)]
+    if not indices or not result.rows:
+        columns = zip(result.columns, result.types, strict=True)
+        kinds = ", ".join(f"{_label(name)} {kind}" for name, kind in columns)
+        count = len(result.rows)
+        raise ToolError(f"A plot needs rows and a numeric column after the first: {count} rows of {kinds}.")
+    return [(_label(result.columns[index]), [_float(row[index]) for row in result.rows]) for index in indices]
 
 
-def _across(found: Found) -> Sequence[float | datetime | None]:
-    """Where each row stands: its first value, if that is a number or a date, else its number."""
-    first = [row[0] for row in found.rows]
-    if is_number(found.types[0]):
+def _x_values(result: QueryResult) -> Sequence[float | datetime | None]:
+    """Return the first column if it contains numbers or dates, else the row numbers."""
+    first = [row[0] for row in result.rows]
+    if is_number(result.types[0]):
         return [_float(value) for value in first]
-    if found.types[0].startswith(_DATES) and not found.types[0].endswith("]"):
+    if result.types[0].startswith(_DATE_TYPES) and not result.types[0].endswith("]"):
         return [_date(value) for value in first]
     return [float(number) for number in range(1, len(first) + 1)]
 
 
-def _points(across: Sequence[Any], values: Sequence[float | None]) -> tuple[list[Any], list[float]]:
-    """Where there is something to draw."""
-    there = [(x, y) for x, y in zip(across, values, strict=True) if x is not None and y is not None]
-    return [x for x, _ in there], [y for _, y in there]
+def _points(x_values: Sequence[Any], y_values: Sequence[float | None]) -> tuple[list[Any], list[float]]:
+    """Return the coordinates of points without missing values."""
+    pairs = zip(x_values, y_values, strict=True)
+    points = [(x, y) for x, y in pairs if x is not None and y is not None]
+    return [x for x, _ in points], [y for _, y in points]
 
 
-def _bars(found: Found, name: str, values: Sequence[float | None]) -> str:
-    """A line for each row: label, bar and value; a bar of less than nothing is hatched."""
-    rows = [(_label(row[0]), value) for row, value in zip(found.rows[:_BARS], values, strict=False)]
+def _bars(result: QueryResult, name: str, values: Sequence[float | None]) -> str:
+    """Return a line with label, bar and value for each row; negative bars are hatched."""
+    rows = [(_label(row[0]), value) for row, value in zip(result.rows[:_MAX_BARS], values, strict=False)]
     width = max(len(label) for label, _ in rows)
-    most = max(abs(value or 0) for _, value in rows) or 1
-    lines = [f"{name} by {_label(found.columns[0])}"]
+    highest = max(abs(value or 0) for _, value in rows) or 1
+    lines = [f"{name} by {_label(result.columns[0])}"]
     for label, value in rows:
-        bar = ("▒" if (value or 0) < 0 else "█") * round(_BARS * abs(value or 0) / most)
-        lines.append(f"{label:<{width}}  {bar} {_shown(value)}")
+        length = round(_BAR_CHARACTERS * abs(value or 0) / highest)
+        bar = ("▒" if (value or 0) < 0 else "█") * length
+        lines.append(f"{label:<{width}}  {bar} {_value_text(value)}")
     return "\n".join(lines)
 
 
 def _float(value: str | None) -> float | None:
-    """A number that can be drawn."""
+    """Return a finite number, else None."""
     number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
 
 
 def _date(value: str | None) -> datetime | None:
-    """A date that can be drawn: not infinity, nor what stands for it at an end of the calendar, such as 9999-12-31."""
+    """Return a date that can be drawn, else None."""
     with suppress(ValueError):
         date = datetime.fromisoformat(value or "").replace(tzinfo=None)
         return date if date.year in _YEARS else None
@@ -128,9 +132,9 @@ def _tick(value: float | datetime, _: object) -> str:
     return f"{value:%y-%m-%d}" if isinstance(value, datetime) else f"{value:.6g}"
 
 
-def _shown(value: float | None) -> str:
+def _value_text(value: float | None) -> str:
     return "NULL" if value is None else f"{value:,.10g}"
 
 
 def _label(value: str | None) -> str:
-    return "NULL" if value is None else visible_line(value, _LABEL)
+    return "NULL" if value is None else visible_line(value, _LABEL_CHARACTERS)

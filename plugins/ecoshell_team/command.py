@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     put.add_argument("amount", metavar="USD", help="dollars, such as 200, or off")
     add = action("add", "give a database role access to the ledger")
     add.add_argument("person", metavar="PERSON")
-    add.add_argument("--team", default="", metavar="NAME", help="team of the person")
+    add.add_argument("--team", default="", metavar="NAME", help="the person's team")
     close = action("close", "end the lease of a lost shell")
     close.add_argument("lease", metavar="LEASE=USD", help="the lease and its unreported spending")
 
@@ -80,10 +80,10 @@ def _close(server: TeamServer, text: str) -> str:
     spent = parse_spent(spent_text)
     if spent.unit != "usd":
         raise UsageError("The spending of a lease is in dollars.", fix="Use an amount such as 0.25, or 0.")
-    held = server.close_lease(lease, spent.value)
-    if held is None:
-        raise UsageError(f"There is no open lease {lease}.", fix="`ecoshell budget show` lists them.")
-    return f"{amount_text(held, 'usd')} are no longer leased."
+    released = server.close_lease(lease, spent.value)
+    if released is None:
+        raise UsageError(f"No open lease {lease}.", fix="`ecoshell budget show` lists open leases.")
+    return f"{amount_text(released, 'usd')} are no longer leased."
 
 
 def _cap_record(cap: Share) -> dict[str, str]:

@@ -1,6 +1,6 @@
--- The shared ledger, version 1. Amounts are whole nano-dollars; days and months are those of the server's clock, in UTC.
--- Members have no right to the tables but to read their own rows; they call the functions, which know them by
--- session_user. Locks are taken in one order: a lease's row, then rows of totals by their key.
+-- The shared ledger, version 1. Amounts are integer nano-dollars; days and months follow the server's clock, in UTC.
+-- Members can only read their own rows. They change data through functions, which identify them by session_user.
+-- Locks are taken in a fixed order: the row of a lease, then the rows of totals by key.
 
 DO $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'ecoshell_member') THEN CREATE ROLE ecoshell_member NOLOGIN; END IF;
@@ -51,7 +51,7 @@ RETURNS TABLE (scope text, period text, at text) LANGUAGE sql IMMUTABLE AS $$
     WHERE s.name <> '' ORDER BY s.scope, p.at
 $$;
 
--- What a lease counts for beside what was spent of it.
+-- The amount that a lease counts for in addition to its spending.
 CREATE FUNCTION open_of(l leases) RETURNS bigint LANGUAGE sql IMMUTABLE AS
     'SELECT CASE WHEN l.closed THEN 0 ELSE greatest(0, l.granted - l.spent) END';
 
@@ -62,7 +62,7 @@ CREATE FUNCTION lock_totals(person text, team text, project text, model text, da
         ORDER BY t.scope, t.at FOR UPDATE OF t;
 $$;
 
--- Write a lease down, and move the totals, which are locked, by what it counts for now and did not before.
+-- Store a lease, and change the locked totals by the difference of the amounts it counts for.
 CREATE FUNCTION changed(was leases, l leases) RETURNS void LANGUAGE sql AS $$
     UPDATE leases SET request = l.request, granted = l.granted, spent = l.spent, single = l.single, closed = l.closed
         WHERE id = l.id;
@@ -73,7 +73,7 @@ CREATE FUNCTION changed(was leases, l leases) RETURNS void LANGUAGE sql AS $$
     WHERE (t.scope, t.at) = (k.scope, k.at) AND (open_of(was), was.spent, was.single) <> (open_of(l), l.spent, l.single);
 $$;
 
--- The caller's lease, locked. There is none of somebody else's.
+-- Return and lock a lease of the caller.
 CREATE FUNCTION own_lease(wanted text) RETURNS leases LANGUAGE plpgsql AS $$
 DECLARE l leases;
 BEGIN
@@ -84,7 +84,7 @@ BEGIN
     RETURN l;
 END $$;
 
--- Write down calls, and add what they spent to the lease. What was reconciled stays so.
+-- Store calls and add their spending to the lease. Reconciled calls do not change.
 CREATE FUNCTION reported(l leases, calls jsonb) RETURNS leases LANGUAGE plpgsql AS $$
 DECLARE was bigint; now_spent bigint; keys text[];
 BEGIN
@@ -118,8 +118,8 @@ CREATE FUNCTION answer(l leases, over boolean) RETURNS jsonb LANGUAGE sql STABLE
         coalesce((SELECT jsonb_agg(c) FROM caps_over(l.person, l.team, l.project, l.model, l.day) c), '[]'))
 $$;
 
--- The caller's lease after these calls were written down in it; a request that comes after a later one does nothing.
-CREATE FUNCTION told(lease_id text, number bigint, calls jsonb) RETURNS leases LANGUAGE plpgsql AS $$
+-- Store calls and return the caller's lease; an outdated request has no effect.
+CREATE FUNCTION record_calls(lease_id text, number bigint, calls jsonb) RETURNS leases LANGUAGE plpgsql AS $$
 DECLARE l leases; was leases;
 BEGIN
     l := own_lease(lease_id);
@@ -132,10 +132,10 @@ BEGIN
     RETURN l;
 END $$;
 
--- Take a lease, or more of one. `at_least`, `whole` and `wished` are what it is to be granted in all; with less than
--- `at_least` nothing could be done, and no more is granted then. Beyond `whole` it gets at most 1 % of what is left, and
--- all leases together have at most 5 %; what is too little for another call is not leased. A lease of an earlier day is
--- over, and the next call needs another.
+-- Request or extend a lease. `at_least`, `whole` and `wished` are minimum, needed and preferred totals. If the minimum
+-- is not available, nothing is granted. Beyond `whole`, a lease gets at most 1 % of the remainder, and all leases
+-- together at most 5 %; amounts too small for another call are not leased. A lease ends with its day, and the next call
+-- needs a new one.
 CREATE FUNCTION lease(
     lease_id text, number bigint, its_project text, its_model text, at_least bigint, whole bigint, wished bigint, calls jsonb
 ) RETURNS jsonb LANGUAGE plpgsql SECURITY DEFINER SET search_path = ecoshell, pg_temp AS $$
@@ -144,7 +144,7 @@ BEGIN
     INSERT INTO leases (id, person, team, project, model, day)
         SELECT lease_id, session_user, coalesce((SELECT team FROM members WHERE person = session_user), ''),
             its_project, its_model, today() ON CONFLICT DO NOTHING;
-    l := told(lease_id, number, calls);
+    l := record_calls(lease_id, number, calls);
     IF l.request = number AND NOT l.closed AND l.day = today() AND whole > l.granted THEN
         was := l;
         SELECT min(c.nano - c.spent - c.held - c.leased),
@@ -167,13 +167,13 @@ BEGIN
     RETURN answer(l, l.closed OR l.day <> today() OR l.request <> number);
 END $$;
 
--- Tell what calls of a lease took, and give back all but `keep` of what it was granted; nothing, where that is null.
--- Without a number it is the lease of a shell that has ended.
+-- Report calls of a lease and return its grant beyond `keep`, or nothing if that is null. Without a number, the shell of
+-- the lease has ended.
 CREATE FUNCTION settle(lease_id text, number bigint, calls jsonb, keep bigint, close boolean)
 RETURNS jsonb LANGUAGE plpgsql SECURITY DEFINER SET search_path = ecoshell, pg_temp AS $$
 DECLARE l leases; was leases;
 BEGIN
-    l := told(lease_id, number, calls);
+    l := record_calls(lease_id, number, calls);
     IF l.id IS NOT NULL AND (number IS NULL OR l.request = number) THEN
         was := l;
         l.granted := least(l.granted, greatest(coalesce(keep, l.granted), l.spent));
@@ -183,14 +183,14 @@ BEGIN
     RETURN answer(l, l.closed);
 END $$;
 
--- The caps that a call of the caller's would be under now.
+-- Return the caps that currently apply to a call of the caller.
 CREATE FUNCTION shares(its_project text, its_model text) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ecoshell, pg_temp AS $$
     SELECT coalesce(jsonb_agg(c), '[]') FROM caps_over(session_user::text,
         coalesce((SELECT team FROM members WHERE person = session_user), ''), its_project, its_model, today()) c
 $$;
 
--- Take calls over that were made without this ledger, each once however often that is asked for; gives their number.
+-- Import calls that were made without this ledger, each only once; returns the number of new ones.
 CREATE FUNCTION import(its_project text, calls jsonb) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = ecoshell, pg_temp AS $$
 DECLARE e entries; n bigint := 0; its_team text := coalesce((SELECT team FROM members WHERE person = session_user), '');
@@ -232,7 +232,7 @@ BEGIN
     INSERT INTO members VALUES (its_person, its_team) ON CONFLICT (person) DO UPDATE SET team = excluded.team;
 END $$;
 
--- End a lease whose shell will not come back; of what it had, `took` counts as spent, in an entry of its own.
+-- End the lease of a lost shell; `took` counts as spent, in a separate entry.
 CREATE FUNCTION close_lease(lease_id text, took bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = ecoshell, pg_temp AS $$
 DECLARE l leases; was leases; rest bigint;
@@ -250,7 +250,7 @@ BEGIN
     RETURN rest;
 END $$;
 
--- The views, for dashboards: to an administrator they show all, to a member what is theirs.
+-- Views for dashboards: administrators see everything, members their own rows.
 CREATE VIEW costs WITH (security_barrier) AS
     SELECT person, team, project, model, role, day, spent::numeric / 1000000000 AS spent_usd, spent AS spent_nano,
         calls, input, cached, cache_write, output, reasoning

@@ -1,8 +1,7 @@
-"""Tools for the web: a search by a SearXNG server of one's choice, and pages as text or by their parts.
+"""Tools for the web: search with a SearXNG server, and pages as text or in parts.
 
-Addresses are reached as `fetch_url` reaches them, with its limits, and never on this machine or its local network
-unless the settings allow it; the search alone goes wherever `[plugins.web] searxng` says. Pages are taken apart in
-ecoshell's worker process.
+Pages are fetched with the limits of `fetch_url`, and from private addresses only if the settings allow it. Only the
+search may use any address, that of `[plugins.web] searxng`. Pages are parsed in a worker process.
 """
 
 import json
@@ -24,14 +23,13 @@ from ecoshell.worker import in_worker
 from . import pages
 
 _NO_SERVER = (
-    "There is no server to search with. Tell the user to name a SearXNG server: "
+    "No search server is configured. Tell the user to set a SearXNG server: "
     "ecoshell config set plugins.web.searxng https://searxng.example.org"
 )
-_MOST = 20
-"""Results of a search."""
-_SNIPPET = 300
-"""Characters of what a result says."""
-_MARKS = 200
+_MAX_RESULTS = 20
+_SNIPPET_CHARACTERS = 300
+_MARK_CHARACTERS = 200
+"""Room for truncation marks in a result."""
 
 Address = Annotated[str, "Address beginning with http:// or https://.", Subject.ADDRESS]
 
@@ -57,7 +55,7 @@ class WebTools:
             raise ToolError("`query` is empty.")
         address = f"{self._searxng}/search?{urlencode({'q': query, 'format': 'json'})}"
         page = await self._search.page(address, redirects=0)
-        lines = await in_thread(lambda: [*_results(page, max(1, min(count, _MOST)))])
+        lines = await in_thread(lambda: [*_results(page, max(1, min(count, _MAX_RESULTS)))])
         return Observation("\n".join(lines) or f"Nothing was found for {visible_line(query)}.")
 
     async def web_fetch(
@@ -79,16 +77,16 @@ class WebTools:
         """Extract parts of a web page: its links, tables or headings, or what a CSS selector finds."""
         page = await self._page(url)
         if page.kind not in HTML:
-            raise ToolError(f"{page.address} is {page.kind[:80]}, not a page of HTML; web_fetch shows its text.")
-        seconds, most = self._options.fetch_seconds, (self._options.result.characters - _MARKS)
-        found = await in_thread(
-            lambda: in_worker(pages.extracted, page.text, page.address, part, selector, most, seconds=seconds)
+            raise ToolError(f"{page.address} is {page.kind[:80]}, not an HTML page; web_fetch returns its text.")
+        seconds, room = self._options.fetch_seconds, self._options.result.characters - _MARK_CHARACTERS
+        extract = await in_thread(
+            lambda: in_worker(pages.extract, page.text, page.address, part, selector, room, seconds=seconds)
         )
-        rest = f"[truncated: only {self._options.fetch_bytes} bytes were fetched]" if page.cut else ""
-        if not found:
+        mark = self._fetch_mark(page)
+        if not extract:
             within = f" within {selector}" if selector else ""
-            raise ToolError(f"{page.address} has no {part}{within}; web_fetch shows what it says. {rest}".rstrip())
-        return replace(found, text=f"{found.text}\n{rest}", truncated=True) if rest else found
+            raise ToolError(f"{page.address} has no {part}{within}; web_fetch returns its text. {mark}".rstrip())
+        return replace(extract, text=f"{extract.text}\n{mark}", truncated=True) if mark else extract
 
     async def _page(self, url: str) -> Page:
         page = await self._web.page(url)
@@ -96,79 +94,81 @@ class WebTools:
             raise ToolError(f"{page.address} answered {page.status} {page.reason}.")
         return page
 
+    def _fetch_mark(self, page: Page) -> str:
+        return f"[truncated: only {self._options.fetch_bytes} bytes were fetched]" if page.cut else ""
+
     def _part(self, text: str, start: int, page: Page) -> Observation:
-        """So much of a text from a character on as fits, and how to read on."""
+        """Return as much of a text as fits, from a character on, and how to continue."""
         if not text:
             return Observation(f"{page.address} has no text.")
         if start >= len(text):
             raise ToolError(f"{page.address} has {len(text)} characters; `start` {start} is beyond them.")
-        end = min(len(text), start + (self._options.result.characters - _MARKS))
+        room = self._options.result.characters - _MARK_CHARACTERS
+        end = min(len(text), start + room)
         if end < len(text):
-            end = text.rfind("\n", start + (self._options.result.characters - _MARKS) // 2, end) + 1 or end
-        shown = text[start:end].rstrip()
+            end = text.rfind("\n", start + room // 2, end) + 1 or end
+        part = text[start:end].rstrip()
         if end < len(text):
             mark = truncation_mark(end - start, len(text))
-            return Observation(f"{shown}\n{mark} Go on with start={end}.", truncated=True)
-        if page.cut:
-            return Observation(
-                f"{shown}\n[truncated: only {self._options.fetch_bytes} bytes were fetched]", truncated=True
-            )
-        return Observation(shown)
+            return Observation(f"{part}\n{mark} Continue with start={end}.", truncated=True)
+        mark = self._fetch_mark(page)
+        return Observation(f"{part}\n{mark}", truncated=True) if mark else Observation(part)
 
 
 def _results(page: Page, count: int) -> Iterator[str]:
-    """What a SearXNG server has found, as lines; raises ToolError where it has not answered as one does."""
+    """Yield the lines of search results; raises ToolError for an unexpected response."""
     server = "{0.scheme}://{0.netloc}".format(urlsplit(page.address))
     if page.status == 403:
-        why = "Most likely it gives no JSON: `json` must stand under `search: formats:` in its settings.yml"
-        raise ToolError(f"{server} refuses (403). {why}, as whoever runs it can change.")
+        why = "JSON is probably disabled: its settings.yml must list `json` under `search: formats:`"
+        raise ToolError(f"{server} refuses (403). {why}.")
     if page.status == 429:
-        raise ToolError(f"{server} was asked too often (429). Wait, or go on without it.")
+        raise ToolError(f"{server} limits requests (429). Wait, or continue without it.")
     try:
         answer: Any = json.loads(page.text) if page.status < 400 else None
-        found = cast("list[Mapping[str, Any]]", answer["results"])
+        results = cast("list[Mapping[str, Any]]", answer["results"])
         answers = cast("list[Any]", answer.get("answers") or [])
-        silent = [": ".join(map(str, one)) for one in answer.get("unresponsive_engines") or ()]
-        for one in answers[:3]:
-            text = str(cast("Mapping[str, Any]", one).get("answer", "")) if isinstance(one, Mapping) else str(one)
-            yield f"Answer: {visible_line(text)[:_SNIPPET]}"
-        for number, one in enumerate(found[:count], start=1):
-            yield f"{number}. {visible_line(str(one.get('title') or one['url']))[:_SNIPPET]}"
-            yield f"   {visible_line(str(one['url']))[:_SNIPPET]}"
-            said = visible_line(str(one.get("content") or ""))
-            day = str(one.get("publishedDate") or "")[:10]
-            if said or day:
-                yield f"   {f'({visible_line(day)}) ' if day else ''}{said[:_SNIPPET]}".rstrip()
-        if len(found) > count:
-            yield truncation_mark(count, len(found), "results")
-        if not found and silent:
-            yield f"Nothing was found, and engines did not answer: {visible_line(', '.join(silent))[:_SNIPPET]}."
+        failed = [": ".join(map(str, engine)) for engine in answer.get("unresponsive_engines") or ()]
+        for item in answers[:3]:
+            text = str(cast("Mapping[str, Any]", item).get("answer", "")) if isinstance(item, Mapping) else str(item)
+            yield f"Answer: {visible_line(text)[:_SNIPPET_CHARACTERS]}"
+        for number, result in enumerate(results[:count], start=1):
+            yield f"{number}. {visible_line(str(result.get('title') or result['url']))[:_SNIPPET_CHARACTERS]}"
+            yield f"   {visible_line(str(result['url']))[:_SNIPPET_CHARACTERS]}"
+            snippet = visible_line(str(result.get("content") or ""))
+            day = str(result.get("publishedDate") or "")[:10]
+            if snippet or day:
+                yield f"   {f'({visible_line(day)}) ' if day else ''}{snippet[:_SNIPPET_CHARACTERS]}".rstrip()
+        if len(results) > count:
+            yield truncation_mark(count, len(results), "results")
+        if not results and failed:
+            engines = visible_line(", ".join(failed))[:_SNIPPET_CHARACTERS]
+            yield f"Nothing was found, and engines did not answer: {engines}."
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        said = f"{page.status} {page.reason}, {page.kind[:80]}"
-        raise ToolError(f"{server} did not answer as a SearXNG server does ({said}).") from error
+        status = f"{page.status} {page.reason}, {page.kind[:80]}"
+        raise ToolError(f"{server} did not answer as a SearXNG server does ({status}).") from error
 
 
 @hookimpl
 def tools(options: ToolOptions, settings: Mapping[str, Any]) -> list[FunctionTool]:
-    """`web_search`, `web_fetch`, `web_extract`."""
-    if lacking := [name for name in ("lxml", "cssselect") if find_spec(name) is None]:
-        raise UsageError(f"needs {' and '.join(lacking)}: pip install {' '.join(lacking)}")
-    of_session = WebTools(options, _address(settings))
+    """Return `web_search`, `web_fetch` and `web_extract`."""
+    if missing := [name for name in ("lxml", "cssselect") if find_spec(name) is None]:
+        raise UsageError(f"needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+    methods = WebTools(options, _address(settings))
     limits = Limits(options.fetch_seconds, options.result)
     reach: tuple[Effect, ...] = ("network",)
-    methods = (of_session.web_search, of_session.web_fetch, of_session.web_extract)
-    return [FunctionTool(method, effects=reach, limits=limits) for method in methods]
+    functions = (methods.web_search, methods.web_fetch, methods.web_extract)
+    return [FunctionTool(function, effects=reach, limits=limits) for function in functions]
 
 
 def _address(settings: Mapping[str, Any]) -> str:
-    """The address of the SearXNG server, empty where there is none; raises UsageError for what is wrong."""
+    """Return the address of the SearXNG server, empty if it is not set; raises UsageError if it is invalid."""
     for name in settings:
         if name != "searxng":
-            hint = "did you mean searxng?" if closest_word(name, ["searxng"]) else "it has searxng alone"
+            hint = "did you mean searxng?" if closest_word(name, ["searxng"]) else "the only setting is searxng"
             raise UsageError(f"[plugins.web] has no setting {name}; {hint}")
-    given: object = settings.get("searxng", "")
-    address = given.strip().rstrip("/").removesuffix("/search") if isinstance(given, str) else ""
+    value: object = settings.get("searxng", "")
+    address = value.strip().rstrip("/").removesuffix("/search") if isinstance(value, str) else ""
     parts = urlsplit(address)
-    if given and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
+    if value and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
         raise UsageError("plugins.web.searxng must be an address, such as https://searxng.example.org")
     return address

@@ -1,4 +1,4 @@
-"""The tools of ecoshell_data: what they find in files, what a query may not do, and that nothing else is touched."""
+"""The tools of ecoshell_data: results, forbidden queries and confinement to the named files."""
 
 import asyncio
 import gzip
@@ -55,35 +55,35 @@ def folder(workspace: Workspace) -> Path:
 
 @pytest.fixture
 def run(workspace: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs a tool as in a worker process, which takes its time to begin."""
+    """Run a tool in this process, as if it were a worker, which is slow to start."""
     monkeypatch.setattr(worker._workers, "inside", True)  # pyright: ignore[reportPrivateUsage]
 
-    async def ran(name: str, **arguments: Any) -> Observation:
+    async def call(name: str, **arguments: Any) -> Observation:
         return await tool(workspace, name).run(arguments)
 
-    return ran
+    return call
 
 
 def tool(workspace: Workspace, name: str, **options: Any) -> FunctionTool:
-    return {one.name: one for one in tools(workspace, ToolOptions(**options))}[name]
+    return {tool.name: tool for tool in tools(workspace, ToolOptions(**options))}[name]
 
 
 Run = Callable[..., Any]
 
 
 async def ask(run: Run, query: str, *paths: str, **more: Any) -> str:
-    seen = await run("data_query", query=query, paths=[*paths], **more)
-    assert seen.ok, seen.text
-    return seen.text
+    result = await run("data_query", query=query, paths=[*paths], **more)
+    assert result.ok, result.text
+    return result.text
 
 
 async def refused(run: Run, query: str, *paths: str) -> str:
-    seen = await run("data_query", query=query, paths=[*paths])
-    assert not seen.ok, seen.text
-    return seen.text
+    result = await run("data_query", query=query, paths=[*paths])
+    assert not result.ok, result.text
+    return result.text
 
 
-def test_only_what_saves_a_file_is_asked_about_and_every_path_is_declared(workspace: Workspace) -> None:
+def test_only_data_plot_writes_and_all_declare_their_paths(workspace: Workspace) -> None:
     assert {
         name: (sorted(tool(workspace, name).effects), {*subjects_of(tool(workspace, name)).values()})
         for name in ("data_describe", "data_query", "data_plot")
@@ -107,14 +107,14 @@ def test_only_what_saves_a_file_is_asked_about_and_every_path_is_declared(worksp
         ("shop.db", ["Table orders: 2 rows", "  total  REAL", "Table sales: 0 rows", "Table dear: 1 rows"]),
     ],
 )
-async def test_a_file_is_described(path: str, lines: list[str], run: Run) -> None:
-    seen = await run("data_describe", path=path)
-    assert seen.ok
-    assert {*lines} <= {*seen.text.splitlines()}, seen.text
+async def test_describe_lists_tables_columns_and_rows(path: str, lines: list[str], run: Run) -> None:
+    result = await run("data_describe", path=path)
+    assert result.ok
+    assert {*lines} <= {*result.text.splitlines()}, result.text
 
 
 @pytest.mark.parametrize(
-    ("query", "paths", "found"),
+    ("query", "paths", "expected"),
     [
         ("SELECT region, sum(amount) AS s FROM sales GROUP BY 1 ORDER BY 2;", ["sales.csv"], "south -7.0 north 22.75"),
         ("SELECT count(*) AS n FROM 'sales.csv' -- all", ["sales.csv"], "3"),
@@ -129,26 +129,26 @@ async def test_a_file_is_described(path: str, lines: list[str], run: Run) -> Non
         ("SELECT note FROM sales WHERE amount > 12", ["sales.csv"], "␛[31mred"),
     ],
 )  # fmt: skip
-async def test_a_question_is_answered(query: str, paths: list[str], found: str, run: Run) -> None:
+async def test_query_returns_rows(query: str, paths: list[str], expected: str, run: Run) -> None:
     rows = (await ask(run, query, *paths)).splitlines()[1:]
-    assert " ".join(" ".join(rows).split()) == found
+    assert " ".join(" ".join(rows).split()) == expected
 
 
-async def test_the_order_of_a_query_is_kept_and_what_is_left_out_is_counted(workspace: Workspace, run: Run) -> None:
+async def test_order_is_preserved_and_omitted_rows_are_counted(workspace: Workspace, run: Run) -> None:
     query = {"query": "SELECT * FROM many ORDER BY number DESC", "paths": ["many.parquet"]}
-    seen = await tool(workspace, "data_query", result=ResultSize(1_000)).run(query)
-    lines = seen.text.splitlines()
+    result = await tool(workspace, "data_query", result=ResultSize(1_000)).run(query)
+    lines = result.text.splitlines()
     assert lines[:2] == ["number  text", " 49999  row 49999"]
     assert lines[-1] == f"[truncated: {len(lines) - 2} of 50000 rows shown]"
-    assert (seen.truncated, len(seen.text) <= 1_000, len(lines) > 20) == (True, True, True)
+    assert (result.truncated, len(result.text) <= 1_000, len(lines) > 20) == (True, True, True)
 
 
-async def test_a_wide_row_and_an_empty_result_are_told(workspace: Workspace, run: Run) -> None:
+async def test_wide_rows_are_truncated_and_empty_results_name_their_columns(workspace: Workspace, run: Run) -> None:
     columns = ", ".join(f"repeat('x', 9000) AS c{number}" for number in range(40))
-    seen = await tool(workspace, "data_query", result=ResultSize(1_000)).run(
+    result = await tool(workspace, "data_query", result=ResultSize(1_000)).run(
         {"query": f"SELECT {columns} FROM lines", "paths": ["lines.jsonl"]}
     )
-    assert (seen.ok, seen.truncated, len(seen.text) <= 1_000) == (True, True, True)
+    assert (result.ok, result.truncated, len(result.text) <= 1_000) == (True, True, True)
     assert await ask(run, "SELECT name FROM people WHERE false", "people.json") == "No rows. Columns: name."
 
 
@@ -161,11 +161,11 @@ async def test_a_wide_row_and_an_empty_result_are_told(workspace: Workspace, run
         ("SELECT sum(note) FROM sales", "No function matches"),
     ],
 )
-async def test_wrong_sql_is_told_with_the_tables_and_columns_there_are(query: str, words: str, run: Run) -> None:
-    said = await refused(run, query, "sales.csv", "shop.db")
-    assert words in said
-    assert "There is: sales (region VARCHAR, month DATE, amount DOUBLE, note VARCHAR); orders (id INTEGER" in said
-    assert "shop.sales (it TEXT)" in said
+async def test_invalid_sql_is_reported_with_the_available_tables(query: str, words: str, run: Run) -> None:
+    message = await refused(run, query, "sales.csv", "shop.db")
+    assert words in message
+    assert "Available: sales (region VARCHAR, month DATE, amount DOUBLE, note VARCHAR); orders (id INTEGER" in message
+    assert "shop.sales (it TEXT)" in message
 
 
 @pytest.mark.parametrize(
@@ -201,35 +201,35 @@ async def test_wrong_sql_is_told_with_the_tables_and_columns_there_are(query: st
         ("SELECT getenv('HOME')", "does not exist"),
     ],
 )
-async def test_a_query_reads_what_is_named_and_does_nothing_else(
+async def test_query_cannot_write_or_read_other_files(
     query: str, words: str, run: Run, folder: Path, outside: Path
 ) -> None:
     (outside / "secret.csv").write_text("a\n1\n")
-    before = kept(folder.parent)
-    said = await refused(run, query.format(outside=outside, root=folder), "sales.csv", "lines.jsonl")
-    assert words in said
-    assert "do not read me" not in said
-    assert kept(folder.parent) == before
+    contents = contents_of(folder.parent)
+    message = await refused(run, query.format(outside=outside, root=folder), "sales.csv", "lines.jsonl")
+    assert words in message
+    assert "do not read me" not in message
+    assert contents_of(folder.parent) == contents
 
 
-def kept(folder: Path) -> dict[str, bytes]:
+def contents_of(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-async def test_the_database_is_locked_even_for_a_query_that_would_pass(
+async def test_duckdb_itself_refuses_other_files(
     run: Run, folder: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the look at the query, and in this process, DuckDB itself refuses."""
+    """Without the check of table functions."""
     from ecoshell_data import database
 
-    monkeypatch.setattr(database, "_FUNCTIONS", {"read_text", "glob", "read_csv"})
+    monkeypatch.setattr(database, "_TABLE_FUNCTIONS", {"read_text", "glob", "read_csv"})
     for call in (f"read_text('{outside}/secret.txt')", "glob('/*')", "read_csv('https://example.org/a.csv')"):
         with pytest.raises(Exception, match="and no other file or address"):
-            database.asked(Workspace(folder), f"SELECT * FROM {call}", ["sales.csv"])
-    assert database.asked(Workspace(folder), "SELECT * FROM sales", ["sales.csv"]).total == 3
+            database.run_query(Workspace(folder), f"SELECT * FROM {call}", ["sales.csv"])
+    assert database.run_query(Workspace(folder), "SELECT * FROM sales", ["sales.csv"]).total == 3
 
 
-async def test_paths_outside_links_and_what_is_no_data_are_refused(run: Run, folder: Path, outside: Path) -> None:
+async def test_paths_outside_links_and_other_formats_are_refused(run: Run, folder: Path, outside: Path) -> None:
     (folder / "link.csv").symlink_to(outside / "secret.txt")
     (folder / "book.xlsx").write_bytes(b"PK\x03\x04\0\0")
     (folder / "torn.parquet").write_bytes(b"PAR1torn")
@@ -249,7 +249,7 @@ async def test_paths_outside_links_and_what_is_no_data_are_refused(run: Run, fol
     assert "Name the files" in await refused(run, "SELECT 1")
 
 
-async def test_a_database_that_is_being_written_is_not_read_by_half(run: Run, folder: Path) -> None:
+async def test_database_with_pending_changes_is_refused(run: Run, folder: Path) -> None:
     writer = sqlite3.connect(folder / "live.db")
     writer.execute("PRAGMA journal_mode = WAL")
     writer.execute("CREATE TABLE t (a)")
@@ -259,15 +259,15 @@ async def test_a_database_that_is_being_written_is_not_read_by_half(run: Run, fo
     assert await ask(run, "SELECT count(*) AS n FROM t", "live.db") == "n\n0"
 
 
-async def test_a_file_that_ends_in_other_rows_than_it_begins_with_is_told_in_a_sentence(run: Run, folder: Path) -> None:
+async def test_inconsistent_rows_are_reported_in_a_sentence(run: Run, folder: Path) -> None:
     (folder / "long.csv").write_text("a,b\n" + "1,2\n" * 30_000 + "x,y,z\n")
-    told = await run("data_describe", path="long.csv")
-    assert not told.ok
-    assert told.text.startswith("Invalid Input Error: CSV Error on Line: 30002 Original Line: x,y,z Expected Number")
-    assert told.text.endswith("There is: long (a BIGINT, b BIGINT).")
+    result = await run("data_describe", path="long.csv")
+    assert not result.ok
+    assert result.text.startswith("Invalid Input Error: CSV Error on Line: 30002 Original Line: x,y,z Expected Number")
+    assert result.text.endswith("Available: long (a BIGINT, b BIGINT).")
 
 
-async def test_a_table_that_cannot_be_read_keeps_nobody_from_the_others(run: Run, folder: Path) -> None:
+async def test_unreadable_table_does_not_hide_the_others(run: Run, folder: Path) -> None:
     with sqlite3.connect(folder / "odd.db") as odd:
         odd.execute("CREATE TABLE good (n)")
         odd.execute("INSERT INTO good VALUES (7)")
@@ -277,74 +277,72 @@ async def test_a_table_that_cannot_be_read_keeps_nobody_from_the_others(run: Run
         sql = "CREATE VIRTUAL TABLE map USING far"
         odd.execute("INSERT INTO sqlite_schema VALUES ('table', 'map', 'map', 0, ?)", [sql])
     odd.close()
-    told = (await run("data_describe", path="odd.db")).text
-    assert "Table good: 1 rows" in told
-    assert "lost cannot be read: no such table: main.gone." in told
-    assert "map cannot be read: no such module: far." in told
-    assert "Table wrong cannot be read: " in told  # only where its rows are looked at
+    description = (await run("data_describe", path="odd.db")).text
+    assert "Table good: 1 rows" in description
+    assert "lost cannot be read: no such table: main.gone." in description
+    assert "map cannot be read: no such module: far." in description
+    assert "Table wrong cannot be read: " in description  # Its rows cannot be evaluated.
     assert (await run("data_query", query="SELECT n FROM good", paths=["odd.db"])).text == "n\n7"
     lost = await run("data_query", query="SELECT * FROM lost", paths=["odd.db"])
     assert (lost.ok, lost.text) == (False, "odd.db cannot be read as SQLite: no such table: main.gone.")
 
 
-async def test_names_that_are_hard_to_write_are_told_and_found(run: Run, folder: Path) -> None:
+async def test_awkward_file_names_get_usable_table_names(run: Run, folder: Path) -> None:
     for name in ("order.csv", "2026 costs (new).csv", "main.csv", "it's;DROP.csv", 'a"b.csv'):
         (folder / name).write_text("a\n1\n")
-        told = (await run("data_describe", path=name)).text
-        table = told.partition("Table ")[2].partition(": 1 rows")[0]
+        description = (await run("data_describe", path=name)).text
+        table = description.partition("Table ")[2].partition(": 1 rows")[0]
         assert await ask(run, f"SELECT a FROM {table}", name) == "a\n1"
     both = ["sales.csv", "sub/sales.csv"]
     (folder / "sub" / "sales.csv").write_text("a\n1\n")
     assert await ask(run, "SELECT a, count(*) AS n FROM sales, sales_2 GROUP BY a", *both) == "a  n\n1  3"
 
 
-async def test_too_much_memory_is_an_error_and_the_next_question_is_answered(
-    workspace: Workspace, folder: Path
-) -> None:
-    asking = tool(workspace, "data_query")
+async def test_memory_limit_is_an_error_and_the_next_query_works(workspace: Workspace, folder: Path) -> None:
+    query_tool = tool(workspace, "data_query")
     for query in ("SELECT repeat('x', 2000000000)", "SELECT list(a.text || b.text) FROM many a, many b"):
-        seen = await asking.run({"query": query, "paths": ["many.parquet"]})
-        assert (seen.ok, "it took more than 512 MB of memory" in seen.text) == (False, True), seen.text
-    counted = await asking.run({"query": "SELECT count(*) AS n FROM many", "paths": ["many.parquet"], "plot": "no"})
+        result = await query_tool.run({"query": query, "paths": ["many.parquet"]})
+        assert (result.ok, "it took more than 512 MB of memory" in result.text) == (False, True), result.text
+    counted = await query_tool.run({"query": "SELECT count(*) AS n FROM many", "paths": ["many.parquet"], "plot": "no"})
     assert counted.text == "    n\n50000"
-    drawn = await asking.run({"query": "SELECT 'a', 1", "paths": ["many.parquet"], "plot": "bar"})
+    drawn = await query_tool.run({"query": "SELECT 'a', 1", "paths": ["many.parquet"], "plot": "bar"})
     assert drawn.text.splitlines()[1] == f"a  {'█' * 50} 1"
 
 
-async def test_a_query_ends_with_its_time_and_when_it_is_stopped(workspace: Workspace, folder: Path) -> None:
+async def test_query_ends_at_its_time_limit_and_when_cancelled(workspace: Workspace, folder: Path) -> None:
     endless = {
         "query": "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range + b.range = 7",
         "paths": ["sales.csv"],
     }
     hasty = tool(workspace, "data_query", command_seconds=3.0)
-    seen = await contained(hasty, endless, hasty.limits)
-    assert (seen.ok, "took longer than 3 s" in seen.text) == (False, True)
+    result = await contained(hasty, endless, hasty.limits)
+    assert (result.ok, "took longer than 3 s" in result.text) == (False, True)
     patient = tool(workspace, "data_query", command_seconds=600.0)
-    before = working()
+    earlier = computing_workers()
     call = asyncio.create_task(contained(patient, endless, patient.limits))
-    while not (busy := await asyncio.to_thread(working) - before):
+    while not (busy := await asyncio.to_thread(computing_workers) - earlier):
         pass
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    while busy & await asyncio.to_thread(working):
+    while busy & await asyncio.to_thread(computing_workers):
         pass
 
 
-def working() -> set[int]:
-    """The worker processes of this one that have loaded DuckDB and compute."""
-    found: set[int] = set()
+def computing_workers() -> set[int]:
+    """Return the worker processes that have loaded DuckDB and are computing."""
+    workers: set[int] = set()
     for place in Path("/proc").glob("[0-9]*"):
         try:
             status = (place / "stat").read_text().rpartition(")")[2].split()
             if int(status[1]) == os.getpid() and status[0] == "R" and "_duckdb" in (place / "maps").read_text():
-                found.add(int(place.name))
-        except (OSError, IndexError):  # it has ended
+                workers.add(int(place.name))
+        except (OSError, IndexError):  # The process has ended.
             continue
-    return found
+    return workers
 
 
-async def test_a_result_is_drawn_in_characters(run: Run) -> None:
+async def test_result_is_drawn_as_text(run: Run) -> None:
     bars = await ask(run, "SELECT region || month, amount FROM sales", "sales.csv", plot="bar")
     assert bars.splitlines()[1:] == [
         f"north2026-01-01  {'█' * 43} 10.5",
@@ -361,11 +359,13 @@ async def test_a_result_is_drawn_in_characters(run: Run) -> None:
     assert "\x1b" not in bars + line + points
 
 
-async def test_what_is_drawn_is_bounded_and_says_what_is_left_out(run: Run) -> None:
+async def test_drawing_is_bounded_and_counts_omitted_rows(run: Run) -> None:
     for kind, shown in {"bar": 50, "line": 2_000}.items():
-        seen = await run("data_query", query="SELECT number, number AS n FROM many", paths=["many.parquet"], plot=kind)
-        assert (seen.truncated, seen.text.splitlines()[-1]) == (True, f"[truncated: {shown} of 50000 rows shown]")
-        assert len(seen.text) <= 8_000
+        result = await run(
+            "data_query", query="SELECT number, number AS n FROM many", paths=["many.parquet"], plot=kind
+        )
+        assert (result.truncated, result.text.splitlines()[-1]) == (True, f"[truncated: {shown} of 50000 rows shown]")
+        assert len(result.text) <= 8_000
 
 
 @pytest.mark.parametrize(
@@ -383,39 +383,36 @@ async def test_what_is_drawn_is_bounded_and_says_what_is_left_out(run: Run) -> N
         "SELECT repeat('$\\frac', 99) AS a, 1 AS b",
     ],
 )
-async def test_whatever_has_numbers_can_be_drawn(query: str, run: Run, workspace: Workspace) -> None:
+async def test_all_numeric_results_can_be_drawn(query: str, run: Run, workspace: Workspace) -> None:
     for kind in ("bar", "line", "scatter"):
-        seen = await run("data_query", query=query, paths=["sales.csv"], plot=kind)
-        assert seen.ok, seen.text
+        result = await run("data_query", query=query, paths=["sales.csv"], plot=kind)
+        assert result.ok, result.text
 
 
-async def test_what_has_no_numbers_is_told(run: Run) -> None:
-    seen = await run("data_query", query="SELECT region, note FROM sales", paths=["sales.csv"], plot="bar")
+async def test_plot_without_numbers_is_refused(run: Run) -> None:
+    result = await run("data_query", query="SELECT region, note FROM sales", paths=["sales.csv"], plot="bar")
     assert (
-        seen.text
-        == "A plot needs rows, and a column of numbers after the first: 3 rows of region VARCHAR, note VARCHAR."
+        result.text == "A plot needs rows and a numeric column after the first: 3 rows of region VARCHAR, note VARCHAR."
     )
 
 
 @pytest.mark.parametrize("kind", ["bar", "line", "scatter"])
-async def test_a_plot_is_saved_as_an_image_and_undo_knows_what_was_there(
-    kind: str, folder: Path, tmp_path: Path
-) -> None:
+async def test_plot_is_saved_as_an_image_and_can_be_undone(kind: str, folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     undo = UndoLog(tmp_path / "undo")
     copies = undo.enter("session", 1)
-    saving = tool(Workspace(folder, undo=undo), "data_plot")
+    plot_tool = tool(Workspace(folder, undo=undo), "data_plot")
     query = "SELECT region || '$\\frac', amount, amount * 2 AS more FROM sales"
-    seen = await saving.run({"query": query, "paths": ["sales.csv"], "plot": kind, "path": "out/plot.png"})
-    assert seen.ok, seen.text
+    result = await plot_tool.run({"query": query, "paths": ["sales.csv"], "plot": kind, "path": "out/plot.png"})
+    assert result.ok, result.text
     assert (folder / "out" / "plot.png").read_bytes().startswith(b"\x89PNG")
-    assert [(one.path, one.existed) for one in undo.writes("session", copies)] == [("out/plot.png", False)]
+    assert [(write.path, write.existed) for write in undo.writes("session", copies)] == [("out/plot.png", False)]
 
 
-async def test_an_image_takes_no_other_files_place_and_stays_inside(run: Run, folder: Path) -> None:
+async def test_image_cannot_replace_other_files_or_leave_the_workspace(run: Run, folder: Path) -> None:
     for path in ("sales.csv", "notes.md", "../plot.png"):
-        seen = await run("data_plot", query="SELECT 1 AS a, 2 AS b", paths=["sales.csv"], plot="bar", path=path)
-        assert not seen.ok
+        result = await run("data_plot", query="SELECT 1 AS a, 2 AS b", paths=["sales.csv"], plot="bar", path=path)
+        assert not result.ok
     assert not (folder.parent / "plot.png").exists()
     assert (folder / "sales.csv").read_text() == SALES
     assert json.loads((folder / "people.json").read_text())

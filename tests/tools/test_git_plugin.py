@@ -1,4 +1,4 @@
-"""The tools of ecoshell_git: what they tell, what they refuse, and that a repository has nothing run by them."""
+"""The tools of ecoshell_git: results, refusals, and that they run no program of a repository."""
 
 import os
 import shutil
@@ -40,14 +40,14 @@ async def run(folder: Path, name: str, **arguments: Any) -> Observation:
 
 
 def tool(folder: Path, name: str, **options: Any) -> Tool:
-    return {one.schema.name: one for one in tools(Workspace(folder), ToolOptions(**options))}[name]
+    return {tool.schema.name: tool for tool in tools(Workspace(folder), ToolOptions(**options))}[name]
 
 
 def arguments(name: str) -> dict[str, Any]:
     return {"path": "a.txt"} if name == "git_blame" else {}
 
 
-async def test_what_has_changed_is_told(repository: Path) -> None:
+async def test_status_and_diff_show_changes(repository: Path) -> None:
     (repository / "a.txt").write_text("one\nTWO\n")
     (repository / "new.txt").write_text("new\n")
     git(repository, "add", "new.txt")
@@ -57,40 +57,40 @@ async def test_what_has_changed_is_told(repository: Path) -> None:
     assert (await run(repository, "git_diff", path="sub")).text == "There is nothing to show."
 
 
-async def test_names_are_told_as_they_are(repository: Path) -> None:
+async def test_file_names_are_not_quoted(repository: Path) -> None:
     (repository / "café.txt").write_text("one\n")
     assert "?? café.txt" in (await run(repository, "git_status")).text
     assert "create mode 100644 café.txt" in (await run(repository, "git_commit", message="é", paths=["café.txt"])).text
     assert "+++ b/café.txt" in (await run(repository, "git_show")).text
 
 
-async def test_the_past_is_told(repository: Path) -> None:
+async def test_log_show_and_blame_read_the_history(repository: Path) -> None:
     (repository / "a.txt").write_text("one\nTWO\n")
     git(repository, "commit", "-am", "The second one")
     log = (await run(repository, "git_log")).text.splitlines()
     assert [line.partition(" Ann: ")[2] for line in log] == ["The second one", "The first one"]
     assert len((await run(repository, "git_log", count=1)).text.splitlines()) == 1
-    shown = (await run(repository, "git_show", revision="HEAD~1")).text
-    assert "The first one" in shown
-    assert "+two" in shown
+    commit = (await run(repository, "git_show", revision="HEAD~1")).text
+    assert "The first one" in commit
+    assert "+two" in commit
     assert "+TWO" in (await run(repository, "git_show", revision=" ")).text
-    blamed = (await run(repository, "git_blame", path="a.txt", first=2)).text
-    assert "2) TWO" in blamed
-    assert "one" not in blamed
+    blame = (await run(repository, "git_blame", path="a.txt", first=2)).text
+    assert "2) TWO" in blame
+    assert "one" not in blame
 
 
-async def test_what_is_staged_beside_the_workspace_is_not_committed_from_it(repository: Path) -> None:
+async def test_commit_refuses_files_staged_outside_the_workspace(repository: Path) -> None:
     (repository / "a.txt").write_text("changed\n")
     (repository / "sub" / "b.txt").write_text("changed\n")
     git(repository, "add", "sub")
     assert (await run(repository / "sub", "git_commit", message="Below")).ok
     git(repository, "add", "a.txt")
-    told = await run(repository / "sub", "git_commit", message="All")
-    assert "More is staged than lies in the workspace" in told.text
+    refused = await run(repository / "sub", "git_commit", message="All")
+    assert "Files outside the workspace are staged" in refused.text
     assert git(repository, "log", "--format=%s").split() == ["Below", "The", "first", "one"]
 
 
-async def test_a_commit_takes_the_files_named_and_no_others(repository: Path) -> None:
+async def test_commit_contains_only_the_named_files(repository: Path) -> None:
     (repository / "a.txt").write_text("changed\n")
     (repository / "new.txt").write_text("new\n")
     (repository / "other.txt").write_text("other\n")
@@ -101,7 +101,7 @@ async def test_a_commit_takes_the_files_named_and_no_others(repository: Path) ->
     assert git(repository, "status", "--short") == " M a.txt\nA  other.txt\n"
 
 
-async def test_a_link_is_committed_and_not_what_it_leads_to(repository: Path) -> None:
+async def test_commit_contains_a_link_and_not_its_target(repository: Path) -> None:
     (repository / "sub" / "link").symlink_to("../a.txt")
     (repository / "a.txt").write_text("changed\n")
     (repository / "away").symlink_to("/etc/hostname")
@@ -110,7 +110,7 @@ async def test_a_link_is_committed_and_not_what_it_leads_to(repository: Path) ->
     assert "outside the workspace" in (await run(repository, "git_commit", message="Away", paths=["away"])).text
 
 
-async def test_what_is_gone_or_was_renamed_is_committed_by_its_name(repository: Path) -> None:
+async def test_deleted_and_renamed_files_can_be_committed(repository: Path) -> None:
     git(repository, "mv", "a.txt", "new.txt")
     assert (await run(repository, "git_commit", message="Renamed", paths=["a.txt", "new.txt"])).ok
     git(repository, "rm", "-r", "sub")
@@ -121,7 +121,7 @@ async def test_what_is_gone_or_was_renamed_is_committed_by_its_name(repository: 
     assert "did not match" in (await run(repository, "git_commit", message="None", paths=["never"])).text
 
 
-def test_only_the_commit_has_to_be_approved(repository: Path) -> None:
+def test_only_git_commit_has_effects(repository: Path) -> None:
     assert all(tool(repository, name).effects == {"read"} for name in READING)
     assert tool(repository, "git_commit").effects == {"read", "write", "execute"}
 
@@ -130,7 +130,7 @@ def test_only_the_commit_has_to_be_approved(repository: Path) -> None:
 @pytest.mark.parametrize(
     "key", ["core.fsmonitor", "filter.own.clean", "diff.own.textconv", "diff.external", "core.pager", "gpg.program"]
 )
-async def test_nothing_that_the_repository_names_is_run(name: str, key: str, repository: Path, tmp_path: Path) -> None:
+async def test_programs_of_the_repository_are_not_run(name: str, key: str, repository: Path, tmp_path: Path) -> None:
     mark, program = tmp_path / "ran", tmp_path / "program.sh"
     program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
     program.chmod(0o755)
@@ -138,14 +138,14 @@ async def test_nothing_that_the_repository_names_is_run(name: str, key: str, rep
     git(repository, "config", "log.showSignature", "true")
     (repository / ".gitattributes").write_text("* filter=own diff=own\n")
     (repository / "a.txt").write_text("one\nTWO\n")
-    seen = await run(repository, name, **arguments(name))
+    result = await run(repository, name, **arguments(name))
     assert not mark.exists()
-    assert not seen.ok
-    assert f"{name.replace('_', ' ')} was not run: the repository setting" in seen.text
+    assert not result.ok
+    assert f"{name.replace('_', ' ')} was not run: the repository setting" in result.text
 
 
 @pytest.mark.parametrize("name", READING)
-async def test_no_hook_runs_and_the_index_stays_as_it_is(name: str, repository: Path, tmp_path: Path) -> None:
+async def test_reading_runs_no_hook_and_keeps_the_index(name: str, repository: Path, tmp_path: Path) -> None:
     hook = repository / ".git" / "hooks" / "post-index-change"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
@@ -153,57 +153,53 @@ async def test_no_hook_runs_and_the_index_stays_as_it_is(name: str, repository: 
     (repository / "sub" / "b.txt").write_text("changed\n")
     os.utime(repository / "a.txt", (1, 1))
     index = (repository / ".git" / "index").read_bytes()
-    seen = await run(repository, name, **arguments(name))
-    assert seen.ok
+    result = await run(repository, name, **arguments(name))
+    assert result.ok
     assert (repository / ".git" / "index").read_bytes() == index
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "why"),
+    ("name", "words", "why"),
     [
         ("git_diff", {"path": "../other"}, "outside the workspace"),
         ("git_blame", {"path": "/etc/passwd"}, "outside the workspace"),
         ("git_commit", {"message": "m", "paths": ["../other"]}, "outside the workspace"),
         ("git_commit", {"message": " "}, "The commit message is empty."),
-        ("git_show", {"revision": "HEAD:a.txt"}, "is no revision"),
+        ("git_show", {"revision": "HEAD:a.txt"}, "is not a revision"),
         ("git_log", {"revision": "--output=stolen"}, "--output=stolen"),
         ("git_diff", {"revision": "--output=stolen"}, "--output=stolen"),
         ("git_show", {"revision": "--output=stolen"}, "--output=stolen"),
     ],
 )
 async def test_paths_outside_and_options_are_refused(
-    name: str, given: dict[str, Any], why: str, repository: Path
+    name: str, words: dict[str, Any], why: str, repository: Path
 ) -> None:
-    seen = await run(repository, name, **given)
-    assert (seen.ok, why in seen.text) == (False, True), seen.text
+    result = await run(repository, name, **words)
+    assert (result.ok, why in result.text) == (False, True), result.text
     assert "stolen" not in git(repository, "status", "--short")
 
 
-async def test_a_workspace_within_a_repository_sees_what_is_in_it(repository: Path) -> None:
+async def test_workspace_inside_a_repository_sees_only_its_files(repository: Path) -> None:
     (repository / "a.txt").write_text("secret\n")
     (repository / "sub" / "b.txt").write_text("mine\n")
-    seen = [(await run(repository / "sub", name)).text for name in ("git_status", "git_diff", "git_show")]
-    assert "mine" in seen[1]
-    assert not any("a.txt" in text or "secret" in text for text in seen)
+    outputs = [(await run(repository / "sub", name)).text for name in ("git_status", "git_diff", "git_show")]
+    assert "mine" in outputs[1]
+    assert not any("a.txt" in text or "secret" in text for text in outputs)
 
 
-async def test_a_repository_kept_elsewhere_is_read_only_where_it_knows_the_folder(
-    repository: Path, tmp_path: Path
-) -> None:
+async def test_repository_elsewhere_is_read_only_for_its_worktrees(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
     assert (await run(tmp_path / "tree", "git_status")).text == "## tree"
     stranger = tmp_path / "stranger"
     stranger.mkdir()
     (stranger / ".git").write_text(f"gitdir: {repository / '.git'}\n")
     assert "is kept elsewhere" in (await run(stranger, "git_log")).text
-    assert "in no git repository" in (await run(tmp_path, "git_log")).text
+    assert "is not in a readable git repository" in (await run(tmp_path, "git_log")).text
 
 
 @pytest.mark.parametrize("way", ["commondir", "objects", "alternates", "objects/pack", "one object", ".git"])
-async def test_a_repository_that_takes_its_data_from_elsewhere_is_not_read(
-    way: str, repository: Path, tmp_path: Path
-) -> None:
+async def test_repository_with_data_elsewhere_is_refused(way: str, repository: Path, tmp_path: Path) -> None:
     private, head = repository / ".git", git(repository, "rev-parse", "HEAD").strip()
     stranger = tmp_path / "stranger"
     git(tmp_path, "init", "-q", "-b", "main", str(stranger))
@@ -221,12 +217,12 @@ async def test_a_repository_that_takes_its_data_from_elsewhere_is_not_read(
     if way != ".git":
         (stranger / ".git" / "refs" / "heads" / "main").write_text(f"{head}\n")
     for name in READING:
-        seen = await run(stranger, name, **arguments(name))
-        assert "elsewhere" in seen.text, (name, seen.text)
+        result = await run(stranger, name, **arguments(name))
+        assert "elsewhere" in result.text, (name, result.text)
 
 
-async def test_what_is_said_is_bounded(repository: Path) -> None:
+async def test_output_is_bounded(repository: Path) -> None:
     (repository / "a.txt").write_text("changed\n" * 10_000)
-    seen = await tool(repository, "git_diff", result=ResultSize(2_000)).run({})
-    assert seen.truncated
-    assert len(seen.text) <= 2_000
+    result = await tool(repository, "git_diff", result=ResultSize(2_000)).run({})
+    assert result.truncated
+    assert len(result.text) <= 2_000

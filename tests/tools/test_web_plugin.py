@@ -1,4 +1,4 @@
-"""The tools of ecoshell_web, against a server that answers as SearXNG does and pages that anybody may have written."""
+"""The tools of ecoshell_web, with a server like SearXNG and untrusted pages."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ PAGE = """<?xml version="1.0" encoding="utf-8"?><html><head><title>Foxes</title>
 <table><caption>Weights</caption><tr><th>who</th><th>kg</th></tr><tr><td>fox</td><td>7</td></tr></table>
 <table class="frame"><tr><td><table><tr><td>inner</td></tr></table></td></tr></table></main>
 <script>var hidden = "<h1>no</h1>";</script></body></html>"""
-FOUND = {
+RESPONSE = {
     "query": "foxes",
     "results": [
         {"url": f"https://example.org/{number}", "title": f"Fox {number}\x1b[2J", "content": "They\nare <red>."}
@@ -32,14 +32,14 @@ FOUND = {
     "answers": [{"answer": "A fox is a mammal."}, "Or two."],
     "unresponsive_engines": [["google", "timeout"]],
 }
-FOUND["results"][0]["publishedDate"] = "2026-05-01T00:00:00"  # pyright: ignore
+RESPONSE["results"][0]["publishedDate"] = "2026-05-01T00:00:00"  # pyright: ignore
 
 
 class Site:
-    """A server whose answers are set by their paths; it keeps what it was asked."""
+    """A server with an answer per path; records the requests."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.answers: dict[str, tuple[int, str, str]] = {}
         self.address = ""
 
@@ -53,7 +53,7 @@ class Site:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                site.asked.append(self.path)
+                site.requests.append(self.path)
                 status, kind, text = site.answers.get(urlsplit(self.path).path, (404, "text/plain", "nothing"))
                 self.send_response(status)
                 self.send_header("Location" if status == 302 else "Content-Type", kind)
@@ -80,7 +80,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         monkeypatch.delenv(name, raising=False)
     with Site().serving() as served:
         served.answer("/page", PAGE)
-        served.answer("/search", json.dumps(FOUND), "application/json")
+        served.answer("/search", json.dumps(RESPONSE), "application/json")
         yield served
 
 
@@ -89,34 +89,34 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def run(site: Site) -> Run:
-    """Runs a tool; pages of the site are reached, as where the settings allow private addresses."""
+    """Run a tool with settings that allow private addresses, unless `near` is False."""
 
-    async def ran(name: str, *, searxng: str | None = None, near: bool = True, **arguments: Any) -> Observation:
+    async def call(name: str, *, searxng: str | None = None, near: bool = True, **arguments: Any) -> Observation:
         settings = {"searxng": site.address if searxng is None else searxng}
         options = ToolOptions(allow_private=near, result=ResultSize(2_000))
         return await named(options, settings)[name].run(arguments)
 
-    return ran
+    return call
 
 
 def named(options: ToolOptions, settings: dict[str, Any]) -> dict[str, FunctionTool]:
-    return {one.name: one for one in tools(options, settings)}
+    return {tool.name: tool for tool in tools(options, settings)}
 
 
-def test_they_reach_the_network_and_rules_can_speak_of_addresses() -> None:
-    found = named(ToolOptions(), {})
-    assert [*found] == ["web_search", "web_fetch", "web_extract"]
-    assert {one.effects for one in found.values()} == {frozenset({"network"})}
-    assert {name: subjects_of(one) for name, one in found.items()} == {
+def test_tools_have_network_effects_and_declare_addresses() -> None:
+    available = named(ToolOptions(), {})
+    assert [*available] == ["web_search", "web_fetch", "web_extract"]
+    assert {tool.effects for tool in available.values()} == {frozenset({"network"})}
+    assert {name: subjects_of(tool) for name, tool in available.items()} == {
         "web_search": {},
         "web_fetch": {"url": Subject.ADDRESS},
         "web_extract": {"url": Subject.ADDRESS},
     }
 
 
-async def test_a_search_tells_titles_addresses_and_snippets(run: Run, site: Site) -> None:
-    seen = await run("web_search", query="foxes & dogs", count=2)
-    assert seen.text.splitlines() == [
+async def test_search_returns_titles_addresses_and_snippets(run: Run, site: Site) -> None:
+    result = await run("web_search", query="foxes & dogs", count=2)
+    assert result.text.splitlines() == [
         "Answer: A fox is a mammal.",
         "Answer: Or two.",
         "1. Fox 0␛[2J",
@@ -127,54 +127,54 @@ async def test_a_search_tells_titles_addresses_and_snippets(run: Run, site: Site
         "   They are <red>.",
         "[truncated: 2 of 12 results shown]",
     ]
-    assert parse_qs(urlsplit(site.asked[0]).query) == {"q": ["foxes & dogs"], "format": ["json"]}
+    assert parse_qs(urlsplit(site.requests[0]).query) == {"q": ["foxes & dogs"], "format": ["json"]}
 
 
-async def test_the_search_alone_goes_to_this_machine(run: Run, site: Site) -> None:
+async def test_only_the_search_may_use_private_addresses(run: Run, site: Site) -> None:
     assert (await run("web_search", query="foxes", near=False)).ok
     for name in ("web_fetch", "web_extract"):
         refused = await run(name, url=f"{site.address}/page", near=False)
         assert (refused.ok, "on this machine or its local network" in refused.text) == (False, True)
-    assert [urlsplit(path).path for path in site.asked] == ["/search"]
+    assert [urlsplit(path).path for path in site.requests] == ["/search"]
 
 
-async def test_a_server_that_leads_elsewhere_is_not_followed(run: Run, site: Site) -> None:
+async def test_search_does_not_follow_redirects(run: Run, site: Site) -> None:
     site.answer("/search", "", f"{site.address}/page", 302)
     refused = await run("web_search", query="foxes", near=False)
     assert (refused.ok, "redirects" in refused.text, f"{site.address}/page" in refused.text) == (False, True, True)
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "text", "words"),
     [
-        (403, "text/html", "<h1>Forbidden</h1>", "`json` must stand under `search: formats:` in its settings.yml"),
-        (429, "text/html", "Too many", "was asked too often"),
+        (403, "text/html", "<h1>Forbidden</h1>", "its settings.yml must list `json` under `search: formats:`"),
+        (429, "text/html", "Too many", "limits requests"),
         (200, "text/html", "<p>Welcome", "did not answer as a SearXNG server does (200 OK, text/html)"),
         (500, "application/json", "{}", "did not answer as a SearXNG server does (500"),
         (200, "application/json", '{"results": [{}]}', "did not answer as a SearXNG server does"),
         (200, "application/json", "[" * 90_000, "did not answer as a SearXNG server does"),
     ],
 )
-async def test_a_server_that_does_not_answer_so_is_told_of(
+async def test_unexpected_response_is_reported(
     status: int, kind: str, text: str, words: str, run: Run, site: Site
 ) -> None:
     site.answer("/search", text, kind, status)
-    seen = await run("web_search", query="foxes")
-    assert (seen.ok, words in seen.text) == (False, True), seen.text
+    result = await run("web_search", query="foxes")
+    assert (result.ok, words in result.text) == (False, True), result.text
 
 
-async def test_a_search_that_finds_nothing_says_which_engines_were_silent(run: Run, site: Site) -> None:
-    site.answer("/search", json.dumps({**FOUND, "results": [], "answers": []}), "application/json")
-    seen = await run("web_search", query="foxes")
-    assert seen.text == "Nothing was found, and engines did not answer: google: timeout."
+async def test_empty_search_names_failed_engines(run: Run, site: Site) -> None:
+    site.answer("/search", json.dumps({**RESPONSE, "results": [], "answers": []}), "application/json")
+    result = await run("web_search", query="foxes")
+    assert result.text == "Nothing was found, and engines did not answer: google: timeout."
     site.answer("/search", '{"results": []}', "application/json")
     assert (await run("web_search", query="foxes")).text == "Nothing was found for foxes."
 
 
-async def test_without_a_server_it_is_told_what_to_set(run: Run) -> None:
-    seen = await run("web_search", query="foxes", searxng="")
-    assert (seen.ok, "ecoshell config set plugins.web.searxng https://" in seen.text) == (False, True)
+async def test_search_without_a_server_names_the_setting(run: Run) -> None:
+    result = await run("web_search", query="foxes", searxng="")
+    assert (result.ok, "ecoshell config set plugins.web.searxng https://" in result.text) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -186,26 +186,26 @@ async def test_without_a_server_it_is_told_what_to_set(run: Run) -> None:
         ({"searxgn": "https://example.org"}, "has no setting searxgn; did you mean searxng?"),
     ],
 )
-def test_settings_that_are_wrong_are_told(settings: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words.replace("?", "[?]")):
         tools(ToolOptions(), settings)
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/search"])
-async def test_the_address_may_be_written_as_it_is_found(ending: str, run: Run, site: Site) -> None:
+async def test_search_address_may_have_a_suffix(ending: str, run: Run, site: Site) -> None:
     assert (await run("web_search", query="foxes", searxng=f"{site.address}{ending}")).ok
 
 
-async def test_a_long_page_is_read_in_parts(run: Run, site: Site) -> None:
+async def test_long_page_is_read_in_parts(run: Run, site: Site) -> None:
     lines = [f"line {number} of many" for number in range(200)]
     url = site.answer("/long", "\n".join(lines), "text/plain")
     read, start, parts = "", 0, 0
     while True:
-        seen = await run("web_fetch", url=url, start=start)
-        text, mark, more = seen.text.partition("\n[truncated: ")
+        result = await run("web_fetch", url=url, start=start)
+        text, mark, more = result.text.partition("\n[truncated: ")
         read, parts = f"{read}\n{text}" if read else text, parts + 1
-        assert len(seen.text) <= 2_000
-        assert seen.truncated == bool(mark)
+        assert len(result.text) <= 2_000
+        assert result.truncated == bool(mark)
         if not mark:
             break
         start = int(more.rpartition("start=")[2].rstrip("."))
@@ -214,19 +214,19 @@ async def test_a_long_page_is_read_in_parts(run: Run, site: Site) -> None:
     assert (beyond.ok, "is beyond them" in beyond.text) == (False, True)
 
 
-async def test_a_page_of_html_is_read_as_text(run: Run, site: Site) -> None:
-    seen = await run("web_fetch", url=f"{site.address}/page")
-    assert "It is red." in seen.text
-    assert "hidden" not in seen.text
+async def test_html_page_is_read_as_text(run: Run, site: Site) -> None:
+    result = await run("web_fetch", url=f"{site.address}/page")
+    assert "It is red." in result.text
+    assert "hidden" not in result.text
     missing = await run("web_fetch", url=f"{site.address}/missing")
     assert (missing.ok, missing.text) == (False, f"{site.address}/missing answered 404 Not Found.")
 
 
-async def test_parts_of_a_page_are_extracted(run: Run, site: Site) -> None:
+async def test_extract_returns_parts_of_a_page(run: Run, site: Site) -> None:
     async def parts(part: str, selector: str = "") -> list[str]:
-        seen = await run("web_extract", url=f"{site.address}/page", part=part, selector=selector)
-        assert seen.ok, seen.text
-        return seen.text.splitlines()
+        result = await run("web_extract", url=f"{site.address}/page", part=part, selector=selector)
+        assert result.ok, result.text
+        return result.text.splitlines()
 
     dens = f"Dens: {site.address}/wiki/dens.html#top"
     assert await parts("links") == [f"Home: {site.address}/", dens, "Else: https://example.org/a"]
@@ -245,45 +245,45 @@ async def test_parts_of_a_page_are_extracted(run: Run, site: Site) -> None:
         ({"part": "text", "selector": "svg|a"}, "svg|a is not a CSS selector: Undefined namespace prefix."),
     ],
 )
-async def test_what_cannot_be_extracted_is_told(arguments: dict[str, str], words: str, run: Run, site: Site) -> None:
-    seen = await run("web_extract", url=f"{site.address}/page", **arguments)
-    assert (seen.ok, words in seen.text) == (False, True), seen.text
+async def test_failed_extraction_is_reported(arguments: dict[str, str], words: str, run: Run, site: Site) -> None:
+    result = await run("web_extract", url=f"{site.address}/page", **arguments)
+    assert (result.ok, words in result.text) == (False, True), result.text
 
 
-async def test_a_base_that_is_no_address_is_left_out(run: Run, site: Site) -> None:
+async def test_invalid_base_address_is_ignored(run: Run, site: Site) -> None:
     url = site.answer("/odd", '<base href="http://["><a href="/x">x</a>')
     assert (await run("web_extract", url=url, part="links")).text == f"x: {site.address}/x"
 
 
-async def test_only_html_has_parts(run: Run, site: Site) -> None:
-    for text, kind, words in (("{}", "application/json", "not a page of HTML"), ("", "text/html", "has no links")):
-        seen = await run("web_extract", url=site.answer("/other", text, kind), part="links")
-        assert (seen.ok, words in seen.text) == (False, True), seen.text
+async def test_extract_requires_html(run: Run, site: Site) -> None:
+    for text, kind, words in (("{}", "application/json", "not an HTML page"), ("", "text/html", "has no links")):
+        result = await run("web_extract", url=site.answer("/other", text, kind), part="links")
+        assert (result.ok, words in result.text) == (False, True), result.text
 
 
 @pytest.mark.parametrize("part", ["text", "links", "tables", "headings"])
-async def test_what_is_extracted_is_bounded(part: str, run: Run, site: Site) -> None:
+async def test_extract_is_bounded(part: str, run: Run, site: Site) -> None:
     many = "".join(
         f"<h2>{n} {'x' * 50}</h2><a href='/{n}'>{n}</a><table><tr><td>{n}</td></tr></table>" for n in range(500)
     )
     endless = f"<h1>{'y' * 9_000}</h1><a href='/{'z' * 9_000}'>z</a><table><tr><td>{'w' * 9_000}</td></tr></table>"
     for page, count in ((many, "of 500" if part != "text" else "[truncated: "), (endless, "[truncated: ")):
-        seen = await run("web_extract", url=site.answer("/many", page), part=part)
-        assert len(seen.text) <= 2_000
-        assert (seen.truncated, count in seen.text) == (True, True), seen.text[-200:]
+        result = await run("web_extract", url=site.answer("/many", page), part=part)
+        assert len(result.text) <= 2_000
+        assert (result.truncated, count in result.text) == (True, True), result.text[-200:]
 
 
-async def test_what_is_extracted_of_a_page_too_large_to_be_fetched_whole_says_so(run: Run, site: Site) -> None:
+async def test_extract_marks_pages_that_were_not_fetched_completely(run: Run, site: Site) -> None:
     url = site.answer("/large", "<h1>Begin</h1>" + "x" * 2_000_000 + "<h2>End</h2>")
-    rest = "[truncated: only 2000000 bytes were fetched]"
-    seen = await run("web_extract", url=url, part="headings")
-    assert (seen.text, seen.truncated) == (f"# Begin\n{rest}", True)
-    assert (await run("web_extract", url=url, part="links")).text.endswith(rest)
+    mark = "[truncated: only 2000000 bytes were fetched]"
+    result = await run("web_extract", url=url, part="headings")
+    assert (result.text, result.truncated) == (f"# Begin\n{mark}", True)
+    assert (await run("web_extract", url=url, part="links")).text.endswith(mark)
 
 
-async def test_a_page_that_is_nested_without_end_costs_an_error_at_most(run: Run, site: Site) -> None:
+async def test_deeply_nested_page_costs_at_most_an_error(run: Run, site: Site) -> None:
     url = site.answer("/deep", "<div>" * 100_000 + "<a href='/x'>deep</a>")
     for part in ("text", "links"):
-        seen = await run("web_extract", url=url, part=part)
-        assert len(seen.text) <= 2_000
+        result = await run("web_extract", url=url, part=part)
+        assert len(result.text) <= 2_000
     assert (await run("web_extract", url=f"{site.address}/page", part="headings")).ok

@@ -123,8 +123,8 @@ def spend_as(shell: Callable[..., str], address: str) -> None:
         (("set", "team:x", "year", "2"), "year"),
         (("set", "person:ann", "day", "0.05"), "Use at least 0.09, which allows no further calls."),
         (("add", "no such role"), "CREATE ROLE"),
-        (("close", "no such lease=1"), "There is no open lease"),
-        (("close", "no such lease=0.00"), "There is no open lease"),
+        (("close", "no such lease=1"), "No open lease"),
+        (("close", "no such lease=0.00"), "No open lease"),
         (("close", "no such lease=20000tok"), "in dollars"),
     ],
 )
