@@ -79,7 +79,7 @@ class Result(Event):
     steps: int
     registered: tuple[str, ...]
     refused: tuple[str, ...]
-    """Calls that needed an approval while nobody was there to ask."""
+    """Calls that needed approval in a run without a user to ask."""
     session: str | None
     """Null if no turn could start."""
 
@@ -98,7 +98,7 @@ class Outcome:
     registered: tuple[str, ...] = ()
     session: str | None = None
     refused: tuple[str, ...] = ()
-    """Calls that needed an approval while nobody was there to ask."""
+    """Calls that needed approval in a run without a user to ask."""
     _requested_calls: dict[str, str] = field(default_factory=dict[str, str])
     _limit: LimitHit | None = None
     """The limit that holds or ended the turn."""
@@ -130,13 +130,11 @@ class Outcome:
                 return StepsSpent("The turn ended before it was done.", fix="Allow more steps, or ask for less.")
             case "error":
                 event = self._error or ErrorHappened("", "The turn ended without an answer.", fix="Ask again.")
-                error_class = getattr(errors, event.kind, None)
-                kind = (
-                    error_class
-                    if isinstance(error_class, type) and issubclass(error_class, EcoshellError)
-                    else EcoshellError
-                )
-                return (BudgetError if kind is LimitReached else kind)(event.message, kept=event.kept, fix=event.fix)
+                kind = getattr(errors, event.kind, None)
+                if not (isinstance(kind, type) and issubclass(kind, EcoshellError)):
+                    kind = EcoshellError
+                kind = BudgetError if kind is LimitReached else kind  # LimitReached needs a cap.
+                return kind(event.message, kept=event.kept, fix=event.fix)
 
     def see(self, event: Event) -> None:
         """Update the state with one event."""
@@ -229,13 +227,13 @@ def tool(
     under the caps. Raises UsageError for an invalid price or effect.
     """
     effect_set = frozenset(effects)
-    if not effect_set <= {*get_args(Effect)}:  # an unknown effect would bypass approval and read-only mode
+    if not effect_set <= {*get_args(Effect)}:  # An unknown effect would bypass approval and read-only mode.
         raise UsageError(f"{effects!r} are not effects of a tool.", fix=f"Available: {', '.join(get_args(Effect))}.")
     price_nano = 0
     if price is not None:
         amount = parse_amount(price)
         if amount.unit != "usd":
-            raise UsageError(f"{price!r} is not a price of a tool.", fix="Give dollars, such as 0.002 or 1c.")
+            raise UsageError(f"{price!r} is not a price of a tool.", fix="Use dollars, such as 0.002 or 1c.")
         price_nano = amount.value
     limits = Limits(seconds=seconds)
 
@@ -333,7 +331,7 @@ class Agent:
                 self.outcome = outcome
                 outcome.see(event)
                 yield event
-        if self.outcome is not outcome:  # stopped before the turn started
+        if self.outcome is not outcome:  # Stopped before the turn started.
             outcome.status, self.outcome = "interrupted", outcome
 
     async def stop(self) -> None:

@@ -19,25 +19,25 @@ MAX_BYTES = 5_000_000
 """Bytes of one image; providers refuse larger ones."""
 MAX_SIDE = 8_000
 """Pixels of one side; providers refuse more."""
-_MAX_REQUEST = 24_000_000
+_MAX_REQUEST_CHARACTERS = 24_000_000
 """Base64 characters of all images of one request."""
-_HEAD = 16
+_HEAD_BYTES = 16
 """Bytes needed to detect the media type."""
-_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-_LONGEST_PATH = 4_096
+_EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_MAX_PATH_CHARACTERS = 4_096
 _PNG = b"\x89PNG\r\n\x1a\n"
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""JPEG segments that say how large the image is."""
+"""JPEG segments that contain the size of the image."""
 
 # -- reading
 
 
 def read_image(file: BinaryIO, name: str) -> Image | None:
-    """The image in an open file, or None for other content. Raises ToolError for a damaged or too large image.
+    """Return the image in an open file, or None for other content; raises ToolError if it is damaged or too large.
 
     Only the first bytes of a refused file are read.
     """
-    head = file.read(_HEAD)
+    head = file.read(_HEAD_BYTES)
     if not media_type(head):
         return None
     size = os.fstat(file.fileno()).st_size
@@ -48,7 +48,7 @@ def read_image(file: BinaryIO, name: str) -> Image | None:
 
 
 def open_image(path: Path) -> Image:
-    """The image of a file that the user named; raises ToolError, also for other content."""
+    """Return the image in a file that the user named; raises ToolError, also for other content."""
     try:
         if not path.is_file():
             raise ToolError(f"{path} is not a file.")
@@ -62,7 +62,7 @@ def open_image(path: Path) -> Image:
 
 
 def image_of(data: bytes, name: str) -> Image:
-    """An image from its bytes; raises ToolError if providers would refuse it."""
+    """Return an image from its bytes; raises ToolError if providers would refuse it."""
     kind = media_type(data)
     if not kind:
         raise ToolError(f"{name} is not a PNG, JPEG, GIF or WebP image.")
@@ -80,7 +80,7 @@ def image_of(data: bytes, name: str) -> Image:
 
 
 def image_of_base64(text: str, name: str) -> Image:
-    """The image in a text of base64; raises ToolError."""
+    """Return the image in a base64 string; raises ToolError."""
     if len(text) > MAX_BYTES * 4 // 3 + 4:
         raise ToolError(f"{name} has about {len(text) * 3 // 4:,} bytes; an image may have {MAX_BYTES:,}.")
     try:
@@ -90,7 +90,7 @@ def image_of_base64(text: str, name: str) -> Image:
 
 
 def media_type(head: bytes) -> str:
-    """The media type of an image that starts with these bytes; empty for other content."""
+    """Return the media type of an image that starts with these bytes; empty for other content."""
     if head.startswith(_PNG):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):
@@ -113,7 +113,7 @@ def _is_complete(data: bytes, kind: str) -> bool:
 
 
 def _pixels(data: bytes, kind: str) -> tuple[int, int] | None:
-    """Width and height from the header; None if it is damaged."""
+    """Return width and height from the header; None if it is damaged."""
     try:
         match kind:
             case "image/png":
@@ -158,17 +158,17 @@ def _jpeg_pixels(data: bytes) -> tuple[int, int] | None:
 
 
 def attached(image: Image) -> Attachment:
-    """The image as an attachment of a question."""
+    """Return the image as an attachment of a question."""
     return Attachment(image.name, label(image), image)
 
 
 def must_be_image(name: str) -> bool:
     """Whether a file of this name is an image or damaged."""
-    return name.lower().endswith(_ENDINGS)
+    return name.lower().endswith(_EXTENSIONS)
 
 
 def pasted_paths(text: str) -> list[Path]:
-    """The image files that a text names by absolute paths, as terminals paste them: quoted, escaped or as file URLs."""
+    """Return the image files with absolute paths in a text, as terminals paste them: quoted, escaped or as URLs."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -177,13 +177,13 @@ def pasted_paths(text: str) -> list[Path]:
 
 
 def only_paths(text: str) -> list[Path]:
-    """The image files a text names, if it contains nothing else; otherwise none."""
+    """Return the image files in a text that contains nothing else; otherwise none."""
     paths = pasted_paths(text)
     return paths if paths and len(paths) == len(shlex.split(text)) else []
 
 
 def _image_path(word: str) -> Path | None:
-    if not must_be_image(word) or len(word) > _LONGEST_PATH:
+    if not must_be_image(word) or len(word) > _MAX_PATH_CHARACTERS:
         return None
     path = Path(unquote(urlsplit(word).path) if word.startswith("file://") else word)
     try:
@@ -197,21 +197,21 @@ def _image_path(word: str) -> Path | None:
 
 
 def label(image: Image) -> str:
-    """The text form of an image: `[image photo.png 640×480]`."""
+    """Return the text form of an image: `[image photo.png 640×480]`."""
     return f"[image {image.name} {image.width}×{image.height}]"
 
 
 def without_images(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages without their images; the label of each stays in the text."""
+    """Return the messages without their images; the text keeps the label of each."""
     return tuple(replace(message, images=()) if message.images else message for message in messages)
 
 
 def within_limits(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages with the newest images, as many as one request may have."""
+    """Return the messages with the newest images, as many as one request may have."""
     sizes = [len(image.data) for message in messages for image in message.images]
-    if len(sizes) <= MAX_IMAGES and sum(sizes) <= _MAX_REQUEST:
+    if len(sizes) <= MAX_IMAGES and sum(sizes) <= _MAX_REQUEST_CHARACTERS:
         return messages
-    count, room = 0, _MAX_REQUEST
+    count, room = 0, _MAX_REQUEST_CHARACTERS
     newest_first: list[Message] = []
     for message in reversed(messages):
         images: list[Image] = []
@@ -223,31 +223,37 @@ def within_limits(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def images_in(messages: Sequence[Message]) -> Iterator[Image]:
-    """All images of the messages."""
+    """Iterate over all images of the messages."""
     return (image for message in messages for image in message.images)
 
 
 # -- counting
 
 _PIXELS_PER_TOKEN = 750
-_LEAST, _MOST = 85, 4_784
-"""Tokens of one image: of the smallest (OpenAI) and of the largest after providers have reduced it (Anthropic)."""
-_PATCH, _TILE, _TILE_TOKENS = 28, 256, 258
-"""Side in pixels of a Qwen or Anthropic token, and of Gemini's smallest tile, with the tile's tokens."""
-_LEAST_BOUND, _MOST_BOUND = 2_400, 16_384
-_DEAREST_BOUND = 48_500
-"""GPT-4o mini multiplies image tokens by 33: 2,833 tokens and 5,667 for each of up to eight tiles."""
+_MIN_TOKENS = 85
+"""Tokens of the smallest image (OpenAI)."""
+_MAX_TOKENS = 4_784
+"""Tokens of the largest image, after the provider has reduced it (Anthropic)."""
+_PATCH_SIDE = 28
+"""Side in pixels of the area that Qwen and Anthropic count as one token."""
+_TILE_SIDE = 256
+"""Side in pixels of Gemini's smallest tile."""
+_TILE_TOKENS = 258
+_MIN_BOUND = 2_400
+_MAX_BOUND = 16_384
+_GPT_4O_MINI_BOUND = 48_500
+"""GPT-4o mini counts 33 times as many: 2,833 tokens, and 5,667 for each of up to eight tiles."""
 
 
 def image_tokens(image: Image) -> int:
-    """Tokens of an image, estimated as Anthropic counts it."""
-    return min(_MOST, max(_LEAST, image.width * image.height // _PIXELS_PER_TOKEN))
+    """Estimate the tokens of an image as Anthropic counts them."""
+    return min(_MAX_TOKENS, max(_MIN_TOKENS, image.width * image.height // _PIXELS_PER_TOKEN))
 
 
 def image_bound(image: Image, model: str = "") -> int:
-    """The maximum tokens of an image, for any provider."""
+    """Return the maximum tokens of an image, for any provider."""
     if "4o-mini" in model:
-        return _DEAREST_BOUND
-    patches = 2 * -(-image.width // _PATCH) * -(-image.height // _PATCH)
-    tiles = _TILE_TOKENS * -(-image.width // _TILE) * -(-image.height // _TILE)
-    return min(_MOST_BOUND, max(_LEAST_BOUND, patches, tiles))
+        return _GPT_4O_MINI_BOUND
+    patches = 2 * -(-image.width // _PATCH_SIDE) * -(-image.height // _PATCH_SIDE)
+    tiles = _TILE_TOKENS * -(-image.width // _TILE_SIDE) * -(-image.height // _TILE_SIDE)
+    return min(_MAX_BOUND, max(_MIN_BOUND, patches, tiles))

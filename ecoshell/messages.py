@@ -22,7 +22,7 @@ META_TOOLS = frozenset({TOOL_REGISTER, TOOL_SEARCH, TOOL_CALL, FINISH})
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call. `id` pairs it with its result: the provider's own ID where there is one."""
+    """A tool call. `id` pairs it with its result and is the provider's own ID, if any."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -39,7 +39,7 @@ class Call:
         return inside if isinstance(inside, str) else self.name
 
     def signature(self) -> str:
-        """The call as users read it: `name(key=value, …)`."""
+        """Return the call as `name(key=value, …)`."""
         inside = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.arguments.items())
         return f"{self.name}({inside})"
 
@@ -118,11 +118,11 @@ class ToolSchema:
         return sentence if len(sentence) <= _MAX_SUMMARY else f"{sentence[: _MAX_SUMMARY - 1]}…"
 
     def as_function(self) -> dict[str, Any]:
-        """The schema as an entry of a provider's tool array, or the short form of that.
+        """Return the entry in a provider's tool array, or its short form.
 
         The short form gives the arguments as a signature, in little more than half of the tokens. Descriptions of
-        arguments are in brackets, because small models copy any text in the place of a value. Optional numbers and
-        booleans are left out, because small models fill in every argument they see; calls may still have them.
+        arguments are in brackets, because small models copy any other text as a value. Optional numbers and booleans
+        are omitted, because small models fill in every argument they see; calls may still have them.
         """
         if not self.brief:
             function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
@@ -145,7 +145,7 @@ class ToolSchema:
         return json.dumps(self.as_function(), ensure_ascii=False)
 
     def as_text(self) -> str:
-        """The schema as text for prompts and registration results: one line for the tool and one for each argument.
+        """Return the schema as text: one line for the tool and one for each argument.
 
         It takes two thirds of the tokens of the JSON schema.
         """
@@ -159,7 +159,7 @@ class ToolSchema:
         return "\n".join(lines)
 
     def _arguments(self) -> Iterator[tuple[str, str, str, dict[str, Any], bool]]:
-        """Each argument: name, type, description, further keywords of its schema, and whether it is optional."""
+        """Yield name, type, description, further schema keywords and optionality of each argument."""
         required: Sequence[str] = self.parameters.get("required") or ()
         properties: Mapping[str, Any] = self.parameters.get("properties") or {}
         for name, schema in properties.items():
@@ -171,7 +171,7 @@ class ToolSchema:
             yield name, kind, str(about or ""), keywords, name not in required
 
     def _schema_keywords(self) -> dict[str, Any]:
-        """Keywords of the schema that do not belong to an argument."""
+        """Return the schema keywords that do not belong to an argument."""
         return {key: value for key, value in self.parameters.items() if key not in _EXPRESSED_KEYWORDS}
 
 
@@ -246,7 +246,7 @@ class Usage:
 
 
 def visible(text: str) -> str:
-    """The text with control and misleading characters replaced by visible escapes.
+    """Replace control and misleading characters with visible escapes.
 
     ESC becomes `␛`; other control characters `\\x9b`; bidirectional overrides, invisible tags, line separators and lone
     surrogates `\\u202e`. Newlines and tabs stay; a carriage return before a newline is removed.
@@ -257,13 +257,13 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str, max_length: int | None = None) -> str:
-    """The text as `visible` shows it, on one line and cut to `max_length` characters with an ellipsis."""
+    """Return `visible` text on one line, cut to `max_length` characters with an ellipsis."""
     line = " ".join(visible(text).split())
     return line if max_length is None or len(line) <= max_length else f"{line[: max_length - 1].rstrip()}…"
 
 
 def fenced(text: str, language: str = "") -> str:
-    """The text as a Markdown code block, with a fence longer than any in the text."""
+    """Return a Markdown code block with a fence longer than any in the text."""
     marks = "```"
     while marks in text:
         marks += "`"
@@ -279,13 +279,13 @@ _MISLEADING = (
     *range(0x2066, 0x206A),  # isolates
     *range(0xD800, 0xE000),  # surrogates, which no terminal's encoding can carry
     0xFEFF,  # zero-width no-break space
-    *range(0xE0000, 0xE0080),  # tags, which carry whole sentences that nobody sees
+    *range(0xE0000, 0xE0080),  # tags, which can hide whole sentences
 )
 
 
 @cache
 def _escapes() -> Mapping[int, str]:
-    """The escape of each such character; built on first use, because most texts have none."""
+    """Return the escape of each such character; built on first use, because most texts have none."""
     codes = [code for code in (*_CONTROLS, *_MISLEADING) if code not in _ALLOWED_CONTROLS]
     escapes = {code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" for code in codes if code <= 0xFFFF}
     return escapes | {code: f"\\U{code:08x}" for code in codes if code > 0xFFFF} | {0x1B: "␛"}

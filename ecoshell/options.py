@@ -30,11 +30,11 @@ ROLES: Mapping[RoleName, str] = {
 RETRY_SECONDS = 120
 """How long a failed model call is retried by default."""
 LATEST_SESSION = "."
-"""In place of a session ID: the workspace's most recent session."""
+"""Stands for the ID of the workspace's most recent session."""
 EMBEDDED = "embedded"
 """The name of the packaged demo model."""
 SESSION_MODEL = "-"
-"""In place of a model's name: the session's model."""
+"""Stands for the name of the session's model."""
 
 
 def role_named(name: str) -> RoleName | None:

@@ -96,7 +96,7 @@ class _Workers:
 
     def warm(self) -> None:
         if not self._idle:
-            with contextlib.suppress(OSError):  # reported when work arrives
+            with contextlib.suppress(OSError):  # Reported when work arrives.
                 self._idle.append(_Worker())
 
     def answer(self, job: bytes, seconds: float, *, once: bool) -> object:
@@ -108,7 +108,7 @@ class _Workers:
             worker = None
             while self._idle and worker is None:
                 worker = self._idle.pop()
-                if worker.process.poll() is not None:  # it ended in the meantime
+                if worker.process.poll() is not None:  # It has ended in the meantime.
                     worker.end()
                     worker = None
             try:

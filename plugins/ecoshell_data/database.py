@@ -230,11 +230,11 @@ class _Base:
 
     def outline(self) -> str:
         """Return a sentence with the available tables and columns."""
-        tables = "; ".join(
-            f"{table.name} ({', '.join(f'{visible_line(name)} {kind[:_TYPE_CHARACTERS]}' for name, kind in table.columns)})"
-            for table in self.tables
-        )
-        return f"Available: {clip(tables, _OUTLINE_CHARACTERS)[0]}."
+        tables: list[str] = []
+        for table in self.tables:
+            columns = [f"{visible_line(name)} {kind[:_TYPE_CHARACTERS]}" for name, kind in table.columns]
+            tables.append(f"{table.name} ({', '.join(columns)})")
+        return f"Available: {clip('; '.join(tables), _OUTLINE_CHARACTERS)[0]}."
 
     def _count(self, query: str) -> int:
         row = self._db.execute(f"SELECT count(*) FROM (\n{query}\n)").fetchone()
