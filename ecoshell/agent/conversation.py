@@ -406,7 +406,7 @@ class Conversation:
         deps.workspace.result.characters = result_characters(deps.models.current.context)
         await deps.providers.follow(self.memory.library, emit)
         environment = await deps.environment.read(
-            deps.models.current.model, deps.user, emit, before=self._shown.context
+            deps.models.current.model, deps.user, emit, previous=self._shown.context
         )
         context = "" if environment is None else environment.text
         plan = self.plan = await self._planned_for(asked.question, context=context)

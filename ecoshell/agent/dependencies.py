@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
+from ecoshell.agent.environment import Environment
 from ecoshell.agent.experience import Experience
 from ecoshell.agent.judge import JUDGES, Judge
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.session_settings import SessionSettings
 from ecoshell.agent.user_interface import NonInteractive, UserInterface
-from ecoshell.agent.workspace import Environment, WorkspaceService
+from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.budget import Account, Amount, CapState, Scope
 from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog

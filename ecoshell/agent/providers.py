@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.workspace import FILE_BYTES, Mentioned, without_code
+from ecoshell.agent.mentions import FILE_BYTES, Mentioned, without_code
 from ecoshell.catalog import Catalog, CatalogChanges
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ToolError, UsageError

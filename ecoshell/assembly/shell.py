@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.dependencies import Dependencies, SessionBudget, no_such
+from ecoshell.agent.environment import Environment
 from ecoshell.agent.judge import JUDGES, Judge
 from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.project_rules import ProjectRules
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.session_settings import SessionSettings
 from ecoshell.agent.shell import Shell
-from ecoshell.agent.workspace import Environment, WorkspaceService
+from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.assembly import (
     experience_of,
     first_caps,

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from ecoshell.agent.workspace import FILE_BYTES
+from ecoshell.agent.mentions import FILE_BYTES
 from ecoshell.api import Agent, Result
 from ecoshell.budget import counted
 from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from acp import schema
 
-from ecoshell.agent.workspace import FILE_BYTES
+from ecoshell.agent.mentions import FILE_BYTES
 from ecoshell.messages import Attachment
 
 Block = (

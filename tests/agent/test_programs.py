@@ -4,8 +4,8 @@ import pytest
 from agent_play import of, say, turn, with_traits
 
 from ecoshell.agent import Approval, NonInteractive
+from ecoshell.agent.mentions import attach
 from ecoshell.agent.rules import Rules
-from ecoshell.agent.workspace import attach
 from ecoshell.events import CallFinished, TurnStarted
 from ecoshell.tools.workspace import Workspace
 
