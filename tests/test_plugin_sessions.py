@@ -310,7 +310,7 @@ def test_tools_of_a_provider_appear_after_it_connects_despite_a_failing_one(comm
     own(tmp_path, "seventh_own.py", PROVIDER)
     done = ask(command, tmp_path, call("tide"), {"text": "high"}, options=("--registration", "all"))
     assert observations(done) == ["high"]
-    assert "Tools can be used now: tide." in notices(done)
+    assert "Tools available now: tide." in notices(done)
     assert done.returncode == 0
 
 

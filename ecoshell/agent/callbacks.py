@@ -1,4 +1,4 @@
-"""What the tool of a running call may tell and ask: how far it is, a form, an address to open, words of the model."""
+"""What a running tool may request: progress events, forms, addresses to open, and text from the model."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,18 @@ from ecoshell.tools import Sample
 from ecoshell.tools.running import clip
 
 ROLE = "sampling"
-_MOST_TOKENS = 2_048
-"""Of what a model writes for a tool."""
-_MESSAGE = 8_000
-"""Characters of what a server says to the person."""
+_MAX_OUTPUT_TOKENS = 2_048
+_MAX_MESSAGE = 8_000
+"""Characters of a server's message to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCall:
-    """The caller of one call."""
+    """The interface of one running tool."""
 
     deps: Dependencies
     sampling: dict[str, bool]
-    """By server: whether it may have the model write, once the person has been asked in the session."""
+    """By server: the decision in this session whether the model may write for it."""
     call: Call
     emit: Emit
 
@@ -36,34 +35,33 @@ class RunningCall:
 
     async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
         fields: Mapping[str, Mapping[str, Any]] = schema["properties"]
-        begun: dict[str, Any] = dict.fromkeys(schema.get("required", ()))
-        begun |= {name: one["default"] for name, one in fields.items() if one and "default" in one}
+        values: dict[str, Any] = dict.fromkeys(schema.get("required", ()))
+        values |= {name: spec["default"] for name, spec in fields.items() if spec and "default" in spec}
         tool_schema = ToolSchema(f"{server}:form", "", schema, server=server)
-        asked = "\n".join([message, *tool_schema.as_text().splitlines()[1:]])
-        why = f"The server {server} asks this, and is sent what stands here; [e] changes it."
-        return await self._ask(asked, tool_schema, begun, why)
+        question = "\n".join([message, *tool_schema.as_text().splitlines()[1:]])
+        why = f"The server {server} asks for these values and receives them as shown; [e] edits them."
+        return await self._ask(question, tool_schema, values, why)
 
     async def visit(self, server: str, message: str, address: str) -> bool:
         schema = ToolSchema(f"{server}:address", "", {"type": "object", "properties": {}}, server=server)
-        why = (
-            f"The server {server} asks you to open this address yourself. Nothing here opens it; yes says that you do."
-        )
+        why = f"The server {server} asks you to open this address. ecoshell does not open it; yes means that you will."
         return await self._ask(message, schema, {"address": address}, why) is not None
 
     async def sample(self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool) -> Sample:
-        model, told = self.deps.models.current.model, self.sampling
-        name, max_tokens = model.traits.name, max(1, min(max_tokens, _MOST_TOKENS))
-        if server not in told:
+        model, decisions = self.deps.models.current.model, self.sampling
+        name, max_tokens = model.traits.name, max(1, min(max_tokens, _MAX_OUTPUT_TOKENS))
+        if server not in decisions:
             if allowed:
-                told[server] = True
-                self.emit(Notice(f"{server} has {name} write for it, as the settings allow; it is paid from the caps."))
+                decisions[server] = True
+                self.emit(Notice(f"{name} writes for {server}, as the settings allow; the costs count under the caps."))
             else:
                 schema = ToolSchema(f"{server}:sampling", "", {"type": "object", "properties": {}}, server=server)
-                why = f"{name} would write for the server {server}, paid from this session's caps, each time it asks."
-                sent = {"model": name, "max_tokens": max_tokens}
-                told[server] = await self._ask(messages[-1].text if messages else "", schema, sent, why) is not None
-        if not told[server]:
-            raise ToolError("The person declined it.")
+                why = f"{name} would write for the server {server} on every request; the costs count under the caps."
+                arguments = {"model": name, "max_tokens": max_tokens}
+                message = messages[-1].text if messages else ""
+                decisions[server] = await self._ask(message, schema, arguments, why) is not None
+        if not decisions[server]:
+            raise ToolError("The user declined it.")
         request = Request(mask_secrets(tuple(messages)), want="text", max_tokens=max_tokens, purpose="sample")
         try:
             reply = await model.ask(request, self.emit, role=ROLE)
@@ -75,8 +73,8 @@ class RunningCall:
     async def _ask(
         self, message: str, schema: ToolSchema, arguments: Mapping[str, Any], why: str
     ) -> Mapping[str, Any] | None:
-        """What the person agrees to; None where they do not."""
-        said = clip(message, _MESSAGE)[0]
-        wanted = ApprovalWanted(secrets.token_hex(4), schema.name, arguments, ("network",), why, rationale=said)
-        approval = await self.deps.approvals.fill_in(mask_secrets(wanted), schema, self.emit)
+        """The arguments as the user approves them; None if declined."""
+        rationale = clip(message, _MAX_MESSAGE)[0]
+        question = ApprovalWanted(secrets.token_hex(4), schema.name, arguments, ("network",), why, rationale=rationale)
+        approval = await self.deps.approvals.fill_in(mask_secrets(question), schema, self.emit)
         return None if approval.decision == "no" else approval.arguments

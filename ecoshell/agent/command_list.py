@@ -1,4 +1,4 @@
-"""The commands of the chats: one function each, which says how it is typed, what it does and what completes it."""
+"""The slash commands, one function each, with usage, description and completions."""
 
 import asyncio
 import itertools
@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ecoshell.agent.commands import CommandTable, Printed, amount, caps_table, dollars, spent_text, table
+from ecoshell.agent.commands import CommandTable, Printed, caps_table, dollars, spent_text, table
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.cost_bounds import unpriced
 from ecoshell.agent.memory import PastTurn
 from ecoshell.agent.model_set import AUTO, MODES
+from ecoshell.agent.plan_text import plan_summary, plan_table
 from ecoshell.agent.session_settings import PlanMode
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion
-from ecoshell.events import PlanChanged, PlanRow, TurnUndone
-from ecoshell.events.describe import context_line, describe, untried, why_words
+from ecoshell.events import TurnUndone
+from ecoshell.events.describe import context_line, describe
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
-from ecoshell.planning.btp.costs import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.tool_graphs import tool_graphs
@@ -29,208 +29,177 @@ from ecoshell.tools.builtin.files import RESTORABLE
 from ecoshell.tools.restore import Changed
 
 COMMANDS: CommandTable[Shell] = CommandTable()
-_UNWRITTEN = "What happened last is not written down yet; it is lost when ecoshell ends before there is room."
-_ROLES_OF_UMI = "Only the mode umi has these roles: /mode umi."
-_MODELS = ("embedded", "local:", "openai/", "anthropic/")
-"""How names of models begin."""
-_BEYOND: frozenset[Effect] = frozenset({"write", "execute"})
-_RESOURCES = 6
-"""Resources of a server that are named."""
-_NAMED = 60
-"""Characters of a question by which a turn is named."""
-_BINDS = "where a cap stands, calls are refused that would leave the answer or a better use unpaid"
+_UNWRITTEN = "The last events are not written yet; they are lost if ecoshell ends before there is room."
+_ROLES_OF_UMI = "Only mode umi uses these roles: /mode umi."
+_MODEL_PREFIXES = ("embedded", "local:", "openai/", "anthropic/")
+_LASTING: frozenset[Effect] = frozenset({"write", "execute"})
+_RESOURCE_LIMIT = 6
+"""Resources of a server that are listed."""
+_QUESTION_LIMIT = 60
+"""Characters of a question that identify its turn."""
+_ENFORCED = "under a cap, calls that would make the answer or a better use unaffordable are refused"
 _PLAN_MODES: Mapping[PlanMode, str] = {
-    "off": "Turns are not planned: what the caps allow may be used.",
-    "btp": f"From the next step on, {_BINDS}.",
-    "prompt": "Nothing is blocked; the model is told the budget from now on, and costs with the next question.",
-    "btp+prompt": f"From the next step on, {_BINDS}; the model is told the budget from now on, and costs with the next "
-    "question.",
+    "off": "Turns are not planned; only the caps limit them.",
+    "btp": f"From the next step on, {_ENFORCED}.",
+    "prompt": "Nothing is blocked; the model sees the budget from now on, and costs from the next question on.",
+    "btp+prompt": f"From the next step on, {_ENFORCED}; the model sees the budget from now on, and costs from the next "
+    "question on.",
 }
-_SIGNS = {"planned": "√", "blocked": "×", "advised against": "!", "unplanned": "·"}
 
 
 @COMMANDS.add("help", "", "list the commands")
 async def _help(shell: Shell, argument: str) -> Printed:
-    return Printed(table(("command", "what it does"), shell.overview()))
+    return Printed(table(("command", "description"), shell.overview()))
 
 
 @COMMANDS.add("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", lambda _: (*SCOPES, "off"))
 async def _budget(shell: Shell, argument: str) -> Printed:
     """`/budget`, `/budget 0.50`, `/budget 20k tok`, `/budget day`, `/budget day 2`, `/budget day off`."""
-    first, _, rest = argument.partition(" ")
-    named: Scope | None = next((known for known in SCOPES if known == first.lower()), None)
-    typed = rest.strip() if named else argument
+    word, _, tail = argument.partition(" ")
+    scope: Scope | None = next((name for name in SCOPES if name == word.lower()), None)
+    limit = tail.strip() if scope else argument
     hint = ""
-    if typed:
-        cap = None if typed.lower() == "off" else parse_amount(typed)
-        await shell.set_cap(named or "session", cap)
+    if limit:
+        cap = None if limit.lower() == "off" else parse_amount(limit)
+        await shell.set_cap(scope or "session", cap)
         traits = shell.deps.models.current.model.traits
         if cap is not None and cap.unit == "usd" and traits.price is not None and traits.price.summary() == "free":
             hint = f"{traits.name} is free: a cap in tokens limits it, such as /budget 20000tok.\n"
     caps = await shell.deps.budget.caps()
-    if named and not typed:
-        caps = tuple(cap for cap in caps if cap.scope == named)
+    if scope and not limit:
+        caps = tuple(cap for cap in caps if cap.scope == scope)
         if not caps:
-            return Printed(f"No cap is set for the {named}. /budget {named} 2.00 sets one.")
+            return Printed(f"No cap is set for the {scope}. /budget {scope} 2.00 sets one.")
     return Printed(f"{hint}{caps_table(caps, shell.ledger.away)}")
 
 
 @COMMANDS.add(
     "plan",
     "[why TOOL|mermaid [FILE]|MODE]",
-    "what the budget allows of each tool, and why; branches as Mermaid; off, btp, prompt, btp+prompt",
+    "the plan of each tool, and why; a tool graph as Mermaid; off, btp, prompt, btp+prompt",
     lambda shell: (*_PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.deps.catalog.names)),
 )
 async def _plan(shell: Shell, argument: str) -> Printed:
     """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp+prompt`, `/plan mermaid`, `/plan mermaid FILE`."""
-    word, _, rest = argument.partition(" ")
-    for mode, means in _PLAN_MODES.items():
+    word, _, tail = argument.partition(" ")
+    for mode, effect in _PLAN_MODES.items():
         if argument == mode:
             shell.deps.settings.plan = mode
-            return Printed(f"Plan {mode}. {means}")
+            return Printed(f"Plan {mode}. {effect}")
     if word == "mermaid":
-        busy, past = shell.conversation.busy, shell.store.events(shell.session)
-        drawn = await asyncio.to_thread(lambda: tool_graphs((event for _, event in past), running=busy))
-        if not drawn:
-            raise UsageError(
-                "No tool graph was made in this session.", fix="Say /strategy graph, then ask for several things."
-            )
-        text = flowchart(drawn[-1])
-        if not rest.strip():
-            return Printed(text.rstrip("\n"))
-        path = shell.archive.file(rest)
-        await asyncio.to_thread(write_new, path, text)
-        return Printed(f"The plan is in {path}.")
-    if argument and not (word == "why" and rest.strip()):
+        return await _mermaid(shell, tail)
+    if argument and not (word == "why" and tail.strip()):
         raise UsageError(
-            f"/plan {argument} cannot be read.",
-            fix=f"Say /plan, /plan why TOOL, /plan mermaid FILE, or /plan {', '.join(_PLAN_MODES)}.",
+            f"Unknown argument of /plan: {argument}.",
+            fix=f"Use /plan, /plan why TOOL, /plan mermaid FILE, or /plan {', '.join(_PLAN_MODES)}.",
         )
-    tool = shell.conversation.known(rest.strip()).name if argument else ""
-    plan = shell.conversation.plan  # of the turn that runs or ran last; before the first, of no question
+    tool = shell.conversation.known(tail.strip()).name if argument else ""
+    plan = shell.conversation.plan  # of the present or last turn
     if plan is None:
         plan = await shell.conversation.forecast("")
-    elif not shell.conversation.busy or not plan.priced.plan.rows:  # it is only just being made
+    elif not shell.conversation.busy or not plan.priced.plan.rows:  # otherwise it is up to date
         await plan.renew()
     fault = f"{visible(plan.inputs.fault)}\n" if plan.inputs.fault else ""
     if tool:
         return Printed(f"{fault}{plan.explain(tool)}")
-    told = plan.event()
-    head = "" if shell.deps.settings.plan != "off" else "Turns are not planned; this is what a plan would be.\n"
+    event = plan.event()
+    head = "" if shell.deps.settings.plan != "off" else "Turns are not planned; this is the plan they would have.\n"
     head = f"{head}{fault}"
-    with suppress(StoreError):  # the caps cannot be read: the next turn says so
-        refused = unpriced(shell.deps.models.current.mode.forecast(plan.inputs.view), await shell.deps.budget.caps())
-        head += f"{refused}\n" if refused else ""  # no step can be taken where a price is missing
-    rows = plan_table(told.rows, told.unit, enforced=told.enforced)
-    others = f"\n… and {counted(told.others, 'more tool')}" if told.others else ""
-    return Printed(f"{head}{standing_text(told)}\n\n{rows}{others}")
+    with suppress(StoreError):  # the next turn reports unreadable caps
+        refusal = unpriced(shell.deps.models.current.mode.forecast(plan.inputs.view), await shell.deps.budget.caps())
+        head += f"{refusal}\n" if refusal else ""  # a missing price prevents every step
+    rows = plan_table(event.rows, event.unit, enforced=event.enforced)
+    more = f"\n… and {counted(event.others, 'more tool')}" if event.others else ""
+    return Printed(f"{head}{plan_summary(event)}\n\n{rows}{more}")
 
 
-def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
-    """A row for each tool; those of which nothing is known but that they are new share a line."""
-    new = untried(rows)
-    told = [row for row in rows if row.tool not in new]
-    more = [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
-    cells: list[tuple[str, ...]] = []  # what fits beside each other on 80 columns; `/plan why` has the rest
-    for row in told:
-        state, used = state_word(row, enforced=enforced), f"{row.used}/{row.planned}"
-        cost, why = amount(row.cost, unit).removesuffix(" tokens"), f"{state}: {why_words(row.why)}"
-        cells.append((f"{_SIGNS[state]} {row.tool}", f"{row.value:.2f}", f"{row.chance:.2f}", cost, used, why))
-    head = ("  tool", "value", "chance", "cost" if unit == "usd" else "tokens", "used", "state")
-    return "\n".join([*([table(head, cells)] if cells else []), *more])
-
-
-def standing_text(plan: PlanChanged) -> str:
-    """What the plan may spend, and what the turn may come to, in two sentences."""
-    sentences = [f"Mode {plan.mode}."]
-    if plan.budget is None:
-        sentences.append("No cap is set, so the plan is advice and blocks nothing; /budget sets one.")
-    else:
-        of = f"of {amount(plan.cap or 0, plan.unit)}, {amount(plan.reserved, plan.unit)} reserved for the answer"
-        of += f", {amount(plan.paid, plan.unit)} paid already by thinking of the next use" if plan.paid else ""
-        sentences.append(f"Left for tools: {amount(plan.budget, plan.unit)} ({of}).")
-        if plan.reserved > (plan.cap or 0):
-            sentences.append("That is less than an answer may cost: asked now, the turn would stop before it spends.")
-        sentences.append(f"Planned uses are expected to cost {amount(plan.planned_cost, plan.unit)}.")
-        if not plan.enforced:
-            sentences.append("Nothing is blocked in this mode.")
-    if plan.low is None or plan.high is None:
-        sentences.append("The model's price is unknown, so these are the costs of tools and waiting alone.")
-    else:
-        low, high = amount(plan.low, plan.unit), amount(plan.high, plan.unit)
-        sentences.append(f"The turn is estimated at {low if low == high else f'{low} to {high}'}.")
-    return " ".join(sentences)
+async def _mermaid(shell: Shell, file: str) -> Printed:
+    """The session's last tool graph as Mermaid, printed or written to a file."""
+    busy, past = shell.conversation.busy, shell.store.events(shell.session)
+    graphs = await asyncio.to_thread(lambda: tool_graphs((event for _, event in past), running=busy))
+    if not graphs:
+        fix = "Use /strategy graph, then ask for several things."
+        raise UsageError("No tool graph was made in this session.", fix=fix)
+    text = flowchart(graphs[-1])
+    if not file.strip():
+        return Printed(text.rstrip("\n"))
+    path = shell.archive.file(file)
+    await asyncio.to_thread(write_new, path, text)
+    return Printed(f"Tool graph written to {path}.")
 
 
 @COMMANDS.add(
-    "tools", "[NAME]", "what is known and registered; a tool's document", lambda shell: shell.deps.catalog.names
+    "tools", "[NAME]", "known and registered tools, or one tool's schema", lambda shell: shell.deps.catalog.names
 )
 async def _tools(shell: Shell, argument: str) -> Printed:
     if argument:
-        told = visible(shell.conversation.known(argument).as_text())
-        return Printed("\n\n".join(filter(None, (told, _why_there(shell, argument)))))
+        schema = visible(shell.conversation.known(argument).as_text())
+        return Printed("\n\n".join(filter(None, (schema, _why_loaded(shell, argument)))))
     status = await shell.status()
     rows = [
         (
             f"+ {tool.name}" if tool.registered else f"  {tool.name}",
             str(tool.tokens),
-            tool.by.replace("upfront", "up front").replace("_", " "),
+            tool.by.replace("upfront", "at the start").replace("_", " "),
             tool.description,
         )
         for tool in status.tools
     ]
-    head = ("  tool", "tokens" if status.exact else "≈ tokens", "registered by", "what it does")
-    told = status.context
-    besides = f"\nThe model is also told: {context_line(told)}." if told is not None else ""
+    head = ("  tool", "tokens" if status.exact else "≈ tokens", "registered by", "description")
+    context = f"\nWorkspace context: {context_line(status.context)}." if status.context is not None else ""
     registered = (
-        f"{sum(tool.registered for tool in status.tools)} of {len(status.tools)} registered; the context carries "
-        f"{status.context_tokens:,} tokens of names and schemas, everything registered would be "
-        f"{status.everything_tokens:,}."
+        f"{sum(tool.registered for tool in status.tools)} of {len(status.tools)} registered; names and schemas take "
+        f"{status.context_tokens:,} tokens of the context; all schemas would take {status.everything_tokens:,}."
     )
-    return Printed(f"{table(head, rows)}\n\n{registered}{besides}")
+    return Printed(f"{table(head, rows)}\n\n{registered}{context}")
 
 
-def _why_there(shell: Shell, name: str) -> str:
-    """Why a tool's document is there, or is not; empty where nobody has decided yet."""
+def _why_loaded(shell: Shell, name: str) -> str:
+    """Why a tool's schema is loaded or not; empty before the first turn."""
     skill, decision = shell.conversation.memory.library.skills.get(name), shell.conversation.decision
     if skill is not None and skill.by != "upfront":
-        return f"{name} was registered by {'hand' if skill.by == 'user' else 'the agent'}."
+        return f"{name} was registered by {'you' if skill.by == 'user' else 'the agent'}."
     if decision is not None and skill is None and name in decision.plan.loaded:
-        return f"{name} was up front, and was taken out by hand."
+        return f"{name} was registered at the start, and you unregistered it."
     return "" if decision is None else decision.why(name)
 
 
 @COMMANDS.add(
-    "mcp", "[NAME]", "the servers; connect to one", lambda shell: (one.name for one in shell.deps.catalog.providers)
+    "mcp",
+    "[NAME]",
+    "list the MCP servers, or connect to one",
+    lambda shell: (provider.name for provider in shell.deps.catalog.providers),
 )
 async def _mcp(shell: Shell, argument: str) -> Printed:
-    """`/mcp`, or `/mcp NAME` to connect to a server now, also once more, and see its tools."""
-    providers = {one.name: one for one in shell.deps.catalog.providers}
+    """`/mcp`, or `/mcp NAME` to connect or reconnect to a server and see its tools."""
+    providers = {provider.name: provider for provider in shell.deps.catalog.providers}
     if not providers:
-        return Printed("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one for the next start.")
+        return Printed("No server is set up. `ecoshell mcp add NAME -- COMMAND …` adds one for the next start.")
     if argument:
         if argument not in providers:
-            raise UsageError(f"There is no server {argument!r}.", fix=f"There are {', '.join(providers)}.")
+            raise UsageError(f"Unknown server {argument!r}.", fix=f"Available: {', '.join(providers)}.")
         await providers[argument].connect()
         if not shell.conversation.busy:
-            shell.deps.providers.take_up(shell.conversation.memory.library)
+            shell.deps.providers.update_catalog(shell.conversation.memory.library)
         tools = [(tool.schema.name, tool.schema.summary) for tool in providers[argument].tools]
-        parts = [table(("tool", "what it does"), tools), f"{argument} is {providers[argument].status}."]
+        parts = [table(("tool", "description"), tools), f"{argument} is {providers[argument].status}."]
         server = shell.deps.providers.servers.get(argument)
         lists = server.lists if server else None
-        for what, known in (("resource", lists.resources), ("template", lists.templates)) if lists else ():
-            if known:
-                some = ", ".join(f"@{argument}:{address}" for address in known[:_RESOURCES])
-                parts.insert(1, f"{counted(len(known), what)}, such as {some}")
-        listed = lists.prompts if lists else ()
-        prompts = [(f"/{argument}:{one.name} {' '.join(one.arguments)}", one.description) for one in listed]
-        if prompts:
-            parts.insert(1, table(("prompt", "what it asks"), prompts))
+        for kind, addresses in (("resource", lists.resources), ("template", lists.templates)) if lists else ():
+            if addresses:
+                examples = ", ".join(f"@{argument}:{address}" for address in addresses[:_RESOURCE_LIMIT])
+                parts.insert(1, f"{counted(len(addresses), kind)}, such as {examples}")
+        if lists and lists.prompts:
+            rows = [
+                (f"/{argument}:{prompt.name} {' '.join(prompt.arguments)}", prompt.description)
+                for prompt in lists.prompts
+            ]
+            parts.insert(1, table(("prompt", "description"), rows))
         return Printed("\n\n".join(parts))
     prompts = {name: len(server.lists.prompts) for name, server in shell.deps.providers.servers.items()}
     rows = [
-        (one.name, str(len(one.tools)) if one.known else "?", str(prompts.get(one.name, 0)), one.status)
-        for one in providers.values()
+        (name, str(len(provider.tools)) if provider.known else "?", str(prompts.get(name, 0)), provider.status)
+        for name, provider in providers.items()
     ]
     return Printed(table(("server", "tools", "prompts", ""), rows))
 
@@ -238,21 +207,21 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
 @COMMANDS.add(
     "register",
     "NAME",
-    "register a tool by hand",
+    "register a tool",
     lambda shell: (name for name in shell.deps.catalog.names if name not in shell.conversation.memory.library),
 )
 async def _register(shell: Shell, argument: str) -> Printed:
-    event = await shell.conversation.register(_wanted(argument, "/register read_file"))
+    event = await shell.conversation.register(_required(argument, "/register read_file"))
     return Printed(f"+ registered {argument}  +{counted(getattr(event, 'tokens', 0), 'token')}")
 
 
-@COMMANDS.add("unregister", "NAME", "take a tool out again", lambda shell: shell.conversation.memory.library.names)
+@COMMANDS.add("unregister", "NAME", "unregister a tool", lambda shell: shell.conversation.memory.library.names)
 async def _unregister(shell: Shell, argument: str) -> Printed:
-    await shell.conversation.unregister(_wanted(argument, "/unregister read_file"))
+    await shell.conversation.unregister(_required(argument, "/unregister read_file"))
     return Printed(f"− unregistered {argument}")
 
 
-@COMMANDS.add("model", "[NAME|pull REPO]", "show, change or download the model", lambda _: _MODELS)
+@COMMANDS.add("model", "[NAME|pull REPO]", "show, change or download the model", lambda _: _MODEL_PREFIXES)
 async def _model(shell: Shell, argument: str) -> Printed:
     """`/model`, `/model embedded`, `/model pull unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M`."""
     action, _, repository = argument.partition(" ")
@@ -267,8 +236,8 @@ async def _model(shell: Shell, argument: str) -> Printed:
     traits = shell.deps.models.current.model.traits
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
-    several = shell.deps.models.current.players and shell.deps.models.roles != NO_ROLE_MODELS
-    roles = "\nRoles have models of their own: /role." if several else ""
+    has_role_models = shell.deps.models.current.players and shell.deps.models.roles != NO_ROLE_MODELS
+    roles = "\nRoles have their own models: /role." if has_role_models else ""
     return Printed(f"model {traits.name}\nprice {price}\ncontext {context}{roles}")
 
 
@@ -279,9 +248,9 @@ async def _effort(shell: Shell, argument: str) -> Printed:
     """`/effort`, `/effort high`, `/effort auto`."""
     settings, traits = shell.deps.settings, shell.deps.models.current.model.traits
     if argument:
-        level: Effort | None = next((known for known in EFFORTS if known == argument.lower()), None)
+        level: Effort | None = next((name for name in EFFORTS if name == argument.lower()), None)
         if level is None:
-            raise UsageError(f"There is no effort {argument!r}.", fix=f"Available: {', '.join(EFFORTS)}.")
+            raise UsageError(f"Unknown effort {argument!r}.", fix=f"Available: {', '.join(EFFORTS)}.")
         settings.effort = level
     text = f"effort {settings.effort}: {EFFORTS[settings.effort]}."
     if traits.reasons is False and settings.effort != "auto":
@@ -292,12 +261,12 @@ async def _effort(shell: Shell, argument: str) -> Printed:
 @COMMANDS.add(
     "role",
     "[ROLE MODEL|PRESET]",
-    "show or change which model plays which role",
+    "show or change the model of each role",
     lambda shell: (
         *(
             f"{role} {model}"
             for role in ROLES
-            for model in (SESSION_MODEL, *_MODELS, *shell.deps.settings.named_models)
+            for model in (SESSION_MODEL, *_MODEL_PREFIXES, *shell.deps.settings.named_models)
         ),
         *shell.deps.settings.presets,
         SESSION_MODEL,
@@ -311,31 +280,33 @@ async def _role(shell: Shell, argument: str) -> Printed:
         role, presets = role_named(name), shell.deps.settings.presets
         if role is not None:
             if not model.strip():
-                raise UsageError(f"The {role} needs a model.", fix=f"Say /role {role} embedded, or /role {role} -.")
-            wanted = models.roles.with_role(role, None if model.strip() == SESSION_MODEL else model.strip())
+                raise UsageError(
+                    f"The {role} needs a model.", fix=f"For example: /role {role} embedded, or /role {role} -."
+                )
+            roles = models.roles.with_role(role, None if model.strip() == SESSION_MODEL else model.strip())
         elif argument == SESSION_MODEL:
-            wanted = NO_ROLE_MODELS
+            roles = NO_ROLE_MODELS
         elif argument in presets:
-            wanted = presets[argument]
+            roles = presets[argument]
         else:
             fix = suggestion(name, (*ROLES, *presets))
-            raise UsageError(f"There is no role and no preset called {name!r}.", fix=fix)
+            raise UsageError(f"Unknown role or preset {name!r}.", fix=fix)
         with shell.conversation.occupying():
-            await models.give(wanted)
+            await models.give(roles)
     rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
         own = models.roles.of(role)
-        model, adapter = await asyncio.to_thread(_parted, own or models.session_model)
+        model, adapter = await asyncio.to_thread(_split_adapter, own or models.session_model)
         rows.append((role, visible_line(model), visible_line(adapter), "" if own else "the session's"))
-    told = table(("role", "model", "adapter", ""), rows)
-    return Printed(told if models.current.players else f"{told}\n\n{_ROLES_OF_UMI}")
+    text = table(("role", "model", "adapter", ""), rows)
+    return Printed(text if models.current.players else f"{text}\n\n{_ROLES_OF_UMI}")
 
 
-def _parted(name: str) -> tuple[str, str]:
-    """A model's name without its adapter, and the adapter's file; empty where it has none."""
+def _split_adapter(name: str) -> tuple[str, str]:
+    """A model's name without its adapter, and the adapter's file; empty without an adapter."""
     try:
         files = local_files(name)
-    except EcoshellError:  # it is gone since it was named
+    except EcoshellError:  # deleted meanwhile
         return name, ""
     if files is None or files.adapter is None or name == EMBEDDED:
         return name, ""
@@ -347,22 +318,22 @@ async def _mode(shell: Shell, argument: str) -> Printed:
     models = shell.deps.models
     if argument:
         if argument not in MODES:
-            raise UsageError(f"There is no mode called {argument!r}.", fix=f"There are {', '.join(MODES)}.")
+            raise UsageError(f"Unknown mode {argument!r}.", fix=f"Available: {', '.join(MODES)}.")
         with shell.conversation.occupying():
             await models.change(mode=argument)
     rows = [("›" if name == models.mode else "", name, about) for name, about in MODES.items()]
-    told = table(("", "agent mode", "models"), rows)
+    text = table(("", "agent mode", "models"), rows)
     if models.mode != AUTO:
-        return Printed(told)
-    last = "Nothing was chosen yet: that is done, and told, when a question comes."
+        return Printed(text)
+    choice = "No mode was chosen yet; each question chooses one."
     if models.no_choice:
-        last = f"There is nothing to choose: {visible(models.no_choice)}."
+        choice = f"Only one choice: {visible(models.no_choice)}."
     elif models.chosen is not None:
-        last = f"Chosen last: {describe(models.chosen)}"
-    return Printed(f"{told}\n\n{last}")
+        choice = f"Last choice: {describe(models.chosen)}"
+    return Printed(f"{text}\n\n{choice}")
 
 
-@COMMANDS.add("strategy", "[NAME]", "show or change how it thinks", lambda shell: shell.deps.strategies)
+@COMMANDS.add("strategy", "[NAME]", "show or change the strategy", lambda shell: shell.deps.strategies)
 async def _strategy(shell: Shell, argument: str) -> Printed:
     deps = shell.deps
     if argument:
@@ -370,16 +341,16 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
         shell.conversation.require_free()
         deps.settings.strategy = argument
     rows = [("›" if spec is deps.strategy else "", spec.name, spec.about) for spec in deps.strategies.values()]
-    return Printed(table(("", "strategy", "what it does"), rows))
+    return Printed(table(("", "strategy", "description"), rows))
 
 
-@COMMANDS.add("cost", "[last]", "what was spent; the last call's arithmetic", lambda _: ("last",))
+@COMMANDS.add("cost", "[last]", "show the costs, or the arithmetic of the last call", lambda _: ("last",))
 async def _cost(shell: Shell, argument: str) -> Printed:
     if argument == "last":
         entry = await asyncio.to_thread(shell.ledger.last, shell.session)
         return Printed("No model call was made in this session." if entry is None else "\n".join(entry.arithmetic()))
     if argument:
-        raise UsageError(f"/cost {argument} cannot be read.", fix="Say /cost, or /cost last for the arithmetic.")
+        raise UsageError(f"Unknown argument of /cost: {argument}.", fix="Use /cost, or /cost last for the arithmetic.")
     row = await asyncio.to_thread(shell.ledger.session_row, shell.session)
     if row is None:
         return Printed("Nothing was spent in this session.")
@@ -390,11 +361,11 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     tokens = about(used, estimated=row.estimate is not None)
     spent = f"spent {spent_text(row)}, held {dollars(row.held_nano)}; calls {row.calls}; tokens {tokens}"
     if row.estimate is not None or row.estimate_nano is not None:
-        spent += "\n≈: some calls reported no usage, so a tokenizer counted; caps count their whole reservation."
+        spent += "\n≈: some calls reported no usage; a tokenizer estimated it, and caps count the whole reservation."
     roles = await asyncio.to_thread(shell.ledger.rows, "role", shell.session)
     cells = [
         (
-            row.key or "-",  # tools that are paid for are nobody's
+            row.key or "-",  # paid tools have no role
             f"{row.calls:,}",
             about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
             f"{row.usage.cached:,}",
@@ -409,85 +380,85 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     return Printed("\n\n".join(part for part in parts if part))
 
 
-@COMMANDS.add("sessions", "", "earlier sessions")
+@COMMANDS.add("sessions", "", "list earlier sessions")
 async def _sessions(shell: Shell, argument: str) -> Printed:
-    listed = await asyncio.to_thread(shell.store.list, 20)
-    rows = [(one.id, one.updated_text, visible(one.title), one.model) for one in listed]
+    sessions = await asyncio.to_thread(shell.store.list, 20)
+    rows = [(info.id, info.updated_text, visible(info.title), info.model) for info in sessions]
     return Printed(table(("session", "last used", "title", "model"), rows))
 
 
-@COMMANDS.add("resume", "ID", "go on with an earlier session", lambda shell: (one.id for one in shell.store.list(20)))
+@COMMANDS.add("resume", "ID", "resume a session", lambda shell: (info.id for info in shell.store.list(20)))
 async def _resume(shell: Shell, argument: str) -> Printed:
-    await shell.open(_wanted(argument, "/resume ID (see /sessions)"))
+    await shell.open(_required(argument, "/resume ID (see /sessions)"))
     await shell.restore_choices()
     return Printed("", effect="session")
 
 
-@COMMANDS.add("new", "", "begin a new session")
+@COMMANDS.add("new", "", "start a new session")
 async def _new(shell: Shell, argument: str) -> Printed:
     await shell.open()
-    old = "The old one is kept; /sessions lists it." if await shell.flush() is None else _UNWRITTEN
-    return Printed(f"A new session: {shell.session}. {old}", effect="session")
+    old = "The previous session is kept; /sessions lists it." if await shell.flush() is None else _UNWRITTEN
+    return Printed(f"New session {shell.session}. {old}", effect="session")
 
 
 @COMMANDS.add(
     "export",
     "[FILE]",
-    "this session into a new file: Markdown, or JSON where FILE ends in .json",
+    "export this session to a new file, as Markdown or, with the suffix .json, as JSON",
     lambda shell: (f"{shell.session}.md", f"{shell.session}.json"),
 )
 async def _export(shell: Shell, argument: str) -> Printed:
     """`/export`, `/export FILE.md`, `/export FILE.json`."""
-    endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
-    files = (Path(shell.workspace, f"{shell.session}{ending}.md") for ending in endings)
-    free = filter(lambda file: not file.exists(), files)
-    file = shell.archive.file(argument) if argument else await asyncio.to_thread(next, free)
+    suffixes = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    files = (Path(shell.workspace, f"{shell.session}{suffix}.md") for suffix in suffixes)
+    new_files = filter(lambda file: not file.exists(), files)
+    file = shell.archive.file(argument) if argument else await asyncio.to_thread(next, new_files)
     await shell.archive.export(shell.session, file, running=shell.conversation.busy)
     return Printed(f"Exported to {file}.")
 
 
-@COMMANDS.add("undo", "[FILE]", "take the last turn back: its files, and what models know of it")
+@COMMANDS.add("undo", "[FILE]", "undo the last turn and its changes to files")
 async def _undo(shell: Shell, argument: str) -> Printed:
-    """`/undo`, or `/undo FILE` for a file that it has left alone."""
+    """`/undo`, or `/undo FILE` for a file that changed after the turn."""
     if argument:
         restored = await shell.conversation.undo_over(argument)
         name = visible_line(argument)
-        return Printed(f"Restored: {name}." if restored else f"{name} could not be restored, or is so already.")
+        return Printed(f"Restored: {name}." if restored else f"{name} was not restored; it may be unchanged.")
     turn, undone, changed = await shell.conversation.undo()
-    return Printed(_taken_back(shell, turn, undone, changed))
+    return Printed(_undo_text(shell, turn, undone, changed))
 
 
-@COMMANDS.add("retry", "", "take the last turn back and ask its question again")
+@COMMANDS.add("retry", "", "undo the last turn and ask its question again")
 async def _retry(shell: Shell, argument: str) -> Printed:
     turn, undone, changed = await shell.conversation.undo()
-    told = _taken_back(shell, turn, undone, changed)
-    return Printed(told, effect="ask", value=turn.question, attachments=turn.attachments)
+    text = _undo_text(shell, turn, undone, changed)
+    return Printed(text, effect="ask", value=turn.question, attachments=turn.attachments)
 
 
-def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
-    """What was taken back, what was not, and why."""
-    question = visible_line(turn.question, _NAMED)
-    lines = [f"Turn {turn.number} is undone: “{question}”. Models are not told of it any more."]
+def _undo_text(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
+    """What was undone, what was not, and why."""
+    question = visible_line(turn.question, _QUESTION_LIMIT)
+    lines = [f"Turn {turn.number} is undone: “{question}”. Models no longer see it."]
     if undone.restored:
         lines.append(f"Restored: {_listed(undone.restored)}.")
     if undone.kept:
-        why = "they were changed since or cannot be written, or no copy was kept"
-        lines.append(f"Left alone, because {why}: {_listed(undone.kept)}.")
-    for one in changed:
-        name = visible_line(one.path)
-        lines.append(f"{name} was changed since. Restore it all the same? /undo {name} does this to it:")
-        lines.append(visible(one.changes) or "(It is long or no text, so this is not shown.)")
-    wrote = turn.ran & RESTORABLE
-    if wrote and not undone.restored and not undone.kept:
-        lines.append(f"No file was restored: what {_listed(sorted(wrote))} did had no effect left, or is too long ago.")
+        why = "they changed later, cannot be written, or have no copy"
+        lines.append(f"Not restored, because {why}: {_listed(undone.kept)}.")
+    for change in changed:
+        name = visible_line(change.path)
+        lines.append(f"{name} changed later. To restore it anyway, use /undo {name}, with this effect:")
+        lines.append(visible(change.changes) or "(The change is too long, or not text.)")
+    writers = turn.ran & RESTORABLE
+    if writers and not undone.restored and not undone.kept:
+        lines.append(f"No file was restored: {_listed(sorted(writers))} left no change, or too long ago.")
     catalog = shell.deps.catalog
-    beyond = (name for name in turn.ran - RESTORABLE if name in catalog and catalog.tool(name).effects & _BEYOND)
-    if others := sorted(beyond):
-        lines.append(f"What {_listed(others)} may have changed cannot be restored.")
+    lasting = (name for name in turn.ran - RESTORABLE if name in catalog and catalog.tool(name).effects & _LASTING)
+    if unrestorable := sorted(lasting):
+        lines.append(f"Changes by {_listed(unrestorable)} cannot be restored.")
     if turn.registered:
         lines.append(f"Registered tools stay registered: {_listed(turn.registered)}.")
     if turn.spent_nano != 0:
-        lines.append(f"What it cost stays spent: {dollars(turn.spent_nano)}.")
+        lines.append(f"Its cost of {dollars(turn.spent_nano)} stays spent.")
     return "\n".join(lines)
 
 
@@ -495,22 +466,22 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(visible_line, names))
 
 
-@COMMANDS.add("compact", "", "replace all turns, for models, with a summary")
+@COMMANDS.add("compact", "", "replace all turns with a summary for models")
 async def _compact(shell: Shell, argument: str) -> Printed:
     try:
         compacted, spent = await shell.conversation.compact()
     except Stopped:
-        return Printed("Stopped. Everything stays as it was; what the call has cost is in /cost.")
+        return Printed("Stopped. Nothing was compacted; /cost includes the call.")
     turns = counted(compacted.turns, "turn")
     sizes = f"{compacted.tokens_before:,} tokens before, {compacted.tokens_after:,} now"
     if not compacted.model:
-        by = "This model is too small for summaries, so an extract that no model has written is told from now on."
-        return Printed(f"Compacted {turns}: {sizes}. {by} The transcript is kept whole.")
+        by = "This model is too small for summaries; from now on it reads an extract."
+        return Printed(f"Compacted {turns}: {sizes}. {by} The transcript is unchanged.")
     by = f"{compacted.model} wrote the summary for {dollars(spent)}"
-    return Printed(f"Compacted {turns}: {sizes}. {by}. The transcript is kept whole.")
+    return Printed(f"Compacted {turns}: {sizes}. {by}. The transcript is unchanged.")
 
 
-@COMMANDS.add("context", "", "what fills the model's context, and what is left of it")
+@COMMANDS.add("context", "", "show the use of the model's context")
 async def _context(shell: Shell, argument: str) -> Printed:
     from ecoshell.agent.context_report import report_text
 
@@ -522,14 +493,14 @@ async def _copy(shell: Shell, argument: str) -> Printed:
     """`/copy`, or `/copy 2` for the answer before the last."""
     answers = shell.conversation.memory.answers
     if argument and (not argument.isdecimal() or int(argument) < 1):
-        raise UsageError(f"/copy {argument} cannot be read.", fix="Say /copy, or /copy 2 for the answer before.")
+        raise UsageError(f"Unknown argument of /copy: {argument}.", fix="Use /copy, or /copy 2 for an earlier answer.")
     back = int(argument or 1)
     if back > len(answers):
-        fix = "Say /copy N, counted from the end." if answers else "Ask something first."
+        fix = "N counts from the last answer." if answers else "Ask something first."
         raise UsageError(f"This session has {counted(len(answers), 'answer')}.", fix=fix)
     answer = answers[-back]
-    which = "The last answer" if back == 1 else f"Answer {back} from the end"
-    return Printed(f"{which} is copied: {len(answer):,} characters.", effect="copy", value=answer)
+    subject = "The last answer" if back == 1 else f"Answer {back} from the end"
+    return Printed(f"{subject} was copied: {len(answer):,} characters.", effect="copy", value=answer)
 
 
 @COMMANDS.add("clear", "", "clear the screen; the session is kept")
@@ -537,12 +508,12 @@ async def _clear(shell: Shell, argument: str) -> Printed:
     return Printed("", effect="clear")
 
 
-@COMMANDS.add("quit", "", "leave; everything is kept")
+@COMMANDS.add("quit", "", "leave; the session is kept")
 async def _quit(shell: Shell, argument: str) -> Printed:
     return Printed("" if await shell.flush() is None else _UNWRITTEN, effect="quit")
 
 
-def _wanted(argument: str, example: str) -> str:
+def _required(argument: str, example: str) -> str:
     if not argument:
-        raise UsageError("A name is missing.", fix=f"Say {example}.")
+        raise UsageError("A name is missing.", fix=f"For example: {example}")
     return argument

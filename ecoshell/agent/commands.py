@@ -1,7 +1,4 @@
-"""Slash commands: what a person can say in a chat besides a question, and the plain text that they print.
-
-Both chats run these same commands.
-"""
+"""Slash commands and their plain-text output; the TUI and the line shell run the same commands."""
 
 import difflib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -14,12 +11,12 @@ from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.messages import Attachment
 
 Host = TypeVar("Host")
-"""What the commands act on."""
+"""The object that the commands act on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A whole line to offer, and what it does."""
+    """A complete line, and what it does."""
 
     text: str
     help: str
@@ -27,18 +24,18 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a command came to: plain text, and what else the interface has to do."""
+    """The result of a command: plain text, and what else the interface must do."""
 
     text: str
     effect: Literal["", "quit", "clear", "session", "ask", "copy"] = ""
-    """`ask`: put `value` as the next question; `copy`: `value` belongs on the clipboard."""
+    """`ask`: ask `value` as the next question; `copy`: copy `value` to the clipboard."""
     value: str = ""
     attachments: tuple[Attachment, ...] = ()
-    """What goes along with the question to ask."""
+    """The attachments of the question to ask."""
 
 
 Run = Callable[[Host, str], Awaitable[Printed]]
-"""Carries a command out, with what was typed after its name."""
+"""Runs a command with the text after its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +55,34 @@ class CommandTable(dict[str, Command[Host]]):
     def add(
         self, name: str, usage: str, about: str, choices: Callable[[Host], Iterable[str]] = lambda _: ()
     ) -> Callable[[Run[Host]], Run[Host]]:
-        """Make the function below a command, after those before it."""
+        """A decorator that adds a function as a command."""
 
-        def added(run: Run[Host]) -> Run[Host]:
+        def decorate(run: Run[Host]) -> Run[Host]:
             self[name] = Command(name, usage, about, run, choices)
             return run
 
-        return added
+        return decorate
 
     def knows(self, line: str) -> bool:
         """Whether a line is one of these commands, with or without an argument."""
         return line.strip().removeprefix("/").partition(" ")[0].lower() in self
 
     async def run(self, host: Host, line: str) -> Printed:
-        """Carry out `/name argument`; raises UsageError when there is no such command."""
+        """Run `/name argument`; raises UsageError for an unknown command."""
         name, _, argument = line.strip().removeprefix("/").partition(" ")
         command = self.get(name.lower())
         if command is None:
             near = difflib.get_close_matches(name.lower(), self, n=1, cutoff=0.5)
-            fix = f"Did you mean /{near[0]}?" if near else "/help lists them all."
-            raise UsageError(f"There is no command /{name}.", fix=fix)
+            fix = f"Did you mean /{near[0]}?" if near else "/help lists all commands."
+            raise UsageError(f"Unknown command /{name}.", fix=fix)
         return await command.run(host, argument.strip())
 
     def complete(self, host: Host, text: str) -> list[Completion]:
-        """What the line could become: commands while the first word is typed, then the command's choices."""
+        """Completions of the line: commands for the first word, then the command's choices."""
         name, blank, argument = text.removeprefix("/").partition(" ")
         if not blank:
-            found = (command for command in self.values() if command.name.startswith(name.lower()))
-            return [Completion(f"/{command.name}", f"{command.usage}  {command.help}".strip()) for command in found]
+            commands = (command for command in self.values() if command.name.startswith(name.lower()))
+            return [Completion(f"/{command.name}", f"{command.usage}  {command.help}".strip()) for command in commands]
         command = self.get(name.lower())
         choices = command.choices(host) if command else ()
         return [
@@ -95,7 +92,7 @@ class CommandTable(dict[str, Command[Host]]):
         ]
 
     def overview(self) -> list[tuple[str, str]]:
-        """Each command as it is typed, and what it does."""
+        """The usage and description of each command."""
         return [(f"/{command.name} {command.usage}".strip(), command.help) for command in self.values()]
 
 
@@ -109,31 +106,31 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def dollars(nano: int | None) -> str:
-    """An amount for people; what is not known says so."""
+    """Nano-dollars as text; "unknown" for None."""
     return "unknown" if nano is None else amount_text(nano, "usd")
 
 
 def amount(value: int, unit: str) -> str:
-    """Nano-dollars or tokens for people."""
+    """Nano-dollars or tokens as text."""
     return amount_text(value, "usd" if unit == "usd" else "tokens")
 
 
 def spent_text(row: CostRow) -> str:
-    """What was spent, marked where calls reported no usage, and of how many calls nobody knows the price."""
+    """The amount spent, marked if it is partly an estimate, with the number of calls of unknown price."""
     spent = about(dollars(row.shown_nano), estimated=row.estimate_nano is not None)
     return spent if not row.unpriced or row.shown_nano is None else f"{spent} + {row.unpriced} unknown"
 
 
 def caps_table(caps: Iterable[CapState], away: EcoshellError | None) -> str:
-    """The caps with what is used of them; says how to set one when there is none, and why a team's are not known."""
-    found = list(caps)
-    if not found and away is None:
+    """The caps and their use; without caps, how to set one. `away` is the reason why a team's caps are unknown."""
+    states = list(caps)
+    if not states and away is None:
         return "No cap is set. /budget 0.50 caps this session at 50 cents, /budget 20000tok at 20,000 tokens."
-    own = any(cap.own is not None for cap in found)
+    has_own = any(cap.own is not None for cap in states)
     rows: list[list[str]] = []
-    for cap in found:
-        amounts = (cap.limit, cap.spent, cap.held, cap.left, *((cap.own,) if own else ()))
+    for cap in states:
+        amounts = (cap.limit, cap.spent, cap.held, cap.left, *((cap.own,) if has_own else ()))
         rows.append([cap.scope, *("" if value is None else amount(value, cap.unit) for value in amounts)])
-    head = ("cap", "limit", "spent", "held", "left", *(("spent by you",) if own else ()))
-    parts = (table(head, rows) if rows else "", f"The team's caps are not known. {away}" if away else "")
+    head = ("cap", "limit", "spent", "held", "left", *(("spent by you",) if has_own else ()))
+    parts = (table(head, rows) if rows else "", f"The team's caps are unknown. {away}" if away else "")
     return "\n".join(part for part in parts if part)

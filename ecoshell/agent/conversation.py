@@ -300,7 +300,7 @@ class Conversation:
 
     async def score(self, turn: int) -> Sequence[Event]:
         """The new score of a turn's tool graph, if a mark changed it; raises StoreError."""
-        score = await self._scorer.again(turn) if self._scorer is not None else None
+        score = await self._scorer.rescore(turn) if self._scorer is not None else None
         return () if score is None else (await self.note(score),)
 
     def _keep_scores(self, past: Sequence[Event] = ()) -> None:

@@ -1,4 +1,4 @@
-"""What comes and goes with the providers of tools, taken up between turns."""
+"""Providers of tools: their connections, their changing tools, and the resources and prompts of servers."""
 
 import asyncio
 import re
@@ -18,194 +18,208 @@ from ecoshell.messages import Attachment, visible_line
 from ecoshell.tools import ToolProvider
 from ecoshell.tools.running import clip
 
-if TYPE_CHECKING:  # loaded where there is a server
+if TYPE_CHECKING:  # loaded with the first server
     from ecoshell.tools.mcp.provider import McpServer
     from ecoshell.tools.mcp.servers import Prompt
 
 FIRST_CONNECTION = 30.0
-"""Seconds a turn waits for providers that have never said which tools they have; what comes later is for later ones."""
+"""Seconds that a turn waits for providers with unknown tools; slower ones are available from a later turn on."""
 _RESOURCE = re.compile(
     r"(?<![\w@/.+-])@(?:\"(?P<quoted_server>[\w-]+):(?P<quoted>[^\"\n]+)\"|(?P<server>[\w-]+):(?P<plain>[^\s\"]+))"
 )
-_TRAILING = ".,;:!?)]}'"
-"""Signs that end a sentence more often than an address."""
-_NAMED = 6
-"""Tools that are named where some have come or gone."""
+_SENTENCE_SIGNS = ".,;:!?)]}'"
+"""Signs at the end of an address that more likely belong to the sentence."""
+_MAX_TOOL_NAMES = 6
+"""Changed tools that a notice lists by name."""
 
 
 class ProviderFollower:
-    """Keeps the catalog and what ranks it up to date; a provider that fails is told of once, and so is a plugin."""
+    """Keeps the catalog and its ranker up to date, and reports failing providers and plugins once."""
 
     def __init__(self, catalog: Catalog, ranker: Ranker, files: Path, complaints: list[str] | None = None) -> None:
-        """In `files` each session has a folder for what came with results and is no text; `complaints` of plugins are
-        told with the next turn, and taken out.
+        """`files` has a folder per session for binary results; `complaints` of plugins are emitted with the next turn,
+        and then removed.
         """
         self._files = files
         self._complaints = [] if complaints is None else complaints
         self._catalog = catalog
         self._ranker = ranker
-        self._asked: dict[str, asyncio.Task[None]] = {}
-        self._told: set[str] = set()
+        self._connecting: dict[str, asyncio.Task[None]] = {}
+        self._reported: set[str] = set()
+        """Providers whose failure was reported."""
 
-    def ask_unknown(self) -> None:
-        """Begin to ask the providers that have never said which tools they have, each once."""
-        for one in self._catalog.providers:
-            if not one.known and one.name not in self._asked:
-                self._asked[one.name] = asyncio.create_task(_connect(one))
+    def connect_unknown(self) -> None:
+        """Start to connect to providers with unknown tools, each once."""
+        for provider in self._catalog.providers:
+            if not provider.known and provider.name not in self._connecting:
+                self._connecting[provider.name] = asyncio.create_task(_connect(provider))
 
-    async def follow(self, kept: Container[str], emit: Emit) -> None:
-        """Take up what has changed, and tell it; waits for providers that are asked for the first time."""
-        self.ask_unknown()
-        waiting = {name: task for name, task in self._asked.items() if not task.done()}
+    async def follow(self, registered: Container[str], emit: Emit) -> None:
+        """Apply and report changes; waits for first connections. Registered tools stay in the catalog."""
+        await self._wait(emit)
+        for complaint in self._complaints:
+            emit(Notice(complaint))
+        self._complaints.clear()
+        for provider in self._catalog.providers:
+            task = self._connecting.get(provider.name)
+            has_failed = task is not None and task.done() and not provider.known
+            if has_failed and provider.name not in self._reported:
+                self._reported.add(provider.name)
+                name = provider.name
+                emit(Notice(f"{name} {provider.status}. Continuing without its tools; retry with /mcp {name}."))
+        for server in self.servers.values():
+            for address in server.updates():
+                mention = visible_line(f"@{server.name}:{address}")
+                emit(
+                    Notice(f"{mention} has changed since it was attached; mention it again to attach the new version.")
+                )
+        changes = self.update_catalog(registered)
+        for names, change in (
+            (changes.added, "available now"),
+            (changes.changed, "changed"),
+            (changes.removed, "gone"),
+        ):
+            if names:
+                more = f" and {len(names) - _MAX_TOOL_NAMES} more" if len(names) > _MAX_TOOL_NAMES else ""
+                emit(Notice(f"Tools {change}: {', '.join(names[:_MAX_TOOL_NAMES])}{more}."))
+
+    async def _wait(self, emit: Emit) -> None:
+        """Wait for the first connections."""
+        self.connect_unknown()
+        waiting = {name: task for name, task in self._connecting.items() if not task.done()}
         if waiting:
             emit(Notice(f"Connecting for the first time to {', '.join(waiting)}."))
             await asyncio.wait(waiting.values(), timeout=FIRST_CONNECTION)
             if late := [name for name, task in waiting.items() if not task.done()]:
-                emit(Notice(f"This goes on without {', '.join(late)}, which may be there for the next question."))
-        for complaint in self._complaints:
-            emit(Notice(complaint))
-        self._complaints.clear()
-        for one in self._catalog.providers:
-            task = self._asked.get(one.name)
-            if task is not None and task.done() and not one.known and one.name not in self._told:
-                self._told.add(one.name)
-                failed = f"{one.name} {one.status}. This goes on without its tools; /mcp {one.name} tries it again."
-                emit(Notice(failed))
-        for server in self.servers.values():
-            for address in server.updates():
-                said = visible_line(f"@{server.name}:{address}")
-                emit(Notice(f"{said} has changed since it was attached; mention it again to attach it as it is now."))
-        news = self.take_up(kept)
-        for names, what in ((news.added, "can be used now"), (news.changed, "changed"), (news.removed, "gone")):
-            if names:
-                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-                emit(Notice(f"Tools {what}: {', '.join(names[:_NAMED])}{more}."))
+                emit(Notice(f"Continuing without {', '.join(late)}, which may be available for the next question."))
 
-    def take_up(self, kept: Container[str]) -> CatalogChanges:
-        """Have what has changed in the catalog, and ranked; no turn may be under way."""
-        news = self._catalog.update(kept)
-        if news:
+    def update_catalog(self, registered: Container[str]) -> CatalogChanges:
+        """Apply changes to the catalog and its ranker; only between turns."""
+        changes = self._catalog.update(registered)
+        if changes:
             self._ranker.update(self._catalog.schemas)
-        return news
+        return changes
 
     @property
     def servers(self) -> "Mapping[str, McpServer]":
-        """Those that may have resources and prompts, by name."""
+        """The providers with resources and prompts, by name."""
         if not self._catalog.providers:
             return {}
         from ecoshell.tools.mcp.provider import McpServer
 
-        return {one.name: one for one in self._catalog.providers if isinstance(one, McpServer)}
+        return {provider.name: provider for provider in self._catalog.providers if isinstance(provider, McpServer)}
 
     def mentions(self, question: str) -> Sequence[re.Match[str]]:
-        """Where the question has the resource of a server: `@server:address`."""
-        found = _RESOURCE.finditer(without_code(question)) if "@" in question else ()
-        return [one for one in found if (one["server"] or one["quoted_server"]) in self.servers]
+        """The mentions of server resources in a question: `@server:address`."""
+        matches = _RESOURCE.finditer(without_code(question)) if "@" in question else ()
+        return [match for match in matches if (match["server"] or match["quoted_server"]) in self.servers]
 
     async def attach(self, question: str) -> Mentioned:
-        """Read the resources the question mentions, each once."""
-        found = Mentioned()
+        """Read the resources that the question mentions, each once."""
+        mentioned = Mentioned()
         for match in self.mentions(question):
             server = match["server"] or match["quoted_server"]
             address = match["quoted"] or match["plain"]
             if address not in self.servers[server].lists.resources:
-                address = match["quoted"] or address.rstrip(_TRAILING)
+                address = match["quoted"] or address.rstrip(_SENTENCE_SIGNS)
             name = f"{server}:{address}"
-            if any(one.name.startswith(f"{name} ") for one in found.attachments):
+            if any(attachment.name.startswith(f"{name} ") for attachment in mentioned.attachments):
                 continue
             try:
                 if address in self.servers[server].lists.templates:
-                    raise ToolError(f"it has places to fill in, such as {address[address.find('{') :]}")
-                seen = await self.servers[server].read(address)
-                if not seen.ok:
-                    raise ToolError(seen.text)
+                    raise ToolError(f"it is a template; fill in {address[address.find('{') :]}")
+                resource = await self.servers[server].read(address)
+                if not resource.ok:
+                    raise ToolError(resource.text)
             except ToolError as failure:
-                found.notices.append(f"@{name} was not attached: {visible_line(failure.message)}")
+                mentioned.notices.append(f"@{name} was not attached: {visible_line(failure.message)}")
                 continue
-            text, cut = clip(seen.text, FILE_BYTES)
-            if cut:
-                found.notices.append(f"@{name} was cut: the first {FILE_BYTES:,} characters are attached.")
-            found.attachments.append(Attachment(f"{name} (as the server {server} gave it)", text))
-        return found
+            text, is_cut = clip(resource.text, FILE_BYTES)
+            if is_cut:
+                mentioned.notices.append(f"@{name} was cut: the first {FILE_BYTES:,} characters are attached.")
+            mentioned.attachments.append(Attachment(f"{name} (as the server {server} gave it)", text))
+        return mentioned
 
     def prompt_names(self) -> "Iterator[tuple[str, Prompt]]":
-        """The questions that servers have ready, as they are asked: `/server:prompt`."""
+        """The prompts of all servers with their commands: `/server:prompt`."""
         for server in self.servers.values():
             for prompt in server.lists.prompts:
                 yield f"/{server.name}:{prompt.name}", prompt
 
-    async def prompted(self, line: str) -> str | None:
-        """The question that `/server:prompt arguments` stands for; None for a line that is none.
+    async def expand_prompt(self, line: str) -> str | None:
+        """The text of the prompt in `/server:prompt arguments`; None for any other line.
 
         Raises UsageError and ToolError.
         """
-        called, _, rest = line.strip().partition(" ")
-        server, colon, name = called.removeprefix("/").partition(":")
+        command, _, typed = line.strip().partition(" ")
+        server, colon, name = command.removeprefix("/").partition(":")
         if not colon or server not in self.servers:
             return None
         if not self.servers[server].known:
             await self.servers[server].connect()
-        prompt = dict(self.prompt_names()).get(called)
+        prompt = dict(self.prompt_names()).get(command)
         if prompt is None:
-            raise UsageError(f"{server} has no prompt {name!r}.", fix=f"/mcp {server} shows what it has.")
-        given = _given(prompt, rest)
-        if missing := [one for one, needed in prompt.arguments.items() if needed and one not in given]:
-            typed = (f"{one}=…" if needed else f"[{one}=…]" for one, needed in prompt.arguments.items())
-            raise UsageError(f"{called} needs {', '.join(missing)}.", fix=f"Say {' '.join((called, *typed))}.")
-        seen = await self.servers[server].prompt(name, given)
-        if not seen.ok or not seen.text.strip():
-            raise ToolError(f"{server} gave no question: {visible_line(seen.text) or 'it is empty'}")
-        return seen.text
+            raise UsageError(f"{server} has no prompt {name!r}.", fix=f"/mcp {server} lists its prompts.")
+        values = _parse_arguments(prompt, typed)
+        required = prompt.arguments
+        if missing := [argument for argument in required if required[argument] and argument not in values]:
+            usage = (f"{argument}=…" if required[argument] else f"[{argument}=…]" for argument in required)
+            raise UsageError(f"{command} needs {', '.join(missing)}.", fix=f"Usage: {' '.join((command, *usage))}")
+        reply = await self.servers[server].prompt(name, values)
+        if not reply.ok or not reply.text.strip():
+            raise ToolError(f"{server} returned no prompt: {visible_line(reply.text) or 'its text is empty'}")
+        return reply.text
 
     async def values(self, line: str) -> Sequence[str]:
-        """Whole lines that `/server:prompt arguments` could become, by what the server knows of its last argument."""
-        called, blank, typed = line.partition(" ")
-        prompt = dict(self.prompt_names()).get(called)
+        """Completions of the last argument in `/server:prompt arguments` from the server, as complete lines."""
+        command, blank, typed = line.partition(" ")
+        prompt = dict(self.prompt_names()).get(command)
         if prompt is None or not blank:
             return ()
-        before, _, last = typed.rpartition(" ")
-        name, sign, begun = last.partition("=")
-        with suppress(ToolError, UsageError):  # what is typed is as good
-            given = _given(prompt, before)
+        earlier, _, last = typed.rpartition(" ")
+        name, sign, prefix = last.partition("=")
+        with suppress(ToolError, UsageError):  # the line stays as typed
+            values = _parse_arguments(prompt, earlier)
             if not sign or name not in prompt.arguments:
-                name, sign, begun = next((one for one in prompt.arguments if one not in given), ""), "", last
+                name, prefix = next((argument for argument in prompt.arguments if argument not in values), ""), last
             if name:
-                server = self.servers[called[1:].partition(":")[0]]
-                stem = line[: len(line) - len(begun)]
-                return [stem + shlex.quote(one) for one in await server.values(prompt.name, name, begun, given)]
+                server = self.servers[command[1:].partition(":")[0]]
+                stem = line[: len(line) - len(prefix)]
+                completions = await server.values(prompt.name, name, prefix, values)
+                return [stem + shlex.quote(completion) for completion in completions]
         return ()
 
     def forget_session(self, session: str) -> None:
-        """Remove the files of a session; may block."""
+        """Delete the files of a session; may block."""
         shutil.rmtree(self._files / session, ignore_errors=True)
 
     async def aclose(self) -> None:
         """Close all providers."""
-        for task in self._asked.values():
+        for task in self._connecting.values():
             task.cancel()
-        await asyncio.gather(*self._asked.values(), return_exceptions=True)
-        await asyncio.gather(*(one.aclose() for one in self._catalog.providers))
+        await asyncio.gather(*self._connecting.values(), return_exceptions=True)
+        await asyncio.gather(*(provider.aclose() for provider in self._catalog.providers))
 
 
-def _given(prompt: "Prompt", typed: str) -> dict[str, str]:
-    """What was typed for a prompt, as `name=value` or in order; the last one takes the rest. Raises UsageError."""
+def _parse_arguments(prompt: "Prompt", typed: str) -> dict[str, str]:
+    """A prompt's arguments, typed as `name=value` or in order; further words extend the last. Raises UsageError."""
     try:
         words = shlex.split(typed)
     except ValueError as wrong:
         raise UsageError(f"{typed!r} cannot be read: {wrong}.", fix="Close the quotes.") from wrong
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
-        free = [one for one in prompt.arguments if one not in given]
+        free = [argument for argument in prompt.arguments if argument not in values]
         if sign and name in prompt.arguments:
-            given[name] = value
+            values[name] = value
         elif free:
-            given[free[0]] = word
-        elif given:
-            given[[*given][-1]] += f" {word}"
-    return given
+            values[free[0]] = word
+        elif values:
+            values[[*values][-1]] += f" {word}"
+    return values
 
 
 async def _connect(provider: ToolProvider) -> None:
-    with suppress(ToolError):  # its status says so
+    with suppress(ToolError):  # reported by its status
         await provider.connect()

@@ -1,7 +1,7 @@
-"""What a tool graph has come to, and what it was worth: how far it helped against its cost (QoP, CATP-LLM eq. 5).
+"""The outcome and the score of a tool graph: its performance against its cost (QoP, CATP-LLM eq. 5).
 
-Each node counts as its result was judged: by the person's mark, else by the checker of the settings, else by whoever
-judged the call. A node that failed or was skipped did not help, nor did any where the agent gave up.
+The performance is the share of helpful nodes, by the user's mark, otherwise by the checker of the settings, otherwise
+by the judge of the call. Failed and skipped nodes are not helpful, nor is any node if the agent gave up.
 """
 
 import asyncio
@@ -20,34 +20,35 @@ from ecoshell.planning.catp.plan import longest_path
 from ecoshell.sessions.tool_graphs import PlannedTurn, PlannedTurns, ToolGraph
 
 _FINISHED: frozenset[Status] = frozenset({"answered", "limit", "gave_up"})
-"""How a turn ends whose plan is scored; a stop and an error say nothing of the plan."""
+"""Endings of turns whose graph is scored."""
 _JUDGES = ("you", "checker", "agent", "model", "plugin", "classifier", "rules")
-"""Who may judge, in the order in which they are named."""
+"""Sources of judgements, in display order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Scores the plans of one session."""
+    """Scores the tool graphs of one session."""
 
     deps: Dependencies
     session: str
     turns: PlannedTurns
-    """Is to be told of every event."""
+    """Must receive every event."""
 
     async def end(self, number: int, status: Status, answer: str, emit: Emit) -> None:
-        """Score the plan of a turn that ends so, where it has one; raises StoreError."""
+        """Score the graph of a turn that ends, if it has one; raises StoreError."""
         turn = self.turns.by_number.get(number)
         if turn is None or status not in _FINISHED:
             return
-        settings, profiles, checked = self.deps.settings, self.deps.profiles, None
+        settings, profiles = self.deps.settings, self.deps.profiles
+        is_correct: bool | None = None
         caps = self.deps.models.current.capped_by(await self.deps.budget.caps())
         limits = [cap.limit for cap in caps if cap.unit == "usd"]
         if settings.checker and status != "gave_up" and not self.deps.approvals.rules.read_only:
             try:
-                checked = await self.deps.workspace.check(settings.checker, answer)
+                is_correct = await self.deps.workspace.check(settings.checker, answer)
             except ToolError as failure:
-                emit(Notice(f"[graph] checker said nothing of the answer: {visible_line(failure.message)}"))
-        blank = PlanScored(
+                emit(Notice(f"The command in [graph] checker failed: {visible_line(failure.message)}"))
+        unscored = PlanScored(
             turn=number,
             performance=None,
             judged_by="",
@@ -55,33 +56,33 @@ class Scorer:
             most_nano=min((settings.most_nano, *limits)),
             alpha=settings.alpha,
             quality=None,
-            resources_nano=taken(turn.runs.values(), profiles.unit_nano, profiles.resources),
-            checked=checked,
+            resources_nano=resources_value(turn.runs.values(), profiles.unit_nano, profiles.resources),
+            checked=is_correct,
         )
-        emit(scored(turn, status, await self._spent(number), blank))
+        emit(score_graph(turn, status, await self._spent(number), unscored))
 
-    async def again(self, number: int) -> PlanScored | None:
-        """The new score of a plan that was scored before, now that a mark has changed; None where it stays the same.
+    async def rescore(self, number: int) -> PlanScored | None:
+        """The score of a graph after a mark has changed; None if it has no score or the same one.
 
-        All but marks and what was spent counts as it did then. Raises StoreError.
+        Only marks and costs are read again. Raises StoreError.
         """
         turn = self.turns.by_number.get(number)
         if turn is None or turn.status is None or turn.scored is None:
             return None
-        after = scored(turn, turn.status, await self._spent(number), turn.scored)
-        return None if after == turn.scored else after
+        new_score = score_graph(turn, turn.status, await self._spent(number), turn.scored)
+        return None if new_score == turn.scored else new_score
 
     async def _spent(self, number: int) -> int | None:
-        """What the turn has cost by the ledger; None when the price of a call is unknown."""
+        """The cost of the turn in the ledger; None if a price is unknown."""
         rows = await asyncio.to_thread(self.deps.budget.gate.ledger.turn_rows, self.session)
         row = rows.get(number)
         return None if row is None or row.unpriced else row.spent_nano
 
 
-def taken(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, int]) -> int | None:
-    """What time and memory of runs are worth: as measured, else as profiled in nano-dollars by tool, else unknown.
+def resources_value(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, int]) -> int | None:
+    """The value of the runs' time and memory in nano-dollars, measured or by the tool's profile; None if unknown.
 
-    `unit_nano` is what a price unit is worth; 0 is nothing.
+    `unit_nano` is the price of a price unit.
     """
     if not unit_nano:
         return 0
@@ -92,43 +93,40 @@ def taken(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, i
     return sum(known) if len(known) == len(amounts) else None
 
 
-def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, before: PlanScored) -> PlanScored:
-    """The score of a turn's plan, with what no mark changes as it was `before`."""
-    told: list[tuple[bool, str]] = []  # whether each node helped, where somebody could tell, and who says so
+def score_graph(turn: PlannedTurn, status: Status, spent_nano: int | None, previous: PlanScored) -> PlanScored:
+    """The score of a turn's graph; everything that marks do not change is copied from `previous`."""
+    judgements: list[tuple[bool, str]] = []  # for each judged node, whether it helped, and by whom
     for node in turn.tool_graph.plan.nodes if turn.tool_graph is not None else ():
         call = turn.calls.get(node.label, "")
         verdict = turn.verdicts.get(call)
         if call in turn.marks:
-            told.append((turn.marks[call], "you"))
-        elif before.checked is not None:
-            told.append((before.checked, "checker"))
+            judgements.append((turn.marks[call], "you"))
+        elif previous.checked is not None:
+            judgements.append((previous.checked, "checker"))
         elif status == "gave_up":
-            told.append((False, "agent"))
+            judgements.append((False, "agent"))
         elif turn.tool_graph is not None and turn.tool_graph.state(node.label) != "done":
-            told.append((False, "rules"))
+            judgements.append((False, "rules"))
         elif verdict is not None and verdict.helpful is not None:
-            told.append((verdict.helpful, verdict.by))
-    performance = sum(helped for helped, _ in told) / len(told) if told else None
-    judges = {by for _, by in told}
-    cost = None if spent_nano is None or before.resources_nano is None else spent_nano + before.resources_nano
+            judgements.append((verdict.helpful, verdict.by))
+    performance = sum(helped for helped, _ in judgements) / len(judgements) if judgements else None
+    judges = {by for _, by in judgements}
+    cost = None if spent_nano is None or previous.resources_nano is None else spent_nano + previous.resources_nano
     return replace(
-        before,
+        previous,
         performance=performance,
         judged_by=" + ".join(judge for judge in _JUDGES if judge in judges),
         cost_nano=cost,
-        quality=worth(performance, cost, alpha=before.alpha, most_nano=before.most_nano),
+        quality=worth(performance, cost, alpha=previous.alpha, most_nano=previous.most_nano),
     )
 
 
 def outcome(tool_graph: ToolGraph) -> str:
-    """What it has come to: how its nodes stand, what they have cost, and how long its longest path took by the clock.
-
-    `2 done, 1 failed · $0.0021, 1.4 s`
-    """
+    """A graph's node states, its cost, and the time of its longest path: `2 done, 1 failed · $0.0021, 1.4 s`."""
     counts = ", ".join(f"{count:,} {state}" for state, count in tool_graph.counts.items())
     spent = tool_graph.spent_nano
     price = "price unknown" if spent is None else amount_text(spent, "usd")
-    waits = {node.label: node.after for node in tool_graph.plan.nodes}
-    took = {label: tool_graph.result(label) for label in waits}
-    longest, _ = longest_path(waits, {label: one.seconds if one else 0.0 for label, one in took.items()})
+    inputs = {node.label: node.after for node in tool_graph.plan.nodes}
+    runs = {label: tool_graph.result(label) for label in inputs}
+    longest, _ = longest_path(inputs, {label: run.seconds if run else 0.0 for label, run in runs.items()})
     return f"{counts} · {price}, {longest:.1f} s"

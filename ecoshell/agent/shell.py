@@ -129,7 +129,7 @@ class Shell:
         """Start to load models and worker for the next question; returns at once."""
         if self.read_only is None:
             await in_thread(warm_worker)
-            self.deps.providers.ask_unknown()
+            self.deps.providers.connect_unknown()
             for model in self.deps.models.current.models:
                 await model.warm()
 
@@ -240,7 +240,7 @@ class Shell:
         from ecoshell.agent.commands import Printed
 
         async with self._in_order:
-            if (question := await self.deps.providers.prompted(line)) is not None:
+            if (question := await self.deps.providers.expand_prompt(line)) is not None:
                 return Printed("", "ask", question)
             return mask_secrets(await self._commands().run(self, line))
 

@@ -97,7 +97,7 @@ async def test_a_call_stopped_during_its_approval_did_not_run(play):
     async with play([WRITE, finish("no")], registration="all", user=Waits()) as shell:
         events = await turn(shell)
         assert of(events, CallFinished)[-1].refused == "stopped"
-        assert "may have changed" not in (await shell.command("/undo")).text
+        assert "cannot be restored" not in (await shell.command("/undo")).text
 
 
 async def test_a_resumed_session_contains_the_note_about_edited_arguments(play):

@@ -7,8 +7,8 @@ import pytest
 from agent_play import finish, of, register, say, turn
 from graph_turns import Probe, add
 
-from ecoshell.agent.command_list import standing_text
 from ecoshell.agent.judge import JUDGE
+from ecoshell.agent.plan_text import plan_summary
 from ecoshell.agent.turn_plan import ThinkingCost
 from ecoshell.events import (
     BranchLeft,
@@ -103,8 +103,8 @@ async def test_a_proposal_pays_for_at_most_one_use(play):
     first, proposed = plans[:2]
     assert first.paid == 0
     assert proposed.paid == next(row.cost for row in proposed.rows if row.left) < 1_100
-    assert f"{proposed.paid} tokens paid already by thinking of the next use)" in standing_text(proposed)
-    assert "paid already" not in standing_text(first)
+    assert f"{proposed.paid} tokens already paid for thinking of the next use)" in plan_summary(proposed)
+    assert "already paid" not in plan_summary(first)
     assert all(map(adds_up, plans))
 
 

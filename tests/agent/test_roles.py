@@ -149,7 +149,7 @@ async def test_the_role_command_shows_sets_and_resets_roles(cast, tmp_path):
         assert other not in (await shell.command("/role caller -")).text
         await shell.command(f"/role planner {other}")
         assert shell.deps.models.name == other
-        assert "Only the mode umi" in (await shell.command("/mode single") and await shell.command("/role -")).text
+        assert "Only mode umi" in (await shell.command("/mode single") and await shell.command("/role -")).text
         assert (shell.deps.models.roles, shell.deps.models.name) == (RoleModels(), shell.names["session"])
         offers = [completion.text for completion in shell.complete("/role summarizer ")]
         assert {"/role summarizer -", "/role summarizer embedded"} <= set(offers)

@@ -87,13 +87,13 @@ async def test_the_tools_command_says_who_registered_or_removed_a_tool(play):
         await turn(shell)
         await shell.command("/register read_file")
         assert await why(shell, "count_text") == "count_text was registered by the agent."
-        assert await why(shell, "read_file") == "read_file was registered by hand."
+        assert await why(shell, "read_file") == "read_file was registered by you."
         assert "name only" in await why(shell, "fetch_url")
     async with play([finish("x")], registration="all") as shell:
         await turn(shell)
-        assert "taken out" not in await why(shell, "read_file")
+        assert "unregistered" not in await why(shell, "read_file")
         await shell.command("/unregister read_file")
-        assert await why(shell, "read_file") == "read_file was up front, and was taken out by hand."
+        assert await why(shell, "read_file") == "read_file was registered at the start, and you unregistered it."
 
 
 async def test_an_unknown_tool_has_no_details(play):

@@ -134,15 +134,12 @@ async def test_undo_lists_what_it_cannot_restore(play, home):
         (home / "new" / "made.txt").write_text("mine now")
         printed = await shell.command("/undo")
     assert (home / "new" / "made.txt").read_text() == "mine now"
-    assert (
-        "Left alone, because they were changed since or cannot be written, or no copy was kept: new/made.txt."
-        in printed.text
-    )
+    assert "Not restored, because they changed later, cannot be written, or have no copy: new/made.txt." in printed.text
     assert "-mine now" in printed.text
     assert "/undo new/made.txt" in printed.text
-    assert "What run_command may have changed cannot be restored." in printed.text
+    assert "Changes by run_command cannot be restored." in printed.text
     assert end.spent_nano > 0
-    assert "What it cost stays spent: $0.00" in printed.text
+    assert "Its cost of $0.00" in printed.text
 
 
 async def test_a_file_changed_since_the_turn_is_restored_on_request(play, home):
@@ -241,7 +238,7 @@ async def test_undo_reverts_the_turn_of_a_killed_process(play, home, tmp_path):
     async with play([], resume=session) as shell:
         printed = await shell.command("/undo")
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
-    assert "What run_command may have changed cannot be restored." in printed.text
+    assert "Changes by run_command cannot be restored." in printed.text
 
 
 async def test_a_file_too_large_to_restore_is_reported(play, home):

@@ -7,7 +7,7 @@ from plan_play import ADVICE, PLANNED, TOKEN_PLAN
 from textual.pilot import Pilot
 from tui_play import COUNTING, FakeShell, eventually
 
-from ecoshell.agent.command_list import plan_table
+from ecoshell.agent.plan_text import plan_table
 from ecoshell.events import PlanChanged
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.transcript.view import Transcript

@@ -4,8 +4,8 @@ import argparse
 import asyncio
 import sys
 
-from ecoshell.agent.command_list import plan_table, standing_text
 from ecoshell.agent.cost_bounds import unpriced
+from ecoshell.agent.plan_text import plan_summary, plan_table
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.assembly.viewing import assemble_view, caps_of
 from ecoshell.cli.manage.show import print_json
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({**record, "rows": rows})
     else:
         rows = sorted(plan.priced.plan.rows, key=lambda row: -row.value * row.chance)
-        print(f"{standing_text(told)}\n\n{plan_table(rows, told.unit, enforced=told.enforced)}")
+        print(f"{plan_summary(told)}\n\n{plan_table(rows, told.unit, enforced=told.enforced)}")
     return 0
 
 

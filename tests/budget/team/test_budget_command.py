@@ -58,7 +58,7 @@ def test_caps_of_an_unreachable_team_ledger_are_unknown(
     assert main(["cost"]) == main(["line", "--model", f"script:{tmp_path / 'm.jsonl'}"]) == 0
     output = capsys.readouterr()
     assert "No cap is set" not in output.out
-    assert (output.out + output.err).count("The team's caps are not known. The team ledger at 127.0.0.1 cannot be") == 3
+    assert (output.out + output.err).count("The team's caps are unknown. The team ledger at 127.0.0.1 cannot be") == 3
     assert "day  $2" in output.out
 
 
