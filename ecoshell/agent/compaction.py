@@ -1,4 +1,4 @@
-"""Summaries that replace earlier turns or steps, written by a model that the user has chosen, through the gate."""
+"""Summaries that replace earlier turns or steps, written through the gate by a model that the user chose."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,37 +19,37 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies import Step
 
 ROLE = "compact"
-_AS_BEFORE = "Everything stays as it was."
-_LEAST_SUMMARY, _LONGEST_SUMMARY = 1_024, 8_192
-_SUMMARY_SHARE = 32
-"""A summary takes at most this part of the context (a thirty-second)."""
+_UNCHANGED = "Nothing was compacted."
+_MIN_SUMMARY_TOKENS = 1_024
+_MAX_SUMMARY_TOKENS = 8_192
+_CONTEXT_PER_SUMMARY = 32
+"""A summary takes at most one token for so many of the context."""
 _UNKNOWN_CONTEXT = 128_000
-_MORE_ROOM = 4
-"""Times the output of a second attempt, after reasoning took all of the first."""
-_SHORTER = (20_000, 6_000, 2_000, 600, 160)
-"""Characters of each text, tried in turn where the writer's context has no room for all of it."""
-_EXTRACT = 6_000
-"""Characters of an extract."""
-_QUOTED = 240
-"""Characters of one question, call, result or answer in an extract."""
+_RETRY_OUTPUT_FACTOR = 4
+"""How much more output a second attempt gets, after reasoning took all of the first."""
+_TEXT_LIMITS = (20_000, 6_000, 2_000, 600, 160)
+"""Characters of each text, tried in turn until the conversation fits the writer's context."""
+_EXTRACT_CHARACTERS = 6_000
+_QUOTE_CHARACTERS = 240
+"""Characters of a question, call, result or answer in an extract."""
 
 Messages = tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What replaces messages, and how it came about."""
+    """A summary that replaces messages."""
 
     text: str
     model: str
-    """Who wrote it; empty for an extract."""
+    """The model that wrote it; empty for an extract."""
     spent_nano: int | None
-    """None when a part of the price is unknown."""
+    """None if a price is unknown."""
 
 
 @dataclass(slots=True)
 class _Spending:
-    """Adds up what summaries cost and passes on their events, apart from their text."""
+    """Adds up the cost of summaries, and forwards their events except their text."""
 
     emit: Emit
     consumption: Consumption = field(default_factory=Consumption)
@@ -62,98 +62,102 @@ class _Spending:
 
 
 async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compacted, int | None]:
-    """Summarize all turns; gives the summary and its price, None when a part of that is unknown.
+    """Summarize all turns; returns the summary and its price, which is None if partly unknown.
 
-    `keep` takes the events of the calls. A model too small to be trusted with a summary writes none: an extract takes
-    its place, labelled as such. Raises UsageError, BudgetError and ModelError; nothing is lost then.
+    `keep` receives the events of the calls. Small models write no summaries; falls back to an extract, labelled as
+    such. Raises UsageError, BudgetError and ModelError, and changes nothing then.
     """
     if not any(turn.messages for turn in memory.turns):
         raise UsageError("There is nothing to compact.", fix="Ask something first.")
-    own, history, spending = deps.models.current.models, memory.messages, _Spending(keep)
+    model, history, spending = deps.models.current.models[0], memory.messages, _Spending(keep)
     view = next_view(memory, deps.catalog, defers=deps.models.current.defers_tools)
-    named = await _named_writer(deps)
+    chosen = await _chosen_model(deps)
     try:
-        writer = await asyncio.to_thread(_writer, deps, named, view, history)
+        writer = await asyncio.to_thread(_writer, deps, chosen, view, history)
         text = ""
         if writer is not None:
-            name = writer.model.traits.name
-            if writer.model is named and name not in deps.settings.readers:
-                deps.settings.readers.add(name)
-                raise UsageError(
-                    f"{name}, which [agent] compact_model names, would read the whole conversation to summarise it.",
-                    kept="Nothing was sent.",
-                    fix="Type /compact again to have it so, or change the setting.",
-                )
-            text = await _written(writer, history, spending.hear)
+            if writer.model is chosen:
+                _require_announced(deps, writer.model)
+            text = await _write(writer, history, spending.hear)
     finally:
-        if named is not None:
-            await named.aclose()
+        if chosen is not None:
+            await chosen.aclose()
     summary = text or extract(memory)
-    before = (await asyncio.to_thread(own[0].size, Request(history))).count
-    after = (await asyncio.to_thread(own[0].size, Request(summary_messages(summary)))).count
-    if after >= before:
-        raise UsageError(
-            f"Compacting would save nothing: {before:,} tokens now, {after:,} as a summary.", kept=_AS_BEFORE
-        )
-    model = writer.model.traits.name if writer is not None else ""
+    old_tokens = (await asyncio.to_thread(model.size, Request(history))).count
+    new_tokens = (await asyncio.to_thread(model.size, Request(summary_messages(summary)))).count
+    if new_tokens >= old_tokens:
+        message = f"Compacting would save nothing: {old_tokens:,} tokens now, {new_tokens:,} as a summary."
+        raise UsageError(message, kept=_UNCHANGED)
+    name = writer.model.traits.name if writer is not None else ""
     spent = spending.consumption.nano
-    return Compacted(summary, model, len(memory.turns), before, after, spent_nano=spent), spent
+    return Compacted(summary, name, len(memory.turns), old_tokens, new_tokens, spent_nano=spent), spent
+
+
+def _require_announced(deps: Dependencies, model: MeteredModel) -> None:
+    """Raise UsageError the first time that the model of `[agent] compact_model` would read the conversation."""
+    name = model.traits.name
+    if name not in deps.settings.readers:
+        deps.settings.readers.add(name)
+        raise UsageError(
+            f"{name} ([agent] compact_model) would read the whole conversation to summarize it.",
+            kept="Nothing was sent.",
+            fix="Type /compact again to allow it, or change the setting.",
+        )
 
 
 async def summarize(
     deps: Dependencies, view: View, messages: Messages, fallback: Callable[[], str], emit: Emit
 ) -> Summary:
-    """A summary of these messages, which begin the view's; the `fallback` where no model writes one.
+    """Summarize these messages, the first of the view; uses the `fallback` if no model can write the summary.
 
-    A model that `[agent] compact_model` names writes it once the user knows that it reads the conversation. Raises
-    BudgetError.
+    The model of `[agent] compact_model` writes only after it was announced to the user. Raises BudgetError.
     """
-    spending, name = _Spending(emit), ""
-    named = await _named_writer(deps)
-    if named is not None and named.traits.name not in deps.settings.readers:
-        await named.aclose()
-        named = None
+    spending = _Spending(emit)
+    chosen = await _chosen_model(deps)
+    if chosen is not None and chosen.traits.name not in deps.settings.readers:
+        await chosen.aclose()
+        chosen = None
     try:
-        writer = await asyncio.to_thread(_writer, deps, named, view, messages)
+        writer = await asyncio.to_thread(_writer, deps, chosen, view, messages)
         if writer is not None:
             name = writer.model.traits.name
-            return Summary(await _written(writer, messages, spending.hear), name, spending.consumption.nano)
+            return Summary(await _write(writer, messages, spending.hear), name, spending.consumption.nano)
     except (ModelError, UsageError) as failure:
-        emit(Notice(f"No summary was written; an extract takes its place. {failure.message}"))
+        emit(Notice(f"No summary was written; falling back to an extract. {failure.message}"))
     finally:
-        if named is not None:
-            await named.aclose()
+        if chosen is not None:
+            await chosen.aclose()
     return Summary(fallback(), "", spending.consumption.nano)
 
 
 def summary_tokens(context: int | None) -> int:
-    """The longest summary for a model with this context."""
+    """The maximum tokens of a summary for a model with this context."""
     context = _UNKNOWN_CONTEXT if context is None else context
-    return max(min(_LEAST_SUMMARY, context // 4), min(_LONGEST_SUMMARY, context // _SUMMARY_SHARE))
+    return max(min(_MIN_SUMMARY_TOKENS, context // 4), min(_MAX_SUMMARY_TOKENS, context // _CONTEXT_PER_SUMMARY))
 
 
-async def _named_writer(deps: Dependencies) -> MeteredModel | None:
-    """The model that `[agent] compact_model` names, unless it is one of the session's or cannot be had."""
-    wanted = deps.settings.compact_model
-    if wanted and wanted not in {model.traits.name for model in deps.models.current.models}:
-        with suppress(EcoshellError):  # no key, no file
-            return (await asyncio.to_thread(deps.models.factory.make, wanted)).model  # nothing is loaded
+async def _chosen_model(deps: Dependencies) -> MeteredModel | None:
+    """The model of `[agent] compact_model`; None if it is one of the session's or unavailable."""
+    name = deps.settings.compact_model
+    if name and name not in {model.traits.name for model in deps.models.current.models}:
+        with suppress(EcoshellError):  # a missing key or file
+            return (await asyncio.to_thread(deps.models.factory.make, name)).model  # not loaded yet
     return None
 
 
-def _writer(deps: Dependencies, named: MeteredModel | None, view: View, messages: Messages) -> CallForecast | None:
-    """The named model if it will do, else the cheapest of the session's that will, with the request it continues.
+def _writer(deps: Dependencies, chosen: MeteredModel | None, view: View, messages: Messages) -> CallForecast | None:
+    """The chosen model, otherwise the cheapest suitable model of the session, with the request that it continues.
 
-    None where only an extract is left. A model of unknown price is the last choice; the gate decides about it. If no
-    model can take the whole conversation, the one with the largest context reads it shortened.
+    None if only an extract is possible. Models of unknown price come last; the gate decides about them. If the
+    conversation fits no model, the one with the largest context reads it shortened.
     """
-    own, barred = deps.models.current.models, deps.budget.gate.ledger.barred()
+    own, disabled = deps.models.current.models, deps.budget.gate.ledger.barred()
     steps = deps.models.current.mode.forecast(view).steps
-    able: list[tuple[bool, int, CallForecast]] = []
+    fitting: list[tuple[bool, int, CallForecast]] = []
     largest: CallForecast | None = None
-    for model in (*([named] if named else []), *own):
+    for model in (*([chosen] if chosen else []), *own):
         traits = model.traits
-        if traits.small or traits.name in barred:
+        if traits.small or traits.name in disabled:
             continue
         step = next((step for step in steps if step.model is model), None)
         base = step.request if step else Request(())
@@ -162,43 +166,43 @@ def _writer(deps: Dependencies, named: MeteredModel | None, view: View, messages
         size = model.size(request)
         if traits.context is None or size.count + request.max_tokens <= traits.context:
             cost = UNBOUNDED if traits.price is None else traits.price.worst(size.bound, request.max_tokens)
-            able.append((model is not named, cost, call))
-        elif model is not named and (largest is None or traits.context > (largest.model.traits.context or 0)):
+            fitting.append((model is not chosen, cost, call))
+        elif model is not chosen and (largest is None or traits.context > (largest.model.traits.context or 0)):
             largest = call
-    return min(able, key=lambda one: one[:2])[2] if able else largest
+    return min(fitting, key=lambda candidate: candidate[:2])[2] if fitting else largest
 
 
-async def _written(writer: CallForecast, messages: Messages, emit: Emit) -> str:
-    """What the model writes; raises ModelBroken when that is nothing."""
+async def _write(writer: CallForecast, messages: Messages, emit: Emit) -> str:
+    """Let the model write a summary; raises ModelBroken if it is empty."""
     model = writer.model
     request = await asyncio.to_thread(_fitting, writer, messages)
     try:
         reply = await model.ask(request, emit, role=ROLE)
-    except ContextExceeded:  # its context is known by now
+    except ContextExceeded:  # which reveals its context
         request = await asyncio.to_thread(_fitting, writer, messages)
         reply = await model.ask(request, emit, role=ROLE)
-    if not reply.text.strip() and (reply.cut or reply.calls):  # all reasoning, or a call that it was not to make
-        request = replace(request, want="text", max_tokens=_MORE_ROOM * request.max_tokens)
+    if not reply.text.strip() and (reply.cut or reply.calls):  # only reasoning, or a call
+        request = replace(request, want="text", max_tokens=_RETRY_OUTPUT_FACTOR * request.max_tokens)
         reply = await model.ask(request, emit, role=ROLE)
     if not reply.text.strip():
         raise ModelBroken(
-            f"{model.traits.name} gave no summary.",
-            kept=_AS_BEFORE,
+            f"{model.traits.name} wrote no summary.",
+            kept=_UNCHANGED,
             fix="Try /compact again, or name another model in [agent] compact_model.",
         )
     return reply.text.strip() + ("\n[the summary was cut here, at its longest]" if reply.cut else "")
 
 
 def _request(writer: CallForecast, messages: Messages) -> Request:
-    """The messages as a step sends them, so that a provider has them cached, and after them what to write."""
+    """The messages as a step sends them, so that provider caches apply, followed by the instruction."""
     instruction = (files("ecoshell.agent") / "compact.md").read_text(encoding="utf-8").strip()
     base = writer.request
     system = base.messages[:1] if base.messages and base.messages[0].speaker == "system" else ()
-    native = writer.model.traits.native_tools and bool(base.tools)
+    has_tools = writer.model.traits.native_tools and bool(base.tools)
     return Request(
         messages=(*system, *messages, Message("user", instruction)),
         tools=base.tools,
-        want="either" if native else "text",  # providers cache prompts by the tool choice as well
+        want="either" if has_tools else "text",  # providers cache prompts by the tool choice as well
         max_tokens=summary_tokens(writer.model.traits.context),
         purpose="compact",
         task=instruction if base.messages else "",
@@ -206,17 +210,17 @@ def _request(writer: CallForecast, messages: Messages) -> Request:
 
 
 def _fitting(writer: CallForecast, messages: Messages) -> Request:
-    """The request, its texts shortened until the writer's context has room; raises UsageError when it never has."""
+    """The request with texts shortened until it fits the writer's context; raises UsageError if it never does."""
     context = writer.model.traits.context
-    for characters in (None, *_SHORTER):
-        shorter = messages if characters is None else tuple(_shortened(one, characters) for one in messages)
+    for limit in (None, *_TEXT_LIMITS):
+        shorter = messages if limit is None else tuple(_shortened(message, limit) for message in messages)
         request = _request(writer, shorter)
         if context is None or writer.model.size(request).count + request.max_tokens <= context:
             return request
     raise UsageError(
-        "No model can take the whole conversation to summarise it.",
-        kept=_AS_BEFORE,
-        fix="Name one with a larger context in [agent] compact_model, or go on in a /new session.",
+        "The conversation is too long for every model that could summarize it.",
+        kept=_UNCHANGED,
+        fix="Set [agent] compact_model to one with a larger context, or start a /new session.",
     )
 
 
@@ -236,37 +240,37 @@ def _shortened(message: Message, characters: int) -> Message:
 
 
 def extract(memory: Memory) -> str:
-    """The questions and the beginnings of their answers, the latest kept."""
+    """The latest questions and the beginnings of their answers."""
     turns = [turn for turn in memory.turns if turn.messages]
     entries = [f"Asked: {_beginning(turn.question)}\nAnswered: {_beginning(turn.messages[-1].text)}" for turn in turns]
     head = "[an extract, not a summary: each question with the beginning of its answer]"
     return _latest(head, memory.summary, entries, "turns")
 
 
-def extract_of_steps(steps: Sequence[Step], before: str) -> str:
-    """The calls and the beginnings of their results, the latest kept; `before` is the summary they follow."""
+def extract_of_steps(steps: Sequence[Step], summary: str) -> str:
+    """The latest calls and the beginnings of their results, after a summary of earlier ones."""
     entries = [
         f"Called: {_beginning(step.call.signature())}\nResult: {_beginning(step.observation.text)}" for step in steps
     ]
-    return _latest("[an extract, not a summary: each call with the beginning of its result]", before, entries, "calls")
+    return _latest("[an extract, not a summary: each call with the beginning of its result]", summary, entries, "calls")
 
 
-def _latest(head: str, before: str, entries: Sequence[str], what: str) -> str:
+def _latest(head: str, summary: str, entries: Sequence[str], unit: str) -> str:
     lines: list[str] = []
-    room = _EXTRACT
+    room = _EXTRACT_CHARACTERS
     for entry in reversed(entries):
         room -= len(entry)
         if room < 0:
             break
         lines.append(entry)
-    told = [head]
-    if before:
-        told.append(_beginning(before, 2 * _QUOTED))
+    introduction = [head]
+    if summary:
+        introduction.append(_beginning(summary, 2 * _QUOTE_CHARACTERS))
     if len(lines) < len(entries):
-        told.append(f"[{len(entries) - len(lines)} earlier {what} are left out]")
-    return "\n".join((*told, *reversed(lines)))
+        introduction.append(f"[{len(entries) - len(lines)} earlier {unit} are left out]")
+    return "\n".join((*introduction, *reversed(lines)))
 
 
-def _beginning(text: str, characters: int = _QUOTED) -> str:
+def _beginning(text: str, characters: int = _QUOTE_CHARACTERS) -> str:
     line = " ".join(text.split())
     return line if len(line) <= characters else f"{line[:characters].rstrip()} […]"

@@ -1,6 +1,6 @@
-"""Keeps the prompts of a turn within their models' contexts: old results are trimmed together, then summarized.
+"""Keeps the prompts of a turn within their models' contexts: trims old results together, then summarizes.
 
-A context below `LARGE_CONTEXT` is left to `memory.fit`, which needs no model call.
+Contexts below `LARGE_CONTEXT` are left to `memory.fit`, which makes no model call.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from ecoshell.agent.compaction import extract, extract_of_steps, summarize
+from ecoshell.agent.compaction import Summary, extract, extract_of_steps, summarize
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import (
     LARGE_CONTEXT,
@@ -27,25 +27,26 @@ from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies import Path, Step, Tried
 
-_USUAL_SHARE = 0.8
-"""Of the context, where the setting is off and a provider has refused a prompt."""
+_DEFAULT_SHARE = 0.8
+"""Share of the context if the setting is off and a provider refused a prompt."""
 _GOAL_SHARE = 0.75
-"""Share of the limit that a reduction must reach to be enough, so that it lasts for several steps."""
+"""Share of the limit at which compaction stops, so that it lasts for several steps."""
 _KEPT_SHARE = 0.3
-"""Of the context, that the last steps may take when earlier ones are summarized."""
+"""Share of the context for the last steps when earlier ones are summarized."""
 _HISTORY_SHARE = 0.1
-"""Of the context, that earlier turns must take to be worth a summary."""
+"""Share of the context from which earlier turns are worth a summary."""
 _LATEST_SHARE = 0.5
-"""Of the context, that the results of the last reply may take."""
+"""Share of the context for the results of the last reply."""
 _RECENT_REPLIES = 3
 """Replies whose results are never trimmed."""
-_TRIMMED_ABOVE, _TRIMMED_TO = 4_000, 1_200
-"""Characters of a result that is trimmed, and what stays of it."""
+_TRIMMED_ABOVE = 4_000
+"""Characters of a result from which it is trimmed."""
+_TRIMMED_TO = 1_200
 
 
 @dataclass(frozen=True, slots=True)
 class Fullness:
-    """How full a context is with the next request."""
+    """The use of a context by the next request."""
 
     tokens: int
     context: int
@@ -58,19 +59,19 @@ class Fullness:
 
 @dataclass(frozen=True, slots=True)
 class ContextKeeper:
-    """Compacts the context of one turn; every decision is an event, so that a resumed session sends the same."""
+    """Compacts the context of one turn; each change is an event, so that a resumed session sends the same."""
 
     deps: Dependencies
     memory: Memory
     turn_context: TurnContext
     emit: Emit
     begin_again: Callable[[], Awaitable[None]]
-    """Repeats with the question the schemas and workspace facts that earlier turns held."""
+    """Repeats the schemas and workspace facts of earlier turns with the question."""
 
     async def make_room(self, path: Path, tried: tuple[Tried, ...] = (), *, refused: bool = False) -> bool:
-        """Compact what this path's next request would send if it is over the limit; says whether anything changed.
+        """Compact the next request of this path if it is over the limit; returns whether anything changed.
 
-        With `refused`, a provider has refused that request as too long. Raises BudgetError.
+        `refused` says that a provider refused the request as too long. Raises BudgetError.
         """
         share = self.deps.settings.compact_at
         if share == "off" and not refused:
@@ -78,7 +79,7 @@ class ContextKeeper:
         full = await self._fullness(path, tried, any_context=refused)
         if full is None:
             return False
-        limit = int(full.context * (_USUAL_SHARE if share == "off" else share))
+        limit = int(full.context * (_DEFAULT_SHARE if share == "off" else share))
         if refused:
             limit = min(limit, full.tokens // 2)
         if full.tokens <= limit:
@@ -95,7 +96,7 @@ class ContextKeeper:
         return has_changed
 
     async def _fullness(self, path: Path, tried: tuple[Tried, ...], *, any_context: bool) -> Fullness | None:
-        """The fullest context that the next step's calls meet; None when no large one is known."""
+        """The fullest context among the next step's calls; None if none is large."""
         calls = [
             (call, context)
             for call in self.deps.models.current.mode.forecast(self.turn_context.view(path, tried)).steps
@@ -104,30 +105,31 @@ class ContextKeeper:
         if not calls:
             return None
 
-        def measured() -> list[Fullness]:
+        def measure() -> list[Fullness]:
             return [Fullness(call.model.size(call.request).count, context, call.model) for call, context in calls]
 
-        return max(await asyncio.to_thread(measured), key=lambda full: full.tokens / full.context)
+        return max(await asyncio.to_thread(measure), key=lambda full: full.tokens / full.context)
 
     def _follow(self) -> None:
-        """Have the turn go on from what its events say."""
+        """Apply the emitted events to the turn."""
         context = self.turn_context
         context.condensed = self.memory.condensed
         if context.beginning.history:
             context.beginning = replace(context.beginning, history=self.memory.messages)
 
     async def _trim_latest(self, view: View, full: Fullness, goal: int) -> bool:
-        """Trim results of the last reply, which no model has read yet, where they alone fill half of the context."""
+        """Trim the unread results of the last reply if they alone fill half of the context."""
         groups = reply_groups(view.path.steps)
         latest = [step for step in (groups[-1] if groups else ()) if is_trimmable(step.call)]
-        taken = await asyncio.to_thread(full.tokens_of, (Message("tool", step.observation.text) for step in latest))
-        if not latest or taken <= full.context * _LATEST_SHARE:
+        messages = [Message("tool", step.observation.text) for step in latest]
+        tokens = await asyncio.to_thread(full.tokens_of, messages)
+        if not latest or tokens <= full.context * _LATEST_SHARE:
             return False
         results = [(self.memory.number, step.call, step.observation.text) for step in latest]
         return await self._trim(results, full.context // (2 * len(latest)), full)
 
     async def _trim_earlier(self, view: View, full: Fullness, goal: int) -> bool:
-        """Trim all large results before the last replies at once, where that alone is enough."""
+        """Trim all large results before the last replies together, if that is enough."""
         earlier = chain.from_iterable(reply_groups(view.path.steps)[:-_RECENT_REPLIES])
         results = [*(self._past_results() if view.history else ()), *self._results_of(earlier)]
         large = [result for result in results if len(result[2]) > _TRIMMED_ABOVE]
@@ -147,14 +149,14 @@ class ContextKeeper:
     async def _trim(
         self, results: list[tuple[int, Call, str]], characters: int, full: Fullness, goal: int | None = None
     ) -> bool:
-        """Trim these results in one event; not at all where a `goal` in tokens would not be reached by it."""
+        """Trim these results in one event, but only if that reaches the `goal` in tokens."""
 
-        def saved() -> int:
+        def saving() -> int:
             shorter = (Message("tool", trimmed(text, characters, call.subject)) for _, call, text in results)
             return full.tokens_of(Message("tool", text) for _, _, text in results) - full.tokens_of(shorter)
 
         results = [result for result in results if len(result[2]) > characters]
-        after = full.tokens - await asyncio.to_thread(saved)
+        after = full.tokens - await asyncio.to_thread(saving)
         if not results or (goal is not None and after > goal):
             return False
         identified = tuple(TrimmedResult(turn, call.id) for turn, call, _ in results)
@@ -165,50 +167,50 @@ class ContextKeeper:
         """Replace the earlier turns with a summary."""
         if not view.history or not any(turn.messages for turn in self.memory.turns):
             return False
-        before = await asyncio.to_thread(full.tokens_of, view.history)
-        if before < full.context * _HISTORY_SHARE:
+        old_tokens = await asyncio.to_thread(full.tokens_of, view.history)
+        if old_tokens < full.context * _HISTORY_SHARE:
             return False
         summary = await summarize(self.deps, view, view.history, lambda: extract(self.memory), self.emit)
-        after = await asyncio.to_thread(full.tokens_of, summary_messages(summary.text))
-        if after >= before:
+        new_tokens = await asyncio.to_thread(full.tokens_of, summary_messages(summary.text))
+        if new_tokens >= old_tokens:
             return False
-        turns = len(self.memory.turns)
-        self.emit(
-            Compacted(summary.text, summary.model, turns, before, after, automatic=True, spent_nano=summary.spent_nano)
-        )
+        self.emit(_compacted(summary, old_tokens, new_tokens, turns=len(self.memory.turns)))
         await self.begin_again()
         return True
 
     async def _summarize_steps(self, view: View, full: Fullness, goal: int) -> bool:
-        """Replace the turn's earlier steps with a summary; the last ones stay, and always the last reply."""
+        """Replace the turn's earlier steps with a summary; the last ones stay, at least the last reply."""
         groups = reply_groups(view.path.steps)
-        kept, room = 1, int(full.context * _KEPT_SHARE)
-        for at, group in enumerate(reversed(groups), 1):
+        kept_groups, room = 1, int(full.context * _KEPT_SHARE)
+        for number, group in enumerate(reversed(groups), 1):
             room -= await asyncio.to_thread(full.tokens_of, path_messages("", Path("", group))[1:])
             if room < 0:
                 break
-            kept = at
-        earlier = tuple(chain.from_iterable(groups[:-kept]))
+            kept_groups = number
+        earlier = tuple(chain.from_iterable(groups[:-kept_groups]))
         if not earlier:
             return False
         condensed = self.turn_context.condensed
-        said = path_messages(view.opening, replace(view.path, steps=earlier))
+        messages = path_messages(view.opening, replace(view.path, steps=earlier))
         summary = await summarize(
             self.deps,
             view,
-            (*view.history, *said),
+            (*view.history, *messages),
             lambda: extract_of_steps(earlier, condensed.summary),
             self.emit,
         )
-        replaced = (*said[1:], Message("user", condensed.summary))
-        before = await asyncio.to_thread(full.tokens_of, replaced)
-        after = await asyncio.to_thread(full.tokens_of, (Message("user", summary.text),))
-        if after >= before:
+        replaced = (*messages[1:], Message("user", condensed.summary))
+        old_tokens = await asyncio.to_thread(full.tokens_of, replaced)
+        new_tokens = await asyncio.to_thread(full.tokens_of, (Message("user", summary.text),))
+        if new_tokens >= old_tokens:
             return False
         calls = (*sorted(condensed.calls), *(step.call.id for step in earlier))
-        self.emit(
-            Compacted(
-                summary.text, summary.model, 0, before, after, calls, automatic=True, spent_nano=summary.spent_nano
-            )
-        )
+        self.emit(_compacted(summary, old_tokens, new_tokens, calls=calls))
         return True
+
+
+def _compacted(
+    summary: Summary, old_tokens: int, new_tokens: int, *, turns: int = 0, calls: tuple[str, ...] = ()
+) -> Compacted:
+    text, model, spent = summary.text, summary.model, summary.spent_nano
+    return Compacted(text, model, turns, old_tokens, new_tokens, calls, automatic=True, spent_nano=spent)

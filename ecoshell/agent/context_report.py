@@ -1,4 +1,4 @@
-"""What fills a model's context: the data behind /context, and its bar and table as plain text."""
+"""The use of a model's context: the data behind /context, with its bar and table as plain text."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "results": ("r", "tool results"),
     "images": ("i", "images"),
 }
-"""The letter of each kind in a bar, and its words."""
+"""The letter of each kind in a bar, and its description."""
 FREE = "·"
 _BAR = 60
 _INSTRUCTIONS = {"user": "your AGENTS.md", "project": "AGENTS.md", "facts": "workspace facts"}
@@ -30,7 +30,7 @@ _INSTRUCTIONS = {"user": "your AGENTS.md", "project": "AGENTS.md", "facts": "wor
 
 @dataclass(frozen=True, slots=True)
 class ContextUse:
-    """One thing that takes room in a context."""
+    """The tokens of one part of a context."""
 
     kind: Kind
     name: str
@@ -39,46 +39,42 @@ class ContextUse:
 
 @dataclass(frozen=True, slots=True)
 class ContextReport:
-    """What the next request to a model holds."""
+    """The parts of the next request to a model."""
 
     model: str
     context: int | None
-    """None when unknown."""
     used: int
     exact: bool
-    """Whether the model's own tokenizer counted."""
+    """Whether the model's tokenizer counted."""
     compact_at: int | None
-    """Tokens at which the context is compacted automatically; None for never."""
+    """Tokens from which the context is compacted automatically; None for never."""
     uses: tuple[ContextUse, ...]
 
     @property
     def left(self) -> int | None:
-        """Tokens that are left."""
         return None if self.context is None else max(0, self.context - self.used)
 
     def tokens_of(self, kind: Kind) -> int:
-        """What is counted of a kind."""
         return sum(use.tokens for use in self.uses if use.kind == kind)
 
 
 def report_of(
-    call: CallForecast, summary: str, turns: Iterable[PastTurn], told: ContextTold | None, compact_at: int | None
+    call: CallForecast, summary: str, turns: Iterable[PastTurn], workspace: ContextTold | None, compact_at: int | None
 ) -> ContextReport:
-    """What this request holds, of a session with this summary and these turns; counts, so may block."""
+    """Measure a request of a session with this summary and these turns; may block."""
     model, request = call.model, call.request
     size, count = model.size(request), model.count
+    system = sum(count(message.text) for message in request.messages if message.speaker == "system")
     uses = [
-        ContextUse(
-            "system", "system prompt", sum(count(one.text) for one in request.messages if one.speaker == "system")
-        ),
+        ContextUse("system", "system prompt", system),
         *(ContextUse("tools", tool.name, count(tool.entry)) for tool in request.tools if not tool.deferred),
     ]
     if summary:
-        uses.append(ContextUse("turns", "summary", sum(count(one.text) for one in summary_messages(summary))))
+        uses.append(ContextUse("turns", "summary", sum(count(message.text) for message in summary_messages(summary))))
     listings, results, images = 0, Counter[str](), list[Image]()
     for turn in turns:
         listings += count(turn.listing) if turn.listing else 0
-        uses += _files_of(turn, told, count)
+        uses += _files_of(turn, workspace, count)
         for message in turn.messages:
             images += message.images
             if message.speaker == "tool":
@@ -89,45 +85,46 @@ def report_of(
     if images:
         tokens = sum(map(image_tokens, images)) if model.traits.vision is not False else 0
         uses.append(ContextUse("images", counted(len(images), "image"), tokens))
-    rest = size.count - sum(use.tokens for use in uses)
-    uses.append(ContextUse("turns", "questions, replies and calls", max(0, rest)))
+    remainder = size.count - sum(use.tokens for use in uses)
+    uses.append(ContextUse("turns", "questions, replies and calls", max(0, remainder)))
     kinds = [*KINDS]
     uses.sort(key=lambda use: (kinds.index(use.kind), -use.tokens))
     return ContextReport(model.traits.name, model.traits.context, size.count, size.exact, compact_at, tuple(uses))
 
 
-def _files_of(turn: PastTurn, told: ContextTold | None, count: Callable[[str], int]) -> Sequence[ContextUse]:
-    uses = [ContextUse("files", one.name, count(one.text)) for one in turn.attachments]
-    if turn.context and told is not None and told.text == turn.context:
-        uses += [ContextUse("files", _INSTRUCTIONS[part.name], part.tokens) for part in told.parts if part.tokens]
+def _files_of(turn: PastTurn, workspace: ContextTold | None, count: Callable[[str], int]) -> Sequence[ContextUse]:
+    uses = [ContextUse("files", attachment.name, count(attachment.text)) for attachment in turn.attachments]
+    if turn.context and workspace is not None and workspace.text == turn.context:
+        parts = workspace.parts
+        uses += [ContextUse("files", _INSTRUCTIONS[part.name], part.tokens) for part in parts if part.tokens]
     elif turn.context:
         uses.append(ContextUse("files", "AGENTS.md and workspace facts", count(turn.context)))
     return uses
 
 
 def bar_text(report: ContextReport, width: int = _BAR) -> str:
-    """The context as one line: a letter for each kind, a dot for what is free, `|` where it is compacted."""
+    """The context as one line: a letter for each kind, a dot for free space, `|` at the automatic compaction."""
     return "".join(sign for sign, _ in bar_cells(report, width))
 
 
 def bar_cells(report: ContextReport, width: int) -> list[tuple[str, Kind | None]]:
-    """The signs of the bar, each with its kind; every kind that takes room has at least one."""
-    whole = max(report.used, report.context or report.used, 1)
+    """The signs of the bar with their kinds; every kind in use has at least one sign."""
+    total = max(report.used, report.context or report.used, 1)
     cells: list[tuple[str, Kind | None]] = []
     for kind, (letter, _) in KINDS.items():
         tokens = report.tokens_of(kind)
         if tokens:
-            cells.extend((letter, kind) for _ in range(max(1, round(tokens * width / whole))))
+            cells.extend((letter, kind) for _ in range(max(1, round(tokens * width / total))))
     cells = cells[:width]
     cells.extend((FREE, None) for _ in range(width - len(cells)))
     if report.compact_at is not None and report.context:
-        at = min(width - 1, report.compact_at * width // whole)
+        at = min(width - 1, report.compact_at * width // total)
         cells[at] = ("|", None)
     return cells
 
 
 def headline(report: ContextReport) -> str:
-    """How full the context is, in a sentence or two."""
+    """The use of the context in one or two sentences."""
     about, model = "" if report.exact else "≈ ", visible_line(report.model)
     if report.context is None:
         return f"{model}: {about}{report.used:,} tokens in the next request; its context is unknown."
@@ -139,14 +136,14 @@ def headline(report: ContextReport) -> str:
 
 
 def report_rows(report: ContextReport) -> list[tuple[str, str, str, str]]:
-    """The table's rows: kind, name, tokens, share of the context."""
-    whole = report.context or report.used or 1
+    """The rows of the table: kind, name, tokens, share of the context."""
+    total = report.context or report.used or 1
     return [
         (
             f"{KINDS[use.kind][0]} {use.kind}",
             visible_line(use.name, 40),
             f"{use.tokens:,}",
-            f"{100 * use.tokens / whole:.1f} %",
+            f"{100 * use.tokens / total:.1f} %",
         )
         for use in report.uses
     ]

@@ -475,7 +475,7 @@ class Conversation:
         asking = path_of(asked.question, asked.attachments)
         messages = (*history, Message("user", opening_text("", text, context=context), images=asking.images))
         library = self.memory.library
-        offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown, told=messages)
+        offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown, messages=messages)
         offer = replace(offer, budget=budget)
         costs = ""
         if deps.strategy.parallel:

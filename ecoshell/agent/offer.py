@@ -1,4 +1,4 @@
-"""What a turn offers the model: which names, which schemas up front, in which presentation, and why (SPEC §1)."""
+"""What a turn offers the model: which tools by name, which with schemas, in which presentation, and why (SPEC §1)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,51 +39,51 @@ from ecoshell.events import ToolsOffered
 from ecoshell.messages import Message, ToolSchema, Usage
 from ecoshell.strategies import Path, Tried
 
-_NAMES = 5_000
-"""Tokens that names take at most, however large the context is."""
-_DOCUMENTS_SHARE = 2
-"""Documents put up front take at most this part (a half) of a model's context."""
-_CONTEXT = 32_768
-"""What the context of a model is taken to hold, where nobody says."""
-_DOCUMENTS_PART = 4
-"""Over a turn they take at most this part (a quarter) of what a cap leaves for it."""
-_TOKENS = 1_000
-"""By which a rate is taken from a price."""
-_FORGOTTEN_LOCALLY = Decimal("0.25")
-"""What `FAILURE_RATE` is taken to be of a model on this machine: most are small, and call what they see."""
+_MAX_NAMES_TOKENS = 5_000
+"""Tokens of names, however large the context is."""
+_CONTEXT_PER_SCHEMAS = 2
+"""Loaded schemas take at most one token for so many of the context."""
+_UNKNOWN_CONTEXT = 32_768
+"""The assumed context of a model of unknown context."""
+_BUDGET_PER_SCHEMAS = 4
+"""Over a turn, they cost at most one part in so many of the remaining budget."""
+_RATE_TOKENS = 1_000
+"""The number of tokens from whose price a rate is computed."""
+_LOCAL_FAILURE_RATE = Decimal("0.25")
+"""`FAILURE_RATE` for local models: most are small, and call only the tools whose schemas they see."""
 _CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """The tools' side of a turn's beginning; token counts are this model's."""
+    """The tools that a turn begins with; token counts are those of its model."""
 
     listing: str
-    """What stands before the question: names to register, and documents where the array does not hold them."""
+    """The text before the question: names to register, and schemas if the tool array does not contain them."""
     listed: tuple[str, ...]
-    """Names the turn is about, those among them that a strict plan forbids as yet."""
+    """Names for this question, including those that a strict plan forbids now."""
     names: tuple[str, ...]
-    """Names that are offered."""
+    """The offered names."""
     loaded: tuple[str, ...]
     """All registered tools, those of earlier turns included."""
     upfront: tuple[Skill, ...]
-    """Registered by this offer; what was registered before is not among them."""
+    """Tools that this offer registers; tools registered earlier are excluded."""
     presentation: Presentation
     deferrable: tuple[ToolSchema, ...]
     """All tools, if the provider's search loads them or the presentation declares some."""
     large: bool
-    """Whether a name is hidden, or may be later, so that `tool_search` is offered."""
+    """Whether a name is hidden now or may be later, so that `tool_search` is offered."""
     context_tokens: int
     """Tokens of the registered schemas and of the names of the other tools."""
     everything_tokens: int
     exact: bool
     decision: LoadingDecision
     advice: str = ""
-    """What the plan says of costs and of what may not be used."""
+    """The plan's text about costs and forbidden tools."""
     budget: str = ""
 
     def event(self) -> ToolsOffered:
-        """The offer as the event that tells of it."""
+        """The offer as an event."""
         return ToolsOffered(
             names=self.names,
             core=tuple(name for name in CORE if name in self.loaded),
@@ -104,20 +104,20 @@ class ToolOffer:
 
 @dataclass(slots=True)
 class TurnContext:
-    """What stands still during a turn unless its context is compacted, and what a mode sees of it from a path."""
+    """The parts of a turn that only compaction changes, and what a mode sees of them on a path."""
 
     beginning: View
-    """What a mode sees where the turn begins, apart from what the plan forbids and what is registered."""
+    """The view at the beginning of the turn, without the plan's refusals and the registered tools."""
     catalog: Catalog
     base: SkillLibrary
-    """What was registered before the turn's first step."""
+    """The tools registered before the first step."""
     plan: TurnPlan
     costs: str = ""
-    """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
+    """The costs of tools for the author of a tool graph; empty if not shown."""
     condensed: Condensed = field(default_factory=Condensed)
 
     def registered(self, path: Path) -> tuple[str, ...]:
-        """Names the path may call, in the order of registration."""
+        """Names that the path may call, in the order of registration."""
         return tuple([schema.name for schema in self._schemas(path)])
 
     def _schemas(self, path: Path) -> tuple[ToolSchema, ...]:
@@ -125,7 +125,7 @@ class TurnContext:
         return self.catalog.schemas_of(dict.fromkeys((*self.base.skills, *path.registered, *path.called)))
 
     def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
-        """What a mode sees on this path, and beside siblings that were tried."""
+        """What a mode sees on this path; `tried` are the steps already tried from its end."""
         forbidden = frozenset(self.plan.forbidden)
         return replace(
             self.beginning,
@@ -139,53 +139,55 @@ class TurnContext:
 
 
 def make_offer(
-    plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]
+    plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, shown: Shown, messages: Sequence[Message]
 ) -> ToolOffer:
-    """The offer for the plan's question, given what is registered and was shown before; counts tokens, so may block.
+    """The offer for the plan's question; counts tokens, so it may block.
 
-    Only the context shortens the names, and a strict plan. `told` is all the model reads besides: earlier turns, and
-    the question with what goes along with it.
+    `library` is registered and `shown` was shown in earlier turns. `messages` is everything else that the model reads:
+    the earlier turns, and the question with its attachments. The names shrink only for the context or a strict plan.
     """
     question = plan.inputs.question
     models, catalog = deps.models.current, deps.catalog
     listed, room = catalog.names, names_room(deps)
     if names_tokens(deps, listed, models.sizes) > room:
-        alone = dict(zip(listed, models.sizes(f", {name}" for name in listed), strict=True))
-        listed = shortlist(question, deps.ranker, alone, room)
-    there, forbidden = library.skills, plan.forbidden
+        name_sizes = dict(zip(listed, models.sizes(f", {name}" for name in listed), strict=True))
+        listed = shortlist(question, deps.ranker, name_sizes, room)
+    registered_before, forbidden = library.skills, plan.forbidden
     hidden = forbidden if plan.strict else ()
-    names = tuple([name for name in listed if name in there or name not in hidden])
-    whole, large = len(listed) == len(catalog), catalog.is_open or len(names) < len(catalog)
+    names = tuple([name for name in listed if name in registered_before or name not in hidden])
+    is_large = catalog.is_open or len(names) < len(catalog)
 
-    unregistered = catalog.schemas_of([name for name in names if name not in there and name not in forbidden])
-    work = Workload(base=Workload().base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
-    candidates = candidates_of(unregistered, plan.inputs.chances, models.sizes)
-    policy = _policy(plan, deps, shown, whole=whole)
+    unregistered = [name for name in names if name not in registered_before and name not in forbidden]
+    work = Workload(base=Workload().base + sum(len(message.text) for message in messages) // _CHARACTERS_PER_TOKEN)
+    candidates = candidates_of(catalog.schemas_of(unregistered), plan.inputs.chances, models.sizes)
+    policy = _policy(plan, deps, shown, lists_all=len(listed) == len(catalog))
     decision = decide_loading(candidates, rates_of(models.price, work.base), work, policy)
     presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.plan.loaded))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True))
-    # Core tools stand first in the array, so that sessions with other tools share its beginning in prompt caches.
+    # Core tools come first in the array, so that sessions with other tools share its beginning in prompt caches.
     upfront = sorted(decision.plan.loaded, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
     skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(skills)
     declared = presentation.declared - set(registered.names)
     by_name = [name for name in names if name not in registered.skills and name not in declared]
-    untold = [name for name in names if name not in shown.names]
-    unseen = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
-    about = {name: few_words(catalog.schema(name)) for name in untold} if decision.plan.has_descriptions else {}
+    new_names = [name for name in names if name not in shown.names]
+    new_schemas = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
+    about = {name: few_words(catalog.schema(name)) for name in new_names} if decision.plan.has_descriptions else {}
     listed_schemas: tuple[ToolSchema, ...] = ()
     if presentation.deferred or presentation.declared:
-        always = {*there, *presentation.declared}
-        listed_schemas = catalog.schemas_of([name for name in catalog.names if name in always or name not in hidden])
+        visible = {*registered_before, *presentation.declared}
+        listed_schemas = catalog.schemas_of([name for name in catalog.names if name in visible or name not in hidden])
     return ToolOffer(
-        listing=presentation.opening(untold, unseen, large=large, descriptions=about, servers=catalog.servers),
+        listing=presentation.opening(
+            new_names, new_schemas, large=is_large, descriptions=about, servers=catalog.servers
+        ),
         listed=listed,
         names=names,
         loaded=registered.names,
         upfront=skills,
         presentation=presentation,
         deferrable=listed_schemas,
-        large=large,
+        large=is_large,
         context_tokens=names_tokens(deps, by_name, models.sizes)
         + registered.tokens
         + sum([sizes[name] for name in declared if name in sizes]),
@@ -197,36 +199,31 @@ def make_offer(
 
 
 def names_room(deps: Dependencies) -> int:
-    """Tokens that names may take in a listing."""
+    """Tokens available for the names in a listing."""
     context = deps.models.current.context
-    return _NAMES if context is None else min(_NAMES, int(context * deps.settings.names_share))
+    return _MAX_NAMES_TOKENS if context is None else min(_MAX_NAMES_TOKENS, int(context * deps.settings.names_share))
 
 
 def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Callable[[Iterable[str]], list[int]]) -> int:
-    """What these names take in a listing, by their servers; may block."""
+    """The tokens of these names in a listing, grouped by server; may block."""
     return sum(sizes(listed_parts(names, deps.catalog.servers)))
 
 
-def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) -> LoadingPolicy:
-    """What the user settled, what the session began with, what the models can hold, and how they do by names."""
-    models, found, traits = deps.models.current, plan.priced.remaining, deps.models.current.model.traits
-    context, price, unpriced = models.context, models.price, rates_of(traits.price, 0) is TOKEN_WEIGHTS
-    # Tokens that documents may take up front, by the context and by the caps.
-    rooms = [(_CONTEXT if context is None else context) // _DOCUMENTS_SHARE]
-    if found is not None:
-        share = max(0, found.budget) // (_DOCUMENTS_PART * Workload().calls)
-        rate = _TOKENS if found.unit == "tokens" else 0 if price is None else price.cost(Usage(input=_TOKENS))
-        rooms += [share * _TOKENS // rate] if rate else []
-    # How often a task is taken to fail for a needed tool that is a name alone: half of what the model has failed, as
-    # nobody knows why, with two tasks that were answered beside it, so that one failure says little.
+def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, lists_all: bool) -> LoadingPolicy:
+    """The policy from the settings, the session's presentation, the models' limits and their record with names."""
+    models, traits = deps.models.current, deps.models.current.model.traits
+    context, is_unpriced = models.context, rates_of(traits.price, 0) is TOKEN_WEIGHTS
+    room = _schemas_room(plan, deps)
+    # The loss of a needed tool that is only a name: half of the model's failures, because their causes are unknown;
+    # two successes are added, so that one failure has little effect.
     record = plan.inputs.record
     failed = (record.weight - record.answered_weight) / (record.weight + 2)
-    forgotten = _FORGOTTEN_LOCALLY if traits.local and unpriced else FAILURE_RATE
+    failure_rate = _LOCAL_FAILURE_RATE if traits.local and is_unpriced else FAILURE_RATE
     native_calls = traits.native_tools and not traits.calls_undeclared
     presentation: Literal["auto", "grow", "deferred", "stable"] = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
         presentation = "stable"
-    elif presentation == "auto" and models.defers_tools and sum(models.sizes(_entries(deps.catalog))) <= min(rooms):
+    elif presentation == "auto" and models.defers_tools and sum(models.sizes(_entries(deps.catalog))) <= room:
         presentation = "deferred"
     elif shown.presentation in (GROW, DEFERRED):
         presentation = "grow"
@@ -237,16 +234,29 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     return LoadingPolicy(
         deps.settings.registration,
         presentation,
-        whole,
-        min(rooms),
+        lists_all,
+        room,
         small_tokens=SMALL_SET_TOKENS if context is None else int(context * SMALL_SET_SHARE),
-        failure_rate=forgotten + Decimal(str(round(failed / 2, 3))),
-        prefers_array=unpriced,
+        failure_rate=failure_rate + Decimal(str(round(failed / 2, 3))),
+        prefers_array=is_unpriced,
         array_only=native_calls,
         core=frozenset(CORE) if native_calls or declared is not None else frozenset(),
         declared=declared,
         is_open=deps.catalog.is_open,
     )
+
+
+def _schemas_room(plan: TurnPlan, deps: Dependencies) -> int:
+    """Tokens available for loaded schemas, by the context and by the caps."""
+    models, remaining = deps.models.current, plan.priced.remaining
+    room = (_UNKNOWN_CONTEXT if models.context is None else models.context) // _CONTEXT_PER_SCHEMAS
+    if remaining is None:
+        return room
+    share = max(0, remaining.budget) // (_BUDGET_PER_SCHEMAS * Workload().calls)
+    if remaining.unit == "tokens":
+        return min(room, share)
+    rate = 0 if models.price is None else models.price.cost(Usage(input=_RATE_TOKENS))
+    return min(room, share * _RATE_TOKENS // rate) if rate else room
 
 
 def _entries(catalog: Catalog) -> list[str]:
@@ -256,17 +266,20 @@ def _entries(catalog: Catalog) -> list[str]:
 def _presentation(
     deps: Dependencies, shown: Shown, policy: LoadingPolicy, decision: LoadingDecision, registered: Sequence[str]
 ) -> Presentation:
-    """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
-    before, complete = shown.presentation, deps.catalog.is_all(registered)
-    if before in (GROW, DEFERRED):
+    """The session's presentation if the models support it, otherwise the one decided.
+
+    A presentation that shows all schemas is kept only while all tools are registered.
+    """
+    previous, is_complete = shown.presentation, deps.catalog.is_all(registered)
+    if previous in (GROW, DEFERRED):
         return DEFERRED if policy.presentation == "deferred" else GROW
-    if before is not None and before.name == "direct":
-        return before if deps.models.current.calls_undeclared else decision.plan.presentation
-    if before is not None and (complete or before not in (PLAIN, TEXT)):
-        return before
+    if previous is not None and previous.name == "direct":
+        return previous if deps.models.current.calls_undeclared else decision.plan.presentation
+    if previous is not None and (is_complete or previous not in (PLAIN, TEXT)):
+        return previous
     if decision.declared:
         return decision.plan.presentation
     models = deps.models.current
     if deps.settings.presentation == "auto" and models.calls_undeclared:
-        return presentation_of("direct", registered, registers=not complete) or decision.plan.presentation
+        return presentation_of("direct", registered, registers=not is_complete) or decision.plan.presentation
     return decision.plan.presentation

@@ -187,7 +187,7 @@ async def test_a_failed_summary_is_replaced_by_a_labelled_extract(full, home, tm
         assert compacted[0].model == ""
         assert compacted[0].summary.startswith("[an extract, not a summary")
         assert "Called: read_file" in compacted[0].summary
-        assert any("an extract takes its place" in notice.text for notice in of(events, Notice))
+        assert any("falling back to an extract" in notice.text for notice in of(events, Notice))
         assert of(events, TurnFinished)[0].status == "answered"
         assert_valid(model.requests)
 
