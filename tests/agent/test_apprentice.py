@@ -124,7 +124,7 @@ async def test_an_apprentice_that_cannot_be_loaded_is_reported_once_and_turns_co
         await finish_predictions(shell)
         events += await turn(shell, "read it again")
         await finish_predictions(shell)
-        notices = [notice.text for notice in of(events, Notice) if "beside the paid model" in notice.text]
+        notices = [notice.text for notice in of(events, Notice) if "stopped predicting" in notice.text]
         assert notices == [
             "embedded makes no calls beside the paid model any more. The file does not exist. Name another."
         ]
@@ -148,7 +148,7 @@ async def test_a_tool_is_proposed_once_predictions_are_good_enough_and_withdrawn
     assert "read_file 20 of 20 alike" in proposal
     assert "/role caller embedded" in proposal
     assert demoted == 21  # 20 of 21: at least 77 %
-    assert withdrawal == "embedded no longer makes calls of read_file as the paid model does. Good enough: nothing."
+    assert withdrawal == "embedded no longer makes the same calls of read_file as the paid model. Good tools: none."
 
 
 def test_only_the_latest_uses_decide_whether_a_tool_is_good_enough() -> None:

@@ -284,13 +284,13 @@ async def test_a_role_whose_model_cannot_be_loaded_leaves_the_turn_to_one_model(
 
 async def test_the_mode_command_shows_the_last_choice_and_its_reason(play):
     async with play([GIVE_UP, ENOUGH, say("3")]) as shell:
-        assert "Nothing was chosen yet" in (await shell.command("/mode auto")).text
+        assert "No mode was chosen yet" in (await shell.command("/mode auto")).text
         assert (await shell.status()).mode == "auto → single"
         await turn(shell)
         printed = (await shell.command("/mode")).text
         assert "›  auto" in printed
-        assert "Chosen last: umi thinks: single gave up: I cannot count." in printed
-        assert "Chosen last" not in (await shell.command("/mode umi")).text
+        assert "Last choice: umi thinks: single gave up: I cannot count." in printed
+        assert "Last choice" not in (await shell.command("/mode umi")).text
         assert (await shell.status()).mode == "umi"
 
 
@@ -331,7 +331,7 @@ async def test_auto_explains_that_the_embedded_model_acts_alike_in_both_modes(ho
     shell = await assemble(Options(model="embedded", mode="auto", workspace=home))
     try:
         events = await turn(shell)
-        assert "There is nothing to choose" in (await shell.command("/mode")).text
+        assert "Only one choice" in (await shell.command("/mode")).text
     finally:
         await shell.aclose()
     (chosen,) = of(events, ModeChosen)

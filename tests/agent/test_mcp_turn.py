@@ -115,7 +115,7 @@ async def test_a_changing_server_keeps_the_prefix_of_the_prompt(play, configured
         await turn(shell, "What can be done?")
         await changed(tool("one", "a"))
         appeared = await turn(shell, "Do one.")
-        assert "Tools can be used now: follows.one." in [notice.text for notice in of(appeared, Notice)]
+        assert "Tools available now: follows.one." in [notice.text for notice in of(appeared, Notice)]
         await changed(tool("one", "b"), tool("two"))
         altered = of(await turn(shell, "Do it again."), CallFinished)
         refused, again = [call for call in altered if call.name == "follows.one"]
@@ -226,7 +226,7 @@ async def test_a_template_is_offered_and_is_no_resource_before_it_is_filled_in(p
         assert "1 template, such as @tried:notes://{day}" in (await shell.command("/mcp tried")).text
         assert "tried:notes://{day}" in await shell.mentionable()
         notices = of(await turn(shell, 'What is in @"tried:notes://{day}"?'), Notice)
-        assert "it has places to fill in, such as {day}" in "\n".join(notice.text for notice in notices)
+        assert "it is a template; fill in {day}" in "\n".join(notice.text for notice in notices)
 
 
 @pytest.mark.parametrize(("arguments", "tool"), [(SERVER, "edit"), ((SUPPORT / "hostile_mcp.py", "subscribes"), "go")])
@@ -243,7 +243,7 @@ async def test_a_change_of_an_attached_resource_is_reported_with_the_next_questi
         async with asyncio.timeout(600):
             while not server._updated:  # noqa: ASYNC110 - the update arrives separately from the result
                 await asyncio.sleep(0.05)
-        notice = f"@tried:{address} has changed since it was attached; mention it again to attach it as it is now."
+        notice = f"@tried:{address} has changed since it was attached; mention it again to attach the new version."
         thanked = await turn(shell, "Thanks.")
         assert [event.text for event in of(thanked, Notice) if "has changed" in event.text] == [notice]
         assert "has changed" not in str(of(await turn(shell, "Bye."), Notice))
@@ -285,7 +285,7 @@ async def test_a_prompt_of_a_server_becomes_the_question(play, configured):
         assert (await shell.command('/tried:review "a file.txt" very strict')).value.endswith(
             "Review a file.txt in a very strict tone."
         )
-        with pytest.raises(UsageError, match=r"needs file. Say /tried:review file=… \[tone=…\]"):
+        with pytest.raises(UsageError, match=r"needs file. Usage: /tried:review file=… \[tone=…\]"):
             await shell.command("/tried:review")
         with pytest.raises(UsageError, match="tried has no prompt 'other'"):
             await shell.command("/tried:other")
@@ -365,7 +365,7 @@ async def test_sampling_over_the_cap_is_refused_with_a_notice(play, configured):
 
 async def test_sampling_without_a_user_needs_a_setting(play, configured):
     answers, events = await answered(play, configured, "asks_sample", None)
-    assert [answer["message"] for answer in answers] == ["The person declined it."] * 2
+    assert [answer["message"] for answer in answers] == ["The user declined it."] * 2
     assert of(events, BudgetSettled)[-1].role != "sampling"
     answers, events = await answered(play, configured, "asks_sample", None, say("yes"), more="sampling = true")
     assert answers[0]["content"]["text"] == "yes"

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from ecoshell.agent.workspace import attach
+from ecoshell.agent.mentions import attach
 from ecoshell.messages import Attachment
 from ecoshell.tools.workspace import Workspace
 
@@ -67,9 +67,9 @@ def test_addresses_decorators_and_user_names_are_not_mentions(workspace, questio
 @pytest.mark.parametrize(
     ("question", "why"),
     [
-        ("read @missing.txt", "there is no such file"),
-        ("read @docs/missing", "there is no such file"),
-        ('read @"missing"', "there is no such file"),
+        ("read @missing.txt", "no such file"),
+        ("read @docs/missing", "no such file"),
+        ('read @"missing"', "no such file"),
         ("read @../secret.txt", "outside the workspace"),
         ("read @link.txt", "outside the workspace"),
         ("read @picture.png", "is not a PNG"),
@@ -93,7 +93,7 @@ def test_a_path_that_cannot_be_read_is_reported(workspace, question, why):
 
 
 def test_a_long_file_is_cut_between_characters_with_a_notice(workspace, monkeypatch):
-    monkeypatch.setattr("ecoshell.agent.workspace.FILE_BYTES", 10)
+    monkeypatch.setattr("ecoshell.agent.mentions.FILE_BYTES", 10)
     (workspace.root / "long.txt").write_text("é" * 9 + "\U0001f600")
     (attachment,) = attach(workspace, "@long.txt").attachments
     assert attachment.text == "ééééé\n[cut: the first 10 of 22 bytes]"
@@ -104,11 +104,11 @@ def test_a_long_file_is_cut_between_characters_with_a_notice(workspace, monkeypa
 
 
 def test_all_attached_files_together_have_a_size_limit(workspace, monkeypatch):
-    monkeypatch.setattr("ecoshell.agent.workspace.ALL_BYTES", 5)
+    monkeypatch.setattr("ecoshell.agent.mentions.ALL_BYTES", 5)
     (workspace.root / "b.txt").write_text("12345")
     mentions = attach(workspace, "@b.txt and @notes.txt")
     assert names(mentions) == ["b.txt"]
-    assert "5 bytes of files already" in mentions.notices[0]
+    assert "already has 5 bytes of files" in mentions.notices[0]
 
 
 def test_a_file_is_attached_once_however_often_it_is_mentioned(workspace):
@@ -132,5 +132,5 @@ def test_a_folder_is_listed_recursively_up_to_a_limit(workspace, monkeypatch):
     (workspace.root / "docs" / "deep" / "deeper").mkdir(parents=True)
     (workspace.root / "docs" / "deep" / "b.md").write_text("")
     assert attach(workspace, "@docs/").attachments[0].text == "a.md\ndeep/\ndeep/b.md\ndeep/deeper/"
-    monkeypatch.setattr("ecoshell.agent.workspace._LISTED", 2)
+    monkeypatch.setattr("ecoshell.agent.mentions._MAX_ENTRIES", 2)
     assert attach(workspace, "@docs/").attachments[0].text.endswith("[there is more]")

@@ -9,7 +9,7 @@ from agent_play import finish, of, say, turn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.agent.scoring import scored, taken
+from ecoshell.agent.scoring import resources_value, score_graph
 from ecoshell.budget import CapState
 from ecoshell.events import (
     BudgetSettled,
@@ -241,7 +241,7 @@ async def test_priced_time_and_memory_count_as_cost(play, monkeypatch):
         shell.deps.profiles.resources.update({"count_text": 700})
         events = await turn(shell)
     (score,) = of(events, PlanScored)
-    by_hand = taken(of(events, CallFinished), 1_000_000_000, {"count_text": 700})
+    by_hand = resources_value(of(events, CallFinished), 1_000_000_000, {"count_text": 700})
     assert score.resources_nano == by_hand > 0
     assert score.cost_nano == by_hand + sum(event.spent_nano for event in of(events, BudgetSettled))
     assert "of it time and memory" in describe(score)
@@ -252,12 +252,12 @@ def ran(name, units):
 
 
 def test_resources_are_measured_else_profiled_else_unknown():
-    assert taken([ran("a", 2.5e-7), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 250 + 1_000
-    assert taken([ran("a", 1.0000001e-9)], 1_000_000_000, {}) == 2  # rounded up, as costs are
-    assert taken([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 9 + 1_000
-    assert taken([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {}) is None
-    assert taken([ran("a", None)], 0, {}) == 0
-    unknown = scored(turn_of(*done("a")), "answered", 5, replace(BASE, resources_nano=None))
+    assert resources_value([ran("a", 2.5e-7), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 250 + 1_000
+    assert resources_value([ran("a", 1.0000001e-9)], 1_000_000_000, {}) == 2  # rounded up, as costs are
+    assert resources_value([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 9 + 1_000
+    assert resources_value([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {}) is None
+    assert resources_value([ran("a", None)], 0, {}) == 0
+    unknown = score_graph(turn_of(*done("a")), "answered", 5, replace(BASE, resources_nano=None))
     assert (unknown.cost_nano, unknown.quality) == (None, None)
     assert "not every run was measured" in describe(unknown)
 
@@ -277,9 +277,9 @@ def done(label, helpful=True, by="rules"):
 
 def test_results_without_a_verdict_do_not_count():
     turn = turn_of(*done("a"), *done("b", None, ""), *done("c", False, "model"))
-    score = scored(turn, "answered", 0, BASE)
+    score = score_graph(turn, "answered", 0, BASE)
     assert (score.performance, score.judged_by) == (0.5, "model + rules")
-    unjudged = scored(turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, BASE)
+    unjudged = score_graph(turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, BASE)
     assert (unjudged.performance, unjudged.judged_by, unjudged.quality) == (None, "", None)
     assert describe(unjudged).startswith(f"plan of turn {unjudged.turn}: QoP unknown: P unknown, C $0")
 
@@ -287,12 +287,12 @@ def test_results_without_a_verdict_do_not_count():
 def test_a_mark_of_an_earlier_plan_does_not_count_for_a_skipped_node():
     skipped = NodeChanged("a", "skipped", reason="b failed")
     turn = turn_of(*done("a"), CallMarked(1, "ca", "a", True), GraphPlanned(NODES, "[]", repaired=True), skipped)
-    score = scored(turn, "answered", 0, BASE)
+    score = score_graph(turn, "answered", 0, BASE)
     assert (score.performance, score.judged_by) == (0.0, "rules")
 
 
 def test_an_unknown_price_leaves_the_quality_unknown():
-    score = scored(turn_of(*done("a")), "answered", None, BASE)
+    score = score_graph(turn_of(*done("a")), "answered", None, BASE)
     assert (score.performance, score.cost_nano, score.quality) == (pytest.approx(1 / 3), None, None)
     assert "C unknown of" in describe(score)
 
@@ -307,7 +307,7 @@ def test_marks_override_the_checker_and_the_checker_overrides_the_judge(marks, v
     events = [event for label, verdict in zip("abc", verdicts, strict=True) for event in done(label, verdict)]
     events.append(TurnFinished(1, "answered", "", spent, Usage(), 1, (), 1.0))
     events += [CallMarked(1, f"c{label}", label, mark) for label, mark in zip("abc", marks, strict=True)]
-    score = scored(turn_of(*events), "answered", spent, replace(BASE, checked=checked))
+    score = score_graph(turn_of(*events), "answered", spent, replace(BASE, checked=checked))
     final = [
         mark if mark is not None else checked if checked is not None else verdict
         for mark, verdict in zip(marks, verdicts, strict=True)

@@ -127,7 +127,7 @@ def test_the_start_of_a_named_file_is_attached(tmp_path):
     workspace = Workspace(tmp_path)
     question = "Is photos/sea.jpg, or photos, in long.csv? Not kept.txt, missing.csv, /etc/passwd or ../a.txt"
     assert attach(workspace, question).attachments == []
-    mentions = attach(workspace, question, named=lambda path: path != "kept.txt")
+    mentions = attach(workspace, question, may_read=lambda path: path != "kept.txt")
     texts = {attachment.name: attachment.text for attachment in mentions.attachments}
     assert texts.keys() == {"photos/", "long.csv"}
     assert texts["photos/"] == "sea.jpg"
@@ -147,7 +147,7 @@ def test_the_start_of_a_named_file_is_attached(tmp_path):
 def test_a_file_suffix_refers_to_the_folder(tmp_path, question, names):
     (tmp_path / "a.csv").write_text("a")
     (tmp_path / "b.jpg").write_text("b")
-    attachments = attach(Workspace(tmp_path), question, named=lambda path: True).attachments
+    attachments = attach(Workspace(tmp_path), question, may_read=lambda path: True).attachments
     assert [attachment.name for attachment in attachments] == names
     assert all(attachment.text == "a.csv\nb.jpg" for attachment in attachments if attachment.name == "./")
 
@@ -155,7 +155,7 @@ def test_a_file_suffix_refers_to_the_folder(tmp_path, question, names):
 def test_a_word_that_cannot_be_a_file_name_is_ignored(tmp_path):
     (tmp_path / "a.txt").write_text("a")
     question = f"{'x' * 5_000}.csv \0/b {'y' * 300} a.txt"
-    mentions = attach(Workspace(tmp_path), question, named=lambda path: True)
+    mentions = attach(Workspace(tmp_path), question, may_read=lambda path: True)
     assert [attachment.name for attachment in mentions.attachments] == ["a.txt"]
     assert attach(Workspace(tmp_path), f"@{'x' * 5_000}.csv").attachments == []
 

@@ -116,7 +116,7 @@ def test_what_is_lost_at_the_end_of_a_chat_is_said_and_no_session_is_said_to_be_
     ended = place.play("line", replies=(LONG, ANSWER), typed="Write!\n/new\n/quit\n", no_file_over=80 * KB)
     assert ended.returncode == 1
     assert "Later events are in memory only" in ended.stdout
-    assert "The old one is kept" not in ended.stdout
+    assert "The previous session is kept" not in ended.stdout
     assert "Resume it with" not in ended.stdout
     assert "The last events could not be written and are lost" in ended.stderr
     assert "Traceback" not in ended.stderr
