@@ -125,9 +125,7 @@ async def test_an_apprentice_that_cannot_be_loaded_is_reported_once_and_turns_co
         events += await turn(shell, "read it again")
         await finish_predictions(shell)
         notices = [notice.text for notice in of(events, Notice) if "stopped predicting" in notice.text]
-        assert notices == [
-            "embedded makes no calls beside the paid model any more. The file does not exist. Name another."
-        ]
+        assert notices == ["embedded stopped predicting calls. The file does not exist. Name another."]
         assert [finished.status for finished in of(events, TurnFinished)] == ["answered", "answered"]
 
 

@@ -127,7 +127,7 @@ async def test_a_model_named_in_the_settings_is_announced_before_it_reads_the_co
         factory = ScriptedFactory(shell, tmp_path, far={**traits, "local": False})
         shell.deps.settings.compact_model = "far"
         await turn(shell)
-        with pytest.raises(UsageError, match=r"far, which .* names, would read the whole conversation"):
+        with pytest.raises(UsageError, match=r"far .* would read the whole conversation"):
             await shell.command("/compact")
         assert factory.models["far"].requests == []
         await shell.command("/compact")
@@ -207,7 +207,7 @@ async def test_a_conversation_too_long_for_every_model_is_an_error(play):
         await turn(shell)
         model = shell.deps.models.current.model._model
         model.traits = replace(model.traits, context=1_200)
-        with pytest.raises(UsageError, match="No model can take"):
+        with pytest.raises(UsageError, match="too long for every model"):
             await shell.command("/compact")
 
 

@@ -105,7 +105,7 @@ async def test_no_command_runs_during_a_turn_or_in_a_read_only_shell(play):
     async with play([], read_only=True) as shell:
         with pytest.raises(UsageError, match="read-only"):
             await shell.run("ls")
-        with pytest.raises(UsageError, match="nothing to run"):
+        with pytest.raises(UsageError, match="command is empty"):
             async with play([]) as other:
                 await other.run("  ")
 
@@ -282,7 +282,7 @@ async def test_copy_returns_the_last_or_an_earlier_answer(play):
         for wrong in ("/copy 0", "/copy x", "/copy 3"):
             with pytest.raises(UsageError) as refused:
                 await shell.command(wrong)
-            assert "Say /copy" in (refused.value.fix or "")
+            assert "Use /copy" in (refused.value.fix or "")
 
 
 async def test_a_new_session_ends_the_running_turn_and_keeps_its_events(play):
