@@ -441,19 +441,19 @@ async def test_the_user_is_asked_at_a_cap_like_in_a_chat(tmp_path, choice, reaso
     assert text in opened.text()
 
 
-@pytest.mark.parametrize("chosen", ["raise", "model:openai/dear", "yes-to-everything"])
-async def test_a_choice_that_was_not_offered_is_ignored(chosen):
-    person, hit = EditorUser(), LimitHit("session", "usd", 2, 1, "The cap is reached.")
+@pytest.mark.parametrize("choice", ["raise", "model:openai/dear", "yes-to-everything"])
+async def test_a_choice_that_was_not_offered_is_ignored(choice):
+    user, hit = EditorUser(), LimitHit("session", "usd", 2, 1, "The cap is reached.")
 
     async def choose(event, options):
-        return chosen
+        return choice
 
-    person.ask = choose
-    person.announce(hit)
-    assert await person.at_limit(hit) == LimitChoice("stop")
+    user.ask = choose
+    user.announce(hit)
+    assert await user.at_limit(hit) == LimitChoice("stop")
     request = ApprovalWanted("c1", "write_file", {}, ("write",), "It would.")
-    person.announce(request)
-    assert (await person.approve(request)).decision == "no"
+    user.announce(request)
+    assert (await user.approve(request)).decision == "no"
 
 
 async def test_a_request_of_a_server_can_be_approved_only_once():
@@ -463,9 +463,9 @@ async def test_a_request_of_a_server_can_be_approved_only_once():
         offered.extend(item.option_id for item in options)
         return "once"
 
-    request, person = ApprovalWanted("f0", "asks:form", {}, ("network",), "It asks."), EditorUser(choose)
-    person.announce(request)
-    assert (await person.approve(request)).decision == "once"
+    request, user = ApprovalWanted("f0", "asks:form", {}, ("network",), "It asks."), EditorUser(choose)
+    user.announce(request)
+    assert (await user.approve(request)).decision == "once"
     assert offered == ["once", "no"]
 
 

@@ -33,14 +33,20 @@ async def reserved_by_now(*tasks: "asyncio.Task[Hold]") -> list[bool]:
     return [task.done() for task in tasks]
 
 
+async def reserved_and_waiting(gate: Gate, ask: MakeAsk) -> tuple[Hold, "asyncio.Task[Hold]"]:
+    """Reserve one call and start another, which must wait."""
+    first = await gate.hold(ask(100, 50))
+    second = asyncio.create_task(gate.hold(ask(100, 50)))
+    assert await reserved_by_now(second) == [False]
+    return first, second
+
+
 async def test_a_call_waits_for_another_and_uses_what_that_did_not_spend(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
     limited(gate, account, CALL_NANO + CALL_NANO // 2)
     with sharing():
-        first = await gate.hold(ask(100, 50))
-        second = asyncio.create_task(gate.hold(ask(100, 50)))
-        assert await reserved_by_now(second) == [False]
+        first, second = await reserved_and_waiting(gate, ask)
         await gate.settle(first, SMALL_USAGE)
         assert (await second).max_tokens == 50
 
@@ -48,9 +54,7 @@ async def test_a_call_waits_for_another_and_uses_what_that_did_not_spend(
 async def test_a_released_call_makes_room(gate: Gate, account: Account, ask: MakeAsk) -> None:
     limited(gate, account, CALL_NANO)
     with sharing():
-        first = await gate.hold(ask(100, 50))
-        second = asyncio.create_task(gate.hold(ask(100, 50)))
-        await reserved_by_now(second)
+        first, second = await reserved_and_waiting(gate, ask)
         await gate.release(first)
         assert (await second).max_tokens == 50
 
@@ -60,9 +64,7 @@ async def test_a_call_is_refused_if_no_reservation_could_be_released(
 ) -> None:
     limited(gate, account, CALL_NANO)
     with sharing():
-        first = await gate.hold(ask(100, 50))
-        second = asyncio.create_task(gate.hold(ask(100, 50)))
-        await reserved_by_now(second)
+        first, second = await reserved_and_waiting(gate, ask)
         await gate.settle(first, None)  # spends the full reservation
         with pytest.raises(LimitReached, match="may need"):
             await second
@@ -78,9 +80,7 @@ async def test_reservations_outside_the_group_are_not_waited_for(gate: Gate, acc
 async def test_a_call_is_shortened_only_if_it_would_be_alone(gate: Gate, account: Account, ask: MakeAsk) -> None:
     limited(gate, account, CALL_NANO + 130_000_000)
     with sharing():
-        first = await gate.hold(ask(100, 50))
-        second = asyncio.create_task(gate.hold(ask(100, 50)))
-        assert await reserved_by_now(second) == [False]
+        first, second = await reserved_and_waiting(gate, ask)
         await gate.settle(first, None)
         assert ((await second).clamped, (await second).max_tokens) == (True, 30)
 

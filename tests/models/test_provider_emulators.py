@@ -291,58 +291,57 @@ def test_a_correct_history_is_accepted(emulate):
         assert (status, emulator.rejections) == (200, []), answer
 
 
-def put(*path):
+def parent_of(body, path):
+    """The container of the last name of a path, and that name."""
+    *parents, last = path
+    for name in parents:
+        body = body[name]
+    return body, last
+
+
+def put(*path_and_value):
     """A mutation that sets the value at a path; the last argument is the value."""
-    *place, last, value = path
+    *path, value = path_and_value
 
     def mutate(body):
-        for name in place:
-            body = body[name]
-        body[last] = value
+        container, name = parent_of(body, path)
+        container[name] = value
 
     return mutate
 
 
 def drop(*path):
-    *place, last = path
-
     def mutate(body):
-        for name in place:
-            body = body[name]
-        del body[last]
+        container, name = parent_of(body, path)
+        del container[name]
 
     return mutate
 
 
 def swap(*path):
-    *place, first, second = path
+    *path, second = path
 
     def mutate(body):
-        for name in place:
-            body = body[name]
-        body[first], body[second] = body[second], body[first]
+        container, first = parent_of(body, path)
+        container[first], container[second] = container[second], container[first]
 
     return mutate
 
 
-def insert(*path):
-    *place, index, value = path
+def insert(*path_and_value):
+    *path, value = path_and_value
 
     def mutate(body):
-        for name in place:
-            body = body[name]
-        body.insert(index, value)
+        container, index = parent_of(body, path)
+        container.insert(index, value)
 
     return mutate
 
 
 def repeat(*path):
-    *place, index = path
-
     def mutate(body):
-        for name in place:
-            body = body[name]
-        body.insert(index, deepcopy(body[index]))
+        container, index = parent_of(body, path)
+        container.insert(index, deepcopy(container[index]))
 
     return mutate
 
@@ -357,12 +356,10 @@ def each(*mutations):
 
 def copy_id(*path):
     """Give the second of two calls the ID of the first."""
-    *place, name = path
 
     def mutate(body):
-        for step in place:
-            body = body[step]
-        body[-1][name] = body[-2][name]
+        calls, name = parent_of(body, (*path[:-1], -1, path[-1]))
+        calls[name] = parent_of(body, (*path[:-1], -2, path[-1]))[0][name]
 
     return mutate
 

@@ -176,7 +176,7 @@ async def test_input_sent_before_the_shell_is_ready_waits(make_app):
 
 
 async def test_failed_opening_shows_the_reason_and_keeps_the_question(paths):
-    async def build(options: Options, person: object) -> FakeShell:
+    async def build(options: Options, user: object) -> FakeShell:
         raise ModelMissing("x.gguf does not exist.", fix="Give the path of a GGUF file.")
 
     app = ChatApp(Options(model="local:x.gguf"), build=build, paths=paths)
@@ -188,7 +188,7 @@ async def test_failed_opening_shows_the_reason_and_keeps_the_question(paths):
 
 
 async def test_defect_while_opening_does_not_close_the_screen(paths):
-    async def build(options: Options, person: object) -> FakeShell:
+    async def build(options: Options, user: object) -> FakeShell:
         raise RuntimeError("a defect")
 
     app = ChatApp(Options(), build=build, paths=paths)
