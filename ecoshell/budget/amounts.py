@@ -34,9 +34,9 @@ _EXAMPLES = "Give dollars, such as 0.50, $2 or 50c, or tokens, such as 20000tok 
 def nano_to_usd_text(nano: int) -> str:
     """Return the exact amount in dollars without an exponent, such as `0.0031`."""
     sign = "-" if nano < 0 else ""
-    whole, part = divmod(abs(nano), NANO)
-    decimals = f"{part:09d}".rstrip("0")
-    return f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
+    dollars, remainder = divmod(abs(nano), NANO)
+    decimals = f"{remainder:09d}".rstrip("0")
+    return f"{sign}{dollars}.{decimals}" if decimals else f"{sign}{dollars}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def amount_text(value: int, unit: Unit, *, digits: int = 4) -> str:
         return counted(value, "token")
     step = min(10 ** max(0, len(str(abs(value))) - digits), NANO // 100)
     text = nano_to_usd_text((value + step // 2) // step * step)
-    sign, (whole, point, decimals) = "-" if text.startswith("-") else "", text.removeprefix("-").partition(".")
-    return f"{sign}${int(whole):,}.{decimals:0<2}" if point else f"{sign}${int(whole):,}"
+    sign, (dollars, point, decimals) = "-" if text.startswith("-") else "", text.removeprefix("-").partition(".")
+    return f"{sign}${int(dollars):,}.{decimals:0<2}" if point else f"{sign}${int(dollars):,}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -82,7 +82,7 @@ def shared() -> Sharing:
 class Gate:
     """What every model call passes: reserve, clamp, settle.
 
-    The ledger's transactions run in threads. A cancelled reservation is given back; a settlement is always finished.
+    The ledger's transactions run in threads. A cancelled reservation is released; a settlement is always finished.
     Calls that share their room wait for one another before a limit is reached.
     """
 

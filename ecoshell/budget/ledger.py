@@ -267,7 +267,7 @@ def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease:
 
 
 def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -> None:
-    difference = tuple(after - before for after, before in zip(new, old, strict=True))
+    difference = tuple(new_count - old_count for new_count, old_count in zip(new, old, strict=True))
     if not any(difference):
         return
     keys = _scope_keys(row["session"], row["turn"], row["day"], row["lease"])
@@ -297,7 +297,7 @@ class Ledger(Database):
     """
 
     away: StoreError | None = None
-    """Why the shared caps are unknown; None if they are known or there are none."""
+    """Why the shared caps are unknown; None if they are known or do not exist."""
 
     def __init__(self, path: Path, *, clock: Callable[[], datetime] = datetime.now, busy_seconds: float = 10.0) -> None:
         super().__init__(
@@ -405,12 +405,12 @@ class Ledger(Database):
             caps = (*_caps_over(db, session, turn, self._today()), *shared)
             if not at_rest:
                 return caps
-            held = db.execute(
+            own = db.execute(
                 """SELECT COALESCE(SUM(held_nano), 0) AS usd, COALESCE(SUM(held_input + held_output), 0) AS tokens
                 FROM entries WHERE state = 'held' AND session = ? AND turn = ? AND pid = ?""",
                 (session, turn, os.getpid()),
             ).fetchone()
-        return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
+        return tuple(replace(cap, held=max(0, cap.held - own[cap.unit])) for cap in caps)
 
     def own_caps(self, session: str, turn: int) -> tuple[CapState, ...]:
         """Return the caps that only this user spends under."""

@@ -150,8 +150,8 @@ ZERO_PRICE = Price(Rates(*[Decimal(0)] * 5), source="runs here and costs nothing
 
 def _usd(amount: Decimal) -> str:
     """Format dollars exactly: `$0.30`, `$0.000185`."""
-    whole, point, decimals = plain(amount).partition(".")
-    return f"${whole}.{decimals:0<2}" if point else f"${whole}"
+    dollars, point, decimals = plain(amount).partition(".")
+    return f"${dollars}.{decimals:0<2}" if point else f"${dollars}"
 
 
 def plain(number: Decimal) -> str:

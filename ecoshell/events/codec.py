@@ -44,7 +44,7 @@ def to_json(event: Event) -> dict[str, Any]:
 
 
 def from_json(record: Mapping[str, Any]) -> Event:
-    """The event of a JSON object; ignores unknown fields and raises ValueError for anything that is no event."""
+    """The event of a JSON object; ignores unknown fields and raises ValueError if it is not an event."""
     if not isinstance(record, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError("an event is an object")
     kind = EVENTS.get(str(record.get("type")))

@@ -15,7 +15,7 @@ class ContextPart:
     tokens: int
     """Tokens in the context; 0 if the part is not sent."""
     state: Literal["told", "untrusted", "unreadable"] = "told"
-    """`told`: sent to the model; else why it is not sent."""
+    """Whether it is sent to the model (`told`), or why it is not sent."""
     cut: bool = False
     """Whether only the beginning of a file is sent."""
 
@@ -53,7 +53,7 @@ class TrustGiven(Event):
     decision: Literal["yes", "no", "later"]
     """`yes` and `no` hold until the file changes; `later` holds for this session."""
     by: Literal["person", "nobody"]
-    """`person`: the user decided; `nobody`: no user could be asked."""
+    """`person` if the user decided; `nobody` if the user could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,11 @@ _TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it cha
 
 _CHOICES = {
     "raise": "the cap is raised",
-    "model": "going on with another model",
+    "model": "continuing with another model",
     "answer": "answering with the results so far",
     "stop": "stopping",
 }
-_COST_CHOICES = {**_CHOICES, "go": "going on", "always": "going on, and not asking again in this session"}
+_COST_CHOICES = {**_CHOICES, "go": "continuing", "always": "continuing without asking again in this session"}
 
 _MARKS = {True: "marked helpful", False: "marked unhelpful", None: "mark removed"}
 _NODE_ENDINGS = frozenset({"failed", "denied", "skipped", "stopped"})
@@ -62,7 +62,7 @@ _NODE_ENDINGS = frozenset({"failed", "denied", "skipped", "stopped"})
 
 CALL_BEGINS = ("{", "```", '["', "[SoP]")
 """Beginnings of a call or a tool graph that a model writes as text; shown when complete, not while it streams."""
-LONGEST_RESULT = 200
+MAX_RESULT_CHARS = 200
 """Characters of an observation in a line."""
 _GROUP_SIZE = 3
 _RELEVANT_CHANCE = 0.2
@@ -71,8 +71,8 @@ _RELEVANT_CHANCE = 0.2
 _NAME_LIMIT = 3
 """Tools named in a line; more are counted."""
 
-Written = Callable[[int, Unit], str]
-"""Formats an amount."""
+FormatAmount = Callable[[int, Unit], str]
+"""Formats an amount of a unit."""
 
 
 def describe(event: Event) -> str:
@@ -113,7 +113,7 @@ def overrun_text(model: str, amount: str) -> str:
     """The warning about a model that charged more than was reserved, by an amount of money or tokens."""
     return (
         f"{visible_line(model)} billed {amount} more than the prompt and max_tokens allow, and than was reserved; "
-        "the overrun is recorded, and the model is not called under a cap any more."
+        "the overrun is recorded, and the model is no longer called under a cap."
     )
 
 
@@ -135,8 +135,8 @@ def _settled(event: BudgetSettled) -> str:
         price = "" if event.estimate_nano is None else f", ≈ {amount_text(event.estimate_nano, 'usd')}"
         likely = f": ≈ {event.estimate.input:,} tokens in and {event.estimate.output:,} out by a tokenizer{price}"
     return (
-        f"{reason[:1].upper()}{reason[1:]}, so nobody knows what it took{likely}. Under a cap the whole reservation "
-        f"({reservation}) counts until `ecoshell cost --reconcile {event.entry}=AMOUNT` says what it was."
+        f"{reason[:1].upper()}{reason[1:]}, so its cost is unknown{likely}. Under a cap the whole reservation "
+        f"({reservation}) counts until you correct it with `ecoshell cost --reconcile {event.entry}=AMOUNT`."
     )
 
 
@@ -170,22 +170,15 @@ def registration_sizes(event: ToolRegistered) -> str:
 
 def _offered(event: ToolsOffered) -> str:
     sizes = f"{event.context_tokens:,} of {counted(event.everything_tokens, 'token')}"
-    text = f"{loaded_share(event)}, {'' if event.exact else 'about '}{sizes}"
-    return f"{text}; from the start: {visible_line(', '.join(event.upfront))}" if event.upfront else text
-
-
-def loaded_share(event: ToolsOffered) -> str:
-    """How many tools are loaded and how many are known by name: `6 tools loaded, 19 known by name`."""
-    loaded = len(event.loaded or event.upfront)  # sessions of old versions list only the new ones
-    known = len(event.names) - sum(name in event.names for name in event.loaded or event.upfront)
-    return f"{counted(loaded, 'tool')} loaded{f', {known} known by name' if known else ''}"
+    text = f"{counted(len(event.names), 'tool')} by name, {'' if event.exact else 'about '}{sizes}"
+    return f"{text}; loaded: {visible_line(', '.join(event.upfront))}" if event.upfront else text
 
 
 def _result(event: CallFinished) -> str:
     """An observation: its status, first line, number of further lines, duration and price."""
     lines = event.observation.strip().splitlines() or ["(nothing)"]
     first = visible_line(lines[0])
-    text = first if len(first) <= LONGEST_RESULT else first[:LONGEST_RESULT] + "…"
+    text = first if len(first) <= MAX_RESULT_CHARS else first[:MAX_RESULT_CHARS] + "…"
     if len(lines) > 1:
         text += f" (and {counted(len(lines) - 1, 'more line')})"
     if event.truncated:
@@ -199,14 +192,14 @@ def _result(event: CallFinished) -> str:
 def _undone(event: TurnUndone) -> str:
     parts = [f"turn {event.turn} was undone"]
     parts += [f"restored {visible_line(', '.join(event.restored))}"] if event.restored else []
-    parts += [f"left alone {visible_line(', '.join(event.kept))}"] if event.kept else []
+    parts += [f"not restored {visible_line(', '.join(event.kept))}"] if event.kept else []
     return "; ".join(parts)
 
 
 # -- plans and tool graphs
 
 
-def plan_news(previous: PlanChanged | None, plan: PlanChanged, written: Written = amount_text) -> str:
+def plan_news(previous: PlanChanged | None, plan: PlanChanged, format_amount: FormatAmount = amount_text) -> str:
     """A turn's first plan, or what a later plan newly forbids; empty if nothing.
 
     `plan: 3 of 13 tools, about $0.002 to $0.011; no cap: advice only`
@@ -215,7 +208,7 @@ def plan_news(previous: PlanChanged | None, plan: PlanChanged, written: Written 
         return "" if previous is None or not plan.enforced else _newly_forbidden(previous, plan)
     tools = "tool" if len(plan.rows) + plan.others == 1 else "tools"
     binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is blocked"
-    return f"plan: {planned_share(plan)} {tools}, {price_range(plan, written)}{binding}"
+    return f"plan: {planned_share(plan)} {tools}, {price_range(plan, format_amount)}{binding}"
 
 
 def _newly_forbidden(previous: PlanChanged, plan: PlanChanged) -> str:
@@ -223,12 +216,12 @@ def _newly_forbidden(previous: PlanChanged, plan: PlanChanged) -> str:
     rows = [row for row in plan.rows if row.state == "forbidden" and row.tool not in forbidden]
     if rows and not plan.others and all(row.state != "planned" for row in plan.rows):
         reasons = ", ".join(dict.fromkeys(why_words(row.why) for row in rows))
-        return f"plan: no tool may be used any more ({reasons})"
+        return f"plan: no tool may be used now ({reasons})"
     names = [f"{visible_line(row.tool)} ({why_words(row.why)})" for row in rows[:_NAME_LIMIT]]
     if len(rows) > _NAME_LIMIT:
         names.append(f"{len(rows) - _NAME_LIMIT:,} more")
     text = " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-    return text and f"plan: {text} may not be used any more"
+    return text and f"plan: {text} may no longer be used"
 
 
 def planned_share(plan: PlanChanged) -> str:
@@ -238,11 +231,11 @@ def planned_share(plan: PlanChanged) -> str:
     return f"{planned:,}{more} of {len(plan.rows) + plan.others:,}"
 
 
-def price_range(plan: PlanChanged, written: Written = amount_text) -> str:
+def price_range(plan: PlanChanged, format_amount: FormatAmount = amount_text) -> str:
     """The estimated price of the turn from here: `about $0.002 to $0.011`, `$0`, `price unknown`."""
     if plan.low is None or plan.high is None:
         return "price unknown"
-    low, high = written(plan.low, plan.unit), written(plan.high, plan.unit)
+    low, high = format_amount(plan.low, plan.unit), format_amount(plan.high, plan.unit)
     if not plan.high:
         return high
     return f"about {low}" if low == high else f"about {low} to {high}"
@@ -321,9 +314,9 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     CallProgressed: lambda event: visible_line(event.text),
     CallStarted: lambda event: f"call {visible_line(Call(event.name, event.arguments).signature())}",
     Compacted: compacted_text,
-    # facts alone are shown in a panel only
+    # Only a panel shows context that consists of facts.
     ContextTold: lambda event: (
-        f"told: {context_line(event)}" if any(part.name != "facts" for part in event.parts) else ""
+        f"context: {context_line(event)}" if any(part.name != "facts" for part in event.parts) else ""
     ),
     CostChosen: lambda event: str(_COST_CHOICES.get(event.choice, event.choice)),
     LimitChosen: lambda event: str(_CHOICES.get(event.choice, event.choice)),
@@ -338,7 +331,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     Reasoned: lambda event: (
         f"thought for {length_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
     ),
-    # the offer names tools that are loaded from the start
+    # The offer already names tools that are loaded from the start.
     ToolRegistered: lambda event: (
         ""
         if event.by == "upfront"

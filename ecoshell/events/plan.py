@@ -158,6 +158,6 @@ class PlanScored(Event):
     quality: float | None
     """α·P − (1 − α)·C/C_max; None if P or C is unknown."""
     resources_nano: int | None = 0
-    """The part of C for the tools' time and memory, which nobody pays; 0 if these have no price."""
+    """The part of C for the tools' time and memory, which is not billed; 0 if these have no price."""
     checked: bool | None = None
     """The verdict of the configured checker; None without a checker."""

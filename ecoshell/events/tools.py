@@ -55,7 +55,7 @@ class ApprovalWanted(Event):
     changes: str = ""
     """The file changes as a unified diff; empty if the tool cannot predict them."""
     fault: str = ""
-    """Why the tool cannot use the arguments that the user edited; the user is asked again."""
+    """Why the tool cannot use the arguments that the user edited, which repeats the question."""
 
     @property
     def of_server(self) -> str:
@@ -71,7 +71,7 @@ class ApprovalGiven(Event):
     id: str
     decision: str
     by: str
-    """Who decided: the user, a rule, or nobody (no user to ask and no --yes)."""
+    """`you`, a rule, or `nobody` if the user could not be asked and --yes was not set."""
     arguments: Mapping[str, Any] | None = None
     """The arguments as the user edited them; None if unchanged."""
     instead: str = ""

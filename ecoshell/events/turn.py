@@ -27,7 +27,7 @@ class TurnStarted(Event):
     copies: str = ""
     """Name of the file copies from which /undo restores; empty in sessions of old versions, which use `turn`."""
     session_model: str = ""
-    """The model of every role without a model of its own; empty in sessions of old versions."""
+    """The model of every role for which none is set; empty in sessions of old versions."""
     roles: tuple[str | None, ...] = ()
     """The roles' own models in the mode umi, in the order of ROLES."""
 

@@ -244,7 +244,7 @@ class _Marks:
         return f"\ue000{len(self._texts) - 1}\ue001"
 
     def deep(self, value: Any) -> Any:
-        """A JSON value with marks in place of texts that might contain control tokens."""
+        """A JSON value with marks instead of texts that might contain control tokens."""
         if isinstance(value, str):
             return value if _HARMLESS.fullmatch(value) else self.mark(value)
         if isinstance(value, Mapping):
@@ -285,7 +285,7 @@ def _compile(template: str, start: str, end: str) -> Render:
     """Compile a template to a function, which raises ValueError if the template rejects or fails on a conversation.
 
     Templates are untrusted programs: they run in the worker process, within limits. Raises ModelBroken for a template
-    that does not compile; the function raises it for one that takes too much time or memory.
+    that does not compile; the function raises it if rendering takes too much time or memory.
     """
     began = datetime.now()  # a fixed date while the model is loaded, because another date would change every prompt
     program = (template, start, end, began)

@@ -23,7 +23,7 @@ REMEMBERED = 64
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling parameters; temperature 0 takes the likeliest token, `repeat_penalty` 1 is no penalty."""
+    """Sampling parameters; temperature 0 selects the likeliest token, `repeat_penalty` 1 disables the penalty."""
 
     temperature: float = 0.0
     top_k: int = FIRST_LOOK

@@ -204,7 +204,7 @@ def value_text(value: Any, kinds: Kinds) -> str:
 
 
 def read_value(text: str, kinds: Kinds) -> Any:
-    """The value of a text under a schema that allows these types; the text itself if it is no value of them."""
+    """The value of a text under a schema that allows these types; the text itself if it is not such a value."""
     if kinds == STRING:
         return text
     try:

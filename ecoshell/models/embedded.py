@@ -30,7 +30,7 @@ def embedded_path() -> Path:
 
 
 def embedded_adapter(role: str = "single") -> Path | None:
-    """The adapter of the embedded model for a role; None if there is none."""
+    """The adapter of the embedded model for a role, or None."""
     file = ADAPTERS / f"{role}.gguf"
     return file if file.is_file() else None
 

@@ -203,7 +203,7 @@ class CallFormat:
         return GENERIC.head(text, frozenset(), complete=True) if self.syntax == "json" else None
 
     def read(self, text: str, schemas: Sequence[ToolSchema] = ()) -> ParsedText:
-        """Parse the calls in a text; unreadable ones are left out and reported as broken.
+        """Parse the calls in a text; unreadable ones are skipped and reported as broken.
 
         `schemas` are the callable tools; they give the types of values in XML elements.
         """

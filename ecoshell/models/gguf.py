@@ -87,7 +87,7 @@ def hub_name(text: str) -> HubName:
 
 
 def quant_of(file: str) -> str:
-    """The quantisation in a file's name, in capitals; empty if there is none."""
+    """The quantisation in a file's name, in capitals, or an empty text."""
     match = _QUANT.search(file)
     return match[1].upper() if match else ""
 
@@ -110,7 +110,7 @@ def is_later_part(file: str) -> bool:
 def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
     """The model's file or parts that a name selects among a repository's files.
 
-    Raises ModelMissing if there is none and UsageError if the name is ambiguous; both list the available names.
+    Raises ModelMissing without a match and UsageError if the name is ambiguous; both list the available names.
     """
     gguf_files = sorted({file for file in files if file.lower().endswith(".gguf")})
     models = [file for file in gguf_files if not is_later_part(file) and not _NO_MODEL.search(PurePosixPath(file).name)]
@@ -173,7 +173,7 @@ def check_file(path: Path) -> None:
 def header(path: Path) -> dict[str, str]:
     """The strings and integers among the first metadata entries, as texts; reads a few kilobytes.
 
-    Unreadable entries are left out without an error.
+    Unreadable entries are skipped without an error.
     """
     texts: dict[str, str] = {}
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 MAX_ANSWER = 4000
-"""Maximum characters of a plain-text reply in place of a plan."""
+"""Maximum characters of a plain-text reply instead of a plan."""
 MAX_LEAD = 320
 """Maximum characters of a text before its required ending."""
 MAX_ITEMS = 24

@@ -410,7 +410,7 @@ def _bound_answers() -> None:
 
 
 def _partial_text(part: Path | None) -> str:
-    """A sentence about a partial file; empty if there is none."""
+    """A sentence about a partial file, or an empty text."""
     return f"The part downloaded so far is kept ({size_text(_size(part))})." if part and _size(part) else ""
 
 

@@ -39,7 +39,7 @@ class Traits:
     reasons: bool | None = None
     """Whether it can reason before it answers."""
     defers_tools: bool = False
-    """Whether its provider loads deferred tools by a search of its own."""
+    """Whether its provider can search for deferred tools and load them."""
 
     @property
     def capable(self) -> bool:
@@ -113,7 +113,7 @@ class Reply:
     """A complete reply: text, calls in their order, and the usage if it was reported.
 
     `fault` is set if the first call is unusable (broken JSON, arguments against the schema) and explains the error to
-    the model. Calls after an unusable one are left out, because they may depend on it.
+    the model. Calls after an unusable one are dropped, because they may depend on it.
     """
 
     text: str

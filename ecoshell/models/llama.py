@@ -160,7 +160,7 @@ class Vocabulary:
         return bool(attributes & self._library.LLAMA_TOKEN_ATTR_RSTRIP)
 
     def start_and_end(self) -> tuple[str, str]:
-        """The texts of the begin and end tokens; empty if there is none."""
+        """The texts of the begin and end tokens; empty if undefined."""
         library = self._library
         tokens = (library.llama_vocab_bos(self.handle), library.llama_vocab_eos(self.handle))
         first, last = (self.piece(token, special=True).decode() if token >= 0 else "" for token in tokens)

@@ -1,7 +1,7 @@
 """Names of local models, and the GGUF files on this machine.
 
 Names are `embedded`, `embedded-base`, `local:BASE.gguf`, the first or the last with `+ADAPTER.gguf`, and `hf:…`. Files
-are looked for in the user's models folder and, read-only, in those of other programs: Hugging Face's hub cache
+are searched in the user's models folder and, read-only, in those of other programs: Hugging Face's hub cache
 (`HF_HUB_CACHE`, `HF_HOME`), LM Studio, llama.cpp's cache (`LLAMA_CACHE`), and Ollama's blobs (`OLLAMA_MODELS`).
 """
 
@@ -96,7 +96,7 @@ def name_parts(name: str) -> tuple[str, str]:
 def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     """The files of a local model, or None for other names; raises ModelMissing and UsageError.
 
-    `hf:OWNER/REPO:QUANT` is looked for in the models folder (None is the user's) and in the hub cache. The base ends at
+    `hf:OWNER/REPO:QUANT` is searched in the models folder (None is the user's) and in the hub cache. The base ends at
     the first `.gguf+`; a `+` elsewhere belongs to a file's name.
     """
     if name in (EMBEDDED, BASE):

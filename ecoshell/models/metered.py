@@ -199,14 +199,14 @@ class MeteredModel:
                         size = await asyncio.to_thread(self._model.size, request)
                         self._reported.record(request, call.usage, size)
                     reply = _grouped(reply, f"m{call.hold.entry}")
-                    call.emit(_replied(reply, call.hold.account, shown=request.purpose in _SHOWN))
+                    call.emit(_replied(reply, call.hold.account, in_conversation=request.purpose in _SHOWN))
                     return reply
                 if listener.endless:
                     # A model that ignores `max_tokens` cannot be kept within a cap; the whole reservation counts.
                     call.usage = None
-                    name, reason = self.traits.name, "went on past max_tokens and was cut off"
+                    name, reason = self.traits.name, "continued past max_tokens and was cut off"
                     await finished(asyncio.to_thread(self._gate.ledger.bar, name, f"it {reason}"))
-                    call.emit(Notice(f"{name} {reason}; it is not called under a cap any more."))
+                    call.emit(Notice(f"{name} {reason}; it is no longer called under a cap."))
                     return Reply("".join(listener.texts), cut=True)
         raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
 
@@ -216,9 +216,9 @@ def _grouped(reply: Reply, group: str) -> Reply:
     return replace(reply, group=group, calls=tuple(replace(call, group=group) for call in reply.calls))
 
 
-def _replied(reply: Reply, account: Account, *, shown: bool) -> ModelReplied:
+def _replied(reply: Reply, account: Account, *, in_conversation: bool) -> ModelReplied:
     """The event of a complete reply; only replies of the conversation keep their provider state."""
-    state = reply.state if shown else None
+    state = reply.state if in_conversation else None
     return ModelReplied(
         group=reply.group,
         role=account.role,
@@ -246,7 +246,7 @@ class _Call:
         """Counts what was sent and received; may block."""
         self.tool = ""
         self.pause: float | None = None
-        """Seconds until the next attempt; None when there is none."""
+        """Seconds until the next attempt; None without one."""
         self.shown = False
         """Whether a part of the reply arrived."""
         self._ended = "no usage was reported"
@@ -260,7 +260,7 @@ class _Call:
         ending: Literal["settle", "release", "keep"] = "release"
         try:
             hold = self.hold
-            held = BudgetHeld(
+            reserved = BudgetHeld(
                 entry=hold.entry,
                 role=hold.account.role,
                 model=hold.account.model,

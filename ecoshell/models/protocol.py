@@ -122,7 +122,7 @@ def parse_reply(
 def usable_calls(
     attempts: Iterable[Attempt], schemas: Sequence[ToolSchema]
 ) -> tuple[tuple[Call, ...], str, Call | None]:
-    """The calls before the first unusable one; if there are none, the fault and the readable part of that one."""
+    """The calls before the first unusable one; without any, its fault and its readable part."""
     calls: list[Call] = []
     for attempt in attempts:
         call = read_call(attempt, schemas)
@@ -211,7 +211,7 @@ def call_fault(call: Call, tool_schemas: Sequence[ToolSchema]) -> str:
 
 
 def chat_body(request: Request, *, native: bool, family: str = "", search: Fields | None = None) -> dict[str, Any]:
-    """The request in OpenAI's form, for a model with `native` tool calls or for one that reads them as text.
+    """The request in OpenAI's form, for a model with `native` tool calls, or else with calls as text.
 
     Replies of this provider `family` are sent back unchanged; replies of others are rewritten without their opaque
     fields. With the provider's `search` tool, tools are deferred; without it all are sent in full.
@@ -360,9 +360,9 @@ def resolved_name(name: str, schemas: Iterable[ToolSchema]) -> str:
     names = [schema.name for schema in schemas]
     if name in names:
         return name
-    if exact := [known for known in names if safe_name(known) == name]:
+    if exact := [candidate for candidate in names if safe_name(candidate) == name]:
         return exact[0]
-    matches = {known for known in names if _folded_name(known) == _folded_name(name)}
+    matches = {candidate for candidate in names if _folded_name(candidate) == _folded_name(name)}
     return matches.pop() if len(matches) == 1 else name
 
 

@@ -71,7 +71,7 @@ _LONGEST_MESSAGE = 600
 """Characters of a provider's message that are shown; some send whole web pages."""
 _COUNTED_PER_MESSAGE = 3
 _COUNTED_PER_PROMPT = 3
-"""Tokens that OpenAI counts besides the texts; other templates differ slightly."""
+"""Tokens that OpenAI counts in addition to the texts; other templates differ slightly."""
 
 
 @dataclass(frozen=True, slots=True)

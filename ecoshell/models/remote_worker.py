@@ -567,11 +567,11 @@ class Traffic:
                 return
         yield lines.end()
 
-    def finish(self, known: str) -> str:
-        """The finish reason: litellm's, unless it hides the provider's own."""
-        if known != "stop":
-            return known
-        return "refusal" if self.refusal else _UNKNOWN_FINISHES.get(self.sent_finish, known)
+    def finish(self, reason: str) -> str:
+        """The finish reason: litellm's `reason`, unless it hides the provider's own."""
+        if reason != "stop":
+            return reason
+        return "refusal" if self.refusal else _UNKNOWN_FINISHES.get(self.sent_finish, reason)
 
     def _take(self, count: int) -> None:
         self.left -= count
@@ -787,10 +787,10 @@ def _has(chain: list[BaseException], *classes: type[BaseException]) -> bool:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """The error and its causes; litellm wraps errors several times."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
+    while link is not None and id(link) not in ids:
+        ids.add(id(link))
         yield link
         link = link.__cause__ or link.__context__
 

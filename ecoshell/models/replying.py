@@ -64,10 +64,10 @@ class Quoting:
         text, self._waiting = self._waiting, ""
         return text
 
-    def _block_after(self, before: str) -> str:
+    def _block_after(self, text: str) -> str:
         if not self._block:
             return self._result
-        return f"\n{self._block}" if before and not before.endswith("\n") else self._block
+        return f"\n{self._block}" if text and not text.endswith("\n") else self._block
 
     def _after(self, piece: str) -> str:
         """The piece, on a new line if it follows a code block."""

@@ -80,8 +80,8 @@ class ReportedPrompts:
         # A report holds only those schemas that were loaded, and any of the others may be loaded now.
         searched = self._searched(request.tools, added)
         tools = tuple(tool for tool in tools if tool not in searched)
-        rest = replace(frame, messages=added, tools=(*frame.tools, *searched))
-        bound += size_of(rest).bound - size_of(frame).bound
+        addition = replace(frame, messages=added, tools=(*frame.tools, *searched))
+        bound += size_of(addition).bound - size_of(frame).bound
         bound += size_of(replace(frame, tools=tools)).bound if tools else 0
         if request.want != counted.want and request.tools and not tools:
             bound += PER_TOOL_ARRAY  # the tool choice changes the text before the array
@@ -93,7 +93,7 @@ class ReportedPrompts:
         """Tools that the provider may load for the next reply, or has loaded in these messages."""
         if not self._defers_tools:
             return ()
-        loaded = {name for one in added if one.state is not None for name in loaded_names(one.state.message)}
+        loaded = {name for message in added if message.state is not None for name in loaded_names(message.state.message)}
         return tuple(tool for tool in tools if tool.deferred or safe_name(tool.name) in loaded)
 
     def _groups(self, request: Request) -> tuple[Group, ...]:
@@ -103,7 +103,7 @@ class ReportedPrompts:
 
 
 def _settings(request: Request) -> Request:
-    """The part of a request, besides messages and tools, that may change how its prompt is counted."""
+    """The part of a request, apart from messages and tools, that may change how its prompt is counted."""
     return replace(
         request,
         messages=(),

@@ -58,11 +58,11 @@ class Retries:
 
     def notice(self, error: ModelUnavailable, pause: float) -> str:
         """What the user reads while the call waits."""
-        left = max(0.0, self.policy.seconds - (self.policy.clock() - self._first_failure))
+        remaining = max(0.0, self.policy.seconds - (self.policy.clock() - self._first_failure))
         cause = "the provider asks to wait" if error.retry_after else "waiting"
         return (
             f"{error.message} Retrying (attempt {self.failures + 1}): {cause} {duration_text(pause)}; "
-            f"gives up after {duration_text(left)} more."
+            f"gives up after {duration_text(remaining)} more."
         )
 
 

@@ -104,17 +104,17 @@ def _bytes(text: str) -> int:
 def _reply(text: str, where: str) -> Reply:
     """Parse a line as a reply; raises UsageError with the line's position."""
 
-    def checked(value: object, what: str, *allowed: str) -> dict[str, Any]:
+    def checked(value: object, part: str, *allowed: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise broken(f"has {what} that is not a JSON object")
+            raise broken(f"has {part} that is not a JSON object")
         record = cast("dict[str, Any]", value)
         for name in record:
             if allowed and name not in allowed:
-                raise broken(f"has {name!r}, which is none of {', '.join(sorted(allowed))}")
+                raise broken(f"has {name!r}, which is not one of {', '.join(sorted(allowed))}")
         return record
 
-    def broken(what: str) -> UsageError:
-        return UsageError(f"{where} {what}.", fix=_SHAPE)
+    def broken(fault: str) -> UsageError:
+        return UsageError(f"{where} {fault}.", fix=_SHAPE)
 
     try:
         line = json.loads(text)

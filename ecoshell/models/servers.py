@@ -73,7 +73,7 @@ class _Program:
 
 
 class Servers:
-    """The servers of this machine; servers that are off are not contacted again by the same object."""
+    """The local model servers; one that did not answer is not contacted again by the same object."""
 
     def __init__(self, environ: Mapping[str, str] | None = None, *, seconds: float | None = None) -> None:
         self._seconds = SECONDS if seconds is None else seconds
@@ -166,9 +166,9 @@ class ServerQuery:
         from http.client import OK, HTTPConnection, HTTPException, HTTPSConnection  # imports `email`, slowly
 
         parts = urlsplit(self.base_url)
-        left = self.deadline - time.monotonic()
+        seconds = self.deadline - time.monotonic()
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        line = kind(parts.hostname or "", parts.port, timeout=max(left, 0.001))
+        line = kind(parts.hostname or "", parts.port, timeout=max(seconds, 0.001))
         try:
             sent = None if body is None else json.dumps(body)
             line.request("GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"})

@@ -57,19 +57,23 @@ def loaded_names(message: Fields) -> Iterator[str]:
 def with_known_tools(message: Fields, names: frozenset[str]) -> dict[str, Any]:
     """A provider's message without searches that loaded tools outside `names`, because Anthropic rejects those."""
     results = _results(message)
-    known = [one for one in results if all(reference.get("tool_name") in names for reference in _references(one))]
-    if not names:
-        known = []
-    answered = {result.get("tool_use_id") for result in known}
+    allowed: list[Fields] = []
+    if names:
+        allowed = [
+            result
+            for result in results
+            if all(reference.get("tool_name") in names for reference in _references(result))
+        ]
+    answered = {result.get("tool_use_id") for result in allowed}
     calls: Sequence[Fields] = message.get("tool_calls") or ()
-    kept = [call for call in calls if not is_server_call(call) or call["id"] in answered]
-    if len(known) == len(results) and len(kept) == len(calls):
+    remaining_calls = [call for call in calls if not is_server_call(call) or call["id"] in answered]
+    if len(allowed) == len(results) and len(remaining_calls) == len(calls):
         return dict(message)
-    fields = {**message["provider_specific_fields"], "tool_results": known}
-    if not known:
+    fields = {**message["provider_specific_fields"], "tool_results": allowed}
+    if not allowed:
         del fields["tool_results"]
-    sent = {**message, "tool_calls": kept, "provider_specific_fields": fields}
-    return {key: value for key, value in sent.items() if value or key == "content"}
+    filtered = {**message, "tool_calls": remaining_calls, "provider_specific_fields": fields}
+    return {key: value for key, value in filtered.items() if value or key == "content"}
 
 
 def search_items(state: ProviderState) -> Sequence[Fields]:
@@ -91,8 +95,8 @@ def _items(message: Fields) -> Sequence[Fields]:
 
 def _references(result: Fields) -> Sequence[Fields]:
     content = result.get("content")
-    found: Any = cast("Fields", content).get("tool_references") if isinstance(content, Mapping) else None
-    return found or ()
+    references: Any = cast("Fields", content).get("tool_references") if isinstance(content, Mapping) else None
+    return references or ()
 
 
 def _names(tools: Any) -> Iterator[str]:

@@ -85,7 +85,7 @@ def _program_request(view: View, *, max_tokens: int, temperature: float | None) 
 
 
 def program_in(reply: Reply, view: View) -> Call | None:
-    """The program in a reply as a call; None if there is none, or if the same call was made before.
+    """The program in a reply as a call; None without a program, or if the same call was made already.
 
     A program that contains only definitions, among them all of a named file's, is that file's new text, up to an import
     of that file; among several files, the one it changes. If it changes none, the file's test is run.
@@ -133,8 +133,10 @@ def _imports(name: str, code: str) -> bool:
 
 def _changes(old: str, new: str) -> bool:
     """Whether a program changes any of another's definitions."""
-    before, after = _parts(old), _parts(new)
-    return before is None or after is None or any(after.get(name) != before.get(name) for name in ("", *before))
+    old_parts, new_parts = _parts(old), _parts(new)
+    if old_parts is None or new_parts is None:
+        return True
+    return any(new_parts.get(name) != old_parts.get(name) for name in ("", *old_parts))
 
 
 def _definitions(code: str, module: str) -> str:

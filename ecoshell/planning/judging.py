@@ -1,10 +1,9 @@
-"""Whether a result helped: what rules can tell of it (BTP §2.4, SPEC §2).
+"""Rules that judge whether a result helped (BTP §2.4, SPEC §2).
 
-A result that failed by itself, or is empty, did not help. A call that was not run, or whose caller gave what does not
-fit or is not there, says nothing about the tool: forbidding `read_file` after one mistyped path would end the task.
+A failed or empty result did not help. A call that was not run, or that had wrong arguments, says nothing about the
+tool: forbidding `read_file` after one mistyped path would end the task.
 
-A result is read first: what the tool itself said, out of the MCP result around it, and what a JSON result says of
-itself. Then comes what that tells of a failure, of a mistake of the caller, of nothing at all.
+The result is unwrapped from MCP and JSON first, and then checked for failures, mistakes of the caller and emptiness.
 """
 
 import ast
@@ -17,17 +16,17 @@ from typing import Any, cast
 
 from ecoshell.messages import Call, Observation
 
-_SHOWN = 120
+_EXCERPT_CHARS = 120
 _ABOUT_ERRORS = re.compile(r"error|exception|fail|trace|\blogs?\b|crash|\bbugs?\b", re.IGNORECASE)
 _A_FILE = re.compile(r"path|file", re.IGNORECASE)
-_SHORT = 600
-"""Characters up to which a text may be an error message as a whole; a longer one is a document, of whatever."""
-_BRIEF = 300
-"""Characters up to which a text may say, as a whole, that nothing was found."""
+_MAX_ERROR_CHARS = 600
+"""Maximum characters of a text that may be an error message; longer ones are documents."""
+_MAX_NOTICE_CHARS = 300
+"""Maximum characters of a text that may report that nothing was found."""
 
 
 def _any(*patterns: str, start: bool = False) -> re.Pattern[str]:
-    """One of these, anywhere in a text or only at its start (after signs such as ❌ or **)."""
+    """Compile alternatives that match anywhere, or only at the start after signs such as ❌ or **."""
     joined = "|".join(f"(?:{pattern})" for pattern in patterns)
     return re.compile(rf"[\W_]{{0,20}}(?:{joined})" if start else joined, re.IGNORECASE | re.MULTILINE)
 
@@ -70,7 +69,7 @@ _OUTAGE = _any(
     r"internal (?:server )?error|bad gateway",
     r"(?:http|status|code|error|answered)\D{0,12}(?:40[12378]|429|5\d\d)\b",
 )
-"""The tool, or what it stands on, does not work."""
+"""The tool, or a service that it needs, does not work."""
 _WRONG_VALUE = _any(
     r"no such (?:file|directory|folder)|file not found|ENOENT|EISDIR|ENOTDIR",
     r"(?:is|not) an? (?:file|folder|directory|regular file|unit|binary file|JMESPath query|UTC offset|web address)",
@@ -81,14 +80,14 @@ _WRONG_VALUE = _any(
     r"is unknown|cannot access|is empty:|nothing to run|is before `|must (?:be|have)\b|give (?:either )?`",
     r"does not occur|\boccurs \d+ times|is too (?:large|long|small)|or too small|too long to match",
 )
-"""The arguments fit, and what they say is wrong."""
+"""The arguments have the right types but wrong values."""
 _ABSENT = _any(
     r"not found", r"\b404\b", r"no such", r"does(?:n't| not) exist", r"unknown", r"invalid", r"unrecogni[sz]ed",
     r"unsupported", r"there is no", r"is not ", r"must ", r"expected", r"required", r"missing", r"ambiguous",
 )  # fmt: skip
-"""Words for what is not there or not right, which are the caller's fault when they are said of what the caller gave."""
+"""Words for missing or wrong things, which are mistakes of the caller if they refer to its arguments."""
 _PROGRAM = re.compile(r"^\[(?:exit status -?\d+|ended by signal \d+|stopped: the time limit was reached)\]\Z", re.M)
-"""How a program ended that the caller wrote."""
+"""The end of a failed program that the caller wrote."""
 
 _KINDS = (
     "results?|match(?:es)?|hits?|items?|records?|entries|rows|documents?|articles?|papers?|data|objects?|pages?|files?"
@@ -116,16 +115,16 @@ _ASKING = frozenset(_ASKING_WORDS.split())
 _NAME_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-# What a tool said
+# -- unwrapping results
 
-_DEEPEST = 3
-_READ = 32_000
-"""Characters of a result that are looked at."""
+_MAX_DEPTH = 3
+_MAX_CHARS = 32_000
+"""Maximum characters of a result that are examined."""
 _PRINTED = re.compile(r"meta=\S+ content=\[TextContent\(type='text', text=")
 _LITERAL = re.compile(r"""\btext=('(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?)""", re.DOTALL)
 _ENCODED = re.compile(r'\{\s*(?:"_meta":\s*(?:null|\{\}),\s*)?"content":\s*\[\s*\{\s*"type":\s*"text",\s*"text":\s*"')
-_TAIL = 12
-"""Characters an escape takes that was cut in the middle: dropped one by one until the rest can be read."""
+_MAX_ESCAPE = 12
+"""Maximum length of a truncated escape, which is dropped character by character until the rest can be parsed."""
 _BLANK: tuple[object, ...] = (None, "", [], {})
 _ERRORS = ("error", "errors", "exception", "error_message")
 _NO_ERROR = frozenset({"", "false", "no", "none", "null", "ok"})
@@ -142,7 +141,7 @@ _COUNTS = frozenset(_COUNT_NAMES.split())
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a tool said; `value` is the JSON object, list or null that the text is, when `is_json`."""
+    """The unwrapped text of a result; `value` is its JSON object, list or null if `is_json`."""
 
     text: str
     failed: bool
@@ -151,9 +150,9 @@ class Payload:
 
     @classmethod
     def of(cls, observation: Observation) -> "Payload":
-        """What is inside an observation; a result that was cut is read as far as it goes."""
-        text, marked = unwrapped(observation.text[:_READ])
-        text, failed = text.strip(), marked or not observation.ok
+        """Unwrap an observation, also if it was truncated."""
+        text, is_error = unwrapped(observation.text[:_MAX_CHARS])
+        text, failed = text.strip(), is_error or not observation.ok
         try:
             value: Any = json.loads(text)
         except (ValueError, RecursionError):
@@ -166,44 +165,44 @@ class Payload:
 
 
 def unwrapped(text: str) -> tuple[str, bool]:
-    """The text inside an MCP result, as JSON or as Python prints it, and whether the result is marked as an error.
+    """Return the text of an MCP result, in JSON or as printed by Python, and whether it is marked as an error.
 
-    Other texts are given back as they are.
+    Returns other texts unchanged.
     """
     failed = False
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         if _PRINTED.match(text):
-            marked = text.rstrip().endswith("isError=True")
+            is_error = text.rstrip().endswith("isError=True")
             text = "\n".join(
-                _said(literal[1:].removesuffix(literal[0]), literal[0]) for literal in _LITERAL.findall(text)
+                _unquoted(literal[1:].removesuffix(literal[0]), literal[0]) for literal in _LITERAL.findall(text)
             )
         else:
-            inner = _encoded(text.lstrip())
+            inner = _json_result(text.lstrip())
             if inner is None:
                 break
-            text, marked = inner
-        failed = failed or marked
+            text, is_error = inner
+        failed = failed or is_error
     return text, failed
 
 
-def _said(literal: str, quote: str = "") -> str:
-    """What is said inside the quotes of a Python literal, or of a JSON string, whose end may be missing."""
-    for dropped in range(_TAIL):
+def _unquoted(literal: str, quote: str = "") -> str:
+    """Decode the inside of a Python literal, or of a JSON string if `quote` is empty; the end may be missing."""
+    for dropped in range(_MAX_ESCAPE):
         body = literal[: len(literal) - dropped]
         with suppress(ValueError, SyntaxError):
             return str(ast.literal_eval(f"{quote}{body}{quote}") if quote else json.loads(f'"{body}"', strict=False))
     return literal
 
 
-def _encoded(text: str) -> tuple[str, bool] | None:
-    """A result as JSON; None when the text is anything else."""
+def _json_result(text: str) -> tuple[str, bool] | None:
+    """Return the text of an MCP result in JSON and whether it is an error; None for other texts."""
     if not text.startswith("{"):
         return None
     try:
         value = cast("Mapping[str, Any]", json.loads(text))
     except (ValueError, RecursionError):
-        cut = _ENCODED.match(text)
-        return (_said(text[cut.end() :]), False) if cut else None
+        head = _ENCODED.match(text)
+        return (_unquoted(text[head.end() :]), False) if head else None
     content = value.get("content")
     if not isinstance(content, list) or not ("isError" in value or "_meta" in value):
         return None
@@ -215,10 +214,10 @@ def _encoded(text: str) -> tuple[str, bool] | None:
 
 
 def failing(value: Any, depth: int = 0) -> str:
-    """What went wrong, when a JSON value says so of itself or of every single thing it reports on; else empty.
+    """Return the error that a JSON value, or every one of its parts, reports; empty if there is a result.
 
-    An object says so by an `error`, by `"success": false`, by a `status` that is a failure. A number as an `error` is a
-    measurement, and one beside results is no more than a note.
+    An object reports a failure with `error`, `"success": false` or a failing `status`. A number as `error` is a
+    measurement, and an error next to results is a note.
     """
     if isinstance(value, Mapping):
         fields, message, failed = _lowered(value), "", False
@@ -232,17 +231,17 @@ def failing(value: Any, depth: int = 0) -> str:
         codes = [fields[name] for name in _CODES if type(fields.get(name)) is int]
         failed = failed or any(fields.get(name) is False for name in _SUCCESSES) or fields.get("iserror") is True
         if failed or states & _FAILED or any(400 <= code < 600 for code in codes):
-            more = (fields[name] for name in _MESSAGES if isinstance(fields.get(name), str))
-            return " ".join(part for part in (message, next(more, "")) if part) or "it says so itself"
+            details = (fields[name] for name in _MESSAGES if isinstance(fields.get(name), str))
+            return " ".join(part for part in (message, next(details, "")) if part) or "it reports a failure"
     parts = children(value)
-    if depth == _DEEPEST or not parts or not all(_is_nested(part) and part for part in parts):
+    if depth == _MAX_DEPTH or not parts or not all(_is_nested(part) and part for part in parts):
         return ""
     failures = [failing(part, depth + 1) for part in parts]
     return failures[0] if all(failures) else ""
 
 
 def empty(value: Any) -> bool:
-    """Whether a JSON value holds nothing: it, its results, or the list it counts 0 entries of, are empty."""
+    """Return whether a JSON value, its results, or a list with a count of 0, is empty."""
     if value is None or all(part in _BLANK for part in children(value)):
         return True
     if not isinstance(value, Mapping):
@@ -258,16 +257,16 @@ def empty(value: Any) -> bool:
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Every text and number inside a JSON value, as text."""
+    """Yield all texts and numbers of a JSON value as text."""
     if isinstance(value, (str, int, float)):
         yield str(value)
-    elif depth <= _DEEPEST:
+    elif depth <= _MAX_DEPTH:
         for part in children(value):
             yield from texts(part, depth + 1)
 
 
 def children(value: Any) -> list[Any]:
-    """What is directly inside a JSON object or list."""
+    """Return the direct members of a JSON object or list."""
     if isinstance(value, Mapping):
         return list(cast("Mapping[str, Any]", value).values())
     return cast("list[Any]", value) if isinstance(value, list) else []
@@ -281,94 +280,91 @@ def _lowered(value: Any) -> dict[str, Any]:
     return {str(name).lower(): part for name, part in cast("Mapping[str, Any]", value).items()}
 
 
-# What it tells
+# -- judging results
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a result helped; None when it says nothing about the tool, or nobody could tell."""
+    """Whether a result helped; None if unknown, or if it says nothing about the tool."""
 
     helpful: bool | None
     by: str
-    """`rules`, `classifier`, `model` or `plugin`; empty when nobody judged."""
+    """`rules`, `classifier`, `model` or `plugin`; empty without a judgment."""
     reason: str
-    """In a few words; what a tool said in them is data."""
+    """A short reason, which may quote the tool."""
     sure: bool = True
-    """Whether there is nothing more to tell: False where only reading the result against the question could."""
+    """False if only comparing the result with the question could decide."""
 
 
 def judgeable(ruled: Verdict) -> bool:
-    """Whether a result says anything about its tool, by the verdict of the rules.
-
-    It does not where the call did not run or was a mistake of the caller.
-    """
+    """Return whether a result says anything about its tool: the call ran and was not a mistake of the caller."""
     return ruled.helpful is not None or not ruled.sure
 
 
 def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
-    """The verdict of rules on one result; never raises.
+    """Judge one result by rules; never raises.
 
-    They are sure of failures, of empty results and of mistakes of the caller. Of anything else they say that it helped,
-    without having read it.
+    The rules are sure of failures, empty results and mistakes of the caller. Everything else counts as helpful.
     """
     if observation.refused:
         return Verdict(None, "", "the call was not run")
     payload = Payload.of(observation)
-    message = failing(payload.value)[:_BRIEF] if payload.is_json else ""
+    message = failing(payload.value)[:_MAX_NOTICE_CHARS] if payload.is_json else ""
     if payload.failed:
         return _failed(call, message or _gist(payload.text))
     if observation.changes:
         return Verdict(True, "rules", "it changed files")
     if not payload.is_json:
-        is_error = len(payload.text) <= _SHORT and _ERROR.match(payload.text)
-        marked = len(payload.text) <= _BRIEF and _MARKED.search(payload.text)
-        if _TRACE.match(payload.text) or is_error or marked:  # errors may be what was asked about, or be in a file
+        is_error = len(payload.text) <= _MAX_ERROR_CHARS and _ERROR.match(payload.text)
+        is_marked = len(payload.text) <= _MAX_NOTICE_CHARS and _MARKED.search(payload.text)
+        if _TRACE.match(payload.text) or is_error or is_marked:
+            # The question may be about errors, or a file may contain them.
             arguments = json.dumps(list(call.arguments.values()), ensure_ascii=False, default=str)
-            from_file = "\n" in payload.text and any(map(_A_FILE.search, call.arguments))
-            if from_file or _ABOUT_ERRORS.search(f"{query} {arguments}"):
-                return Verdict(None, "", "it reads like an error, which may be what was asked for", sure=False)
+            is_from_file = "\n" in payload.text and any(map(_A_FILE.search, call.arguments))
+            if is_from_file or _ABOUT_ERRORS.search(f"{query} {arguments}"):
+                return Verdict(None, "", "it reads like an error, which may answer the question", sure=False)
             message = _gist(payload.text)
     if message:
         return _failed(call, message)
     if not payload.is_json and (_NO_OUTPUT.search(payload.text) or _PLACE_EMPTY.match(payload.text)):
-        return Verdict(None, "", "it had nothing to show", sure=False)  # which may be just as it should be
-    if payload.is_json:
-        nothing = empty(payload.value)
-    else:  # no text, a heading alone, or words that say so
-        heading = payload.text.endswith(":") and payload.text.count("\n") <= 1
-        empty_words = _UNFINISHED.search(payload.text) or _NOTHING.match(payload.text)
-        nothing = len(payload.text) <= _BRIEF and bool(not payload.text or heading or empty_words)
-    if not nothing:
+        return Verdict(None, "", "it had no output", sure=False)  # which may be correct
+    if not _is_empty(payload):
         return Verdict(True, "rules", "it gave a result", sure=False)
-    # a tool that by its name does something, rather than look something up, may well say nothing
+    # The first known word in the tool's name tells whether it acts, and may have no output, or looks something up.
     words = (word.lower() for word in _NAME_WORDS.findall(call.name))
     if next((word for word in words if word in _ACTING or word in _ASKING), "") in _ACTING:
-        return Verdict(None, "", "it did something and had nothing to say", sure=False)
+        return Verdict(None, "", "it acted and had no output", sure=False)
     return Verdict(False, "rules", "it found nothing")
 
 
-def _failed(call: Call, message: str) -> Verdict:
-    """The verdict on a failure.
+def _is_empty(payload: Payload) -> bool:
+    """Return whether a result is empty, only a heading, or a notice that nothing was found."""
+    if payload.is_json:
+        return empty(payload.value)
+    is_heading = payload.text.endswith(":") and payload.text.count("\n") <= 1
+    is_notice = _UNFINISHED.search(payload.text) or _NOTHING.match(payload.text)
+    return len(payload.text) <= _MAX_NOTICE_CHARS and bool(not payload.text or is_heading or is_notice)
 
-    The caller is to blame and can correct it where the arguments do not fit, or name what is not there.
-    """
-    excerpt = " ".join(message.split())[:_SHOWN]
-    absent = bool(_ABSENT.search(message))
-    is_named = absent and any(re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments)
+
+def _failed(call: Call, message: str) -> Verdict:
+    """Judge a failure: wrong arguments, or names of missing things, are mistakes that the caller can correct."""
+    excerpt = " ".join(message.split())[:_EXCERPT_CHARS]
+    is_absent = bool(_ABSENT.search(message))
+    is_named = is_absent and any(re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments)
     if is_named or _PROGRAM.search(message) or _ILL_FORMED.search(message):
-        mistaken = True
+        is_mistake = True
     elif _OUTAGE.search(message):
-        mistaken = False
+        is_mistake = False
     else:
         values = (value for value in texts(dict(call.arguments)) if len(value) > 1)
-        mistaken = bool(_WRONG_VALUE.search(message)) or (absent and any(value in message for value in values))
-    if mistaken:
+        is_mistake = bool(_WRONG_VALUE.search(message)) or (is_absent and any(value in message for value in values))
+    if is_mistake:
         return Verdict(None, "", f"the call was wrong, not the tool: {excerpt}")
     return Verdict(False, "rules", f"it failed: {excerpt}" if excerpt else "it failed")
 
 
 def _gist(text: str) -> str:
-    """The line that says what went wrong: the last of a stack trace or a program's output, else the first."""
+    """Return the error line: the last one of a stack trace or a program's output, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     last = bool(_TRACE.match(text)) and "Traceback" in text
-    return (lines[-1] if last or _PROGRAM.search(lines[-1]) else lines[0])[:_BRIEF]
+    return (lines[-1] if last or _PROGRAM.search(lines[-1]) else lines[0])[:_MAX_NOTICE_CHARS]

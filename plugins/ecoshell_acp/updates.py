@@ -162,9 +162,9 @@ class Updates:
 
     # -- texts
 
-    def _chunk(self, kind: type[Chunk], text: str, *, whole: bool = True) -> Chunk:
-        """Return a chunk: a new text, or, if not `whole`, the next piece of the current one."""
-        if whole:
+    def _chunk(self, kind: type[Chunk], text: str, *, is_new: bool = True) -> Chunk:
+        """Return a chunk: a new text, or, if not `is_new`, the next piece of the current one."""
+        if is_new:
             self._open = ("", "")
             self._messages += 1
         update: Any = _CHUNKS[kind]
@@ -192,7 +192,7 @@ class Updates:
             return []
         kind, streamed = self._step_texts[-1]
         self._step_texts[-1] = (kind, streamed + text)
-        return [self._chunk(kind, text, whole=False)]
+        return [self._chunk(kind, text, is_new=False)]
 
     def _whole(self, event: Rationale | Reasoned | Answer) -> Sequence[Update]:
         """Convert a complete text, unless it was streamed before."""

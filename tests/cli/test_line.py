@@ -209,7 +209,7 @@ async def test_a_plan_is_told_before_the_first_step_and_then_what_it_has_come_to
     assert told == [
         "| plan: 3 of 5 tools, about $0.002 to $0.011",
         "  !! unhelpful: an empty result",
-        "| plan: count_text (quota) and read_file (blacklist) may not be used any more",
+        "| plan: count_text (quota) and read_file (blacklist) may no longer be used",
     ]
 
 
@@ -444,7 +444,7 @@ async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past()
     ]
     _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
     assert "| attached a .txt (4 characters)" in screen
-    assert "| turn 1 was undone; restored b.txt; left alone c.txt" in screen
+    assert "| turn 1 was undone; restored b.txt; not restored c.txt" in screen
     assert "| 2 turns summarized by m: 1,200 tokens became 100" in screen
     assert "| 2 turns replaced by an extract that no model wrote: 1,200 tokens became 100" in screen
 

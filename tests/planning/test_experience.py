@@ -134,9 +134,9 @@ def test_uses_can_be_selected_by_tool_question_and_time(store):
     store.add([replace(USE, call="c3", at="")])
     assert store.forget(Choice(before="9999")).uses == 2
     with pytest.raises(UsageError, match="no use 7"):
-        store.one(USES, 7)
+        store.get(USES, 7)
     with pytest.raises(UsageError, match="no use 9"):
-        store.one(USES, 10**20 - 1)
+        store.get(USES, 10**20 - 1)
 
 
 def test_a_forgotten_use_is_erased_from_the_file(store, tmp_path):

@@ -197,7 +197,7 @@ def test_offer_shows_names_schemas_and_reason():
 def test_instructions_have_a_line_and_facts_do_not():
     facts = ContextPart("facts", 92)
     text_shown = ContextTold("…", (ContextPart("project", 1_340, cut=True), facts), exact=False, workspace="/p")
-    message = "told: AGENTS.md of this project (≈ 1,340 tokens, cut), facts of the workspace (≈ 92 tokens)"
+    message = "context: AGENTS.md of this project (≈ 1,340 tokens, cut), facts of the workspace (≈ 92 tokens)"
     assert event_blocks.block_of(text_shown).text() == message
     assert event_blocks.block_of(ContextTold("…", (facts,), exact=True, workspace="/p")) is None
 
@@ -251,7 +251,7 @@ def test_missing_usage_notes_that_the_full_reservation_counts():
         why="the call was stopped",
     )
     assert describe(stopped).startswith(
-        "The call was stopped, so nobody knows what it took: ≈ 812 tokens in and 40 out by a tokenizer, ≈ $0.0012."
+        "The call was stopped, so its cost is unknown: ≈ 812 tokens in and 40 out by a tokenizer, ≈ $0.0012."
     )
 
 
@@ -311,7 +311,7 @@ def test_first_plan_shows_allowed_tools_and_price_range():
 
 def test_replanning_has_a_line_only_for_newly_forbidden_tools():
     assert event_blocks.plan(USED, PLANNED) is None
-    assert event_blocks.plan(QUOTA, USED).text() == "plan: count_text (quota) may not be used any more"
+    assert event_blocks.plan(QUOTA, USED).text() == "plan: count_text (quota) may no longer be used"
 
 
 def test_users_mark_overrides_the_judge():

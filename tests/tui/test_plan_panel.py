@@ -218,7 +218,7 @@ async def test_transcript_shows_the_first_plan_and_newly_forbidden_tools(make_ap
         ]
         assert text_shown == [
             "·  plan: 3 of 5 tools",
-            "·  plan: count_text (quota) may not be used any more",
+            "·  plan: count_text (quota) may no longer be used",
         ]
 
 

@@ -13,7 +13,7 @@ from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
 from ecoshell.messages import visible, visible_line
 from ecoshell.paths import expanded, user_paths
-from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, Experienced, ExperienceStore, Kept, Use
+from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, ExperienceRecord, ExperienceStore, Stored, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
 from ecoshell.sessions.export import write_new
@@ -130,12 +130,12 @@ def _list(store: ExperienceStore, args: argparse.Namespace) -> None:
     print_table(_ATTEMPT_HEAD if args.attempts else _USE_HEAD, cells)
 
 
-def _numbered(store: ExperienceStore, kind: str, number: int) -> Kept[Use] | Kept[Attempt]:
+def _numbered(store: ExperienceStore, kind: str, number: int) -> Stored[Use] | Stored[Attempt]:
     """The use or the attempt of this number; raises UsageError when there is none."""
-    return store.one(ATTEMPTS, number) if kind == "attempt" else store.one(USES, number)
+    return store.get(ATTEMPTS, number) if kind == "attempt" else store.get(USES, number)
 
 
-def _read(name: str) -> list[Experienced]:
+def _read(name: str) -> list[ExperienceRecord]:
     """What a file holds, or standard input for a dash, without what is not kept of what was experienced elsewhere."""
     try:
         if name == "-":
@@ -148,7 +148,7 @@ def _read(name: str) -> list[Experienced]:
             f"{name} cannot be read: {failure.strerror}.", kept="Nothing was imported.", fix="Give a JSON Lines file."
         ) from failure
     environ = secret_variables(os.environ)
-    clean: list[Experienced] = []
+    clean: list[ExperienceRecord] = []
     for item in items:
         query = beginning(item.query, environ, QUERY)
         if isinstance(item, Attempt):
@@ -188,7 +188,7 @@ def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
         print(_STILL_THERE, file=sys.stderr)
 
 
-def _record(kept: Kept[Use] | Kept[Attempt]) -> dict[str, object]:
+def _record(kept: Stored[Use] | Stored[Attempt]) -> dict[str, object]:
     return {"id": kept.id if isinstance(kept.item, Use) else f"{ATTEMPTS.sign}{kept.id}", **asdict(kept.item)}
 
 

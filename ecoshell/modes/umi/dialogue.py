@@ -71,7 +71,7 @@ def action_text(call: Call) -> str:
 
 
 def action_in(text: str) -> Call | None:
-    """The call in a text in the caller's format; None if there is none, or if it cannot be parsed."""
+    """The call in a text in the caller's format; None without a call that can be parsed."""
     action = _ACTION.search(text)
     if action is None:
         return None

@@ -115,7 +115,7 @@ class ModeEvidence:
     answered_weight: float = 0.0
     """Σ w·answered."""
     price_nano: float | None = None
-    """The weighted mean; None if any price is unknown or there is no attempt."""
+    """The weighted mean; None if any price is unknown, or without attempts."""
     tokens: float = 0.0
     """The weighted mean; likewise `seconds`."""
     seconds: float = 0.0

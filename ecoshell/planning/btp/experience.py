@@ -138,7 +138,7 @@ class Attempt:
     """UTC, ISO 8601."""
 
 
-Experienced = Use | Attempt
+ExperienceRecord = Use | Attempt
 
 T = TypeVar("T", Use, Attempt)
 
@@ -213,7 +213,7 @@ ATTEMPTS = Table("attempts", Attempt, noun="attempt", sign="a", key="mode")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Generic[T]):
+class Stored(Generic[T]):
     """A use or an attempt with its row number."""
 
     id: int
@@ -221,7 +221,7 @@ class Kept(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class Removal:
     """The number of removed rows, and whether the file's log is free of them, too."""
 
     uses: int
@@ -319,7 +319,7 @@ class ExperienceStore:
         with self._database.reading() as db:
             return int(db.execute("SELECT generation FROM state").fetchone()[0])
 
-    def add(self, items: Iterable[Experienced]) -> None:
+    def add(self, items: Iterable[ExperienceRecord]) -> None:
         """Store uses and attempts; replaces existing ones, which keep their marks.
 
         Session, turn and call identify a use; session, turn and mode identify an attempt.
@@ -351,26 +351,26 @@ class ExperienceStore:
             rows = db.execute(query, (None if model is None else storable(model),)).fetchall()
         return [Prediction(row["tool"], row["model"], bool(row["alike"]), row["spent_nano"]) for row in rows]
 
-    def add_new(self, items: Iterable[Experienced]) -> int:
-        """Keep those uses and attempts that are not there yet; gives how many these were.
+    def add_new(self, items: Iterable[ExperienceRecord]) -> int:
+        """Add uses and attempts that are not stored yet, and return their number.
 
-        One without a session is there when one is equal in every field; as many equal ones as come are kept.
+        Without a session, items are compared by all fields, and each stored row matches one item.
         """
-        found, added, unnamed = [*items], 0, dict[str, Counter[Experienced]]()
+        new_items, added, without_session = [*items], 0, dict[str, Counter[ExperienceRecord]]()
         with self._database.writing(_UNCHANGED) as db:
-            for given in found:
-                table: Table[Any] = USES if isinstance(given, Use) else ATTEMPTS
-                texts = {spec.name: storable(getattr(given, spec.name)) for spec in fields(given) if spec.type is str}
-                item = replace(given, **texts)  # as it is read again
+            for new in new_items:
+                table: Table[Any] = USES if isinstance(new, Use) else ATTEMPTS
+                texts = {spec.name: storable(getattr(new, spec.name)) for spec in fields(new) if spec.type is str}
+                item = replace(new, **texts)  # as the database returns it
                 if item.session:
-                    there = table.existing(db, item) is not None
+                    exists = table.existing(db, item) is not None
                 else:
-                    if table.name not in unnamed:
+                    if table.name not in without_session:
                         rows = db.execute(f"{table.select} WHERE session = ''")
-                        unnamed[table.name] = Counter(map(table.item, rows))
-                    there = unnamed[table.name][item] > 0
-                    unnamed[table.name][item] -= 1
-                if not there:
+                        without_session[table.name] = Counter(map(table.item, rows))
+                    exists = without_session[table.name][item] > 0
+                    without_session[table.name][item] -= 1
+                if not exists:
                     table.insert(db, item)
                     added += 1
         return added
@@ -384,7 +384,7 @@ class ExperienceStore:
                 db.execute(_COUNT_UP)
             return marked > 0
 
-    def find(self, table: Table[T], choice: Choice = Choice(), limit: int = -1) -> list[Kept[T]]:
+    def find(self, table: Table[T], choice: Choice = Choice(), limit: int = -1) -> list[Stored[T]]:
         """Return the selected uses or attempts, latest first."""
         if table is ATTEMPTS and self._without_attempts:
             return []
@@ -392,9 +392,9 @@ class ExperienceStore:
         with self._database.reading() as db:
             query = f"{table.select} WHERE {condition} ORDER BY {table.name}.id DESC LIMIT ?"
             rows = db.execute(query, (*values, min(limit, _MAX_INTEGER))).fetchall()
-        return [Kept(int(row["id"]), table.item(row)) for row in rows]
+        return [Stored(int(row["id"]), table.item(row)) for row in rows]
 
-    def one(self, table: Table[T], number: int) -> Kept[T]:
+    def get(self, table: Table[T], number: int) -> Stored[T]:
         """Return a use or an attempt by number; raises UsageError if it does not exist."""
         choice = Choice(ids=(number,)) if table is USES else Choice(attempts=(number,))
         rows = self.find(table, choice) if 0 < number <= _MAX_INTEGER else []
@@ -411,7 +411,7 @@ class ExperienceStore:
         """Return all attempts, oldest first."""
         return (record.item for record in reversed(self.find(ATTEMPTS)))
 
-    def forget(self, choice: Choice) -> Forgotten:
+    def forget(self, choice: Choice) -> Removal:
         """Erase the selected rows and unused questions from the file, including its log.
 
         Removing the last use of a question also removes its attempts.
@@ -427,7 +427,7 @@ class ExperienceStore:
             db.execute(_DROP_QUESTIONS)
             if uses or attempts:
                 db.execute(_COUNT_UP)
-        return Forgotten(len(uses), len(attempts), erased=self._database.rewrite())
+        return Removal(len(uses), len(attempts), erased=self._database.rewrite())
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Return questions with IDs after `after`."""

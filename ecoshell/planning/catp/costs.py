@@ -97,8 +97,8 @@ _GPU_PER_CPU = 3
 
 TABLE_B2 = Tariff(
     run=Decimal("2e-7"),
-    cpu=tiers_of({most: Decimal(rate) for most, rate in _CPU.items()}),
-    gpu=tiers_of({most: _GPU_PER_CPU * Decimal(rate) for most, rate in _CPU.items()}),
+    cpu=tiers_of({limit: Decimal(rate) for limit, rate in _CPU.items()}),
+    gpu=tiers_of({limit: _GPU_PER_CPU * Decimal(rate) for limit, rate in _CPU.items()}),
     cpu_instant=Decimal("3.02e-14"),
     gpu_instant=Decimal("9.06e-14"),
 )

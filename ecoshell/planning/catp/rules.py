@@ -35,9 +35,9 @@ class Problem:
 
     tools: Mapping[str, Signature]
     """Signatures by tool name."""
-    given: tuple[str, ...] = (ANY,)
+    inputs: tuple[str, ...] = (ANY,)
     """Kinds of the user's inputs, one per input; ANY provides every kind without limit."""
-    wanted: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
     """Kinds of the plan's outputs, one per output; empty accepts any output."""
     max_nodes: int = MAX_PLANNED
     max_tokens: int | None = None
@@ -69,11 +69,11 @@ class State(NamedTuple):
     """The group of each node's result."""
     sinks: tuple[bool, ...] = ()
     """Whether each node has no dependents; constant if the task wants no specific output."""
-    left: Counts = ()
+    remaining: Counts = ()
     """Remaining uses of each tool class; empty without a limit."""
     tool: int | None = None
     """The class of the current node; None between nodes."""
-    had: Counts = ()
+    dependencies: Counts = ()
     """Dependencies of the current node by group, capped at the maximum need."""
     task: bool = False
     """Whether the current node depends on the user's input."""
@@ -81,10 +81,10 @@ class State(NamedTuple):
     """The first node that may still become a dependency."""
 
 
-class _Standing(NamedTuple):
+class _PlanCounts(NamedTuple):
     """A plan between two nodes, reduced to counts for distances, which keeps the number of states small."""
 
-    left: Counts
+    remaining: Counts
     sinks: Counts
     spare: Counts
     """Results with dependents, capped at the maximum need."""
@@ -92,11 +92,11 @@ class _Standing(NamedTuple):
     """Remaining nodes."""
 
 
-class _Begun(NamedTuple):
+class _OpenNode(NamedTuple):
     """The current node, reduced to counts."""
 
     tool: int
-    had: Counts
+    dependencies: Counts
     task: bool
     sinks: Counts
     """Sinks that may still become dependencies."""
@@ -110,7 +110,7 @@ class Rules:
         tools = problem.tools
         self._problem = problem
         kinds = {kind for signature in tools.values() for kind in (*signature.takes, *signature.needs)} | {
-            *problem.wanted
+            *problem.outputs
         }
         served = {
             signature.gives: tuple(serves(signature.gives, kind) for kind in sorted(kinds))
@@ -125,51 +125,51 @@ class Rules:
         classes: dict[str, ToolClass] = {}
         for tool, signature in tools.items():
             usable = tuple(_uses(signature, gives) for gives in self.gives)
-            classes[tool] = ToolClass(signature.needs, usable, _uses(signature, problem.given), self.group_of[tool])
+            classes[tool] = ToolClass(signature.needs, usable, _uses(signature, problem.inputs), self.group_of[tool])
         self.classes = tuple(dict.fromkeys(classes.values()))
         self.class_of = {tool: self.classes.index(signature) for tool, signature in classes.items()}
         members, uses = [*self.class_of.values()], problem.uses
         uses_left = () if uses is None else tuple(members.count(number) * uses for number in range(len(self.classes)))
-        self.start = State(left=uses_left)
+        self.start = State(remaining=uses_left)
         """A plan without nodes."""
         self._none: Counts = (0,) * len(self.gives)
         self._enough = max([1, *(len(signature.needs) for signature in self.classes)])
         """The cap of counted results per group."""
-        self._ways = lru_cache(maxsize=1 << 14)(self._ways_uncached)
+        self._options = lru_cache(maxsize=1 << 14)(self._options_uncached)
         self._to_end = cache(self._to_end_uncached)
         self._to_end_by = cache(self._to_end_by_uncached)
-        self._whole_nodes = cache(self._whole_nodes_uncached)
+        self._complete_nodes = cache(self._complete_nodes_uncached)
         self._endings = cache(self._endings_uncached)
         self._further = cache(self._further_uncached)
 
     def choices(self, state: State, max_tokens: int = FAR - 1) -> Iterator[tuple[Choice, State | None]]:
         """Yield the choices that allow an end within `max_tokens`, with the next state; None is the end."""
-        for choice, after, tokens in self._ways(state):
+        for choice, after, tokens in self._options(state):
             if tokens <= max_tokens:
                 yield choice, after
 
-    def _ways_uncached(self, state: State) -> list[tuple[Choice, State | None, int]]:
+    def _options_uncached(self, state: State) -> list[tuple[Choice, State | None, int]]:
         """Return all choices with the next state and the tokens to the end."""
         permitted: list[tuple[Choice, State | None]] = []
         if state.tool is None:
             if self.delivers(self._counted(state.groups, state.sinks)):
                 permitted.append((("end", 0), None))
             if len(state.groups) < self._problem.max_nodes:
-                for number, uses_left in self._tools_left(state.left):
-                    after = state._replace(tool=number, left=uses_left, had=self._none)
+                for number, uses_left in self._remaining_tools(state.remaining):
+                    after = state._replace(tool=number, remaining=uses_left, dependencies=self._none)
                     permitted.append((("tool", number), after))
         else:
-            tool, has_dependency = self.classes[state.tool], state.task or any(state.had)
+            tool, has_dependency = self.classes[state.tool], state.task or any(state.dependencies)
             if tool.task_usable and not has_dependency:
                 permitted.append((("task", 0), state._replace(task=True)))
             for at in range(state.next, len(state.groups)):
                 group = state.groups[at]
                 if tool.usable[group]:
-                    had = tuple(min(n + (at == group), self._enough) for at, n in enumerate(state.had))
-                    sinks = (*state.sinks[:at], not self._problem.wanted, *state.sinks[at + 1 :])
-                    permitted.append((("node", at), state._replace(had=had, sinks=sinks, next=at + 1)))
-            if has_dependency and not self.missing(tool.needs, state.had, task=state.task):
-                after = State((*state.groups, tool.group), (*state.sinks, True), state.left)
+                    dependencies = tuple(min(n + (at == group), self._enough) for at, n in enumerate(state.dependencies))
+                    sinks = (*state.sinks[:at], not self._problem.outputs, *state.sinks[at + 1 :])
+                    permitted.append((("node", at), state._replace(dependencies=dependencies, sinks=sinks, next=at + 1)))
+            if has_dependency and not self.missing(tool.needs, state.dependencies, task=state.task):
+                after = State((*state.groups, tool.group), (*state.sinks, True), state.remaining)
                 permitted.append((("close", 0), after))
         ways: list[tuple[Choice, State | None, int]] = []
         for choice, after in permitted:
@@ -177,7 +177,7 @@ class Rules:
             ways.append((choice, after, tokens + (0 if after is None else self.distance(after))))
         return ways
 
-    def _tools_left(self, uses_left: Counts) -> list[tuple[int, Counts]]:
+    def _remaining_tools(self, uses_left: Counts) -> list[tuple[int, Counts]]:
         """Return the classes with remaining uses, each with the uses left afterwards."""
         numbers = range(len(self.classes))
         return [
@@ -189,11 +189,11 @@ class Rules:
     def missing(self, needs: tuple[str, ...], counts: Counts, *, task: bool) -> str:
         """Return the first need not met by results, counted by group, and the user's input; empty if all are met."""
         brought = [gives for gives, n in zip(self.gives, counts, strict=True) for _ in range(min(n, len(needs)))]
-        return _missing(needs, (*brought, *(frozenset({kind}) for kind in self._problem.given if task)))
+        return _missing(needs, (*brought, *(frozenset({kind}) for kind in self._problem.inputs if task)))
 
     def delivers(self, sinks: Counts) -> bool:
         """Whether the sinks, counted by group, are exactly what the task wants."""
-        kinds = self._problem.wanted
+        kinds = self._problem.outputs
         if not kinds:
             return any(sinks)
         return sum(sinks) == len(kinds) and not self.missing(kinds, sinks, task=False)
@@ -202,14 +202,14 @@ class Rules:
         """Return the tokens of the shortest completion; FAR without one."""
         sinks = self._counted(state.groups, state.sinks)
         spare = self._counted(state.groups, (not is_sink for is_sink in state.sinks), self._enough)
-        standing = _Standing(state.left, sinks, spare, self._problem.max_nodes - len(state.groups))
+        plan = _PlanCounts(state.remaining, sinks, spare, self._problem.max_nodes - len(state.groups))
         if state.tool is None:
-            return self._to_end(standing)
+            return self._to_end(plan)
         groups, later = state.groups[state.next :], state.sinks[state.next :]
         sinks = self._counted(groups, later)
         spare = self._counted(groups, (not is_sink for is_sink in later), self._enough)
-        node = _Begun(state.tool, state.had, state.task, sinks, spare)
-        return min((tokens + self._to_end(after) for tokens, after in self._endings(standing, node)), default=FAR)
+        node = _OpenNode(state.tool, state.dependencies, state.task, sinks, spare)
+        return min((tokens + self._to_end(after) for tokens, after in self._endings(plan, node)), default=FAR)
 
     def _counted(self, groups: Counts, flags: Iterable[bool], limit: int = FAR) -> Counts:
         counts = [0] * len(self.gives)
@@ -217,54 +217,54 @@ class Rules:
             counts[group] += counts_too
         return tuple(min(n, limit) for n in counts)
 
-    def _to_end_uncached(self, standing: _Standing) -> int:
+    def _to_end_uncached(self, plan: _PlanCounts) -> int:
         """Compute the distance between two nodes, trying few nodes first: each takes three tokens plus dependencies."""
-        if self.delivers(standing.sinks):
+        if self.delivers(plan.sinks):
             return 1
         best, limit = FAR, self._problem.max_tokens or FAR
-        superfluous = sum(standing.sinks) - len(self._problem.wanted) if self._problem.wanted else -FAR
-        for nodes in range(1, standing.nodes + 1):
+        superfluous = sum(plan.sinks) - len(self._problem.outputs) if self._problem.outputs else -FAR
+        for nodes in range(1, plan.nodes + 1):
             least = 1 + 3 * nodes + max(nodes, superfluous + nodes)
             if least >= best or least > limit:
                 break
-            best = min(best, self._to_end_by(standing, nodes))
+            best = min(best, self._to_end_by(plan, nodes))
         return best
 
-    def _to_end_by_uncached(self, standing: _Standing, nodes: int) -> int:
+    def _to_end_by_uncached(self, plan: _PlanCounts, nodes: int) -> int:
         """Compute the distance with exactly this number of nodes."""
         if nodes == 0:
-            return 1 if self.delivers(standing.sinks) else FAR
-        if sum(standing.sinks) + nodes < len(self._problem.wanted):
+            return 1 if self.delivers(plan.sinks) else FAR
+        if sum(plan.sinks) + nodes < len(self._problem.outputs):
             return FAR
-        ways = self._whole_nodes(standing)
+        ways = self._complete_nodes(plan)
         return min((tokens + self._to_end_by(after, nodes - 1) for tokens, after in ways), default=FAR)
 
-    def _whole_nodes_uncached(self, standing: _Standing) -> list[tuple[int, _Standing]]:
+    def _complete_nodes_uncached(self, plan: _PlanCounts) -> list[tuple[int, _PlanCounts]]:
         """Return the possible next nodes, each with its tokens and the counts afterwards."""
         return [
             (2 + tokens, after)
-            for number, uses_left in self._tools_left(standing.left)
+            for number, uses_left in self._remaining_tools(plan.remaining)
             for tokens, after in self._endings(
-                standing._replace(left=uses_left), _Begun(number, self._none, False, standing.sinks, standing.spare)
+                plan._replace(remaining=uses_left), _OpenNode(number, self._none, False, plan.sinks, plan.spare)
             )
         ]
 
-    def _endings_uncached(self, standing: _Standing, node: _Begun) -> list[tuple[int, _Standing]]:
+    def _endings_uncached(self, plan: _PlanCounts, node: _OpenNode) -> list[tuple[int, _PlanCounts]]:
         """Return the possible completions of a node, each with its remaining tokens and the counts afterwards."""
-        tool, endings = self.classes[node.tool], list[tuple[int, _Standing]]()
-        free = tool.task_usable and not node.task and not any(node.had)
+        tool, endings = self.classes[node.tool], list[tuple[int, _PlanCounts]]()
+        free = tool.task_usable and not node.task and not any(node.dependencies)
         for counts in product(*map(range, (n + 1 for n in _masked(node.sinks, tool.usable)))):
-            had = tuple(min(sum(both), self._enough) for both in zip(node.had, counts, strict=True))
-            further = self._further(node.tool, had, node.spare, node.task, free)
+            dependencies = tuple(min(sum(both), self._enough) for both in zip(node.dependencies, counts, strict=True))
+            further = self._further(node.tool, dependencies, node.spare, node.task, free)
             if further is not None:
-                sinks = [n - less for n, less in zip(standing.sinks, counts, strict=True)]
+                sinks = [n - less for n, less in zip(plan.sinks, counts, strict=True)]
                 sinks[tool.group] += 1
-                spare = tuple(min(sum(both), self._enough) for both in zip(standing.spare, counts, strict=True))
-                after = _Standing(standing.left, tuple(sinks), spare, standing.nodes - 1)
+                spare = tuple(min(sum(both), self._enough) for both in zip(plan.spare, counts, strict=True))
+                after = _PlanCounts(plan.remaining, tuple(sinks), spare, plan.nodes - 1)
                 endings.append((sum(counts) + further + 1, after))
         return endings
 
-    def _further_uncached(self, number: int, had: Counts, spare: Counts, task: bool, free: bool) -> int | None:
+    def _further_uncached(self, number: int, dependencies: Counts, spare: Counts, task: bool, free: bool) -> int | None:
         """Return the minimum number of further dependencies; None if the needs cannot be met.
 
         `free` allows `<task>` as a dependency.
@@ -272,7 +272,7 @@ class Rules:
         tool, totals = self.classes[number], list[int]()
         rooms = (range(n + 1) for n in _masked(spare, tool.usable))
         for *more, task_too in product(*rooms, (0, 1) if free else (0,)):
-            counts, with_task = tuple(map(sum, zip(had, more, strict=True))), task or task_too > 0
+            counts, with_task = tuple(map(sum, zip(dependencies, more, strict=True))), task or task_too > 0
             if (with_task or any(counts)) and not self.missing(tool.needs, counts, task=with_task):
                 totals.append(sum(more) + task_too)
         return min(totals, default=None)
@@ -314,13 +314,13 @@ def validate(plan: GraphPlan, problem: Problem, written: Written | None = None) 
 
 def faults(plan: GraphPlan, problem: Problem, written: Written | None = None) -> list[PlanFault]:
     """Return the first faults of a plan for the problem."""
-    found_faults = [*islice(_limits_passed(plan.nodes, problem), _MAX_FAULTS)] or [
+    found_faults = [*islice(_exceeded_limits(plan.nodes, problem), _MAX_FAULTS)] or [
         *islice(_misfits(plan, problem), _MAX_FAULTS)
     ]
     return found_faults if written is None else [written.placed(fault) for fault in found_faults]
 
 
-def _limits_passed(nodes: Sequence[Node], problem: Problem) -> Iterator[PlanFault]:
+def _exceeded_limits(nodes: Sequence[Node], problem: Problem) -> Iterator[PlanFault]:
     """Yield unknown tools and exceeded limits."""
     if len(nodes) > problem.max_nodes:
         yield beyond(nodes, problem.max_nodes)
@@ -354,7 +354,7 @@ def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
             if not (tool.task_usable if label == TASK else tool.usable[groups[label]]):
                 expected = " or ".join(sorted(problem.tools[node.tool].takes))
                 provided = (
-                    " and ".join(problem.given) if label == TASK else "/".join(sorted(rules.gives[groups[label]]))
+                    " and ".join(problem.inputs) if label == TASK else "/".join(sorted(rules.gives[groups[label]]))
                 )
                 message = f"{shown(node.label)} takes {expected}, and {shown(label)} gives {provided}."
                 yield PlanFault(message, node=node.label, spot=(at, place))
@@ -367,6 +367,6 @@ def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
     if not rules.delivers(tuple(sinks.count(group) for group in range(len(rules.gives)))):
         first = plan.sinks[0]
         ends = (f"{shown(node.label)} ({'/'.join(sorted(problem.tools[node.tool].gives))})" for node in plan.sinks[:8])
-        requirement = f"The task asks for {' and '.join(problem.wanted)}, nothing more and nothing less"
+        requirement = f"The task asks for {' and '.join(problem.outputs)}, nothing more and nothing less"
         message = f"{requirement}; the plan ends in {', '.join(ends)}."
         yield PlanFault(message, node=first.label, spot=(plan.nodes.index(first), ITSELF))

@@ -135,7 +135,7 @@ def find_plan(text: str, tools: Collection[str] | None = None) -> Written:
     explanations of nodes; a second plan is a fault, so that a part never runs instead of the complete plan.
     """
     if len(text) > MAX_TEXT:
-        raise PlanFault.at(text, MAX_TEXT, f"A plan is looked for in {MAX_TEXT:,} characters; here are {len(text):,}.")
+        raise PlanFault.at(text, MAX_TEXT, f"The text has {len(text):,} characters; at most {MAX_TEXT:,} are read.")
     lists = list(_lists(text))
     if not lists:
         return _Reader(text, *_unfenced(text), tools).written()

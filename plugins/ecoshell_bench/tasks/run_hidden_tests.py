@@ -1,4 +1,4 @@
-"""Run the hidden tests beside this file against the workspace; exit with 0 only if all of them ran and passed.
+"""Run the hidden tests next to this file against the workspace; exit with 0 only if all of them ran and passed.
 
 It is copied into the workspace with the tests and uses the standard library alone.
 """
