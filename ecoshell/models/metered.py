@@ -269,7 +269,7 @@ class _Call:
                 max_tokens=hold.max_tokens,
                 clamped=hold.clamped,
             )
-            self.emit(held)
+            self.emit(reserved)
             if self._outside:
                 await self._gate.logged()
             ending = "settle"

@@ -93,7 +93,9 @@ class ReportedPrompts:
         """Tools that the provider may load for the next reply, or has loaded in these messages."""
         if not self._defers_tools:
             return ()
-        loaded = {name for message in added if message.state is not None for name in loaded_names(message.state.message)}
+        loaded = {
+            name for message in added if message.state is not None for name in loaded_names(message.state.message)
+        }
         return tuple(tool for tool in tools if tool.deferred or safe_name(tool.name) in loaded)
 
     def _groups(self, request: Request) -> tuple[Group, ...]:

@@ -244,26 +244,7 @@ def _table(world: World, kind: str) -> Made:
         split = any(row[where] != limit for row in rows)
         while split and sum(row[column] for row in rows[:least]) <= sum(row[column] for row in rows[least:]):
             rows[0][column] += 10
-    form = chance.choice(("csv", "csv", "csv", "csv", "csv;", "json", "json", "jsonl"))
-    ending, as_json = form.removesuffix(";"), form == "json"
-    file = f"{things}.{ending}"
-    if file in world.taken or chance.random() < 0.5:
-        file = world.name(ending)
-    file = f"{world.folder}{file}"
-    within = f"['{things}']" if chance.random() < 0.5 else ""
-    if as_json:
-        text = "[" + ",\n".join(json.dumps(row) for row in rows) + "]"
-        world.files[file] = f'{{"{things}": {text}}}\n' if within else f"{text}\n"
-        read = f"import json\nrows = json.load(open('{file}')){within}"
-    elif form == "jsonl":
-        world.files[file] = "".join(f"{json.dumps(row)}\n" for row in rows)
-        read = f"import json\nrows = [json.loads(line) for line in open('{file}')]"
-    else:
-        comma = ";" if form == "csv;" else ","
-        lines = (comma.join(str(value) for value in row.values()) for row in rows)
-        world.files[file] = "".join(f"{line}\n" for line in (comma.join(rows[0]), *lines))
-        how = "" if comma == "," else ", delimiter=';'"
-        read = f"import csv\nrows = list(csv.DictReader(open('{file}'){how}))"
+    file, read = _table_file(world, things, rows)
     picked, ordered = chance.choice(rows), sorted(numbers)
     over, sign = world.word("overs")
     limit, best = world.word("bests")
@@ -277,6 +258,30 @@ def _table(world: World, kind: str) -> Made:
         step(f"I look at {file}.", "read_file", path=file),
         step("", "run_python", code=f"{read}\n{program}"),
     ], whole
+
+
+def _table_file(world: World, things: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Write rows to a file as CSV, JSON or JSON Lines; return its name and the code that reads it."""
+    chance = world.chance
+    form = chance.choice(("csv", "csv", "csv", "csv", "csv;", "json", "json", "jsonl"))
+    ending = form.removesuffix(";")
+    file = f"{things}.{ending}"
+    if file in world.taken or chance.random() < 0.5:
+        file = world.name(ending)
+    file = f"{world.folder}{file}"
+    within = f"['{things}']" if chance.random() < 0.5 else ""
+    if form == "json":
+        text = "[" + ",\n".join(json.dumps(row) for row in rows) + "]"
+        world.files[file] = f'{{"{things}": {text}}}\n' if within else f"{text}\n"
+        return file, f"import json\nrows = json.load(open('{file}')){within}"
+    if form == "jsonl":
+        world.files[file] = "".join(f"{json.dumps(row)}\n" for row in rows)
+        return file, f"import json\nrows = [json.loads(line) for line in open('{file}')]"
+    comma = ";" if form == "csv;" else ","
+    lines = (comma.join(str(value) for value in row.values()) for row in rows)
+    world.files[file] = "".join(f"{line}\n" for line in (comma.join(rows[0]), *lines))
+    delimiter = "" if comma == "," else ", delimiter=';'"
+    return file, f"import csv\nrows = list(csv.DictReader(open('{file}'){delimiter}))"
 
 
 def _log(world: World, kind: str) -> Made:

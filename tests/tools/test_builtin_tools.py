@@ -24,15 +24,15 @@ EFFECTS: dict[str, set[Effect]] = {
 
 @pytest.fixture
 def tools(workspace: Workspace) -> dict[str, Tool]:
-    found = builtin_tools(workspace, options=ToolOptions(command_seconds=0.3, result=ResultSize(1_000)))
-    return {tool.schema.name: tool for tool in found}
+    builtin = builtin_tools(workspace, options=ToolOptions(command_seconds=0.3, result=ResultSize(1_000)))
+    return {tool.schema.name: tool for tool in builtin}
 
 
 def test_every_tool_declares_its_effects(tools: dict[str, Tool]):
     assert {name: set(tool.effects) for name, tool in tools.items()} == EFFECTS
 
 
-def test_documents_are_small_and_every_argument_is_explained(tools: dict[str, Tool]):
+def test_schemas_are_small_and_describe_every_argument(tools: dict[str, Tool]):
     for tool in tools.values():
         tool_schema = tool.schema
         assert tool_schema.description.endswith(".")
@@ -62,22 +62,22 @@ def test_documents_are_small_and_every_argument_is_explained(tools: dict[str, To
         ("json_query", {"query": "a", "text": '{"a": 1}'}, "1"),
     ],
 )
-async def test_every_tool_runs_as_a_model_calls_it(
+async def test_every_tool_runs(
     tools: dict[str, Tool], workspace: Workspace, name: str, arguments: dict[str, object], text: str
 ):
     (workspace.root / "notes.txt").write_text("hello\n")
-    found = await tools[name].run(arguments)
-    assert (found.ok, found.text) == (True, text)
+    observation = await tools[name].run(arguments)
+    assert (observation.ok, observation.text) == (True, text)
 
 
-async def test_the_commands_own_limit_comes_before_the_tools_so_that_the_output_is_kept(tools: dict[str, Tool]):
-    found = await tools["run_command"].run({"command": "echo before; sleep 100"})
-    assert (found.ok, found.text) == (False, "before\n[stopped: the time limit was reached]")
+async def test_a_command_that_times_out_keeps_its_output(tools: dict[str, Tool]):
+    observation = await tools["run_command"].run({"command": "echo before; sleep 100"})
+    assert (observation.ok, observation.text) == (False, "before\n[stopped: the time limit was reached]")
 
 
-async def test_a_long_output_keeps_one_mark_and_the_limit(tools: dict[str, Tool]):
-    found = await tools["run_command"].run({"command": "seq 100000; exit 1"})
-    assert found.truncated
-    assert found.text.count("[truncated") == 1
-    assert found.text.endswith("100000\n[exit status 1]")
-    assert len(found.text) <= 1_000
+async def test_a_long_output_is_truncated_once(tools: dict[str, Tool]):
+    observation = await tools["run_command"].run({"command": "seq 100000; exit 1"})
+    assert observation.truncated
+    assert observation.text.count("[truncated") == 1
+    assert observation.text.endswith("100000\n[exit status 1]")
+    assert len(observation.text) <= 1_000

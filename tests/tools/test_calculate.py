@@ -12,7 +12,7 @@ from ecoshell.tools.builtin.calculate import calculate, evaluate
 from ecoshell.tools.builtin.units import convert_units
 
 LONG = 20
-"""Seconds of the processor; what is not refused at once takes hours."""
+"""Seconds of processor time; without the limits these take hours."""
 
 
 def value(expression: str) -> str:
@@ -78,11 +78,11 @@ def test_the_result_repeats_the_expression():
         ("degrees(pi)", "180"),
     ],
 )
-def test_expressions_are_read_as_people_write_them(expression: str, expected: str):
+def test_everyday_notation_is_parsed(expression: str, expected: str):
     assert value(expression) == expected
 
 
-def test_whole_numbers_and_decimals_are_exact():
+def test_integers_and_decimals_are_exact():
     assert value("2^200") == str(2**200)
     assert value("100! / 98!") == "9900"
     assert evaluate("0.1 + 0.2").text == "0.3"
@@ -93,7 +93,7 @@ def test_whole_numbers_and_decimals_are_exact():
 
 
 @given(left=st.integers(), right=st.integers(), sign=st.sampled_from("+-*"))
-def test_whole_numbers_agree_with_python(left: int, right: int, sign: str):
+def test_integers_agree_with_python(left: int, right: int, sign: str):
     expected = {"+": left + right, "-": left - right, "*": left * right}[sign]
     assert value(f"({left}) {sign} ({right})") == str(expected)
 
@@ -103,14 +103,14 @@ CENTS = st.decimals(min_value=-(10**9), max_value=10**9, places=2)
 
 @given(left=CENTS, right=CENTS)
 def test_sums_of_money_are_exact(left: Decimal, right: Decimal):
-    found = evaluate(f"({left}) + ({right})")
-    assert found.is_exact
-    assert Decimal(found.text) == left + right
+    result = evaluate(f"({left}) + ({right})")
+    assert result.is_exact
+    assert Decimal(result.text) == left + right
 
 
 @given(text=st.text(alphabet="0123456789.,+-*/^%!()²³°√x eπ_\u00d7 sqrtlogminmaxof=?", max_size=40))
-def test_any_text_is_worked_out_or_refused_in_words(text: str):
-    with contextlib.suppress(ToolError):  # anything else would fail the test
+def test_any_text_gives_a_result_or_a_tool_error(text: str):
+    with contextlib.suppress(ToolError):  # any other error fails the test
         assert value(text).strip()
 
 
@@ -137,12 +137,12 @@ def test_any_text_is_worked_out_or_refused_in_words(text: str):
         ("(lambda: 1)()", "lambda is unknown"),
     ],
 )
-def test_what_cannot_be_worked_out_is_told(expression: str, words: str):
+def test_invalid_expressions_are_explained(expression: str, words: str):
     with pytest.raises(ToolError, match=words):
         evaluate(expression)
 
 
-def test_nine_to_the_nine_to_the_nine_is_worked_out_at_once():
+def test_a_power_tower_is_computed_quickly():
     started = time.process_time()
     assert calculate("9**9**9") == "9**9**9 ≈ 4.28124773175747e+369693099"
     assert time.process_time() - started < LONG
@@ -167,16 +167,16 @@ def test_nine_to_the_nine_to_the_nine_is_worked_out_at_once():
         "1^" * 990 + "1",
     ],
 )
-def test_what_is_too_large_too_long_or_too_deep_is_refused_at_once(expression: str):
+def test_large_long_and_deep_expressions_are_refused_quickly(expression: str):
     started = time.process_time()
     with pytest.raises(ToolError, match="too"):
         evaluate(expression)
     assert time.process_time() - started < LONG
 
 
-def test_large_results_are_still_texts():
-    found = calculate("lcm(3^4000, 5^4000, 7^4000)")
-    assert re.search(r"≈ 5\.7\d{13}e\+8084$", found)
+def test_large_results_are_formatted():
+    text = calculate("lcm(3^4000, 5^4000, 7^4000)")
+    assert re.search(r"≈ 5\.7\d{13}e\+8084$", text)
     assert value("(2^12000 + 1) * 2^900").endswith("e+3883")
     assert value("2^6000 * 2^500") == str(2**6500)
     assert value("*".join(["9" * 60] * 30)) == str((10**60 - 1) ** 30)
@@ -214,7 +214,7 @@ def test_large_results_are_still_texts():
         ("3 kg", "kg", "g", "3 kg = 3000 g"),
     ],
 )
-def test_quantities_are_converted_as_people_write_them(value: str, source: str, target: str, result: str):
+def test_quantities_in_everyday_notation_are_converted(value: str, source: str, target: str, result: str):
     assert convert_units(value, source, target) == result
 
 
@@ -236,7 +236,7 @@ def test_quantities_are_converted_as_people_write_them(value: str, source: str, 
         ("1", "m\0", "m", "not a unit"),
     ],
 )
-def test_what_cannot_be_converted_is_told_at_once(value: str, source: str, target: str, words: str):
+def test_invalid_conversions_are_explained_quickly(value: str, source: str, target: str, words: str):
     started = time.process_time()
     with pytest.raises(ToolError, match=words):
         convert_units(value, source, target)
@@ -245,11 +245,11 @@ def test_what_cannot_be_converted_is_told_at_once(value: str, source: str, targe
 
 @settings(max_examples=60, deadline=None)
 @given(unit=st.text(alphabet="kmgs*/^²()'\"0123456789.% -°C\u00b5", max_size=15))
-def test_any_unit_is_taken_or_refused_in_words(unit: str):
-    with contextlib.suppress(ToolError):  # anything else would fail the test
+def test_any_unit_gives_a_result_or_a_tool_error(unit: str):
+    with contextlib.suppress(ToolError):  # any other error fails the test
         assert convert_units("1", unit, unit).startswith("1 ")
 
 
 @pytest.mark.parametrize("unit", ["Fahrenheit", "degrees Fahrenheit", "degf", "°F", "F"])
-def test_a_temperature_may_be_named_as_people_name_it(unit):
+def test_temperatures_have_several_names(unit):
     assert convert_units("100", unit, "Celsius").startswith(f"100 {unit} ≈ 37.77")

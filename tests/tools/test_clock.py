@@ -8,17 +8,17 @@ from ecoshell.tools.builtin.clock import current_time
 
 
 def moment(text: str) -> datetime:
-    """The moment a result stands for, checked against its own weekday."""
-    stamp, _, rest = text.partition(", ")
+    """Parse a result, and check its weekday."""
+    stamp, _, zone = text.partition(", ")
     weekday, _, clock = stamp.partition(" ")
-    offset = rest.rpartition("UTC")[2].rstrip(")")
-    found = datetime.fromisoformat(clock + offset)
-    assert found.strftime("%A") == weekday
-    return found
+    offset = zone.rpartition("UTC")[2].rstrip(")")
+    time = datetime.fromisoformat(clock + offset)
+    assert time.strftime("%A") == weekday
+    return time
 
 
 @pytest.mark.parametrize(
-    ("wanted", "zone"),
+    ("name", "zone"),
     [
         ("Asia/Tokyo", "Asia/Tokyo"),
         ("tokyo", "Asia/Tokyo"),
@@ -33,24 +33,24 @@ def moment(text: str) -> datetime:
         ("", "local time"),
     ],
 )
-def test_the_time_is_told_where_people_mean(wanted: str, zone: str):
-    before = datetime.now(UTC) - timedelta(seconds=1)
-    text = current_time(wanted)
-    assert before <= moment(text) <= datetime.now(UTC)
+def test_places_are_found_by_their_common_names(name: str, zone: str):
+    start = datetime.now(UTC) - timedelta(seconds=1)
+    text = current_time(name)
+    assert start <= moment(text) <= datetime.now(UTC)
     assert f", {zone} (UTC" in text
     if "/" in zone:
         assert moment(text).utcoffset() == datetime.now(ZoneInfo(zone)).utcoffset()
 
 
 @pytest.mark.parametrize(
-    ("wanted", "offset"), [("+02:00", "+02:00"), ("UTC-3", "-03:00"), ("gmt+5:30", "+05:30"), ("-0930", "-09:30")]
+    ("name", "offset"), [("+02:00", "+02:00"), ("UTC-3", "-03:00"), ("gmt+5:30", "+05:30"), ("-0930", "-09:30")]
 )
-def test_an_offset_is_a_zone(wanted: str, offset: str):
-    assert current_time(wanted).endswith(f"(UTC{offset})")
+def test_an_offset_is_accepted_as_a_zone(name: str, offset: str):
+    assert current_time(name).endswith(f"(UTC{offset})")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("name", "words"),
     [
         ("Tokio", "Asia/Tokyo"),
         ("Australia", "several times.*Australia/Sydney"),
@@ -61,6 +61,6 @@ def test_an_offset_is_a_zone(wanted: str, offset: str):
         ("x" * 10_000, "No time zone"),
     ],
 )
-def test_a_zone_nobody_knows_is_told_with_the_nearest(wanted: str, words: str):
+def test_an_unknown_zone_is_an_error_with_suggestions(name: str, words: str):
     with pytest.raises(ToolError, match=words):
-        current_time(wanted)
+        current_time(name)

@@ -26,15 +26,15 @@ def hasty(workspace: Workspace) -> CommandTools:
 
 
 class Life:
-    """Tells when every process that opened a pipe for writing has ended."""
+    """Detects the end of all processes that opened a pipe for writing."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
     def sign(self) -> bytes:
-        """The next thing written; nothing once all writers are gone."""
-        assert select.select([self._end], [], [], 10)[0], "neither a word nor the end of the processes within 10 s"
+        """Return the next written bytes; empty once all writers have ended."""
+        assert select.select([self._end], [], [], 10)[0], "neither output nor the end of the processes within 10 s"
         return os.read(self._end, 100)
 
     def close(self) -> None:
@@ -43,42 +43,40 @@ class Life:
 
 @pytest.fixture
 def life(workspace: Workspace) -> Iterator[Life]:
-    found = Life(workspace.root / "life")
-    yield found
-    found.close()
+    pipe = Life(workspace.root / "life")
+    yield pipe
+    pipe.close()
 
 
-async def test_a_command_runs_in_the_workspace_and_shows_both_outputs_in_order(
-    commands: CommandTools, workspace: Workspace
-):
-    found = await commands.run_command("pwd; echo oops >&2; echo done")
-    assert (found.ok, found.text) == (True, f"{workspace.root}\noops\ndone")
+async def test_a_command_runs_in_the_workspace_with_interleaved_outputs(commands: CommandTools, workspace: Workspace):
+    result = await commands.run_command("pwd; echo oops >&2; echo done")
+    assert (result.ok, result.text) == (True, f"{workspace.root}\noops\ndone")
 
 
-async def test_an_exit_status_and_a_signal_are_told(commands: CommandTools):
+async def test_exit_statuses_and_signals_are_reported(commands: CommandTools):
     failed = await commands.run_command("echo bad; exit 3")
     assert (failed.ok, failed.text) == (False, "bad\n[exit status 3]")
     killed = await commands.run_command("kill -9 $$")
     assert (killed.ok, killed.text) == (False, "[no output]\n[ended by signal 9]")
 
 
-async def test_python_imports_what_is_in_the_workspace(commands: CommandTools, workspace: Workspace):
+async def test_python_imports_modules_of_the_workspace(commands: CommandTools, workspace: Workspace):
     (workspace.root / "prices.py").write_text("TEA = 4.2")
-    found = await commands.run_python(
+    result = await commands.run_python(
         "from __future__ import annotations\nimport prices, sys\nprint(prices.TEA, sys.argv)"
     )
-    assert found.text == "4.2 ['-c']"
+    assert result.text == "4.2 ['-c']"
 
 
-async def test_python_runs_isolated_and_no_output_comes_with_a_hint(commands: CommandTools, workspace: Workspace):
+async def test_python_runs_isolated_and_gives_a_hint_without_output(commands: CommandTools, workspace: Workspace):
     (workspace.root / "json.py").write_text("raise SystemExit('the wrong module')")
-    found = await commands.run_python("import json, sys; print(json.dumps([sys.flags.isolated]))")
-    assert found.text == "[1]"
+    result = await commands.run_python("import json, sys; print(json.dumps([sys.flags.isolated]))")
+    assert result.text == "[1]"
     assert (await commands.run_python("1 + 1")).text == "[no output. Use print(...) to see a value.]"
     assert "ZeroDivisionError" in (await commands.run_python("1 / 0")).text
 
 
-async def test_a_command_reads_nothing_and_has_no_terminal(commands: CommandTools):
+async def test_a_command_has_no_input_and_no_terminal(commands: CommandTools):
     assert (await commands.run_command("cat; wc -c </dev/null; tty")).text.splitlines()[1:] == [
         "not a tty",
         "[exit status 1]",
@@ -87,28 +85,28 @@ async def test_a_command_reads_nothing_and_has_no_terminal(commands: CommandTool
 
 
 async def test_endless_output_is_bounded_in_memory_and_time(hasty: CommandTools):
-    found = await hasty.run_command("yes")
-    assert found.truncated
-    assert len(found.text) < 8_200
-    assert "[stopped: the time limit was reached]" in found.text
+    result = await hasty.run_command("yes")
+    assert result.truncated
+    assert len(result.text) < 8_200
+    assert "[stopped: the time limit was reached]" in result.text
 
 
-async def test_much_output_shows_its_beginning_and_its_end(commands: CommandTools):
-    found = await commands.run_command("echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last")
-    assert found.ok
-    assert found.text.startswith("first\nxxx")
-    assert found.text.endswith("xxx\nlast")
-    assert "[truncated: 1000 of 50000012 bytes shown]" in found.text
+async def test_long_output_keeps_its_beginning_and_end(commands: CommandTools):
+    result = await commands.run_command("echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert result.ok
+    assert result.text.startswith("first\nxxx")
+    assert result.text.endswith("xxx\nlast")
+    assert "[truncated: 1000 of 50000012 bytes shown]" in result.text
 
 
-async def test_output_that_is_not_text_is_shown_as_far_as_it_goes(commands: CommandTools):
+async def test_invalid_utf8_in_output_is_replaced(commands: CommandTools):
     assert (await commands.run_command(r"printf 'a\377b'")).text == "a\ufffdb"
 
 
 async def test_the_time_limit_ends_the_whole_group_and_keeps_the_output(hasty: CommandTools, life: Life):
-    found = await hasty.run_command("exec 3>life; echo before; (trap '' TERM; sleep 300) & sleep 300")
-    assert not found.ok
-    assert found.text == "before\n[stopped: the time limit was reached]"
+    result = await hasty.run_command("exec 3>life; echo before; (trap '' TERM; sleep 300) & sleep 300")
+    assert not result.ok
+    assert result.text == "before\n[stopped: the time limit was reached]"
     assert life.sign() == b""
 
 
@@ -131,8 +129,8 @@ async def test_cancelling_a_call_while_it_starts_ends_the_whole_group(
 ):
     start, released = asyncio.create_subprocess_exec, asyncio.Event()
 
-    async def slow_start(*arguments: Any, **named: Any) -> asyncio.subprocess.Process:
-        process = await start(*arguments, **named)
+    async def slow_start(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await start(*arguments, **options)
         await released.wait()
         return process
 
@@ -147,48 +145,48 @@ async def test_cancelling_a_call_while_it_starts_ends_the_whole_group(
     assert life.sign() == b""
 
 
-async def test_what_a_command_leaves_running_ends_with_it(commands: CommandTools, life: Life):
-    found = await commands.run_command("exec 3>life; sleep 300 & echo gone")
-    assert (found.ok, found.text) == (True, "gone")
+async def test_background_processes_end_with_the_command(commands: CommandTools, life: Life):
+    result = await commands.run_command("exec 3>life; sleep 300 & echo gone")
+    assert (result.ok, result.text) == (True, "gone")
     assert life.sign() == b""
 
 
-async def test_a_process_that_left_the_group_and_keeps_the_output_open_is_not_waited_for(commands: CommandTools):
+async def test_a_daemon_that_keeps_the_output_open_does_not_block(commands: CommandTools):
     code = """
 import os, time
-heard, told = os.pipe()
-if left := os.fork():
-    os.read(heard, 1)
-    print(left)
+read_end, write_end = os.pipe()
+if pid := os.fork():
+    os.read(read_end, 1)
+    print(pid)
 else:
     os.setsid()
-    os.write(told, b"!")
+    os.write(write_end, b"!")
     time.sleep(300)
 """
-    found = await commands.run_python(code)
+    result = await commands.run_python(code)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(int(found.text), signal.SIGKILL)
-    assert found.ok, "it was waited for until the time was up"
+        os.kill(int(result.text), signal.SIGKILL)
+    assert result.ok, "the command waited for the daemon"
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "echo \0", "x" * 200_000])
-async def test_what_cannot_be_run_is_told(commands: CommandTools, text: str):
+async def test_invalid_commands_are_errors(commands: CommandTools, text: str):
     with pytest.raises(ToolError):
         await commands.run_command(text)
 
 
-async def test_a_workspace_that_is_gone_is_told(commands: CommandTools, workspace: Workspace):
+async def test_a_deleted_workspace_is_an_error(commands: CommandTools, workspace: Workspace):
     workspace.root.rmdir()
     with pytest.raises(ToolError, match="could not be started"):
         await commands.run_command("echo hello")
 
 
-async def test_running_commands_leaves_no_open_files_behind(commands: CommandTools):
+async def test_commands_leave_no_open_files(commands: CommandTools):
     await commands.run_command("true")
-    before = open_files()
+    count = open_files()
     for _ in range(5):
         await commands.run_command("echo hello")
-    assert open_files() == before
+    assert open_files() == count
 
 
 def open_files() -> int:
@@ -198,9 +196,9 @@ def open_files() -> int:
 async def test_a_command_sees_no_secrets(commands: CommandTools, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "not-to-be-seen")
     monkeypatch.setenv("HARMLESS", "to-be-seen")
-    found = await commands.run_command("env")
-    assert "not-to-be-seen" not in found.text
-    assert "HARMLESS=to-be-seen" in found.text
+    result = await commands.run_command("env")
+    assert "not-to-be-seen" not in result.text
+    assert "HARMLESS=to-be-seen" in result.text
 
 
 @pytest.mark.parametrize(
@@ -220,14 +218,14 @@ async def test_a_command_sees_no_secrets(commands: CommandTools, monkeypatch: py
         "SOMETHING=eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.x",
     ],
 )
-def test_variables_that_look_like_secrets_are_left_out_unless_kept(variable: str):
+def test_variables_that_look_like_secrets_are_removed_unless_allowed(variable: str):
     name, _, value = variable.partition("=")
     assert name not in safe_environment({name: value})
     assert safe_environment({name: value}, frozenset({name}))[name] == value
 
 
 @pytest.mark.parametrize("name", ["PATH", "HOME", "PWD", "OLDPWD", "LANG", "KEYBOARD", "EDITOR", "VIRTUAL_ENV"])
-def test_ordinary_variables_are_passed_on(name: str):
+def test_ordinary_variables_are_kept(name: str):
     assert safe_environment({name: "/usr/bin:https://example.org/a"})[name] == "/usr/bin:https://example.org/a"
 
 
@@ -235,23 +233,23 @@ OPTIONS = ToolOptions(command_seconds=20)
 
 
 @pytest.mark.parametrize(
-    ("command", "right"),
+    ("command", "passed"),
     [("grep -q 391", True), ("grep -q 392", False), ("exit 3", False), ("true", True), ("yes | head -c 1000000", True)],
 )
-async def test_it_reads_the_text_and_its_exit_status_is_its_word(tmp_path, command, right):
-    assert await passes(command, "It is 391.\n", folder=tmp_path, options=OPTIONS) is right
+async def test_a_checker_reads_the_text_and_decides_by_its_exit_status(tmp_path, command, passed):
+    assert await passes(command, "It is 391.\n", folder=tmp_path, options=OPTIONS) is passed
 
 
-async def test_a_long_text_that_nobody_reads_holds_nothing_up(tmp_path):
+async def test_a_checker_need_not_read_a_long_text(tmp_path):
     assert await passes("true", "x" * 5_000_000, folder=tmp_path, options=OPTIONS)
     assert await passes("test $(wc -c) = 5000000", "x" * 5_000_000, folder=tmp_path, options=OPTIONS)
 
 
-async def test_the_text_arrives_as_utf8_also_where_it_has_half_a_surrogate_pair(tmp_path):
+async def test_a_checker_gets_utf8_also_for_unpaired_surrogates(tmp_path):
     assert await passes("grep -qx 'é?'", "é\ud800", folder=tmp_path, options=OPTIONS)
 
 
-async def test_it_runs_in_the_workspace_and_sees_no_secrets(tmp_path, monkeypatch):
+async def test_a_checker_runs_in_the_workspace_without_secrets(tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "secret")
     (tmp_path / "expected.txt").write_text("391")
     command = 'test "$(cat)" = "$(cat expected.txt)" && test -z "$SOME_API_KEY"'
@@ -259,20 +257,20 @@ async def test_it_runs_in_the_workspace_and_sees_no_secrets(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "reason"),
     [("/nowhere/checker", "cannot be run"), ("kill -9 $$", "signal 9"), ("sleep 600", "longer than 0.2 s")],
 )
-async def test_where_it_cannot_tell_it_says_why(tmp_path, command, said):
+async def test_a_checker_that_fails_to_decide_is_an_error(tmp_path, command, reason):
     options = ToolOptions(command_seconds=0.2 if "sleep" in command else 20)
-    with pytest.raises(ToolError, match=said):
+    with pytest.raises(ToolError, match=reason):
         await passes(command, "391", folder=tmp_path, options=options)
 
 
-async def test_stopping_it_ends_the_program(tmp_path):
-    os.mkfifo(tmp_path / "begun")
+async def test_cancelling_a_checker_ends_its_program(tmp_path):
+    os.mkfifo(tmp_path / "started")
     options = ToolOptions(command_seconds=600)
-    checking = asyncio.create_task(passes("echo $$ > begun; exec sleep 600", "391", folder=tmp_path, options=options))
-    process = int(await asyncio.to_thread((tmp_path / "begun").read_text))
+    checking = asyncio.create_task(passes("echo $$ > started; exec sleep 600", "391", folder=tmp_path, options=options))
+    process = int(await asyncio.to_thread((tmp_path / "started").read_text))
     checking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await checking

@@ -48,7 +48,7 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/topassword": (302, {"Location": "http://me:pw@example.org/"}, b""),
 }
 NOTHING_PACKED = zlib.compressobj(wbits=31).compress(b"") + b"\x00\x00\x00\xff\xff" * 10_000
-"""The beginning of a gzip file of parts without content, which may go on for ever."""
+"""The beginning of a gzip file with an endless number of empty members."""
 DRIPS: dict[str, tuple[dict[str, str], bytes, float]] = {
     "/drip": ({"Content-Type": "text/plain"}, b"x", 0.02),
     "/drippage": ({"Content-Type": "text/html"}, b"<p>x", 0.02),
@@ -57,10 +57,10 @@ DRIPS: dict[str, tuple[dict[str, str], bytes, float]] = {
 
 
 class Handler(BaseHTTPRequestHandler):
-    seen: list[tuple[str, str]]
+    requests: list[tuple[str, str]]
 
     def do_GET(self) -> None:
-        self.seen.append((self.headers["Host"], self.path))
+        self.requests.append((self.headers["Host"], self.path))
         if self.path == "/endless":
             self.endless()
             return
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
             return
 
     def drip(self, headers: dict[str, str], piece: bytes, pause: float) -> None:
-        """Answers with the same bytes again and again."""
+        """Repeat the same bytes."""
         self.send_response(200)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -105,9 +105,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Site:
-    def __init__(self, port: int, seen: list[tuple[str, str]]) -> None:
+    def __init__(self, port: int, requests: list[tuple[str, str]]) -> None:
         self.port = port
-        self.seen = seen
+        self.requests = requests
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -115,13 +115,13 @@ class Site:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    seen: list[tuple[str, str]] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Seen", (Handler,), {"seen": seen}))
+    requests: list[tuple[str, str]] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("RecordingHandler", (Handler,), {"requests": requests}))
     server.daemon_threads = True
     server.released = threading.Event()  # pyright: ignore[reportAttributeAccessIssue]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield Site(server.server_port, seen)
+    yield Site(server.server_port, requests)
     server.released.set()  # pyright: ignore[reportAttributeAccessIssue]
     server.shutdown()
     thread.join()
@@ -145,7 +145,7 @@ async def refusal(tool: FetchTool, url: str) -> str:
     return str(caught.value)
 
 
-async def test_a_page_comes_as_readable_text_under_its_title(near: FetchTool, site: Site):
+async def test_a_page_becomes_readable_text_with_its_title(near: FetchTool, site: Site):
     text = (await near.fetch_url(site.url("/"))).text
     assert text.startswith("Foxes and dogs\n")
     assert "quick brown fox" in text
@@ -164,53 +164,53 @@ async def test_a_page_comes_as_readable_text_under_its_title(near: FetchTool, si
         ("/moved", "café"),
     ],
 )
-async def test_text_comes_as_it_is(near: FetchTool, site: Site, path: str, text: str):
-    found = await near.fetch_url(site.url(path))
-    assert (found.ok, found.text) == (True, text)
+async def test_text_is_returned_unchanged(near: FetchTool, site: Site, path: str, text: str):
+    observation = await near.fetch_url(site.url(path))
+    assert (observation.ok, observation.text) == (True, text)
 
 
-async def test_an_empty_page_is_said_to_be_empty(near: FetchTool, site: Site):
+async def test_an_empty_page_is_reported(near: FetchTool, site: Site):
     assert (await near.fetch_url(site.url("/empty"))).text == f"{site.url('/empty')} has no text."
 
 
 @pytest.mark.parametrize("piece", ["<td>x", "<p>a,b", "<br>", "<a href=x>", "<div>", "&lt;", "<!--", "<"])
-async def test_a_page_that_takes_too_long_to_read_is_given_up(near: FetchTool, site: Site, piece: str):
+async def test_extracting_a_slow_page_times_out(near: FetchTool, site: Site, piece: str):
     PAGES["/bomb"] = (200, {"Content-Type": "text/html"}, ("<table><tr>" + piece * 400_000).encode())
     hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=1))
     try:
         assert isinstance((await asyncio.wait_for(hasty.fetch_url(site.url("/bomb")), 600)).text, str)
     except ToolError as error:
-        assert "Stopped" in str(error) or "in time" in str(error)  # noqa: PT017 - either end is one
+        assert "Stopped" in str(error) or "in time" in str(error)  # noqa: PT017 - two possible errors
     assert "brown fox" in (await near.fetch_url(site.url("/"))).text
 
 
 async def test_an_error_page_is_not_ok_and_keeps_its_text(near: FetchTool, site: Site):
-    found = await near.fetch_url(site.url("/missing"))
-    assert not found.ok
-    assert found.text == f"{site.url('/missing')} answered 404 Not Found.\nnothing here"
+    observation = await near.fetch_url(site.url("/missing"))
+    assert not observation.ok
+    assert observation.text == f"{site.url('/missing')} answered 404 Not Found.\nnothing here"
 
 
-async def test_what_is_not_text_is_refused_by_its_type(near: FetchTool, site: Site):
+async def test_a_page_that_is_not_text_is_refused(near: FetchTool, site: Site):
     assert "image/png, which is not text" in await refusal(near, site.url("/image"))
 
 
 @pytest.mark.parametrize("path", ["/endless", "/zipped"])
-async def test_a_large_answer_is_cut_while_it_arrives(near: FetchTool, site: Site, path: str):
-    found = await near.fetch_url(site.url(path))
-    assert found.truncated
-    assert len(found.text) < 50_100
-    assert "[truncated: only the first 50000 bytes were fetched]" in found.text
+async def test_a_large_response_is_truncated_while_it_arrives(near: FetchTool, site: Site, path: str):
+    observation = await near.fetch_url(site.url(path))
+    assert observation.truncated
+    assert len(observation.text) < 50_100
+    assert "[truncated: only the first 50000 bytes were fetched]" in observation.text
 
 
 @pytest.mark.parametrize("path", ["/deflated", "/raw", "/gzipped", "/parts"])
-async def test_what_comes_packed_although_it_was_not_asked_for_is_unpacked(near: FetchTool, site: Site, path: str):
+async def test_unrequested_compression_is_unpacked(near: FetchTool, site: Site, path: str):
     assert (await near.fetch_url(site.url(path))).text == "zipped"
 
 
 @pytest.mark.parametrize(
     "encoding", ["gzip, gzip", "gzip,deflate", "br", "zstd", "compress", "gzip, br", "x", "a-" * 99]
 )
-async def test_an_encoding_that_is_unknown_or_on_top_of_another_is_refused(near: FetchTool, site: Site, encoding: str):
+async def test_unknown_and_nested_encodings_are_refused(near: FetchTool, site: Site, encoding: str):
     twice = gzip.compress(gzip.compress(b"z" * 100_000_000, 1))
     PAGES["/encoded"] = (200, {"Content-Type": "text/plain", "Content-Encoding": encoding}, twice)
     message = await refusal(near, site.url("/encoded"))
@@ -218,16 +218,16 @@ async def test_an_encoding_that_is_unknown_or_on_top_of_another_is_refused(near:
     assert len(message) < 300
 
 
-async def test_what_is_not_packed_as_it_says_is_refused(near: FetchTool, site: Site):
+async def test_an_invalid_encoding_is_an_error(near: FetchTool, site: Site):
     assert "does not match its declared encoding" in await refusal(near, site.url("/nogzip"))
 
 
-async def test_packed_parts_without_content_count_too(near: FetchTool, site: Site):
+async def test_endless_empty_members_are_truncated(near: FetchTool, site: Site):
     assert (await near.fetch_url(site.url("/nothing"))).truncated
 
 
 @pytest.mark.parametrize("path", ["/drip", "/drippage"])
-async def test_an_answer_that_never_ends_however_slowly_it_comes_is_given_up(site: Site, path: str):
+async def test_an_endless_slow_response_times_out(site: Site, path: str):
     hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=0.5))
     assert "did not answer in time" in await refusal(hasty, site.url(path))
 
@@ -235,16 +235,16 @@ async def test_an_answer_that_never_ends_however_slowly_it_comes_is_given_up(sit
 @pytest.mark.parametrize(
     "charset", ["punycode", "idna", "base64", "hex", "bz2", "zip", "rot13", "uu", "quopri", "unicode_escape", "utf-7"]
 )
-async def test_a_charset_that_is_none_of_texts_is_read_as_utf_8_at_once(site: Site, charset: str):
+async def test_an_unsupported_charset_is_read_as_utf8(site: Site, charset: str):
     patient = FetchTool(ToolOptions(allow_private=True))
     body = "é-Ⓜ".encode() + b"a-b" * 500_000
     PAGES["/charset"] = (200, {"Content-Type": f"text/plain; charset={charset}"}, body)
-    found = await patient.fetch_url(site.url("/charset"))
-    assert found.text == body.decode()
+    observation = await patient.fetch_url(site.url("/charset"))
+    assert observation.text == body.decode()
 
 
 @pytest.mark.parametrize("charset", ["cp1252", "latin-1", "Shift_JIS", "EUC-KR", "gb18030", "koi8-r", "utf-16", "big5"])
-async def test_the_charsets_of_texts_are_read(near: FetchTool, site: Site, charset: str):
+async def test_text_charsets_are_decoded(near: FetchTool, site: Site, charset: str):
     word = {"Shift_JIS": "日本", "EUC-KR": "한국", "gb18030": "中国", "koi8-r": "мир", "big5": "中國"}.get(
         charset, "café"
     )
@@ -252,19 +252,19 @@ async def test_the_charsets_of_texts_are_read(near: FetchTool, site: Site, chars
     assert (await near.fetch_url(site.url("/charset"))).text == word
 
 
-async def test_redirects_are_followed_only_so_far_and_only_over_the_web(near: FetchTool, site: Site):
+async def test_redirects_are_limited_in_number_and_scheme(near: FetchTool, site: Site):
     assert "more than 5 times" in await refusal(near, site.url("/circle"))
-    assert len(site.seen) == 6
+    assert len(site.requests) == 6
     assert "only http:// and https://" in await refusal(near, site.url("/tofile"))
     assert "password" in await refusal(near, site.url("/topassword"))
 
 
-async def test_a_server_that_does_not_answer_is_given_up(site: Site):
+async def test_a_silent_server_times_out(site: Site):
     tool = FunctionTool(
         FetchTool(ToolOptions(allow_private=True)).fetch_url, effects=["network"], limits=Limits(seconds=0.3)
     )
-    found = await contained(tool, {"url": site.url("/silent")}, tool.limits)
-    assert (found.ok, found.text) == (
+    observation = await contained(tool, {"url": site.url("/silent")}, tool.limits)
+    assert (observation.ok, observation.text) == (
         False,
         "fetch_url was stopped: it took longer than 0.3 s. Give it less to do, or continue without it.",
     )
@@ -272,9 +272,9 @@ async def test_a_server_that_does_not_answer_is_given_up(site: Site):
     assert "did not answer in time" in await refusal(hasty, site.url("/silent"))
 
 
-async def test_a_server_that_is_not_there_is_told(near: FetchTool):
+async def test_an_unreachable_server_is_an_error(near: FetchTool):
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        closed.bind(("127.0.0.1", 0))  # bound but not listening
         assert "could not be fetched" in await refusal(near, f"http://127.0.0.1:{closed.getsockname()[1]}/")
 
 
@@ -293,7 +293,7 @@ async def test_a_server_that_is_not_there_is_told(near: FetchTool):
         "https://" + "x" * 70_000,
     ],
 )
-async def test_what_is_no_plain_web_address_is_refused(near: FetchTool, url: str):
+async def test_other_addresses_are_refused(near: FetchTool, url: str):
     message = await refusal(near, url)
     assert "secret" not in message
 
@@ -301,46 +301,46 @@ async def test_what_is_no_plain_web_address_is_refused(near: FetchTool, url: str
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::ffff:127.0.0.1]"]
 )
-async def test_this_machine_is_not_reached_however_it_is_called(site: Site, host: str):
+async def test_this_machine_is_refused_under_any_name(site: Site, host: str):
     message = await refusal(FetchTool(ToolOptions()), site.url("/plain", host))
     assert "local network" in message or "cannot be resolved" in message
-    assert site.seen == []
+    assert site.requests == []
 
 
 @pytest.mark.parametrize(
     "host", ["10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]", "[::1]"]
 )
-async def test_the_local_network_is_not_reached(host: str):
+async def test_the_local_network_is_refused(host: str):
     assert "local network" in await refusal(FetchTool(ToolOptions()), f"http://{host}/")
 
 
-async def test_the_address_that_was_checked_is_the_one_connected_to(
-    near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch
-):
-    resolve, asked = socket.getaddrinfo, list[str]()
+async def test_the_connection_goes_to_the_checked_address(near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch):
+    resolve, lookups = socket.getaddrinfo, list[str]()
 
-    def fickle(host: str, *arguments: object, **named: object):
+    def fickle(host: str, *arguments: object, **options: object):
         if host != "fickle.example":
-            return resolve(host, *arguments, **named)  # pyright: ignore[reportArgumentType]
-        asked.append(host)
-        return resolve("127.0.0.1" if len(asked) == 1 else "192.0.2.1", *arguments, **named)  # pyright: ignore[reportArgumentType]
+            return resolve(host, *arguments, **options)  # pyright: ignore[reportArgumentType]
+        lookups.append(host)
+        return resolve("127.0.0.1" if len(lookups) == 1 else "192.0.2.1", *arguments, **options)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(socket, "getaddrinfo", fickle)
     assert (await near.fetch_url(site.url("/plain", "fickle.example"))).text == "café"
-    assert asked == ["fickle.example"]
-    assert site.seen == [(f"fickle.example:{site.port}", "/plain")]
+    assert lookups == ["fickle.example"]
+    assert site.requests == [(f"fickle.example:{site.port}", "/plain")]
 
 
-async def test_a_name_is_looked_up_as_it_is_asked_for(near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch):
+async def test_an_international_name_is_resolved_as_encoded(
+    near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch
+):
     resolve = socket.getaddrinfo
 
-    def known(host: str, *arguments: object, **named: object):
+    def local(host: str, *arguments: object, **options: object):
         host = "127.0.0.1" if host == "xn--strae-oqa.example" else host
-        return resolve(host, *arguments, **named)  # pyright: ignore[reportArgumentType]
+        return resolve(host, *arguments, **options)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(socket, "getaddrinfo", known)
+    monkeypatch.setattr(socket, "getaddrinfo", local)
     assert (await near.fetch_url(site.url("/plain", "straße.example"))).text == "café"
-    assert site.seen == [(f"xn--strae-oqa.example:{site.port}", "/plain")]
+    assert site.requests == [(f"xn--strae-oqa.example:{site.port}", "/plain")]
 
 
 async def test_a_proxy_of_the_environment_is_used_but_not_for_private_names(
@@ -352,11 +352,11 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_private_names(
     assert (await far.fetch_url("http://example.org/page")).text == "by proxy"
     for host in ("localhost", "10.0.0.1", "printer.local", "[::1]"):
         assert "local network" in await refusal(far, f"http://{host}/page")
-    assert len(site.seen) == 1
+    assert len(site.requests) == 1
 
 
 @pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:9", "socks4://127.0.0.1:9"])
-async def test_a_proxy_that_cannot_be_used_is_told(proxy: str, monkeypatch: pytest.MonkeyPatch):
+async def test_an_unsupported_proxy_is_an_error(proxy: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("http_proxy", proxy)
     assert "proxy" in await refusal(FetchTool(ToolOptions()), "http://example.org/")
 
@@ -393,7 +393,7 @@ def bits(network: IPv4Network | IPv6Network) -> st.SearchStrategy[int]:
 
 @st.composite
 def private_hosts(draw: st.DrawFn) -> str:
-    """A private address in one of the ways in which clients, proxies and resolvers take it."""
+    """Generate a private address in a notation that clients, proxies or resolvers accept."""
     dots = "." * draw(st.integers(0, 2))
     kind = draw(st.sampled_from(("v4", "inside", "6to4", "v6", "name")))
     if kind == "v6":
@@ -406,7 +406,7 @@ def private_hosts(draw: st.DrawFn) -> str:
         return bracketed(draw, IPv6Address(int(IPv6Address(draw(st.sampled_from(CARRIERS)))) | number))
     if kind == "6to4":
         return bracketed(draw, IPv6Address((0x2002 << 112) | (number << 80) | draw(st.integers(0, 1))))
-    first = draw(st.integers(0, 3))  # this many bytes stand alone, the last part is the rest of the number
+    first = draw(st.integers(0, 3))  # number of separate bytes; the last part contains the other ones
     parts = [*number.to_bytes(4)[:first], number & ((1 << (32 - 8 * first)) - 1)]
     return (
         ".".join(draw(st.sampled_from(("{:d}", "0x{:x}", "0X{:X}", "0{:o}", "0x0{:x}"))).format(part) for part in parts)
@@ -424,7 +424,7 @@ def test_no_spelling_of_a_private_address_passes_to_a_proxy(host: str, site: Sit
     monkeypatch.setenv("http_proxy", site.url(""))
     with pytest.raises(ToolError):
         asyncio.run(FetchTool(ToolOptions()).fetch_url(f"http://{host}/page"))
-    assert site.seen == []
+    assert site.requests == []
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -434,10 +434,10 @@ def test_a_redirect_to_a_private_address_is_not_followed_by_a_proxy(
 ):
     monkeypatch.setenv("http_proxy", site.url(""))
     PAGES["http://example.org/away"] = (302, {"Location": f"//{host}/page"}, b"")
-    site.seen.clear()
+    site.requests.clear()
     with pytest.raises(ToolError):
         asyncio.run(FetchTool(ToolOptions()).fetch_url("http://example.org/away"))
-    assert [path for _, path in site.seen] == ["http://example.org/away"]
+    assert [path for _, path in site.requests] == ["http://example.org/away"]
 
 
 @pytest.mark.parametrize(
@@ -445,10 +445,10 @@ def test_a_redirect_to_a_private_address_is_not_followed_by_a_proxy(
 )
 async def test_a_public_name_passes_to_a_proxy(host: str, site: Site, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("http_proxy", site.url(""))
-    for asked in (host, host.strip("[]")):  # httpcore leaves the brackets out where it asks a proxy
-        PAGES[f"http://{asked}/page"] = (200, {"Content-Type": "text/plain"}, b"by proxy")
+    for name in (host, host.strip("[]")):  # httpcore sends a proxy the address without brackets.
+        PAGES[f"http://{name}/page"] = (200, {"Content-Type": "text/plain"}, b"by proxy")
     assert "by proxy" in str(await FetchTool(ToolOptions()).fetch_url(f"http://{host}/page"))
-    assert len(site.seen) == 1
+    assert len(site.requests) == 1
 
 
 @given(number=st.integers(0, 2**32 - 1))
@@ -484,11 +484,11 @@ def test_special_addresses_are_not_public(address: str):
         "<p>\ud83d</p>",
     ],
 )
-def test_odd_pages_give_some_text_and_no_crash(html: str):
+def test_malformed_pages_give_text(html: str):
     assert "<p>" not in in_worker(readable_text, html)
 
 
-def test_a_page_nested_without_end_is_read():
+def test_a_deeply_nested_page_is_read():
     assert isinstance(in_worker(readable_text, "<div>" * 50_000 + "deep"), str)
 
 

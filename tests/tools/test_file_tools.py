@@ -35,13 +35,13 @@ def write(workspace: Workspace, **texts: str) -> None:
         path.write_bytes(text.encode())
 
 
-def refusal(function: Any, *arguments: Any, **named: Any) -> str:
+def refusal(function: Any, *arguments: Any, **options: Any) -> str:
     with pytest.raises(ToolError) as caught:
-        function(*arguments, **named)
+        function(*arguments, **options)
     return str(caught.value)
 
 
-def test_a_listing_shows_what_is_near_first_and_hides_the_history(files: FileTools, workspace: Workspace):
+def test_a_listing_shows_shallow_entries_first_and_hides_git(files: FileTools, workspace: Workspace):
     write(workspace, a__b__c_txt="deep", a__x_txt="12", z_txt="123", empty="")
     for folder in (".git", ".venv"):
         (workspace.root / folder).mkdir()
@@ -68,33 +68,33 @@ def test_a_listing_does_not_follow_links_to_folders(files: FileTools, workspace:
     assert files.list_files(depth=50).text.splitlines() == ["inner/", "loop -> ."]
 
 
-def test_a_long_listing_is_cut_and_says_how_long_it_is(files: FileTools, workspace: Workspace):
+def test_a_long_listing_is_truncated_with_its_length(files: FileTools, workspace: Workspace):
     for number in range(250):
         (workspace.root / f"{number}.txt").touch()
-    found = files.list_files()
-    assert found.truncated
-    assert found.text.endswith("[truncated: 200 of 250 entries shown]")
+    listing = files.list_files()
+    assert listing.truncated
+    assert listing.text.endswith("[truncated: 200 of 250 entries shown]")
 
 
 @pytest.mark.parametrize(
     ("path", "words"), [("missing", "no such file"), ("a.txt/b", "not a folder"), ("..", "outside the workspace")]
 )
-def test_what_cannot_be_listed_is_told(files: FileTools, workspace: Workspace, path: str, words: str):
+def test_invalid_folders_are_errors(files: FileTools, workspace: Workspace, path: str, words: str):
     write(workspace, a_txt="")
     assert words in refusal(files.list_files, path)
 
 
-def test_a_file_is_listed_as_itself(files: FileTools, workspace: Workspace):
+def test_listing_a_file_describes_the_file(files: FileTools, workspace: Workspace):
     write(workspace, a_txt="one\n")
     assert files.list_files("a.txt").text == "a.txt  4 bytes; it is a file, not a folder"
 
 
-def test_an_empty_folder_is_said_to_be_empty(files: FileTools):
+def test_an_empty_folder_is_reported(files: FileTools):
     assert files.list_files().text == "The folder . is empty."
     assert "`depth`" in refusal(files.list_files, depth=0)
 
 
-def test_names_that_are_not_text_are_listed(files: FileTools, workspace: Workspace):
+def test_names_that_are_not_utf8_are_listed(files: FileTools, workspace: Workspace):
     try:
         (workspace.root / os.fsdecode(b"caf\xe9")).touch()
     except OSError:
@@ -108,7 +108,7 @@ def test_a_name_with_a_line_break_is_one_entry(files: FileTools, workspace: Work
     assert files.list_files().text.splitlines() == [r"'a\nsecret.txt  9 bytes'  0 bytes"]
 
 
-def test_a_file_is_read_whole_or_by_lines(files: FileTools, workspace: Workspace):
+def test_a_file_is_read_completely_or_by_lines(files: FileTools, workspace: Workspace):
     write(workspace, a_txt="one\ntwo\x0c\u2028still two\r\nthree")
     assert files.read_file("a.txt").text == "one\ntwo\x0c\u2028still two\r\nthree"
     page = files.read_file("a.txt", 2, 2).text
@@ -119,38 +119,40 @@ def test_a_file_is_read_whole_or_by_lines(files: FileTools, workspace: Workspace
     assert "before" in refusal(files.read_file, "a.txt", 2, 1)
 
 
-def test_an_empty_file_is_said_to_be_empty(files: FileTools, workspace: Workspace):
+def test_an_empty_file_is_reported(files: FileTools, workspace: Workspace):
     write(workspace, a_txt="")
     assert files.read_file("a.txt").text == "The file a.txt is empty."
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(0, 700), min_size=1, max_size=12))
-def test_reading_on_from_mark_to_mark_shows_every_line(files: FileTools, workspace: Workspace, lengths: list[int]):
+def test_following_the_truncation_marks_reads_the_complete_file(
+    files: FileTools, workspace: Workspace, lengths: list[int]
+):
     text = "".join("x" * length + "\n" for length in lengths)
     write(workspace, a_txt=text)
-    start, seen = 1, ""
+    start, read = 1, ""
     while True:
-        found = files.read_file("a.txt", start)
-        assert len(found.text) <= 1_000
-        if not found.truncated:
+        page = files.read_file("a.txt", start)
+        assert len(page.text) <= 1_000
+        if not page.truncated:
             break
-        shown, _, mark = found.text.partition("[truncated: ")
-        assert f"{len(shown)} of {len(text) - len(seen)} characters shown]" in mark
-        seen += shown
+        excerpt, _, mark = page.text.partition("[truncated: ")
+        assert f"{len(excerpt)} of {len(text) - len(read)} characters shown]" in mark
+        read += excerpt
         start = int(mark.partition("start_line=")[2].rstrip("."))
-    assert seen + found.text == text
+    assert read + page.text == text
 
 
-def test_one_line_that_is_too_long_is_cut(files: FileTools, workspace: Workspace):
+def test_a_long_line_is_truncated(files: FileTools, workspace: Workspace):
     write(workspace, a_txt="x" * 5_000)
-    found = files.read_file("a.txt")
-    assert found.truncated
-    assert "of 5000 characters shown]" in found.text
-    assert "start_line" not in found.text
+    page = files.read_file("a.txt")
+    assert page.truncated
+    assert "of 5000 characters shown]" in page.text
+    assert "start_line" not in page.text
 
 
-def test_writing_says_what_was_done(files: FileTools, workspace: Workspace):
+def test_writing_reports_what_was_done(files: FileTools, workspace: Workspace):
     assert files.write_file("new/é.txt", "é\nb\n").text == "new/é.txt created: 2 lines, 5 bytes."
     assert files.write_file("new/é.txt", "one").text == "new/é.txt replaced: 1 line, 3 bytes."
     assert (workspace.root / "new/é.txt").read_text() == "one"
@@ -165,13 +167,13 @@ def test_writing_says_what_was_done(files: FileTools, workspace: Workspace):
         ("../a.txt", "x", "outside"),
     ],
 )
-def test_what_cannot_be_written_is_told(files: FileTools, workspace: Workspace, path: str, content: str, words: str):
+def test_invalid_writes_are_errors(files: FileTools, workspace: Workspace, path: str, content: str, words: str):
     (workspace.root / "folder").mkdir()
     assert words in refusal(files.write_file, path, content)
     assert [entry.name for entry in workspace.root.iterdir()] == ["folder"]
 
 
-def test_an_edit_replaces_one_exact_text(files: FileTools, workspace: Workspace):
+def test_an_edit_replaces_an_exact_text(files: FileTools, workspace: Workspace):
     write(workspace, a_py="a = 1\nb = 2\nc = 3\n")
     assert files.edit_file("a.py", "b = 2", "b = 4\nd = 5").text == "a.py edited at line 2: 1 line replaced by 2 lines."
     assert (workspace.root / "a.py").read_text() == "a = 1\nb = 4\nd = 5\nc = 3\n"
@@ -185,7 +187,7 @@ def test_an_edit_keeps_the_files_line_ends(files: FileTools, workspace: Workspac
     assert (workspace.root / "a.txt").read_bytes() == "1\r\n2\r\n2½\r\nthree\r\n".encode()
 
 
-def test_an_edit_that_does_not_fit_exactly_once_changes_nothing(files: FileTools, workspace: Workspace):
+def test_an_edit_that_does_not_match_exactly_once_changes_nothing(files: FileTools, workspace: Workspace):
     text = "first line\nsame\nother\nsame\n"
     write(workspace, a_txt=text)
     assert "2 times in a.txt (lines 2, 4)" in refusal(files.edit_file, "a.txt", "same", "x")
@@ -207,10 +209,8 @@ def test_an_edit_that_does_not_fit_exactly_once_changes_nothing(files: FileTools
         ("write_file", {"path": "new.txt", "content": "ab\n" * 1_000_000}),
     ],
 )
-def test_a_file_of_many_short_lines_is_not_made_into_as_many_texts(
-    workspace: Workspace, tool: str, arguments: dict[str, Any]
-):
-    """They would be made in one go, and hold up Ctrl-C and the screen meanwhile."""
+def test_many_short_lines_are_not_split_into_objects(workspace: Workspace, tool: str, arguments: dict[str, Any]):
+    """Creating them would block Ctrl-C and the screen."""
     write(workspace, many_txt="ab\n" * 1_000_000)
     files = FileTools(workspace, ToolOptions())
     tracemalloc.start()
@@ -227,22 +227,22 @@ def test_a_file_of_many_short_lines_is_not_made_into_as_many_texts(
     size=st.integers(1, 200),
     data=st.data(),
 )
-def test_any_lines_are_those_of_the_text(lines: list[str], size: int, data: st.DataObject):
+def test_any_range_of_lines_matches_the_text(lines: list[str], size: int, data: st.DataObject):
     text = "\n".join(lines)
-    known = [*io.StringIO(text, newline="\n")]
-    first = data.draw(st.integers(1, max(1, len(known))))
-    last = data.draw(st.integers(first, max(first, len(known))))
-    if not known:
+    all_lines = [*io.StringIO(text, newline="\n")]
+    first = data.draw(st.integers(1, max(1, len(all_lines))))
+    last = data.draw(st.integers(first, max(first, len(all_lines))))
+    if not all_lines:
         return
     with patch.object(files_module, "_SLICE", size), TemporaryDirectory() as folder:
         workspace = Workspace(Path(folder))
         workspace.write_text("a", text)
         wide, narrow = (FileTools(workspace, ToolOptions(result=ResultSize(room + 200))) for room in (10_000, 100))
-        assert wide.read_file("a", first, last).text.startswith("".join(known[first - 1 : last]))
-        cut = narrow.read_file("a", first, last).text
-    wanted = known[first - 1 : last]
-    fits = [length for length in itertools.accumulate(map(len, wanted)) if length <= 100]
-    assert cut.startswith("".join(wanted)[: fits[-1] if fits else 100])
+        assert wide.read_file("a", first, last).text.startswith("".join(all_lines[first - 1 : last]))
+        truncated = narrow.read_file("a", first, last).text
+    requested = all_lines[first - 1 : last]
+    fits = [length for length in itertools.accumulate(map(len, requested)) if length <= 100]
+    assert truncated.startswith("".join(requested)[: fits[-1] if fits else 100])
 
 
 async def test_a_folder_is_listed_in_the_worker(workspace: Workspace):
@@ -250,8 +250,8 @@ async def test_a_folder_is_listed_in_the_worker(workspace: Workspace):
     os.kill(worker, signal.SIGSTOP)
     try:
         tools = {tool.schema.name: tool for tool in builtin_tools(workspace, options=ToolOptions(file_seconds=0.3))}
-        seen = await contained(tools["list_files"], {}, limits_of(tools["list_files"]))
+        observation = await contained(tools["list_files"], {}, limits_of(tools["list_files"]))
     finally:
         with suppress(ProcessLookupError):
             os.kill(worker, signal.SIGCONT)
-    assert "stopped: it took longer than 0.3 s" in seen.text
+    assert "stopped: it took longer than 0.3 s" in observation.text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, List, Literal  # noqa: UP035 - as a plugin may have it
+from typing import Annotated, Any, List, Literal  # noqa: UP035 - plugins may use it
 
 import pytest
 from hypothesis import given, settings
@@ -31,9 +31,9 @@ def greet(
     tone: Literal["warm", "cold"] = "warm",
     tags: list[str] | None = None,
 ) -> str:
-    """Greet somebody.
+    """Greet a user.
 
-    This second paragraph is for people, not for models.
+    This second paragraph is not sent to models.
     """
     return f"{tone} {name} {times} {tags}"
 
@@ -56,9 +56,9 @@ def test_a_function_tool_is_a_tool():
     assert (tool.name, tool.effects, tool.price_nano) == ("greet", {"read"}, 7)
 
 
-def test_the_document_is_the_signature_and_the_first_line_of_the_docstring():
+def test_the_schema_comes_from_the_signature_and_the_docstring():
     schema = tool_of(greet).schema
-    assert schema.description == "Greet somebody."
+    assert schema.description == "Greet a user."
     assert schema.parameters == {
         "type": "object",
         "properties": {
@@ -81,12 +81,12 @@ def go(place: Place, scores: dict[str, float]) -> str:
     return f"{place.title} {scores}"
 
 
-async def test_a_richer_type_is_described_without_titles_and_references_and_is_built_for_the_function():
+async def test_a_dataclass_argument_is_described_inline_and_constructed():
     schema = tool_of(go).schema.parameters["properties"]["place"]
     assert schema["properties"]["title"] == {"type": "string"}
     assert "$" not in str(schema)
-    found = await observation_of(go, place={"title": "A", "inside": {"title": "B"}}, scores={"x": 1})
-    assert found.text == "A {'x': 1.0}"
+    observation = await observation_of(go, place={"title": "A", "inside": {"title": "B"}}, scores={"x": 1})
+    assert observation.text == "A {'x': 1.0}"
 
 
 @pytest.mark.parametrize("kind", [str, int, float, bool, list[int], Literal["a", "b"], list[list[str]]])
@@ -106,7 +106,7 @@ def reserve(
     return f"{place} {when} {seats} {names}"
 
 
-def test_what_an_annotation_says_of_a_type_beside_its_description_is_told_too():
+def test_constraints_of_annotations_are_described():
     properties = parameters_of(reserve)["properties"]
     assert properties["seats"] == {
         "type": "integer",
@@ -127,12 +127,12 @@ def test_what_an_annotation_says_of_a_type_beside_its_description_is_told_too():
         ({"place": {"inside": None}}, "`place['title']`: Field required"),
     ],
 )
-async def test_a_value_of_the_right_type_is_not_told_to_be_of_another(wrong: dict[str, Any], words: str):
-    found = await observation_of(reserve, **{"place": {"title": "A"}, "when": "2026-05-01"} | wrong)
-    assert words in found.text
+async def test_an_invalid_value_of_the_right_type_is_explained(wrong: dict[str, Any], words: str):
+    observation = await observation_of(reserve, **{"place": {"title": "A"}, "when": "2026-05-01"} | wrong)
+    assert words in observation.text
 
 
-def test_a_function_whose_arguments_have_no_names_is_no_tool():
+def test_a_function_with_positional_arguments_is_rejected():
     def gather(*values: int) -> int:
         return sum(values)
 
@@ -141,7 +141,7 @@ def test_a_function_whose_arguments_have_no_names_is_no_tool():
 
 
 @pytest.mark.parametrize(
-    ("default", "told"),
+    ("default", "described"),
     [
         (Path("notes"), {"default": "notes"}),
         (date(2026, 5, 1), {"default": "2026-05-01"}),
@@ -152,17 +152,17 @@ def test_a_function_whose_arguments_have_no_names_is_no_tool():
         (object(), {}),
     ],
 )
-async def test_a_default_is_told_as_json_has_it_and_stays_what_it_is(default: Any, told: dict[str, Any]):
-    def own(value: object = default) -> str:
+async def test_a_default_is_described_as_json_and_passed_unchanged(default: Any, described: dict[str, Any]):
+    def echo(value: object = default) -> str:
         return str(value is default)
 
-    schema = parameters_of(own)["properties"]["value"]
-    assert {key: one for key, one in schema.items() if key == "default"} == told
+    schema = parameters_of(echo)["properties"]["value"]
+    assert {key: item for key, item in schema.items() if key == "default"} == described
     assert json.dumps(schema, allow_nan=False)
-    assert (await observation_of(own)).text == "True"
+    assert (await observation_of(echo)).text == "True"
 
 
-def test_documents_are_made_without_pydantic():
+def test_schemas_are_created_without_pydantic():
     code = """if True:
         import sys
         from pathlib import Path
@@ -189,17 +189,17 @@ def test_documents_are_made_without_pydantic():
         ({"name": "x" * 10_000, "times": "y" * 10_000}, "…"),
     ],
 )
-async def test_wrong_arguments_are_named_with_what_is_expected_and_what_came(arguments: dict[str, Any], words: str):
-    found = await tool_of(greet).run(arguments)
-    assert not found.ok
-    assert found.text.startswith("greet was not run: ")
-    assert words in found.text
-    assert len(found.text) < 300
+async def test_wrong_arguments_are_explained(arguments: dict[str, Any], words: str):
+    observation = await tool_of(greet).run(arguments)
+    assert not observation.ok
+    assert observation.text.startswith("greet was not run: ")
+    assert words in observation.text
+    assert len(observation.text) < 300
 
 
-async def test_arguments_are_converted_where_the_meaning_is_plain():
-    found = await observation_of(greet, name=42, times="3", tags=None)
-    assert found.text == "warm 42 3 None"
+async def test_unambiguous_arguments_are_converted():
+    observation = await observation_of(greet, name=42, times="3", tags=None)
+    assert observation.text == "warm 42 3 None"
 
 
 GREETING = Arguments(greet, parameters_of(greet))
@@ -208,12 +208,12 @@ NAMES = st.sampled_from(["name", "times", "tone", "tags"]) | st.text(max_size=6)
 
 @settings(max_examples=50)
 @given(arguments=st.dictionaries(NAMES, st.recursive(st.none() | st.floats() | st.text(), st.lists, max_leaves=4)))
-def test_any_arguments_are_taken_or_refused_in_words(arguments: dict[str, Any]):
-    with contextlib.suppress(ToolError):  # anything else would fail the test
+def test_any_arguments_are_accepted_or_give_a_tool_error(arguments: dict[str, Any]):
+    with contextlib.suppress(ToolError):  # any other error fails the test
         assert "name" in GREETING.check(arguments)
 
 
-async def test_a_tools_refusal_and_its_crash_are_observations():
+async def test_errors_of_a_tool_become_observations():
     def refuse() -> str:
         raise ToolError("Not today.")
 
@@ -225,37 +225,37 @@ async def test_a_tools_refusal_and_its_crash_are_observations():
     assert (crashed.ok, crashed.text) == (False, "crash failed: ZeroDivisionError: division by zero")
 
 
-async def test_what_is_not_text_is_told_as_json():
+async def test_values_become_json():
     def numbers() -> dict[str, Any]:
         return {"é": [1, None]}
 
     assert (await observation_of(numbers)).text == '{"é": [1, null]}'
 
 
-async def test_a_key_that_json_has_no_word_for_is_what_is_named():
+async def test_a_key_that_json_cannot_represent_is_named():
     def places() -> dict[Any, int]:
         return {(1, 2): 3}
 
     assert "keys must be str" in (await observation_of(places)).text
 
 
-async def test_a_long_result_is_cut_and_marked():
+async def test_a_long_result_is_truncated():
     def talk() -> str:
         return "abc" * 1000
 
-    found = await observation_of(talk, Limits(result=ResultSize(100)))
-    assert found.truncated
-    assert found.text == ("abc" * 1000)[:100] + "\n[truncated: 100 of 3000 characters shown]"
+    observation = await observation_of(talk, Limits(result=ResultSize(100)))
+    assert observation.truncated
+    assert observation.text == ("abc" * 1000)[:100] + "\n[truncated: 100 of 3000 characters shown]"
 
 
-async def test_half_a_surrogate_pair_is_shown_escaped_so_that_it_can_be_stored():
+async def test_unpaired_surrogates_are_escaped():
     def broken() -> str:
         return "a\ud800b"
 
     assert (await observation_of(broken)).text == "a\\ud800b"
 
 
-async def test_a_tool_that_takes_too_long_is_stopped_and_its_thread_ends():
+async def test_a_timeout_ends_the_thread_of_a_tool():
     ended = threading.Event()
 
     def loop() -> None:
@@ -265,20 +265,20 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_its_thread_ends():
         finally:
             ended.set()
 
-    found = await contained(FunctionTool(loop, effects=()), {}, Limits(seconds=0.1))
+    observation = await contained(FunctionTool(loop, effects=()), {}, Limits(seconds=0.1))
     advice = "Give it less to do, or continue without it."
-    assert (found.ok, found.text) == (False, f"loop was stopped: it took longer than 0.1 s. {advice}")
+    assert (observation.ok, observation.text) == (False, f"loop was stopped: it took longer than 0.1 s. {advice}")
     assert await asyncio.to_thread(ended.wait, 600)
 
 
-async def test_a_tools_own_timeout_is_not_taken_for_the_limit():
+async def test_a_timeout_inside_a_tool_is_an_ordinary_error():
     async def own() -> str:
         raise TimeoutError("the printer")
 
     assert (await observation_of(own)).text == "own failed: TimeoutError: the printer"
 
 
-async def test_a_cancelled_call_ends_its_thread_too():
+async def test_cancelling_a_call_ends_its_thread():
     started, ended = threading.Event(), threading.Event()
 
     def loop() -> None:
@@ -310,28 +310,28 @@ async def test_a_blocking_tool_does_not_block_the_event_loop():
 
 
 @given(pieces=st.lists(st.binary(max_size=40), max_size=30), size=st.integers(3, 200))
-def test_a_window_keeps_the_beginning_and_the_end_and_counts_all(pieces: list[bytes], size: int):
+def test_a_window_keeps_the_beginning_and_the_end(pieces: list[bytes], size: int):
     window = OutputWindow(size)
     for piece in pieces:
         window.feed(piece)
-    whole = b"".join(pieces)
-    assert window.total == len(whole)
-    assert window.truncated == (len(whole) > size)
+    data = b"".join(pieces)
+    assert window.total == len(data)
+    assert window.truncated == (len(data) > size)
     if not window.truncated:
-        assert window.text() == whole.decode(errors="replace")
+        assert window.text() == data.decode(errors="replace")
     else:
-        head, tail = whole[: size * 2 // 3], whole[-(size - size * 2 // 3) :]
-        mark = f"\n[truncated: {size} of {len(whole)} bytes shown]\n"
+        head, tail = data[: size * 2 // 3], data[-(size - size * 2 // 3) :]
+        mark = f"\n[truncated: {size} of {len(data)} bytes shown]\n"
         assert window.text() == head.decode(errors="replace") + mark + tail.decode(errors="replace")
 
 
-async def test_plain_functions_run_at_the_same_time_on_any_number_of_cores():
+async def test_plain_functions_run_concurrently():
     meeting = threading.Barrier(12)
 
     def meet() -> str:
         """Wait for the others."""
-        meeting.wait(timeout=600)  # which is broken, and raises, unless all twelve are there
+        meeting.wait(timeout=600)  # raises unless all twelve threads wait
         return "met"
 
-    found = await asyncio.gather(*(observation_of(meet) for _ in range(12)))
-    assert [one.text for one in found] == ["met"] * 12
+    observations = await asyncio.gather(*(observation_of(meet) for _ in range(12)))
+    assert [observation.text for observation in observations] == ["met"] * 12

@@ -27,7 +27,7 @@ def tool(workspace: Workspace) -> SearchTools:
         ("length(users)", "2"),
     ],
 )
-def test_values_are_picked_out_of_a_file_and_of_a_text(tool: SearchTools, query: str, expected: str):
+def test_values_are_extracted_from_files_and_texts(tool: SearchTools, query: str, expected: str):
     assert tool.json_query(query, path="data.json") == expected
     assert tool.json_query(query, text=json.dumps(DATA)) == expected
 
@@ -42,18 +42,18 @@ def test_values_are_picked_out_of_a_file_and_of_a_text(tool: SearchTools, query:
         ({f"k{number}": number for number in range(30)}, ", ".join(f"k{number}" for number in range(20)) + ", …"),
     ],
 )
-def test_a_query_that_finds_nothing_is_told_what_there_is(tool: SearchTools, data: object, outline: str):
+def test_a_query_without_a_result_lists_the_paths(tool: SearchTools, data: object, outline: str):
     assert tool.json_query("missing[7]", text=json.dumps(data)) == f"Nothing was found. The text contains {outline}."
 
 
-def test_a_key_that_stands_deeper_is_found_where_there_is_but_one(tool: SearchTools):
+def test_a_unique_nested_key_is_found(tool: SearchTools):
     server = {"server": {"port": 8473, "name": "a"}, "log": {"name": "b"}}
     assert tool.json_query("port", text=json.dumps(server)) == "Nothing was found. But server.port is 8473."
     assert "name is" not in tool.json_query("name", text=json.dumps(server))
     assert tool.json_query("age", text=json.dumps(DATA)).startswith("Nothing was found. But users[*].age is [")
 
 
-def test_what_there_is_is_told_in_few_words(tool: SearchTools):
+def test_the_list_of_paths_is_short(tool: SearchTools):
     deep = "[" * 500 + "]" * 500
     assert len(tool.json_query("missing", text=json.dumps({"a" * 90_000: deep}))) < 600
     assert len(tool.json_query("missing", text=deep)) < 600
@@ -73,12 +73,12 @@ def test_what_there_is_is_told_in_few_words(tool: SearchTools):
         ("a" * 1_001, "{}", "too long"),
     ],
 )
-def test_what_cannot_be_asked_is_told(tool: SearchTools, query: str, text: str, words: str):
+def test_invalid_queries_are_explained(tool: SearchTools, query: str, text: str, words: str):
     with pytest.raises(ToolError, match=words):
         tool.json_query(query, text=text)
 
 
-def test_a_file_or_a_text_is_asked_and_the_file_where_both_are_given(tool: SearchTools):
+def test_a_file_or_a_text_is_required_and_the_file_takes_precedence(tool: SearchTools):
     with pytest.raises(ToolError, match="either"):
         tool.json_query("a")
     with pytest.raises(ToolError, match=r"Nearest: data\.json"):

@@ -1,4 +1,4 @@
-"""What a run of a tool takes: measured on this process and on real programs."""
+"""Memory and time of tool runs, measured in this process and in real programs."""
 
 import asyncio
 import ctypes
@@ -21,9 +21,9 @@ _MB = 1 << 20
 
 
 def fill(megabytes: int) -> str:
-    """Take memory and let it go."""
-    held = bytearray(megabytes * _MB)
-    held[::4096] = b"x" * len(held[::4096])
+    """Allocate memory and release it."""
+    block = bytearray(megabytes * _MB)
+    block[::4096] = b"x" * len(block[::4096])
     return "filled"
 
 
@@ -33,68 +33,68 @@ async def python(code: str) -> str:
 
 
 async def program(megabytes: int) -> str:
-    """Run a program that takes memory until it may end."""
+    """Run a program that allocates memory."""
     code = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(1)"
-    seen = await run_process(
+    finished = await run_process(
         [sys.executable, "-c", code], folder=Path.cwd(), environment=os.environ, seconds=20, window=99
     )
-    return seen.output
+    return finished.output
 
 
 async def family(megabytes: int) -> str:
-    """Run a program whose child takes memory."""
+    """Run a program whose child allocates memory."""
     child = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(1)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    seen = await run_process(
+    finished = await run_process(
         [sys.executable, "-c", code], folder=Path.cwd(), environment=os.environ, seconds=20, window=99
     )
-    return seen.output
+    return finished.output
 
 
 async def measured(function, arguments):
     return await measuring.measured(partial(FunctionTool(function, effects=()).run, arguments))
 
 
-def held(observation):
+def footprint(observation):
     assert observation.footprint is not None
     return observation.footprint
 
 
-async def test_the_peak_of_a_run_is_measured_above_what_the_process_held_before():
+async def test_the_peak_is_measured_relative_to_the_memory_before_the_run():
     await measured(fill, {"megabytes": 1})
-    seen = await measured(fill, {"megabytes": 96})
-    assert 90 < held(seen).cpu_instant_mb < 130
-    assert held(seen).cpu_mb > 5
-    assert seen.text == "filled"
-    assert seen.seconds > 0
+    observation = await measured(fill, {"megabytes": 96})
+    assert 90 < footprint(observation).cpu_instant_mb < 130
+    assert footprint(observation).cpu_mb > 5
+    assert observation.text == "filled"
+    assert observation.seconds > 0
 
 
-async def test_an_earlier_peak_is_not_taken_for_that_of_a_later_run():
+async def test_an_earlier_peak_does_not_count_for_a_later_run():
     await measured(fill, {"megabytes": 96})
-    assert held(await measured(fill, {"megabytes": 1})).cpu_instant_mb < 40
+    assert footprint(await measured(fill, {"megabytes": 1})).cpu_instant_mb < 40
 
 
 @pytest.mark.parametrize("function", [program, family])
-async def test_a_program_counts_with_all_it_starts_and_in_the_place_of_this_process(function):
-    seen = held(await measured(function, {"megabytes": 80}))
-    assert 80 < seen.cpu_mb < 150
-    assert seen.cpu_instant_mb == 0.0
+async def test_a_program_counts_with_its_descendants_instead_of_this_process(function):
+    memory = footprint(await measured(function, {"megabytes": 80}))
+    assert 80 < memory.cpu_mb < 150
+    assert memory.cpu_instant_mb == 0.0
 
 
-async def test_runs_at_the_same_time_in_one_process_cannot_be_told_apart_and_programs_can():
+async def test_overlapping_runs_are_measured_only_for_programs():
     first, second, third = await asyncio.gather(
         measured(fill, {"megabytes": 8}),
         measured(program, {"megabytes": 20}),
         measured(program, {"megabytes": 80}),
     )
-    assert held(first).cpu_mb is None
-    assert held(first).cpu_instant_mb is None
-    assert 20 < held(second).cpu_mb < 80 < held(third).cpu_mb < 150
+    assert footprint(first).cpu_mb is None
+    assert footprint(first).cpu_instant_mb is None
+    assert 20 < footprint(second).cpu_mb < 80 < footprint(third).cpu_mb < 150
 
 
-async def test_a_run_after_one_that_was_cancelled_is_alone_again():
+async def test_a_run_after_a_cancelled_one_is_measured():
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait without end."""
         await asyncio.Event().wait()
         return ""
 
@@ -103,25 +103,25 @@ async def test_a_run_after_one_that_was_cancelled_is_alone_again():
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled()
-    assert held(await measured(fill, {"megabytes": 1})).cpu_mb is not None
+    assert footprint(await measured(fill, {"megabytes": 1})).cpu_mb is not None
 
 
-async def test_where_there_is_no_gpu_its_memory_is_none_taken(monkeypatch):
+async def test_without_a_gpu_its_memory_is_zero(monkeypatch):
     monkeypatch.setattr("ecoshell.tools.running.may_have_gpu", lambda: False)
-    seen = held(await measured(fill, {"megabytes": 1}))
-    assert (seen.gpu_mb, seen.gpu_instant_mb) == (0.0, 0.0)
+    memory = footprint(await measured(fill, {"megabytes": 1}))
+    assert (memory.gpu_mb, memory.gpu_instant_mb) == (0.0, 0.0)
 
 
-async def test_where_a_gpu_is_in_use_and_nobody_can_tell_its_memory_is_unknown(monkeypatch):
+async def test_gpu_memory_that_the_driver_does_not_report_is_unknown(monkeypatch):
     monkeypatch.setattr("ecoshell.tools.running.may_have_gpu", lambda: True)
     monkeypatch.setattr("ecoshell.tools.running.gpu_mb", lambda pids: None)
-    seen = held(await measured(fill, {"megabytes": 1}))
-    assert seen == Footprint(seen.cpu_mb, seen.cpu_instant_mb, None, None)
-    assert seen.cpu_mb is not None
+    memory = footprint(await measured(fill, {"megabytes": 1}))
+    assert memory == Footprint(memory.cpu_mb, memory.cpu_instant_mb, None, None)
+    assert memory.cpu_mb is not None
 
 
 class Driver:
-    """Speaks as the driver's library does: one GPU, on which these processes hold this much."""
+    """Imitates the driver's library: one GPU with the memory of these processes."""
 
     def __init__(self, processes):
         self._processes = processes
@@ -161,15 +161,15 @@ def driver(monkeypatch):
         ([(9, 999 * _MB)], None),
         ([(7, ctypes.c_ulonglong(-1).value)], None),
     ],
-    ids=["its own only", "on two devices", "not known to the driver", "not told"],
+    ids=["its own only", "on two devices", "unknown to the driver", "not reported"],
 )
-def test_the_driver_is_asked_for_what_a_process_holds(driver, processes, megabytes):
+def test_the_driver_reports_the_memory_of_processes(driver, processes, megabytes):
     driver(Driver(processes))
     assert measuring.gpu_mb([7, 8]) == megabytes
     assert measuring.gpu_mb([8]) == 0.0
 
 
-def test_of_a_driver_that_does_not_answer_nothing_is_known(driver):
+def test_a_failing_driver_reports_nothing(driver):
     driver(object())
     assert measuring.gpu_mb([7]) is None
     driver(None)

@@ -1,4 +1,4 @@
-"""What tools give is cut without being read to its end, and is what it would have been up to there."""
+"""Results of tools are truncated without being converted completely."""
 
 import json
 from typing import Any
@@ -19,47 +19,47 @@ VALUES = st.recursive(
 )
 
 
-@given(text=TEXTS, most=st.integers(1, 40))
-def test_a_text_within_the_limit_is_whole_and_any_other_is_cut_at_it_once_it_can_be_stored(text: str, most: int):
-    seen = validated("t", Observation(text, changes=text), Limits(result=ResultSize(most), changes=most))
+@given(text=TEXTS, limit=st.integers(1, 40))
+def test_a_text_is_escaped_and_then_truncated_at_the_limit(text: str, limit: int):
+    result = validated("t", Observation(text, changes=text), Limits(result=ResultSize(limit), changes=limit))
     escaped = text.encode("utf-8", "backslashreplace").decode()
-    assert seen.truncated == (len(escaped) > most)
-    assert seen.text == seen.changes
-    shown, mark, _ = seen.text.partition("\n[truncated: ") if seen.truncated else (seen.text, "", "")
-    assert bool(mark) == seen.truncated
-    assert shown == (escaped[:most].rstrip() if seen.truncated else escaped)
+    assert result.truncated == (len(escaped) > limit)
+    assert result.text == result.changes
+    excerpt, mark, _ = result.text.partition("\n[truncated: ") if result.truncated else (result.text, "", "")
+    assert bool(mark) == result.truncated
+    assert excerpt == (escaped[:limit].rstrip() if result.truncated else escaped)
 
 
-@given(value=VALUES.filter(lambda value: not isinstance(value, str)), most=st.integers(1, 200))
-def test_a_value_is_told_as_its_json_as_far_as_the_limit(value: Any, most: int):
-    whole = json.dumps(value, ensure_ascii=False)
-    seen = to_observation("t", value, Limits(result=ResultSize(most)))
-    assert seen.truncated == (len(whole) > most)
-    mark = f"\n[truncated: only the first {most} characters shown]" if seen.truncated else ""
-    assert seen.text == f"{whole[:most]}{mark}"
+@given(value=VALUES.filter(lambda value: not isinstance(value, str)), limit=st.integers(1, 200))
+def test_a_value_becomes_json_truncated_at_the_limit(value: Any, limit: int):
+    text = json.dumps(value, ensure_ascii=False)
+    result = to_observation("t", value, Limits(result=ResultSize(limit)))
+    assert result.truncated == (len(text) > limit)
+    mark = f"\n[truncated: only the first {limit} characters shown]" if result.truncated else ""
+    assert result.text == f"{text[:limit]}{mark}"
 
 
-class Counted(list[int]):
-    """Counts how many of its elements were asked for."""
+class CountingList(list[int]):
+    """Counts the elements that were read."""
 
-    asked = 0
+    reads = 0
 
     def __iter__(self):
-        for each in super().__iter__():
-            self.asked += 1
-            yield each
+        for element in super().__iter__():
+            self.reads += 1
+            yield element
 
 
-def test_of_a_long_list_only_so_much_is_looked_at_as_can_be_shown():
-    value = Counted(range(1_000_000))
+def test_only_the_displayed_part_of_a_long_list_is_read():
+    value = CountingList(range(1_000_000))
     assert to_observation("t", value, Limits(result=ResultSize(100))).truncated
-    assert 0 < value.asked <= 101
+    assert 0 < value.reads <= 101
 
 
-async def test_a_function_that_runs_out_of_what_it_iterates_over_fails_by_name():
+async def test_a_stop_iteration_of_a_function_is_a_failure():
     def take() -> str:
         return next(iter(()))
 
-    seen = await FunctionTool(take, effects=(), limits=Limits(seconds=30)).run({})
-    assert not seen.ok
-    assert seen.text.startswith("take failed: RuntimeError")
+    result = await FunctionTool(take, effects=(), limits=Limits(seconds=30)).run({})
+    assert not result.ok
+    assert result.text.startswith("take failed: RuntimeError")

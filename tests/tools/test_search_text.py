@@ -19,35 +19,35 @@ def search(workspace: Workspace) -> SearchTools:
     return SearchTools(workspace, ToolOptions(file_bytes=100_000))
 
 
-def test_matching_lines_are_shown_once_with_file_and_number(search: SearchTools):
+def test_each_matching_line_is_listed_once_with_file_and_number(search: SearchTools):
     assert search.search_text("todo").text.splitlines() == [
         "main.py:1: # todo",
         "docs/notes.txt:2: two TODO, todo again",
     ]
 
 
-def test_a_capital_letter_makes_the_search_exact(search: SearchTools):
+def test_a_capital_letter_makes_the_search_case_sensitive(search: SearchTools):
     assert search.search_text("TODO").text == "docs/notes.txt:2: two TODO, todo again"
 
 
-def test_plain_text_is_taken_literally_and_a_regular_expression_is_not(search: SearchTools):
+def test_plain_text_is_literal_unless_regex_is_set(search: SearchTools):
     assert search.search_text("(x)").text == "docs/notes.txt:4: three (x)"
     assert search.search_text(r"^\s*t\w+", regex=True).text.splitlines()[0] == "docs/notes.txt:2: two TODO, todo again"
 
 
-def test_no_line_is_found_behind_the_last_one_and_line_ends_are_no_part_of_a_line(search: SearchTools):
+def test_line_ends_are_not_part_of_a_line(search: SearchTools):
     assert search.search_text("^$", regex=True).text == "docs/notes.txt:3: "
     (search._workspace.root / "dos.txt").write_bytes(b"alpha\r\ngamma\r\n")
     assert search.search_text("gamma$", "dos.txt", regex=True).text == "dos.txt:2: gamma"
     assert search.search_text("alpha\r\ngam", "dos.txt").text == "dos.txt:1: alpha"
 
 
-def test_of_a_long_line_the_part_with_the_match_is_shown(search: SearchTools):
+def test_a_long_line_is_shown_around_the_match(search: SearchTools):
     (search._workspace.root / "long.js").write_text("a" * 1_000 + "needle" + "b" * 1_000)
     assert search.search_text("needle").text == "long.js:1: " + "a" * 80 + "needle" + "b" * 154
 
 
-def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTools):
+def test_a_search_is_limited_to_its_folder_or_file(search: SearchTools):
     assert search.search_text("todo", "docs").text.startswith("docs/notes.txt:2:")
     assert search.search_text("todo", "main.py").text == "main.py:1: # todo"
     with pytest.raises(ToolError, match="outside the workspace"):
@@ -56,11 +56,11 @@ def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTools):
         search.search_text("todo", "missing")
 
 
-def test_nothing_found_is_said(search: SearchTools):
+def test_a_search_without_a_match_gives_a_hint(search: SearchTools):
     assert search.search_text("zebra", "docs").text == "No match for 'zebra' in docs; use list_files to see the files."
 
 
-def test_a_short_file_in_which_nothing_is_found_is_shown(search: SearchTools, workspace: Workspace):
+def test_a_short_file_without_a_match_is_shown(search: SearchTools, workspace: Workspace):
     assert search.search_text("zebra", "main.py").text == "No match for 'zebra' in main.py, which contains:\n# todo\n"
     (workspace.root / "long.txt").write_text("line\n" * 1_000)
     assert (
@@ -69,43 +69,43 @@ def test_a_short_file_in_which_nothing_is_found_is_shown(search: SearchTools, wo
     )
 
 
-def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchTools, workspace: Workspace, outside):
+def test_binary_large_and_hidden_files_and_links_are_skipped(search: SearchTools, workspace: Workspace, outside):
     (workspace.root / "binary").write_bytes(b"todo\0")
     (workspace.root / "large").write_text("todo\n" * 100_000)
     (workspace.root / ".git").mkdir()
     (workspace.root / ".git/config").write_text("todo")
     (workspace.root / "link").symlink_to(outside / "secret.txt")
     (workspace.root / "latin").write_bytes("café todo".encode("latin-1"))
-    *lines, unread = search.search_text("todo|read me", regex=True).text.splitlines()
+    *lines, note = search.search_text("todo|read me", regex=True).text.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["latin", "main.py", "docs/notes.txt"]
-    assert unread == "[not searched, larger than 100,000 bytes: large]"
-    assert search.search_text("zebra").text.endswith(f"see the files.\n{unread}")
+    assert note == "[not searched, larger than 100,000 bytes: large]"
+    assert search.search_text("zebra").text.endswith(f"see the files.\n{note}")
 
 
-def test_many_matches_are_cut_and_marked(search: SearchTools, workspace: Workspace):
+def test_many_matches_are_truncated(search: SearchTools, workspace: Workspace):
     (workspace.root / "many.txt").write_text("match\n" * 500)
-    found = search.search_text("match")
-    assert found.truncated
-    assert len(found.text.splitlines()) == 101
-    assert "[truncated: the first 100" in found.text
+    result = search.search_text("match")
+    assert result.truncated
+    assert len(result.text.splitlines()) == 101
+    assert "[truncated: the first 100" in result.text
 
 
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [("(", "not a regular expression"), ("(" * 900, "not a regular"), ("", "1 to 1000"), ("x" * 1001, "1 to")],
 )
-def test_what_cannot_be_searched_for_is_told(search: SearchTools, pattern: str, words: str):
+def test_invalid_patterns_are_explained(search: SearchTools, pattern: str, words: str):
     with pytest.raises(ToolError, match=words):
         search.search_text(pattern, regex=True)
 
 
-def test_what_was_searched_for_too_long_is_named_as_it_was_typed(search: SearchTools, monkeypatch: pytest.MonkeyPatch):
+def test_a_timeout_names_the_pattern_as_typed(search: SearchTools, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("ecoshell.tools.builtin.search._REGEX_SECONDS", 1e-9)
     with pytest.raises(ToolError, match="'two words' takes too long"):
         search.search_text("two words")
 
 
-def test_a_pattern_that_backtracks_for_ever_is_stopped_and_lets_other_threads_run(
+def test_a_catastrophic_pattern_is_stopped_and_does_not_block_threads(
     search: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("ecoshell.tools.builtin.search._REGEX_SECONDS", 1.0)
@@ -132,7 +132,7 @@ def count(workspace: Workspace) -> SearchTools:
     return SearchTools(workspace, ToolOptions())
 
 
-def test_a_file_is_counted_under_its_name(count: SearchTools, workspace: Workspace):
+def test_counting_a_file_names_it(count: SearchTools, workspace: Workspace):
     (workspace.root / "README.md").write_text("# Title\n\nTwo words é\n")
     assert count.count_text("README.md") == "README.md: 3 lines, 5 words, 21 characters, 22 bytes"
 
@@ -153,7 +153,7 @@ def test_a_text_is_counted(count: SearchTools, text: str, counts: str):
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet=st.sampled_from("ab é\n\t😀"), max_size=40), chunk=st.integers(1, 7))
 @example(text="one two", chunk=3)
-def test_counting_in_pieces_finds_what_counting_at_once_finds(
+def test_counting_in_chunks_gives_the_same_result(
     count: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, text: str, chunk: int
 ):
     monkeypatch.setattr(search_module, "_CHUNK", chunk)
@@ -165,7 +165,7 @@ def test_counting_in_pieces_finds_what_counting_at_once_finds(
 @pytest.mark.parametrize(
     ("data", "words"), [(b"a\0", "binary"), (b"\xff\xfe", "not UTF-8"), ("é".encode()[:1], "not UTF-8")]
 )
-def test_what_is_not_text_is_not_counted(count: SearchTools, workspace: Workspace, data: bytes, words: str):
+def test_binary_files_are_not_counted(count: SearchTools, workspace: Workspace, data: bytes, words: str):
     (workspace.root / "a").write_bytes(data)
     with pytest.raises(ToolError, match=words):
         count.count_text("a")
@@ -174,21 +174,21 @@ def test_what_is_not_text_is_not_counted(count: SearchTools, workspace: Workspac
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(alphabet="ab\n", max_size=40),
-    sought=st.text(alphabet="ab", min_size=1, max_size=3),
+    target=st.text(alphabet="ab", min_size=1, max_size=3),
     chunk=st.integers(1, 7),
 )
-@example(text="aaa", sought="aa", chunk=1)
-def test_with_a_file_a_text_is_what_is_counted_in_it(
-    count: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, text: str, sought: str, chunk: int
+@example(text="aaa", target="aa", chunk=1)
+def test_occurrences_of_a_text_in_a_file_are_counted(
+    count: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, text: str, target: str, chunk: int
 ):
     monkeypatch.setattr(search_module, "_CHUNK", chunk)
     (workspace.root / "a.txt").write_bytes(text.encode())
-    number = text.count(sought)
+    number = text.count(target)
     times = f"{number} time{'' if number == 1 else 's'}"
-    assert count.count_text("a.txt", sought) == f"a.txt: {count.count_text(text=text)}; {sought!r} occurs {times}"
+    assert count.count_text("a.txt", target) == f"a.txt: {count.count_text(text=text)}; {target!r} occurs {times}"
 
 
-def test_a_file_or_a_text_is_counted(count: SearchTools):
+def test_counting_requires_a_file_or_a_text(count: SearchTools):
     with pytest.raises(ToolError, match="Give `path`"):
         count.count_text()
     with pytest.raises(ToolError, match="no such file"):

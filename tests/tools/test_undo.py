@@ -1,4 +1,4 @@
-"""What a turn wrote is taken back: content, mode and existence, and nothing that somebody else changed since."""
+"""Undo of a turn's writes: content, mode and existence, except for files changed by others."""
 
 import json
 import os
@@ -28,11 +28,11 @@ def ground(tmp_path, log):
     return Workspace(root, undo=log)
 
 
-def everything(root):
+def all_paths(root):
     return {path.relative_to(root).as_posix() for path in root.rglob("*")}
 
 
-def test_a_changed_file_gets_its_content_and_mode_back(ground, log):
+def test_content_and_mode_of_a_changed_file_are_restored(ground, log):
     file = ground.root / "a.sh"
     file.write_bytes(b"old\r\n\xff")
     file.chmod(0o750)
@@ -44,50 +44,50 @@ def test_a_changed_file_gets_its_content_and_mode_back(ground, log):
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"old\r\n\xff", 0o750)
 
 
-def test_a_created_file_goes_and_so_do_the_folders_made_for_it(ground, log):
+def test_a_created_file_is_removed_with_its_new_folders(ground, log):
     (ground.root / "there").mkdir()
     ground.write_text("there/new/deep/a.txt", "x")
     ground.write_text("there/new/b.txt", "y")
     assert restore(log, SESSION, "1").restored == ("there/new/deep/a.txt", "there/new/b.txt")
-    assert everything(ground.root) == {"there"}
+    assert all_paths(ground.root) == {"there"}
 
 
-def test_a_folder_somebody_put_something_in_stays(ground, log):
+def test_a_new_folder_with_other_content_stays(ground, log):
     ground.write_text("new/a.txt", "x")
     (ground.root / "new" / "mine.txt").write_text("mine")
     assert restore(log, SESSION, "1").restored == ("new/a.txt",)
-    assert everything(ground.root) == {"new", "new/mine.txt"}
+    assert all_paths(ground.root) == {"new", "new/mine.txt"}
 
 
-def test_what_somebody_changed_after_the_turn_is_left_alone(ground, log):
+def test_a_file_changed_after_the_turn_is_not_restored(ground, log):
     ground.write_text("a.txt", "of the turn")
-    (ground.root / "a.txt").write_text("of a person")
+    (ground.root / "a.txt").write_text("of the user")
     done = restore(log, SESSION, "1")
     assert (done.restored, done.kept) == ((), ("a.txt",))
-    assert (ground.root / "a.txt").read_text() == "of a person"
+    assert (ground.root / "a.txt").read_text() == "of the user"
 
 
-def test_what_somebody_wrote_between_two_writes_of_the_turn_is_taken_back_only_when_that_is_said(ground, log):
+def test_a_file_changed_between_two_writes_is_restored_only_on_confirmation(ground, log):
     (ground.root / "a.txt").write_text("old\n")
     ground.write_text("a.txt", "of the turn\n")
-    (ground.root / "a.txt").write_text("of a person\n")
-    ground.write_text("a.txt", "of a person, and of the turn\n")
+    (ground.root / "a.txt").write_text("of the user\n")
+    ground.write_text("a.txt", "of the user, and of the turn\n")
     done = restore(log, SESSION, "1")
-    assert ([one.path for one in done.changed], done.restored) == (["a.txt"], ())
-    assert (ground.root / "a.txt").read_text() == "of a person, and of the turn\n"
+    assert ([change.path for change in done.changed], done.restored) == (["a.txt"], ())
+    assert (ground.root / "a.txt").read_text() == "of the user, and of the turn\n"
     assert restore(log, SESSION, "1", over="a.txt").restored == ("a.txt",)
     assert (ground.root / "a.txt").read_text() == "old\n"
 
 
-def test_what_somebody_deleted_after_the_turn_stays_deleted(ground, log):
+def test_a_file_deleted_after_the_turn_stays_deleted(ground, log):
     (ground.root / "a.txt").write_text("old")
     ground.write_text("a.txt", "new")
     (ground.root / "a.txt").unlink()
     assert restore(log, SESSION, "1").kept == ("a.txt",)
-    assert everything(ground.root) == set()
+    assert all_paths(ground.root) == set()
 
 
-def test_a_file_that_became_a_link_or_a_folder_is_left_alone(ground, log, tmp_path):
+def test_a_file_replaced_by_a_link_or_a_folder_is_not_restored(ground, log, tmp_path):
     ground.write_text("a.txt", "new")
     ground.write_text("b.txt", "new")
     (tmp_path / "outside.txt").write_text("new")
@@ -99,7 +99,7 @@ def test_a_file_that_became_a_link_or_a_folder_is_left_alone(ground, log, tmp_pa
     assert (tmp_path / "outside.txt").read_text() == "new"
 
 
-def test_a_write_that_never_came_needs_no_restoring(ground, log, monkeypatch):
+def test_a_failed_write_needs_no_restoring(ground, log, monkeypatch):
     (ground.root / "a.txt").write_text("old")
     monkeypatch.setattr("os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(OSError(28, "full")))
     with pytest.raises(Exception, match="full"):
@@ -110,23 +110,23 @@ def test_a_write_that_never_came_needs_no_restoring(ground, log, monkeypatch):
     assert (ground.root / "a.txt").read_text() == "old"
 
 
-def test_turns_are_taken_back_one_after_another(ground, log):
+def test_turns_are_undone_one_after_another(ground, log):
     ground.write_text("a.txt", "1")
     log.enter(SESSION, 2)
     ground.write_text("a.txt", "2")
     assert restore(log, SESSION, "2").restored == ("a.txt",)
     assert (ground.root / "a.txt").read_text() == "1"
     assert restore(log, SESSION, "1").restored == ("a.txt",)
-    assert everything(ground.root) == set()
+    assert all_paths(ground.root) == set()
 
 
-def test_taking_back_twice_does_no_harm(ground, log):
+def test_undoing_twice_changes_nothing(ground, log):
     ground.write_text("a.txt", "x")
     restore(log, SESSION, "1")
     assert restore(log, SESSION, "1").restored == ()
 
 
-def test_another_process_takes_back_what_a_killed_one_wrote_even_after_half_a_line(ground, log, tmp_path):
+def test_another_process_undoes_a_killed_turn_despite_damaged_lines(ground, log, tmp_path):
     (ground.root / "a.txt").write_text("old")
     ground.write_text("a.txt", "new")
     index = tmp_path / "undo" / SESSION / "1" / "index.jsonl"
@@ -136,7 +136,7 @@ def test_another_process_takes_back_what_a_killed_one_wrote_even_after_half_a_li
     assert (ground.root / "a.txt").read_text() == "old"
 
 
-def test_a_file_too_large_to_keep_is_said_once_and_left_alone(ground, log):
+def test_a_file_too_large_to_copy_is_reported_once_and_not_restored(ground, log):
     (ground.root / "a.txt").write_text("x" * 1_001)
     ground.write_text("a.txt", "new")
     ground.write_text("a.txt", "newer")
@@ -145,24 +145,24 @@ def test_a_file_too_large_to_keep_is_said_once_and_left_alone(ground, log):
     assert restore(log, SESSION, "1").kept == ("a.txt",)
 
 
-def test_the_oldest_turns_make_room_for_the_latest(ground, log, tmp_path):
+def test_the_oldest_turns_are_removed_for_new_ones(ground, log, tmp_path):
     for turn in range(1, 6):
         log.enter(SESSION, turn)
         ground.write_text("a.txt", str(turn))
     assert sorted(path.name for path in (tmp_path / "undo" / SESSION).iterdir()) == ["3", "4", "5"]
 
 
-def test_copies_keep_within_the_bytes_a_session_may_take(ground, log, tmp_path):
+def test_copies_stay_within_the_limit_of_a_session(ground, log, tmp_path):
     for turn in range(1, 4):
         log.enter(SESSION, turn)
         (ground.root / f"{turn}.txt").write_text(str(turn) * 1_000)
         ground.write_text(f"{turn}.txt", "new")
     assert sorted(path.name for path in (tmp_path / "undo" / SESSION).iterdir()) == ["2", "3"]
-    kept = sum(file.stat().st_size for file in (tmp_path / "undo" / SESSION).rglob("*") if file.is_file())
-    assert kept <= 2_500 + 1_000  # the lines of the indexes may come on top
+    size = sum(file.stat().st_size for file in (tmp_path / "undo" / SESSION).rglob("*") if file.is_file())
+    assert size <= 2_500 + 1_000  # plus the lines of the indexes
 
 
-def test_a_turn_that_changes_more_than_there_is_room_for_says_what_is_lost(ground, log):
+def test_a_turn_that_exceeds_the_limit_reports_lost_files(ground, log):
     for name in ("a", "b", "c"):
         (ground.root / name).write_text(name * 1_000)
         ground.write_text(name, "new")
@@ -172,7 +172,7 @@ def test_a_turn_that_changes_more_than_there_is_room_for_says_what_is_lost(groun
 
 
 def test_a_copy_that_cannot_be_written_does_not_stop_the_write(tmp_path):
-    (tmp_path / "undo").write_text("a file where the folder should be")
+    (tmp_path / "undo").write_text("a file instead of the folder")
     log = UndoLog(tmp_path / "undo")
     log.enter(SESSION, 1)
     Workspace(tmp_path, undo=log).write_text("a.txt", "x")
@@ -180,44 +180,44 @@ def test_a_copy_that_cannot_be_written_does_not_stop_the_write(tmp_path):
     assert log.take_lost()[0].startswith("/undo will not restore a.txt: no copy could be made")
 
 
-def test_a_file_of_which_a_full_disk_took_no_copy_is_left_alone_however_often_it_is_written(ground, log):
+def test_a_file_that_a_full_disk_could_not_copy_is_never_restored(ground, log):
     (ground.root / "a.txt").write_text("x" * 900)
     with no_file_over(600):
         for text in ("new", "newer"):
             ground.write_text("a.txt", text)
-    assert [said.partition(":")[0] for said in log.take_lost()] == ["/undo will not restore a.txt"]
+    assert [message.partition(":")[0] for message in log.take_lost()] == ["/undo will not restore a.txt"]
     done = restore(log, SESSION, "1")
     assert (done.restored, done.kept) == ((), ("a.txt",))
     assert (ground.root / "a.txt").read_text() == "newer"
 
 
-def test_what_is_kept_after_a_disk_was_full_for_a_moment_is_found(ground, log, tmp_path):
+def test_writes_after_a_full_disk_can_be_undone(ground, log, tmp_path):
     ground.write_text("a.txt", "x")
     index = tmp_path / "undo" / SESSION / "1" / "index.jsonl"
     with no_file_over(index.stat().st_size + 20):  # half a line fits
         ground.write_text("b.txt", "x")
     ground.write_text("c.txt", "x")
-    assert [said.partition(":")[0] for said in log.take_lost()] == ["/undo will not restore b.txt"]
+    assert [message.partition(":")[0] for message in log.take_lost()] == ["/undo will not restore b.txt"]
     assert restore(log, SESSION, "1").restored == ("a.txt", "c.txt")
-    assert everything(ground.root) == {"b.txt"}
+    assert all_paths(ground.root) == {"b.txt"}
 
 
-def test_a_disk_that_is_full_for_copies_does_not_stop_a_write_to_another(ground, log, tmp_path):
+def test_a_full_disk_for_copies_does_not_stop_writes(ground, log, tmp_path):
     with tiny_disk(tmp_path / "undo", 64 * 1024) as disk:
         fill(disk, 0)
         ground.write_text("a.txt", "x")
         assert log.take_lost()
-    assert everything(ground.root) == {"a.txt"}
+    assert all_paths(ground.root) == {"a.txt"}
 
 
-def test_copies_are_for_their_owner_and_go_with_their_session(ground, log, tmp_path):
+def test_copies_are_private_and_removed_with_the_session(ground, log, tmp_path):
     ground.write_text("a.txt", "x")
     assert (tmp_path / "undo").stat().st_mode & 0o077 == 0
     log.forget(SESSION)
     assert list((tmp_path / "undo").iterdir()) == []
 
 
-def test_every_write_is_noted_before_it_is_made(ground, log, tmp_path, monkeypatch):
+def test_every_write_is_recorded_in_advance(ground, log, tmp_path, monkeypatch):
     monkeypatch.setattr("os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         ground.write_text("a.txt", "x")
@@ -225,41 +225,41 @@ def test_every_write_is_noted_before_it_is_made(ground, log, tmp_path, monkeypat
     assert json.loads(line)["path"] == "a.txt"
 
 
-def test_two_shells_in_one_session_keep_what_each_has_written(ground, tmp_path):
-    one, two = (UndoLog(tmp_path / "undo", owner=owner) for owner in ("one", "two"))
-    copies = [log.enter(SESSION, 2) for log in (one, two)]
+def test_two_shells_in_one_session_undo_their_own_writes(ground, tmp_path):
+    first, second = (UndoLog(tmp_path / "undo", owner=owner) for owner in ("one", "two"))
+    copies = [log.enter(SESSION, 2) for log in (first, second)]
     (ground.root / "a.txt").write_text("old")
     (ground.root / "b.txt").write_text("old")
-    Workspace(ground.root, undo=one).write_text("a.txt", "of one")
-    Workspace(ground.root, undo=two).write_text("b.txt", "of two")
-    assert restore(one, SESSION, copies[0]).restored == ("a.txt",)
+    Workspace(ground.root, undo=first).write_text("a.txt", "of one")
+    Workspace(ground.root, undo=second).write_text("b.txt", "of two")
+    assert restore(first, SESSION, copies[0]).restored == ("a.txt",)
     assert [(ground.root / name).read_text() for name in ("a.txt", "b.txt")] == ["old", "of two"]
     assert restore(UndoLog(tmp_path / "undo"), SESSION, copies[1]).restored == ("b.txt",)
 
 
-def test_what_another_shell_made_of_a_file_is_shown_and_restored_only_when_that_is_said(ground, tmp_path):
-    one, two = (UndoLog(tmp_path / "undo", owner=owner) for owner in ("one", "two"))
-    copies = [log.enter(SESSION, 2) for log in (one, two)]
+def test_a_file_changed_by_another_shell_is_restored_only_on_confirmation(ground, tmp_path):
+    first, second = (UndoLog(tmp_path / "undo", owner=owner) for owner in ("one", "two"))
+    copies = [log.enter(SESSION, 2) for log in (first, second)]
     (ground.root / "a.txt").write_text("old\n")
-    Workspace(ground.root, undo=one).write_text("a.txt", "of one\n")
-    Workspace(ground.root, undo=two).write_text("a.txt", "of two\n")
-    done = restore(one, SESSION, copies[0])
+    Workspace(ground.root, undo=first).write_text("a.txt", "of one\n")
+    Workspace(ground.root, undo=second).write_text("a.txt", "of two\n")
+    done = restore(first, SESSION, copies[0])
     assert (done.restored, done.kept, [changed.path for changed in done.changed]) == ((), ("a.txt",), ["a.txt"])
     assert "-of two\n+old" in done.changed[0].changes
     assert (ground.root / "a.txt").read_text() == "of two\n"
-    assert restore(one, SESSION, copies[0], over="a.txt").restored == ("a.txt",)
+    assert restore(first, SESSION, copies[0], over="a.txt").restored == ("a.txt",)
     assert (ground.root / "a.txt").read_text() == "old\n"
 
 
-def test_copies_are_their_owners_alone_whatever_the_umask_says(ground, log, tmp_path):
-    before = os.umask(0)
+def test_copies_are_private_with_any_umask(ground, log, tmp_path):
+    umask = os.umask(0)
     try:
         (ground.root / "a.txt").write_text("secret")
         ground.write_text("a.txt", "new")
     finally:
-        os.umask(before)
-    kept = [file.stat().st_mode & 0o777 for file in (tmp_path / "undo" / SESSION / "1").iterdir()]
-    assert kept == [0o600, 0o600]
+        os.umask(umask)
+    modes = [file.stat().st_mode & 0o777 for file in (tmp_path / "undo" / SESSION / "1").iterdir()]
+    assert modes == [0o600, 0o600]
 
 
 _KILLED = """
@@ -274,13 +274,13 @@ Workspace(Path(sys.argv[2]), undo=log).write_text("sub/a.txt", "new")
 """
 
 
-def test_the_temporary_of_a_killed_process_is_swept_and_that_of_a_living_one_stays(ground, log, tmp_path):
+def test_only_temporary_files_of_killed_processes_are_swept(ground, log, tmp_path):
     subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path / "undo"), str(ground.root)], check=False)
-    (left,) = (ground.root / "sub").iterdir()
-    assert left.name.endswith(".part")
+    (temporary,) = (ground.root / "sub").iterdir()
+    assert temporary.name.endswith(".part")
     with log.writing(ground.root, ".0123456789abcdef.part"):
         (ground.root / ".0123456789abcdef.part").write_text("half")
         UndoLog(tmp_path / "undo").sweep()
-        assert everything(ground.root) == {"sub", ".0123456789abcdef.part"}
+        assert all_paths(ground.root) == {"sub", ".0123456789abcdef.part"}
         assert [note.name for note in (tmp_path / "undo").glob(".*")] == [".0123456789abcdef.part"]
     assert list((tmp_path / "undo").glob(".*")) == []

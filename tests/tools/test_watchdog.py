@@ -1,4 +1,4 @@
-"""Programs that tools have started end with the process that started them, however that ends."""
+"""Programs started by tools end with the process that started them, even if it is killed."""
 
 import json
 import os
@@ -27,7 +27,7 @@ asyncio.run(run_process(command, folder=Path(sys.argv[1]), environment=os.enviro
 
 @pytest.fixture
 def life(tmp_path):
-    """The reading end of a FIFO: what programs say there, and its end once the last of them has ended."""
+    """The reading end of a FIFO, which ends when all programs that write to it have ended."""
     os.mkfifo(tmp_path / "life")
     reading = os.open(tmp_path / "life", os.O_RDONLY | os.O_NONBLOCK)
     yield reading
@@ -35,22 +35,22 @@ def life(tmp_path):
 
 
 def sign(life: int) -> bytes:
-    assert select.select([life], [], [], 120)[0], "neither a word nor the end of the programs within two minutes"
+    assert select.select([life], [], [], 120)[0], "neither output nor the end of the programs within two minutes"
     return os.read(life, 100)
 
 
-async def ran(folder: Path, *command: str) -> Finished:
+async def run(folder: Path, *command: str) -> Finished:
     return await run_process(command, folder=folder, environment=os.environ, seconds=30, window=2_000)
 
 
-def test_a_program_and_what_it_has_started_end_when_the_process_is_killed(tmp_path, life):
+def test_programs_and_descendants_end_when_the_process_is_killed(tmp_path, life):
     with subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path)]) as process:
         assert sign(life) == b"up\n"
         os.kill(process.pid, signal.SIGKILL)
     assert sign(life) == b""
 
 
-def test_a_command_of_a_shell_that_is_killed_in_the_middle_of_a_turn_ends(tmp_path, life, monkeypatch):
+def test_a_command_ends_when_the_shell_is_killed_during_a_turn(tmp_path, life, monkeypatch):
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     script = tmp_path / "script.jsonl"
     call = say("Wait.", "run_command", command="exec 3>life; echo up >&3; sleep 300")
@@ -63,46 +63,46 @@ def test_a_command_of_a_shell_that_is_killed_in_the_middle_of_a_turn_ends(tmp_pa
     assert sign(life) == b""
 
 
-async def test_a_program_has_its_outputs_its_group_and_nothing_of_what_watches_it(tmp_path):
+async def test_a_program_has_its_own_group_and_no_descriptor_of_the_watchdog(tmp_path):
     code = """if True:
         import os
         open_files = [fd for fd in range(64) if os.path.exists(f"/dev/fd/{fd}")]
         outputs = [os.fstat(fd).st_ino for fd in (1, 2)]
         print(open_files, outputs[0] == outputs[1], os.getpid() == os.getpgid(0) == os.getsid(0))
     """
-    assert (await ran(tmp_path, sys.executable, "-I", "-c", code)).output == "[0, 1, 2] True True\n"
+    assert (await run(tmp_path, sys.executable, "-I", "-c", code)).output == "[0, 1, 2] True True\n"
 
 
-async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_watched_again(tmp_path, monkeypatch):
+async def test_a_killed_watchdog_is_restarted(tmp_path, monkeypatch):
     watchdog = Watchdog()
     monkeypatch.setattr("ecoshell.tools.builtin.commands.watchdog", watchdog)
-    assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
+    assert (await run(tmp_path, "/bin/echo", "one")).output == "one\n"
     first = watchdog._process
     first.kill()
     first.wait()
-    assert (await ran(tmp_path, "/bin/echo", "two")).output == "two\n"
+    assert (await run(tmp_path, "/bin/echo", "two")).output == "two\n"
     assert watchdog._process is not first
     assert watchdog._process.poll() is None
     watchdog._process.stdin.close()
-    assert watchdog._process.wait(120) == 0  # nothing was left to end
+    assert watchdog._process.wait(120) == 0  # no groups remain
 
 
-async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch):
+async def test_programs_run_without_a_watchdog(tmp_path, monkeypatch):
     watchdog = Watchdog()
     monkeypatch.setattr("ecoshell.tools.builtin.commands.watchdog", watchdog)
     none = SimpleNamespace(DEVNULL=subprocess.DEVNULL, PIPE=subprocess.PIPE, Popen=Mock(side_effect=OSError))
     monkeypatch.setattr("ecoshell.tools.builtin.commands.subprocess", none)
-    assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
+    assert (await run(tmp_path, "/bin/echo", "one")).output == "one\n"
 
 
 def deafen(watchdog: Watchdog) -> None:
-    """Let the watchdog's pipe end, as it does when the process that writes to it is gone."""
+    """Close the watchdog's pipe, as the end of its process does."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, watchdog._process.stdin.fileno())
     os.close(nowhere)
 
 
-def test_a_watchdog_that_takes_the_place_of_another_knows_what_runs():
+def test_a_new_watchdog_knows_the_running_groups():
     watchdog = Watchdog()
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as program, watchdog.watching(program.pid):
         watchdog.wrap([], 1)
@@ -113,7 +113,7 @@ def test_a_watchdog_that_takes_the_place_of_another_knows_what_runs():
         assert program.wait(120) == -signal.SIGTERM
 
 
-def test_a_group_that_is_not_watched_any_more_is_left_alone():
+def test_a_group_is_not_ended_after_watching():
     watchdog = Watchdog()
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as program:
         with watchdog.watching(program.pid):

@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def tools_of(workspace: Workspace, seconds: float):
-    found = builtin_tools(workspace, options=ToolOptions(file_seconds=seconds))
-    return {tool.schema.name: tool for tool in found}
+    builtin = builtin_tools(workspace, options=ToolOptions(file_seconds=seconds))
+    return {tool.schema.name: tool for tool in builtin}
 
 
 async def run(tool, **arguments):
@@ -36,32 +36,32 @@ async def run(tool, **arguments):
 
 
 def waiting_for(pipe: Path) -> FunctionTool:
-    """A tool that works in a worker for longer than any test."""
+    """Return a tool that blocks in a worker."""
 
     def wait() -> str:
-        """Wait for what never comes."""
+        """Wait without end."""
         return str(in_worker(Path.read_bytes, pipe, seconds=600))
 
     return FunctionTool(wait, effects=(), limits=Limits(seconds=600))
 
 
 async def at_work(pipe: Path) -> int:
-    """Return when a worker reads from the pipe: what holds the other end."""
+    """Wait until a worker reads from the pipe, and return the descriptor of the other end."""
     while True:
         with contextlib.suppress(OSError):
             return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
         await asyncio.sleep(0.01)
 
 
-def until(met: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 600
-    while not met():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -69,7 +69,7 @@ def runs(pid: int) -> bool:
 
 
 def workers_of(pid: int) -> set[int]:
-    """Worker processes that a process has started."""
+    """Return the worker processes of a process."""
     children: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         children += map(int, (task / "children").read_text().split())
@@ -77,10 +77,10 @@ def workers_of(pid: int) -> set[int]:
 
 
 BOMBS = int(os.environ.get("BOMBS", "100"))
-"""Of three hundred calls that would take all time or memory, how many are made; most take their half second whole."""
+"""Number of calls, up to 300, that would use all time or memory; most take half a second."""
 
 
-def test_each_of_many_bombs_ends_within_its_limit_and_a_second_and_in_512_mb():
+def test_bombs_end_within_their_limits_of_time_and_memory():
     ended = subprocess.run(
         [sys.executable, "tests/support/bombs.py", str(BOMBS)],
         cwd=ROOT,
@@ -91,26 +91,26 @@ def test_each_of_many_bombs_ends_within_its_limit_and_a_second_and_in_512_mb():
     )
     *rows, memory = map(json.loads, ended.stdout.splitlines())
     assert len(rows) == BOMBS
-    late = [row for row in rows if row["over"] > 1 + 3 * row["waited"]]  # on a busy machine everything waits
+    late = [row for row in rows if row["over"] > 1 + 3 * row["waited"]]  # a busy machine delays everything
     assert late == []
     assert memory["worker_bytes"] < MEMORY_BYTES
     assert memory["shell_bytes"] < MEMORY_BYTES
     stopped = sum("stopped" in row["said"] for row in rows)
-    assert stopped > BOMBS / 3, "these are no bombs"
+    assert stopped > BOMBS / 3, "most bombs have no effect"
 
 
-def test_a_worker_is_used_again_and_its_memory_is_limited_by_the_system():
+def test_a_worker_is_reused_and_its_memory_is_limited():
     assert in_worker(os.getpid) == in_worker(os.getpid) != os.getpid()
     assert in_worker(resource.getrlimit, resource.RLIMIT_AS) == (MEMORY_BYTES, MEMORY_BYTES)
 
 
-def test_a_worker_for_one_thing_alone_is_used_for_nothing_else():
-    alone = [in_worker(os.getpid, once=True) for _ in range(2)]
-    assert len({*alone, in_worker(os.getpid)}) == 3
+def test_a_single_use_worker_is_not_reused():
+    single_use = [in_worker(os.getpid, once=True) for _ in range(2)]
+    assert len({*single_use, in_worker(os.getpid)}) == 3
 
 
-def test_the_time_of_a_diff_begins_when_a_process_is_there_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """On a busy machine a process takes its time to start, here until somebody writes into a pipe."""
+def test_the_time_limit_of_a_diff_starts_when_its_worker_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """On a busy machine a process starts late; here it waits for a pipe."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "sitecustomize.py").write_text(f"open({str(tmp_path / 'pipe')!r}).read()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -119,10 +119,10 @@ def test_the_time_of_a_diff_begins_when_a_process_is_there_for_it(tmp_path: Path
     release = threading.Timer(1.5, (tmp_path / "pipe").write_text, ["now"])
     release.start()
     assert unified("a", "x\n", "y\n").endswith("-x\n+y")
-    assert not release.is_alive(), "it was released before"
+    assert not release.is_alive(), "the worker did not wait"
 
 
-def test_nobody_waits_for_ever_for_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_waiting_for_a_worker_that_never_starts_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "sitecustomize.py").write_text(f"open({str(tmp_path / 'pipe')!r}).read()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -130,90 +130,90 @@ def test_nobody_waits_for_ever_for_a_process_that_never_begins(tmp_path: Path, m
     monkeypatch.setattr("ecoshell.worker._START_SECONDS", 0.3)
     with pytest.raises(ToolError, match="No worker process was ready"):
         in_worker(abs, -3)
-    for one in workers._idle:
-        one.end()
+    for idle in workers._idle:
+        idle.end()
 
 
-def test_what_takes_too_much_memory_is_told_and_the_next_work_is_done():
-    before = in_worker(os.getpid)
+def test_too_much_memory_is_an_error_and_the_next_call_works():
+    pid = in_worker(os.getpid)
     with pytest.raises(ToolError, match="more than 512 MB"):
         in_worker(bytearray, 600_000_000)
-    assert in_worker(os.getpid) not in (before, os.getpid())
+    assert in_worker(os.getpid) not in (pid, os.getpid())
 
 
-def test_what_takes_too_long_is_killed_and_the_next_work_is_done():
+def test_a_timeout_kills_the_worker_and_the_next_call_works():
     pid = in_worker(os.getpid)
     with pytest.raises(ToolError, match=r"longer than 0\.2 s"):
         in_worker(time.sleep, 60, seconds=0.2)
-    until(lambda: not runs(pid))
+    wait_until(lambda: not runs(pid))
     assert in_worker(abs, -3) == 3
 
 
-def test_a_worker_that_breaks_down_is_told_and_replaced():
+def test_a_crashed_worker_is_reported_and_replaced():
     with pytest.raises(ToolError, match="crashed"):
         in_worker(os.kill, in_worker(os.getpid), signal.SIGSEGV)
     pid = in_worker(os.getpid)
     os.kill(pid, signal.SIGKILL)  # while it waits
-    until(lambda: not runs(pid))
+    wait_until(lambda: not runs(pid))
     assert in_worker(abs, -3) == 3
 
 
-def test_errors_come_back_in_words(workspace: Workspace):
+def test_errors_are_passed_on(workspace: Workspace):
     with pytest.raises(ToolError, match="outside the workspace"):
         in_worker(workspace.resolve, "..")
     with pytest.raises(ToolError, match="Failed: ZeroDivisionError: "):
         in_worker(divmod, 1, 0)
 
 
-async def test_a_search_keeps_to_the_workspace_in_the_worker_too(workspace: Workspace, outside: Path):
+async def test_a_search_in_the_worker_is_confined_to_the_workspace(workspace: Workspace, outside: Path):
     (workspace.root / "notes.txt").write_text("here todo\n")
     (workspace.root / "link").symlink_to(outside)
     (outside / "more.txt").write_text("todo\n")
     tools = tools_of(workspace, 20)
     assert (await run(tools["search_text"], text="todo")).text == "notes.txt:1: here todo"
     for path in ("..", "link", "link/more.txt", str(outside)):
-        seen = await run(tools["search_text"], text="todo", path=path)
-        assert not seen.ok
-        assert "outside the workspace" in seen.text
-        seen = await run(tools["json_query"], query="a", path=path)
-        assert "outside the workspace" in seen.text
+        observation = await run(tools["search_text"], text="todo", path=path)
+        assert not observation.ok
+        assert "outside the workspace" in observation.text
+        observation = await run(tools["json_query"], query="a", path=path)
+        assert "outside the workspace" in observation.text
 
 
 async def test_the_memory_of_a_call_is_that_of_its_worker(workspace: Workspace):
     (workspace.root / "large.json").write_text(json.dumps([list(range(300_000))]))
-    seen = await run(tools_of(workspace, 20)["json_query"], query="length([0])", path="large.json")
-    assert seen.text == "300000"
-    assert seen.footprint is not None
-    assert seen.footprint.cpu_instant_mb is not None
-    assert seen.footprint.cpu_instant_mb > 5
+    observation = await run(tools_of(workspace, 20)["json_query"], query="length([0])", path="large.json")
+    assert observation.text == "300000"
+    assert observation.footprint is not None
+    assert observation.footprint.cpu_instant_mb is not None
+    assert observation.footprint.cpu_instant_mb > 5
 
 
-async def test_a_call_that_is_called_off_ends_its_worker(tmp_path: Path):
+async def test_cancelling_a_call_ends_its_worker(tmp_path: Path):
     pid = in_worker(os.getpid)
     os.mkfifo(tmp_path / "pipe")
     calling = asyncio.create_task(run(waiting_for(tmp_path / "pipe")))
-    held = await at_work(tmp_path / "pipe")
+    pipe_end = await at_work(tmp_path / "pipe")
     calling.cancel()
     await asyncio.wait([calling])
-    until(lambda: not runs(pid))
-    os.close(held)
+    wait_until(lambda: not runs(pid))
+    os.close(pipe_end)
     assert in_worker(abs, -3) == 3
 
 
-async def test_calls_at_the_same_time_have_workers_of_their_own(workspace: Workspace, tmp_path: Path):
+async def test_concurrent_calls_have_separate_workers(workspace: Workspace, tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     waiting = [asyncio.create_task(run(waiting_for(tmp_path / "pipe"))) for _ in range(2)]
-    held = await at_work(tmp_path / "pipe")
-    seen = await run(tools_of(workspace, 60)["calculate"], expression="6 * 7")
-    assert seen.text == "6 * 7 = 42"
-    assert not any(one.done() for one in waiting)
-    for one in waiting:
-        one.cancel()
+    pipe_end = await at_work(tmp_path / "pipe")
+    observation = await run(tools_of(workspace, 60)["calculate"], expression="6 * 7")
+    assert observation.text == "6 * 7 = 42"
+    assert not any(task.done() for task in waiting)
+    for task in waiting:
+        task.cancel()
     await asyncio.wait(waiting)
-    os.close(held)
+    os.close(pipe_end)
 
 
-def test_a_worker_knows_nothing_of_the_environment_that_could_be_a_key():
+def test_a_worker_does_not_inherit_keys():
     code = "import os; from ecoshell.worker import in_worker; print(in_worker(os.getenv, 'SOME_KEY', 'unknown'))"
     environment = {**os.environ, "SOME_KEY": "sk-123", "PYTHONPATH": str(ROOT)}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=600, check=True)
@@ -221,7 +221,7 @@ def test_a_worker_knows_nothing_of_the_environment_that_could_be_a_key():
 
 
 @pytest.mark.parametrize("work", ["time.sleep(60)", "in_worker(regex.match, '(a|aa)+$', 'a' * 99 + 'b', seconds=60)"])
-def test_a_worker_ends_with_a_shell_that_is_killed_whatever_it_does(work: str):
+def test_a_worker_ends_with_a_killed_shell(work: str):
     code = "import os, time, regex; from ecoshell.worker import in_worker; print(in_worker(os.getpid), flush=True)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     shell = subprocess.Popen([sys.executable, "-c", f"{code}; {work}"], env=environment, stdout=subprocess.PIPE)
@@ -232,22 +232,22 @@ def test_a_worker_ends_with_a_shell_that_is_killed_whatever_it_does(work: str):
         assert runs(pid)
         assert workers_of(shell.pid) == {pid}
         shell.kill()
-        until(lambda: not runs(pid))
+        wait_until(lambda: not runs(pid))
 
 
-def test_a_diff_of_many_equal_lines_is_all_of_one_for_all_of_the_other():
-    shown = unified("a", "a\nb\n" * 1_000, "b\na\na\n" * 700)
-    assert shown.splitlines()[2] == "@@ -1,2000 +1,2100 @@"
-    assert shown.endswith("[truncated: the diff continues]")
+def test_a_diff_with_many_equal_lines_is_one_replacement():
+    diff = unified("a", "a\nb\n" * 1_000, "b\na\na\n" * 700)
+    assert diff.splitlines()[2] == "@@ -1,2000 +1,2100 @@"
+    assert diff.endswith("[truncated: the diff continues]")
 
 
-def test_a_diff_too_large_to_show_is_told_by_the_lines_between_what_is_the_same():
-    before = "some line\n" * 500_000
-    after = before[:1_000_000] + "one\ntwo\n" + before[1_000_010:]
-    assert unified("a", before, after) == "--- a/a\n+++ b/a\n[too large to show: +2 −1 lines]"
-    assert unified("a", None, before * 2).endswith("[too large to show: +1,000,000 −0 lines]")
+def test_a_diff_too_large_to_show_counts_the_changed_lines():
+    old = "some line\n" * 500_000
+    new = old[:1_000_000] + "one\ntwo\n" + old[1_000_010:]
+    assert unified("a", old, new) == "--- a/a\n+++ b/a\n[too large to show: +2 −1 lines]"
+    assert unified("a", None, old * 2).endswith("[too large to show: +1,000,000 −0 lines]")
 
 
-def test_a_diff_that_takes_too_long_is_told_by_its_lines(monkeypatch: pytest.MonkeyPatch):
+def test_a_slow_diff_counts_the_changed_lines(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 0.0)
     assert unified("a", "x\ny\nz\n", "x\nz\n") == "--- a/a\n+++ b/a\n[too large to show: +0 −1 lines]"

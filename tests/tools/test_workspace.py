@@ -22,7 +22,7 @@ def refusal(workspace: Workspace, path: str) -> str:
     return str(caught.value)
 
 
-def test_a_workspace_that_is_no_folder_is_a_usage_error(tmp_path: Path):
+def test_a_workspace_that_is_not_a_folder_is_a_usage_error(tmp_path: Path):
     with pytest.raises(UsageError, match="--workspace"):
         Workspace(tmp_path / "missing")
 
@@ -39,13 +39,13 @@ def test_paths_that_leave_the_workspace_are_refused(workspace: Workspace, outsid
     assert "outside the workspace" in refusal(workspace, path)
 
 
-def test_a_sibling_whose_name_begins_like_the_workspace_is_outside(workspace: Workspace):
+def test_a_sibling_with_the_same_name_prefix_is_outside(workspace: Workspace):
     sibling = workspace.root.with_name("workspace-2")
     sibling.mkdir()
     assert "outside the workspace" in refusal(workspace, str(sibling / "a.txt"))
 
 
-def test_links_to_the_outside_are_refused_for_reading_and_writing(workspace: Workspace, outside: Path):
+def test_links_to_the_outside_are_refused(workspace: Workspace, outside: Path):
     (workspace.root / "file").symlink_to(outside / "secret.txt")
     (workspace.root / "folder").symlink_to(outside)
     (workspace.root / "dangling").symlink_to(outside / "new.txt")
@@ -66,13 +66,13 @@ def test_links_inside_the_workspace_are_followed_and_stay_links(workspace: Works
     assert (workspace.root / "real.txt").read_text() == "two"
 
 
-def test_links_that_lead_in_a_circle_are_told(workspace: Workspace):
+def test_circular_links_are_an_error(workspace: Workspace):
     (workspace.root / "a").symlink_to("b")
     (workspace.root / "b").symlink_to("a")
     assert "symbolic link" in refusal(workspace, "a")
 
 
-def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(
+def test_a_folder_replaced_by_a_link_after_the_check_is_not_followed(
     workspace: Workspace, outside: Path, monkeypatch: pytest.MonkeyPatch
 ):
     inner = workspace.root / "inner"
@@ -92,7 +92,7 @@ def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(
 @pytest.mark.parametrize(
     ("kind", "words"), [("fifo", "pipe"), ("socket", "socket"), ("folder", "folder"), ("device", "device")]
 )
-def test_what_is_not_a_file_is_refused_by_its_kind(
+def test_special_files_are_refused_by_kind(
     workspace: Workspace, kind: str, words: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(workspace.root)  # a socket's path may not be long
@@ -111,8 +111,8 @@ def test_what_is_not_a_file_is_refused_by_its_kind(
             opened.write_text(path, "x")
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
-def test_files_that_claim_no_size_are_still_bounded():
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc does not exist")
+def test_files_that_report_no_size_are_bounded():
     with pytest.raises(ToolError, match="too large"):
         Workspace(Path("/proc/self")).read_text("status", 10)
 
@@ -124,12 +124,12 @@ def test_a_huge_file_is_refused_without_being_read(workspace: Workspace):
 
 
 @pytest.mark.parametrize(("data", "words"), [(b"a\0b", "binary"), (b"caf\xe9", "not UTF-8")])
-def test_what_is_not_text_is_said_to_be_so(workspace: Workspace, data: bytes, words: str):
+def test_binary_files_are_refused(workspace: Workspace, data: bytes, words: str):
     (workspace.root / "file").write_bytes(data)
     assert words in refusal(workspace, "file")
 
 
-def test_a_missing_file_is_told_with_the_nearest_names(workspace: Workspace):
+def test_a_missing_file_is_an_error_with_similar_names(workspace: Workspace):
     (workspace.root / "docs").mkdir()
     for name in ("README.md", "docs/notes.txt"):
         (workspace.root / name).write_text("")
@@ -151,12 +151,14 @@ def test_a_missing_file_is_told_with_the_nearest_names(workspace: Workspace):
         ("\ud800", "surrogate"),
     ],
 )
-def test_paths_that_cannot_be_are_told(workspace: Workspace, path: str, words: str):
+def test_impossible_paths_are_explained(workspace: Workspace, path: str, words: str):
     (workspace.root / "a.txt").write_text("")
     assert words in refusal(workspace, path)
 
 
-def test_missing_permissions_are_told(workspace: Workspace, unprivileged: Callable[[], AbstractContextManager[None]]):
+def test_missing_permissions_are_reported(
+    workspace: Workspace, unprivileged: Callable[[], AbstractContextManager[None]]
+):
     (workspace.root / "closed.txt").write_text("x")
     (workspace.root / "closed.txt").chmod(0)
     (workspace.root / "folder").mkdir(mode=0o500)
@@ -167,7 +169,7 @@ def test_missing_permissions_are_told(workspace: Workspace, unprivileged: Callab
                 workspace.write_text(path, "y")
 
 
-def test_writing_makes_folders_and_keeps_the_mode(workspace: Workspace):
+def test_writing_creates_folders_and_keeps_the_mode(workspace: Workspace):
     assert workspace.write_text("a/b/run.sh", "one") == "a/b/run.sh"
     script = workspace.root / "a/b/run.sh"
     script.chmod(0o754)
@@ -176,16 +178,16 @@ def test_writing_makes_folders_and_keeps_the_mode(workspace: Workspace):
     assert stat.S_IMODE(script.stat().st_mode) == 0o754
 
 
-def test_a_new_file_has_the_mode_the_umask_gives(workspace: Workspace):
-    before = os.umask(0o027)
+def test_a_new_file_has_the_mode_of_the_umask(workspace: Workspace):
+    umask = os.umask(0o027)
     try:
         workspace.write_text("new.txt", "x")
     finally:
-        os.umask(before)
+        os.umask(umask)
     assert stat.S_IMODE((workspace.root / "new.txt").stat().st_mode) == 0o640
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_other(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_write_keeps_the_old_file_only(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
     (workspace.root / "a.txt").write_text("old")
 
     def full(descriptor: int) -> None:
@@ -216,7 +218,7 @@ PARTS = st.sampled_from(["..", ".", "", "a", "up", "out", "loop", "deep", "~", "
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PARTS | st.text(max_size=5), max_size=8), absolute=st.booleans())
 @example(parts=["deep", "up", "..", "outside", "secret.txt"], absolute=False)
-def test_no_path_ever_resolves_to_the_outside(workspace: Workspace, outside: Path, parts: list[str], absolute: bool):
+def test_no_path_resolves_to_the_outside(workspace: Workspace, outside: Path, parts: list[str], absolute: bool):
     root = workspace.root
     (root / "deep/down").mkdir(parents=True, exist_ok=True)
     for link, target in {"up": "..", "out": str(outside), "loop": "loop", "deep/up": "../..", "deep/in": "."}.items():
@@ -224,46 +226,46 @@ def test_no_path_ever_resolves_to_the_outside(workspace: Workspace, outside: Pat
             (root / link).symlink_to(target)
     path = ("/" if absolute else "") + "/".join(parts)
     with contextlib.suppress(ToolError):
-        found = workspace.resolve(path)
-        assert found == root or root in found.parents
-        assert os.path.realpath(found) == str(found)
+        real = workspace.resolve(path)
+        assert real == root or root in real.parents
+        assert os.path.realpath(real) == str(real)
     with contextlib.suppress(ToolError):
         assert "do not read me" not in workspace.read_text(path, LIMIT).text
 
 
-def test_a_private_file_is_private_from_its_first_byte_while_it_is_rewritten(tmp_path, monkeypatch):
+def test_a_private_file_stays_private_while_it_is_rewritten(tmp_path, monkeypatch):
     (tmp_path / "key").write_text("old")
     (tmp_path / "key").chmod(0o600)
-    seen = []
+    modes = []
     synced = os.fsync
-    monkeypatch.setattr("os.fsync", lambda file: (seen.append(os.fstat(file).st_mode & 0o777), synced(file)))
-    before = os.umask(0)
+    monkeypatch.setattr("os.fsync", lambda file: (modes.append(os.fstat(file).st_mode & 0o777), synced(file)))
+    umask = os.umask(0)
     try:
         Workspace(tmp_path).write_text("key", "new")
     finally:
-        os.umask(before)
-    assert seen == [0o600]
+        os.umask(umask)
+    assert modes == [0o600]
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_a_file_stays_its_owners_and_its_groups_when_it_is_rewritten(tmp_path):
+def test_rewriting_keeps_owner_and_group(tmp_path):
     (tmp_path / "shared").write_text("old")
     os.chown(tmp_path / "shared", 65534, 12345)
     (tmp_path / "shared").chmod(0o640)
     Workspace(tmp_path).write_text("shared", "new")
-    found = (tmp_path / "shared").stat()
-    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (65534, 12345, 0o640)
+    status = (tmp_path / "shared").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (65534, 12345, 0o640)
 
 
-def test_a_group_that_cannot_be_kept_gets_nothing_to_read(tmp_path, monkeypatch):
+def test_group_rights_are_removed_if_the_group_cannot_be_kept(tmp_path, monkeypatch):
     (tmp_path / "shared").write_text("old")
     (tmp_path / "shared").chmod(0o640)
     stat_of = os.stat
 
     def of_another_group(*args, **kwargs):
-        found = stat_of(*args, **kwargs)
-        return os.stat_result((*found[:5], found.st_gid + 1, *found[6:])) if "dir_fd" in kwargs else found
+        status = stat_of(*args, **kwargs)
+        return os.stat_result((*status[:5], status.st_gid + 1, *status[6:])) if "dir_fd" in kwargs else status
 
     def refused(*_):
         raise PermissionError

@@ -243,7 +243,8 @@ def test_error_shows_message_kept_and_fix():
 
 def test_missing_usage_notes_that_the_full_reservation_counts():
     text_shown = describe(BudgetSettled(1, "single", "m", 7_100_000, Usage(), False, 1.0))
-    assert "whole reservation ($0.0071) counts until `ecoshell cost --reconcile 1=AMOUNT`" in text_shown
+    assert "whole reservation ($0.0071) counts until you correct it with" in text_shown
+    assert "`ecoshell cost --reconcile 1=AMOUNT`" in text_shown
     stopped = BudgetSettled(
         *(20, "single", "m", 7_100_000, Usage(7_200, 1_000), False, 3.0),
         estimate=Usage(812, 40),

@@ -13,7 +13,16 @@ from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
 from ecoshell.messages import visible, visible_line
 from ecoshell.paths import expanded, user_paths
-from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, ExperienceRecord, ExperienceStore, Stored, Use
+from ecoshell.planning.btp.experience import (
+    ATTEMPTS,
+    USES,
+    Attempt,
+    Choice,
+    ExperienceRecord,
+    ExperienceStore,
+    Stored,
+    Use,
+)
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
 from ecoshell.sessions.export import write_new

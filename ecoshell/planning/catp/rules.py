@@ -165,9 +165,13 @@ class Rules:
             for at in range(state.next, len(state.groups)):
                 group = state.groups[at]
                 if tool.usable[group]:
-                    dependencies = tuple(min(n + (at == group), self._enough) for at, n in enumerate(state.dependencies))
+                    dependencies = tuple(
+                        min(n + (at == group), self._enough) for at, n in enumerate(state.dependencies)
+                    )
                     sinks = (*state.sinks[:at], not self._problem.outputs, *state.sinks[at + 1 :])
-                    permitted.append((("node", at), state._replace(dependencies=dependencies, sinks=sinks, next=at + 1)))
+                    permitted.append(
+                        (("node", at), state._replace(dependencies=dependencies, sinks=sinks, next=at + 1))
+                    )
             if has_dependency and not self.missing(tool.needs, state.dependencies, task=state.task):
                 after = State((*state.groups, tool.group), (*state.sinks, True), state.remaining)
                 permitted.append((("close", 0), after))
