@@ -174,7 +174,7 @@ class PlanSnapshot:
             bound = frequency_bound(past, tool_value, self.threshold)
             has_history, probability = past.weight > 0, self.inputs.chances.get(name, 0.0)
             candidates.append(
-                Candidate(name, tool_value, bound, cost.total, cost.spread, known=has_history, chance=probability)
+                Candidate(name, tool_value, bound, cost.total, cost.spread, is_judged=has_history, chance=probability)
             )
         if remaining is None:
             return PricedPlan(self.task.solve(None, candidates), unit, None, costs, priors=priors)

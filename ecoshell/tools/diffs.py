@@ -27,30 +27,31 @@ Opcode = tuple[str, int, int, int, int]
 """An opcode of difflib: kind, start and end in the old lines, start and end in the new lines."""
 
 
-def unified(name: str, before: str | None, after: str) -> str:
-    """Return the diff from `before` (None for a new file) to `after`; empty if they are equal.
+def unified(name: str, old: str | None, new: str) -> str:
+    """Return the diff from `old` (None for a new file) to `new`; empty if they are equal.
 
     Large or slow comparisons return the number of changed lines instead. May block.
     """
-    if before == after:
+    if old == new:
         return ""
-    head = [f"--- {'/dev/null' if before is None else f'a/{name}'}", f"+++ b/{name}"]
-    if len(before or "") + len(after) <= _MAX_TEXT_CHARS:
+    head = [f"--- {'/dev/null' if old is None else f'a/{name}'}", f"+++ b/{name}"]
+    if len(old or "") + len(new) <= _MAX_TEXT_CHARS:
         try:
-            return in_worker(_diff, head, before or "", after, seconds=_SECONDS)
+            return in_worker(_diff, head, old or "", new, seconds=_SECONDS)
         except ToolError:
             pass
     # Count the lines between the common beginning and the common end.
-    old, room = before or "", min(len(before or ""), len(after))
-    start = _largest(room, lambda size: old[:size] == after[:size])
-    start = old.rfind("\n", 0, start) + 1
-    tail = _largest(room - start, lambda size: old[len(old) - size :] == after[len(after) - size :])
-    removed, added = line_count(old[start : len(old) - tail]), line_count(after[start : len(after) - tail])
+    text = old or ""
+    room = min(len(text), len(new))
+    start = _largest(room, lambda size: text[:size] == new[:size])
+    start = text.rfind("\n", 0, start) + 1
+    tail = _largest(room - start, lambda size: text[len(text) - size :] == new[len(new) - size :])
+    removed, added = line_count(text[start : len(text) - tail]), line_count(new[start : len(new) - tail])
     return "\n".join((*head, f"[too large to show: +{added:,} −{removed:,} lines]"))
 
 
-def _diff(head: Sequence[str], before: str, after: str) -> str:
-    old, new = ([line.rstrip("\n") for line in io.StringIO(text, newline=None)] for text in (before, after))
+def _diff(head: Sequence[str], old_text: str, new_text: str) -> str:
+    old, new = ([line.rstrip("\n") for line in io.StringIO(text, newline=None)] for text in (old_text, new_text))
     note = "only line ends changed" if old else "the file is empty"
     body = list(itertools.islice(_body(old, new), _MAX_DIFF_LINES + 1)) or [f"\\ {note}"]
     lines = [line if len(line) <= _MAX_LINE_CHARS else f"{line[:_MAX_LINE_CHARS]}…" for line in body[:_MAX_DIFF_LINES]]

@@ -324,11 +324,11 @@ async def in_thread(work: Callable[[], T]) -> T:
     return outcome.result()
 
 
-def truncation_mark(shown: int, total: int | None, unit: str = "characters") -> str:
+def truncation_mark(count: int, total: int | None, unit: str = "characters") -> str:
     """Return the mark of a truncated text; `total` is None if unknown."""
     if total is None:
-        return f"[truncated: only the first {shown} {unit} shown]"
-    return f"[truncated: {shown} of {total} {unit} shown]"
+        return f"[truncated: only the first {count} {unit} shown]"
+    return f"[truncated: {count} of {total} {unit} shown]"
 
 
 def clip(text: str, characters: int) -> tuple[str, bool]:

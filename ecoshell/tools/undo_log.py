@@ -24,7 +24,7 @@ _MAX_AGE_SECONDS = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class FileState:
     """A file before a write; `data` is None if it did not exist. Paths are relative to the workspace `root`."""
 
     root: str
@@ -96,18 +96,18 @@ class UndoLog:
             self._lost = []
             return self._copies
 
-    def keep(self, before: Before, after: bytes) -> None:
+    def keep(self, state: FileState, after: bytes) -> None:
         """Copy a file before `after` is written to it; failures are reported by `take_lost`."""
         with self._lock:
             if not self._session:  # The workspace is used outside of a session.
                 return
             try:
-                self._keep(before, digest(after))
+                self._keep(state, digest(after))
             except OSError as error:
                 reason = f"no copy could be made ({error.strerror or error})"
-                if not self._known.get(before.path):
-                    self._lost.append(f"/undo will not restore {before.path}: {reason}.")
-                self._known[before.path] = reason
+                if not self._known.get(state.path):
+                    self._lost.append(f"/undo will not restore {state.path}: {reason}.")
+                self._known[state.path] = reason
 
     @contextmanager
     def writing(self, folder: Path, temporary: str) -> Generator[None]:
@@ -171,7 +171,7 @@ class UndoLog:
         """Remove the copies of one turn or of a whole session."""
         shutil.rmtree(self._place(session, copies), ignore_errors=True)
 
-    def _keep(self, before: Before, after: str) -> None:
+    def _keep(self, state: FileState, after: str) -> None:
         place = self._place(self._session, self._copies)
         if not self._known or not place.is_dir():
             make_private(self._folder)
@@ -185,24 +185,24 @@ class UndoLog:
                 shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir(mode=0o700)
-        lost, copy = self._known.get(before.path, ""), ""
-        if before.path not in self._known and before.data is not None:
-            lost = self._too_large(place, len(before.data))
+        lost, copy = self._known.get(state.path, ""), ""
+        if state.path not in self._known and state.data is not None:
+            lost = self._too_large(place, len(state.data))
             copy = "" if lost else str(len(self._known) + 1)
             if copy:
                 try:
-                    _append(place / copy, before.data)
+                    _append(place / copy, state.data)
                 except OSError:
                     (place / copy).unlink(missing_ok=True)
                     raise
-        existed = before.data is not None
-        replaced = "" if before.data is None else digest(before.data)
-        write = SavedWrite(before.root, before.path, existed, before.mode, copy, after, before.folders, lost, replaced)
+        existed = state.data is not None
+        replaced = "" if state.data is None else digest(state.data)
+        write = SavedWrite(state.root, state.path, existed, state.mode, copy, after, state.folders, lost, replaced)
         # The leading line break ends a line that a killed process left incomplete.
         _append(place / _INDEX, b"\n" + json.dumps(asdict(write)).encode() + b"\n")
-        if lost and before.path not in self._known:
-            self._lost.append(f"/undo will not restore {before.path}: {lost}.")
-        self._known[before.path] = lost
+        if lost and state.path not in self._known:
+            self._lost.append(f"/undo will not restore {state.path}: {lost}.")
+        self._known[state.path] = lost
 
     def _too_large(self, place: Path, size: int) -> str:
         """Make room by removing the oldest turns; returns the reason if the copy still does not fit."""

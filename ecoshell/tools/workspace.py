@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.tools import ResultSize
-from ecoshell.tools.undo_log import Before, UndoLog
+from ecoshell.tools.undo_log import FileState, UndoLog
 from ecoshell.worker import checkpoint, in_worker
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -174,7 +174,7 @@ class Workspace:
                 if mode is not None:  # One byte more than the limit shows that the file is too large.
                     with os.fdopen(os.open(real.name, _READ, dir_fd=parent), "rb") as file:
                         old = file.read(self._undo.file_bytes + 1)
-                self._undo.keep(Before(str(self.root), self.name(real), old, mode, folders), data)
+                self._undo.keep(FileState(str(self.root), self.name(real), old, mode, folders), data)
             self._replace(real, data, mode, parent)
         return self.name(real)
 

@@ -55,7 +55,7 @@ def test_people_read_tables_and_what_was_kept(profile):
     told = profile("read_file", "--inputs", "notes10.txt", "notes1000.txt", "--repeat", "1")
     assert "notes1000.txt" in told
     assert "size level" in told
-    assert "Stored for planning: read_file costs" in told
+    assert "Kept for planning: read_file costs" in told
 
 
 def test_the_text_of_a_file_is_given_where_no_argument_takes_a_path(profile, home):

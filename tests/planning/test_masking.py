@@ -69,7 +69,7 @@ def test_drawn_plans_are_valid_and_validator_and_judge_agree_on_others(name):
     plans = [random_plan(task, rng) for _ in range(60)]
     unmasked = [*(mutated(plan, rng) for plan in plans), *(random_plan(task, rng, masked=False) for _ in range(60))]
     verdicts = {
-        plan: solves(plan, TYPES, list(task.given), task.wanted, task.max_tokens) for plan in (*plans, *unmasked)
+        plan: solves(plan, TYPES, list(task.inputs), task.outputs, task.max_tokens) for plan in (*plans, *unmasked)
     }
     assert all(verdicts[plan] for plan in plans)
     assert {plan: valid(plan, task) for plan in verdicts} == verdicts

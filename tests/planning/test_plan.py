@@ -13,7 +13,7 @@ candidate_lists = st.lists(
 
 
 def test_affordable_tools_are_planned_by_value_or_as_new():
-    plan = TaskPlan([Candidate("a", 0.8, 2, 5), Candidate("b", 0.1, 1, 5, known=False)]).solve(20)
+    plan = TaskPlan([Candidate("a", 0.8, 2, 5), Candidate("b", 0.1, 1, 5, is_judged=False)]).solve(20)
     assert [(row.tool, row.state, row.why, row.planned, row.left) for row in plan.rows] == [
         ("a", "planned", "value", 2, 2),
         ("b", "planned", "new", 1, 1),
@@ -87,7 +87,7 @@ def test_call_is_refused_only_when_a_better_cheaper_use_becomes_unaffordable():
     unlikely = Candidate("unlikely", 0.8, 1, 4, chance=0.1)
     wanted = Candidate("wanted", 0.3, 1, 8, chance=0.01)
     as_cheap = Candidate("wanted", 0.3, 1, 4, chance=0.01)
-    new = Candidate("wanted", 0.3, 1, 8, chance=0.01, known=False)
+    new = Candidate("wanted", 0.3, 1, 8, chance=0.01, is_judged=False)
     two_uses = Candidate("likely", 0.8, 2, 4, chance=0.9)
     assert TaskPlan([likely, wanted]).solve(10).better("wanted").tool == "likely"
     assert TaskPlan([likely, wanted]).solve(12).better("wanted") is None  # both are affordable
@@ -181,7 +181,7 @@ def test_a_tool_that_is_not_a_candidate_has_no_row():
 
 def test_an_unlikely_tool_yields_to_a_likely_one_of_less_value():
     usual = Candidate("usual", 0.9, 1, 6, chance=0.05)
-    needed = Candidate("needed", 0.1, 1, 6, known=False, chance=0.8)
+    needed = Candidate("needed", 0.1, 1, 6, is_judged=False, chance=0.8)
     plan = TaskPlan([usual, needed], strict=True).solve(10)
     assert plan.forbidden == {"usual": "budget"}
     assert plan.row("needed").chance == 0.8

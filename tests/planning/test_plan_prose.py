@@ -107,7 +107,7 @@ def test_a_text_over_the_length_limit_is_refused():
     written = render(PLAN)
     padding = " " * (MAX_TEXT - len(written))
     assert find_plan(padding + written).plan == PLAN
-    with pytest.raises(PlanFault, match=r"looked for in 200,000 characters; here are 200,001") as caught:
+    with pytest.raises(PlanFault, match=r"has 200,001 characters; at most 200,000 are read") as caught:
         find_plan(f" {padding}{written}")
     assert caught.value.column == MAX_TEXT + 1
 

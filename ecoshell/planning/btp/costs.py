@@ -338,12 +338,12 @@ def _budget_line(priced: PricedPlan) -> str:
     if (remaining := priced.remaining) is None:
         return ""
     unit = priced.unit
-    rest, reserve = _exact(remaining.cap, unit), _exact(remaining.reserved, unit)
+    available, reserve = _exact(remaining.cap, unit), _exact(remaining.reserved, unit)
     paid = f"{_exact(priced.paid, unit)} paid already by thinking of the next use" if priced.paid else ""
     head = f"budget R = {_exact(priced.budget or 0, unit)}"
     if remaining.budget + priced.paid < 0:
-        return f"{head}: {rest} left{paid and f', {paid}'}, and {reserve} should be reserved for the answer"
-    return f"{head} = {rest} left − {reserve} reserved for the answer{paid and f' + {paid}'}"
+        return f"{head}: {available} left{paid and f', {paid}'}, and {reserve} should be reserved for the answer"
+    return f"{head} = {available} left − {reserve} reserved for the answer{paid and f' + {paid}'}"
 
 
 def _call_outcome(priced: PricedPlan, row: PlanRow) -> str:

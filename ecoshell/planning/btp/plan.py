@@ -19,7 +19,7 @@ class Candidate:
     """The frequency bound F."""
     cost: int
     spread: int = 0
-    known: bool = True
+    is_judged: bool = True
     """Whether any use of the tool was judged."""
     chance: float = 1.0
     """Probability that the task uses the tool; 1 for tools selected by a retriever, as in the paper."""
@@ -184,7 +184,7 @@ class TaskPlan:
             rows.append(self._row(candidate, limit, count, bounds.get(candidate.tool), is_unaffordable=is_unaffordable))
         forbidding = ("forbidden", "unplanned") if self._strict else ("forbidden",)
         forbidden: dict[str, PlanWhy] = {row.tool: row.why for row in rows if row.state in forbidding}
-        new = {candidate.tool for candidate in candidates if not candidate.known}
+        new = {candidate.tool for candidate in candidates if not candidate.is_judged}
         return Plan(tuple(rows), budget, forbidden, self._earned, unaffordable, bounds, new)
 
     def _bound(self, candidate: Candidate) -> Bound:
@@ -199,7 +199,7 @@ class TaskPlan:
         """Return the row of a candidate with `count` planned further uses."""
         used = self.uses[candidate.tool]
         if count:
-            state, why = "planned", "value" if candidate.known else "new"
+            state, why = "planned", "value" if candidate.is_judged else "new"
         elif bound is not None and bound.blacklisted:
             state, why = "forbidden", "blacklist"
         elif not self._strict and is_unaffordable:

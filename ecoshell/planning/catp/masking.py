@@ -109,7 +109,7 @@ def _states(problem: Problem) -> dict[State, str] | None:
                 comma, due = ", " if state.groups else "", len(state.groups) + 1
                 written = f'{literal(f"{comma}[{due}, ")} tool-{number} ", ["'
             elif kind == "node":
-                written = literal(f"{', ' if state.task or any(state.had) else ''}{number + 1}")
+                written = literal(f"{', ' if state.task or any(state.dependencies) else ''}{number + 1}")
             else:
                 written = {"task": literal(quoted(TASK)), "close": '"]]"', "end": '"]"'}[kind]
             if after is not None and after not in numbers:

@@ -100,7 +100,7 @@ def _multiply(left: Number, right: Number) -> Number:
 
 
 def _divide(left: Number, right: Number) -> Number:
-    """Return the quotient, as an integer if there is no remainder."""
+    """Return the quotient, as an integer if the remainder is 0."""
     if right == 0:
         raise ZeroDivisionError
     if isinstance(left, int) and isinstance(right, int) and left % right == 0:

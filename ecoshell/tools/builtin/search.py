@@ -238,7 +238,7 @@ _MAX_PATHS = 20
 """Maximum number of paths that are listed if a query has no result."""
 _MAX_OUTLINE_CHARS = 500
 _MAX_SEARCHED_PATHS = 10_000
-"""Maximum number of paths that are searched for one that ends with the query."""
+"""Maximum number of paths that are compared with the query."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 

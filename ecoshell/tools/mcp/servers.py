@@ -89,14 +89,14 @@ class Server:
 
         Expands `${NAME}` and `${NAME:-default}`. Raises ToolError for a variable that is not set.
         """
-        named = [*self.env.items(), *self.headers.items(), *pairwise(self.command)]
+        pairs = [*self.env.items(), *self.headers.items(), *pairwise(self.command)]
         assignments = [*self.command]
         with suppress(ValueError):  # not a valid URL
             url = urlsplit(self.url)
-            named.append(("PASSWORD", url.password or ""))
+            pairs.append(("PASSWORD", url.password or ""))
             assignments += url.query.split("&")
-        named += ((text.partition("=")[0], text.partition("=")[2]) for text in assignments)
-        for name, value in named:
+        pairs += ((text.partition("=")[0], text.partition("=")[2]) for text in assignments)
+        for name, value in pairs:
             if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith("authorization"):
                 for key in (_expand(value), _expand(value).rpartition(" ")[2]):  # also without `Bearer`
                     if not key.startswith("--"):  # the next option

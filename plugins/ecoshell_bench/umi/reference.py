@@ -190,7 +190,7 @@ def _words(name: str) -> str:
 
 def _of_bfcl_single(path: Path, pool: int) -> Iterator[Trajectory]:
     """Convert the questions with one turn and one call; observations are unknown."""
-    answers = {one.get("id"): one for _, one in read_objects(path.parent / "possible_answer" / path.name)}
+    answers = {answer.get("id"): answer for _, answer in read_objects(path.parent / "possible_answer" / path.name)}
     rows = [*read_objects(path)]
     catalog = {tool.name: tool for place, record in rows for tool in _functions(record, place)}
     for place, record in rows:
