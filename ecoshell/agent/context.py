@@ -25,7 +25,7 @@ from ecoshell.events import Compacted, Emit, ResultsTrimmed, TrimmedResult
 from ecoshell.messages import Call, Message
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies import Path, Step, Tried
+from ecoshell.strategies import Path, Sibling, Step
 
 _DEFAULT_SHARE = 0.8
 """Share of the context if the setting is off and a provider refused a prompt."""
@@ -68,7 +68,7 @@ class ContextKeeper:
     begin_again: Callable[[], Awaitable[None]]
     """Repeats the schemas and workspace facts of earlier turns with the question."""
 
-    async def make_room(self, path: Path, tried: tuple[Tried, ...] = (), *, refused: bool = False) -> bool:
+    async def make_room(self, path: Path, siblings: tuple[Sibling, ...] = (), *, refused: bool = False) -> bool:
         """Compact the next request of this path if it is over the limit; returns whether anything changed.
 
         `refused` says that a provider refused the request as too long. Raises BudgetError.
@@ -76,7 +76,7 @@ class ContextKeeper:
         share = self.deps.settings.compact_at
         if share == "off" and not refused:
             return False
-        full = await self._fullness(path, tried, any_context=refused)
+        full = await self._fullness(path, siblings, any_context=refused)
         if full is None:
             return False
         limit = int(full.context * (_DEFAULT_SHARE if share == "off" else share))
@@ -86,20 +86,20 @@ class ContextKeeper:
             return False
         has_changed, goal = False, int(limit * _GOAL_SHARE)
         for reduce in (self._trim_latest, self._trim_earlier, self._summarize_turns, self._summarize_steps):
-            if not await reduce(self.turn_context.view(path, tried), full, goal):
+            if not await reduce(self.turn_context.view(path, siblings), full, goal):
                 continue
             has_changed = True
             self._follow()
-            full = await self._fullness(path, tried, any_context=refused) or full
+            full = await self._fullness(path, siblings, any_context=refused) or full
             if full.tokens <= goal:
                 break
         return has_changed
 
-    async def _fullness(self, path: Path, tried: tuple[Tried, ...], *, any_context: bool) -> Fullness | None:
+    async def _fullness(self, path: Path, siblings: tuple[Sibling, ...], *, any_context: bool) -> Fullness | None:
         """The fullest context among the next step's calls; None if none is large."""
         calls = [
             (call, context)
-            for call in self.deps.models.current.mode.forecast(self.turn_context.view(path, tried)).steps
+            for call in self.deps.models.current.mode.forecast(self.turn_context.view(path, siblings)).steps
             if (context := call.model.traits.context) is not None and (any_context or context >= LARGE_CONTEXT)
         ]
         if not calls:

@@ -10,7 +10,7 @@ from ecoshell.events import Emit
 from ecoshell.messages import Attachment, Call, Message, ToolSchema
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies import Path, Step, Thought, Tried
+from ecoshell.strategies import Path, Sibling, Step, Thought
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class View:
     """Whether no tool may be used any more, so that only an answer is possible."""
     searching: bool = False
     """Whether giving up leads to another path, so that `finish` is offered."""
-    tried: tuple[Tried, ...] = ()
+    siblings: tuple[Sibling, ...] = ()
     """Steps already tried from here; the next one must differ."""
 
     @property

@@ -37,7 +37,7 @@ from ecoshell.catalog import (
 from ecoshell.catalog.search import shortlist
 from ecoshell.events import ToolsOffered
 from ecoshell.messages import Message, ToolSchema, Usage
-from ecoshell.strategies import Path, Tried
+from ecoshell.strategies import Path, Sibling
 
 _MAX_NAMES_TOKENS = 5_000
 """Tokens of names, however large the context is."""
@@ -124,7 +124,7 @@ class TurnContext:
         """The tools registered before this turn and on this path, by name or by a first call."""
         return self.catalog.schemas_of(dict.fromkeys((*self.base.skills, *path.registered, *path.called)))
 
-    def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
+    def view(self, path: Path, siblings: tuple[Sibling, ...] = ()) -> View:
         """What a mode sees on this path; `tried` are the steps already tried from its end."""
         forbidden = frozenset(self.plan.forbidden)
         return replace(
@@ -134,7 +134,7 @@ class TurnContext:
             registered=self._schemas(path),
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
-            tried=tried,
+            siblings=siblings,
         )
 
 

@@ -47,11 +47,11 @@ from ecoshell.strategies import (
     Path,
     Rank,
     RunGraph,
+    Sibling,
     Step,
     Strategy,
     Thinking,
     Thought,
-    Tried,
     same,
 )
 from ecoshell.strategies.react import extend
@@ -265,7 +265,7 @@ class Turn:
 
             return self.mode.think(view, emit_proposal if want.proposal else self.emit)
 
-        view, thought = await self._step(want.path, want.tried, think)
+        view, thought = await self._step(want.path, want.siblings, think)
         if view.closed and not _ends(thought):
             raise AnswerNow  # it wants a tool although none may be used
         return self._reported(thought, proposal=want.proposal)
@@ -286,21 +286,23 @@ class Turn:
         _, draft = await self._step(want.path, (), lambda view: self._parallel.draft(self.mode, view, want))
         return self._reported(draft, proposal=False) if isinstance(draft, Thought) else draft
 
-    async def _step(self, path: Path, tried: tuple[Tried, ...], ask: Callable[[View], Awaitable[T]]) -> tuple[View, T]:
+    async def _step(
+        self, path: Path, siblings: tuple[Sibling, ...], ask: Callable[[View], Awaitable[T]]
+    ) -> tuple[View, T]:
         """Ask the mode for a step and return it with its view; at a limit, the user decides how to go on.
 
         Before it, the context is compacted if it is full, and the answer's price is reserved for the best path.
         """
-        view, approved_model = self.turn_context.view(path, tried), ""
+        view, approved_model = self.turn_context.view(path, siblings), ""
 
         async def attempt(overflow: ContextExceeded | None) -> T:
             nonlocal view, approved_model
             while True:
                 await self.turn_context.plan.refresh(self.emit)
-                view = self.turn_context.view(path, tried)
+                view = self.turn_context.view(path, siblings)
                 try:
-                    if await self.context.make_room(path, tried, refused=overflow is not None):
-                        view, overflow = self.turn_context.view(path, tried), None
+                    if await self.context.make_room(path, siblings, refused=overflow is not None):
+                        view, overflow = self.turn_context.view(path, siblings), None
                     if overflow is not None:
                         raise overflow
                     if approved_model != self.mode.model:  # else this step is approved already

@@ -44,7 +44,7 @@ def by_program(
     """
     steps = view.path.steps
     usable = {schema.name for schema in view.registered} - view.forbidden
-    if _RUN not in usable or view.closed or view.tried:
+    if _RUN not in usable or view.closed or view.siblings:
         return None
     by_programs = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
     done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])

@@ -39,12 +39,12 @@ def system_text(presentation: Presentation, *, searching: bool = False) -> str:
     return "\n\n".join(parts)
 
 
-def tried_message(view: View, introduction: str = "tried") -> Message:
+def siblings_message(view: View, introduction: str = "tried") -> Message:
     """List the steps already tried from here and the registered tools that are now forbidden.
 
     `introduction` names the prompt file that comes first.
     """
-    steps = [f"- {step.call.signature()}: {step.outcome or 'proposed, and not made yet'}" for step in view.tried]
+    steps = [f"- {step.call.signature()}: {step.outcome or 'proposed, and not made yet'}" for step in view.siblings]
     lines = [prompt(introduction), *steps]
     forbidden = [schema.name for schema in view.registered if schema.name in view.forbidden]
     if forbidden:

@@ -21,9 +21,9 @@ from ecoshell.modes.requests import (
     in_context,
     prompt,
     repair_request,
+    siblings_message,
     system_text,
     thought_of,
-    tried_message,
 )
 from ecoshell.strategies import Thought
 
@@ -104,13 +104,13 @@ class Single(BaseMode):
         return system_text(view.presentation, searching=view.searching)
 
     def _request(self, view: View) -> Request:
-        tried = (tried_message(view),) if view.tried else ()
+        siblings = (siblings_message(view),) if view.siblings else ()
         callable_now = callable_schemas(view)
         if all(schema.name != FINISH for schema in view.array):
             callable_now = (*callable_now, FINISH_SCHEMA)  # many models call it even if it is not in the array
         system = Message("system", self._system(view))
         return Request(
-            messages=(system, *view.history, *path_messages(view.opening, view.path), *tried),
+            messages=(system, *view.history, *path_messages(view.opening, view.path), *siblings),
             tools=view.array,
             callable_now=callable_now,
             max_tokens=self._max_tokens,

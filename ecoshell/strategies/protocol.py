@@ -96,7 +96,7 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Sibling:
     """A next step already known at a node; the model proposes a different one."""
 
     call: Call
@@ -109,7 +109,7 @@ class AskModel:
     """Request the next thought on a path; the reply is a `Thought`."""
 
     path: Path
-    tried: tuple[Tried, ...] = ()
+    siblings: tuple[Sibling, ...] = ()
     """Siblings of the requested thought."""
     proposal: bool = False
     """Whether the thought is one of several candidates and may never be executed."""
@@ -211,9 +211,11 @@ class StrategySpec:
     """Whether the strategy runs tool graphs."""
 
 
-def think(path: Path, tried: tuple[Tried, ...] = (), *, proposal: bool = False) -> Generator[Request, Any, Thought]:
+def think(
+    path: Path, siblings: tuple[Sibling, ...] = (), *, proposal: bool = False
+) -> Generator[Request, Any, Thought]:
     """Request the next thought."""
-    return (yield AskModel(path, tried, proposal))
+    return (yield AskModel(path, siblings, proposal))
 
 
 def act(path: Path, thought: Thought) -> Generator[Request, Any, tuple[Step, ...]]:

@@ -17,11 +17,11 @@ from ecoshell.strategies.protocol import (
     Path,
     Rank,
     Request,
+    Sibling,
     Step,
     StrategySpec,
     Thinking,
     Thought,
-    Tried,
     act,
     ending,
     same,
@@ -42,7 +42,7 @@ class Node:
     """A node of the tree: its path, failed children, and pending proposals."""
 
     path: Path
-    tried: tuple[Tried, ...] = ()
+    failed_children: tuple[Sibling, ...] = ()
     waiting: list[Thought] = field(default_factory=list[Thought])
 
 
@@ -77,17 +77,17 @@ class Search:
         """Whether the current path has the maximum depth."""
         return len(self.here.path.steps) >= self._depth
 
-    def think(self, *tried: Tried, proposal: bool = False) -> Generator[Request, Any, Thought]:
+    def think(self, *siblings: Sibling, proposal: bool = False) -> Generator[Request, Any, Thought]:
         """Request a thought at the current node and count it."""
         self.thoughts_left -= 1
-        return (yield from think(self.here.path, tried, proposal=proposal))
+        return (yield from think(self.here.path, siblings, proposal=proposal))
 
     def refuse(self, call: Call, outcome: Outcome | None) -> DeadEnd | None:
         """Return why a call is a dead end; None if it may run."""
         if outcome is not None:
             self.given_up = outcome.answer
             return DeadEnd(f"given up: {outcome.answer}")
-        if any(same(call, sibling.call) for sibling in self.here.tried):
+        if any(same(call, sibling.call) for sibling in self.here.failed_children):
             return DeadEnd("nothing else was found to try")
         return DeadEnd(f"no answer after {self._depth} steps") if self.deepest else None
 
@@ -106,8 +106,8 @@ class Search:
         del self._nodes[len(self._nodes) - end.steps + 1 :]
         while len(self._nodes) > 1:
             child, node = self._nodes.pop(), self._nodes[-1]
-            node.tried += (Tried(child.path.steps[-1].call, reason),)
-            if len(node.tried) < WIDTH:
+            node.failed_children += (Sibling(child.path.steps[-1].call, reason),)
+            if len(node.failed_children) < WIDTH:
                 self._arrive()
                 return True
         return False
@@ -156,7 +156,9 @@ def dfsdt(question: str, max_steps: int) -> Thinking:
 
     The second child is requested only after the first failed, so an easy question costs the same as with ReAct.
     """
-    return depth_first(question, max_steps, depth=DFSDT_DEPTH, propose=lambda search: search.think(*search.here.tried))
+    return depth_first(
+        question, max_steps, depth=DFSDT_DEPTH, propose=lambda search: search.think(*search.here.failed_children)
+    )
 
 
 DFSDT = StrategySpec("dfsdt", dfsdt, "one path; goes back to try another way where it leads nowhere", searches=True)
@@ -176,12 +178,12 @@ def _best_of_two(search: Search) -> Generator[Request, Any, Thought]:
     node = search.here
     if node.waiting:
         return node.waiting.pop()
-    if node.tried:
-        return (yield from search.think(*node.tried))
+    if node.failed_children:
+        return (yield from search.think(*node.failed_children))
     first = yield from search.think(proposal=True)
     if first.call is None or ending(first, node.path) or search.deepest or not search.thoughts_left:
         return first
-    second = yield from search.think(Tried(first.call), proposal=True)
+    second = yield from search.think(Sibling(first.call), proposal=True)
     outcome = ending(second, node.path)
     has_given_up = outcome is not None and outcome.ending == "gave_up"
     if has_given_up or (second.call is not None and same(first.call, second.call)):  # nothing to compare

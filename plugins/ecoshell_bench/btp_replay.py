@@ -34,9 +34,9 @@ from ecoshell.strategies import (
     Path,
     Rank,
     RunGraph,
+    Sibling,
     Strategy,
     Thought,
-    Tried,
     same,
 )
 from ecoshell_bench.reading import RunRecord, StepRecord
@@ -280,7 +280,7 @@ def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spending:
     calls = [action.call for action in task.actions]
     end = Thought("", Call(FINISH, {"answer": "as recorded"} if task.success else {"give_up": True}))
 
-    def thought(path: Path, attempts: Collection[Tried]) -> Thought:
+    def thought(path: Path, attempts: Collection[Sibling]) -> Thought:
         """Return the next recorded step after this path that is neither tried nor forbidden, or the end."""
         forbidden = tools.forbidden
         start = int(path.steps[-1].call.id) + 1 if path.steps else 0
@@ -302,7 +302,7 @@ def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spending:
             return tools.total()
         match request:
             case AskModel():
-                reply = thought(request.path, request.tried)
+                reply = thought(request.path, request.siblings)
             case CallTool():
                 reply = tuple(map(tools.act, request.calls))
             case Rank():

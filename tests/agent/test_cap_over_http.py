@@ -246,7 +246,7 @@ async def test_a_disabled_model_can_be_used_without_a_cap(shell, play, server):
 
 async def test_endless_output_is_cut_off_charged_in_full_and_disables_the_model(play, server):
     played = await play("endless")
-    assert_whole_hold_counts(played)
+    assert_whole_reservation_charged(played)
     assert any("continued past max_tokens" in notice.text for notice in of(played.events, Notice))
     assert await asyncio.to_thread(server.client_left.wait, BUSY_SECONDS)
 

@@ -45,7 +45,7 @@ def test_newly_forbidden_tools_are_reported_once():
     assert plan_news(USED, BLACKLISTED) == "plan: count_text (quota) and read_file (blacklist) may no longer be used"
 
 
-def test_when_nothing_is_left_it_says_so_of_all():
+def test_a_plan_without_any_usable_tool_says_so():
     assert plan_news(BLACKLISTED, SPENT) == "plan: no tool may be used now (budget)"
 
 
@@ -61,11 +61,11 @@ def test_a_cap_set_during_the_turn_reports_every_forbidden_tool():
 
 def test_only_three_forbidden_tools_are_named():
     rows = tuple(replace(row, state="forbidden", why="budget") for row in plan_of_many().rows[3:10])
-    told = plan_news(PLANNED, replace(QUOTA, rows=(*rows, *PLANNED.rows[:1])))
-    assert told.endswith("service_02_operation_002 (budget) and 4 more may no longer be used")
+    news = plan_news(PLANNED, replace(QUOTA, rows=(*rows, *PLANNED.rows[:1])))
+    assert news.endswith("service_02_operation_002 (budget) and 4 more may no longer be used")
 
 
 def test_control_characters_in_tool_names_are_escaped():
     hostile = replace(PLANNED.rows[0], tool="tool\x1b[31mred\u202e\n", state="forbidden", why="quota")
-    told = plan_news(PLANNED, replace(QUOTA, rows=(hostile, *PLANNED.rows)))
-    assert told == "plan: tool␛[31mred\\u202e (quota) may no longer be used"
+    news = plan_news(PLANNED, replace(QUOTA, rows=(hostile, *PLANNED.rows)))
+    assert news == "plan: tool␛[31mred\\u202e (quota) may no longer be used"

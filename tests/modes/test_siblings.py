@@ -6,8 +6,8 @@ from ecoshell.agent.mode import View
 from ecoshell.catalog import GROW
 from ecoshell.messages import FINISH, Call, Observation, ToolSchema
 from ecoshell.modes.ranking import ranking_request, verdict
-from ecoshell.modes.requests import tried_message
-from ecoshell.strategies import Path, Step, Thought, Tried
+from ecoshell.modes.requests import siblings_message
+from ecoshell.strategies import Path, Sibling, Step, Thought
 
 SCHEMA = ToolSchema("read_file", "Reads a file. " * 500, {"type": "object", "properties": {}})
 
@@ -37,8 +37,8 @@ def test_a_verdict_is_one_letter_or_empty(reply, letter):
 
 
 def test_attempts_are_listed_with_their_outcome():
-    attempts = (Tried(Call("count_text", {"path": "a"}), "given up: a is empty"), Tried(Call("read_file")))
-    message = tried_message(view(Path("?"), tried=attempts))
+    attempts = (Sibling(Call("count_text", {"path": "a"}), "given up: a is empty"), Sibling(Call("read_file")))
+    message = siblings_message(view(Path("?"), siblings=attempts))
     assert message.speaker == "user"
     assert '- count_text(path="a"): given up: a is empty' in message.text
     assert "- read_file(): proposed, and not made yet" in message.text
@@ -46,9 +46,9 @@ def test_attempts_are_listed_with_their_outcome():
 
 def test_forbidden_registered_tools_are_listed_after_attempts():
     forbidden = frozenset({"read_file", "count_text"})
-    text = tried_message(view(Path("?"), tried=(Tried(Call("x")),), forbidden=forbidden)).text
+    text = siblings_message(view(Path("?"), siblings=(Sibling(Call("x")),), forbidden=forbidden)).text
     assert text.endswith("Not to be used any more: read_file.")
-    assert "Not to be used" not in tried_message(view(Path("?"), tried=(Tried(Call("x")),))).text
+    assert "Not to be used" not in siblings_message(view(Path("?"), siblings=(Sibling(Call("x")),))).text
 
 
 def test_a_ranking_request_omits_schemas_and_cuts_long_texts():

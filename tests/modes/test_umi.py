@@ -14,7 +14,7 @@ from ecoshell.models import PromptSize, Reply, Traits
 from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Umi, lines, own_decision
-from ecoshell.strategies import Path, Step, Thought, Tried
+from ecoshell.strategies import Path, Sibling, Step, Thought
 
 READ = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "a"})
@@ -268,7 +268,7 @@ async def test_old_results_are_cut_in_a_short_context_and_schemas_are_not():
 
 async def test_planner_and_caller_get_earlier_attempts():
     model, mode = play("Other. Next: caller.", Reply("", (Call("read_file", {"path": "b"}),)))
-    await mode.think(view(tried=(Tried(CALL, "given up: empty"),)), ignore)
+    await mode.think(view(siblings=(Sibling(CALL, "given up: empty"),)), ignore)
     assert [role for role, _ in model.calls] == ["planner", "caller"]
     for _, request in model.calls:
         assert "given up: empty" in "\n".join(message.text for message in request.messages)

@@ -33,7 +33,7 @@ def test_giving_up_replaces_the_last_step():
 
 def test_siblings_get_earlier_attempts_with_their_outcome():
     played = walk(calls("a", path="x"), gives_up("x is empty"), calls("b"), answers())
-    attempts = played.of(AskModel)[2].tried
+    attempts = played.of(AskModel)[2].siblings
     assert [(attempt.call.name, attempt.call.arguments, attempt.outcome) for attempt in attempts] == [
         ("a", {"path": "x"}, "given up: x is empty")
     ]
@@ -68,7 +68,7 @@ def test_consecutive_failures_backtrack_before_the_first_of_them():
     (backtrack,) = played.of(Backtrack)
     assert [step.call.name for step in backtrack.to.steps] == ["a"]
     assert "no such file" in backtrack.reason
-    assert played.of(AskModel)[-2].tried[0].call.arguments == {"path": "0"}
+    assert played.of(AskModel)[-2].siblings[0].call.arguments == {"path": "0"}
     assert [step.call.name for step in played.outcome.path.steps] == ["a", "b"]
 
 

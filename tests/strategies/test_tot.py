@@ -43,7 +43,7 @@ def test_only_the_better_of_two_proposed_steps_runs():
 
 def test_the_second_proposal_gets_the_first_as_an_untried_attempt():
     played = walk(calls("a", path="x"), calls("b"), answers())
-    (attempt,) = played.of(AskModel)[1].tried
+    (attempt,) = played.of(AskModel)[1].siblings
     assert (attempt.call.name, attempt.call.arguments, attempt.outcome) == ("a", {"path": "x"}, "")
 
 
@@ -98,7 +98,7 @@ def test_a_failed_step_without_a_rival_is_followed_by_a_new_step():
     played = walk(calls("a"), gives_up("no other"), gives_up("a is empty"), calls("b"), answers())
     assert played.called_tools == ["a", "b"]
     request = played.of(AskModel)[3]
-    assert (request.proposal, [attempt.outcome for attempt in request.tried]) == (False, ["given up: a is empty"])
+    assert (request.proposal, [attempt.outcome for attempt in request.siblings]) == (False, ["given up: a is empty"])
 
 
 def test_no_second_proposal_is_requested_at_the_depth_limit():

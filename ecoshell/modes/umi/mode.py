@@ -26,14 +26,14 @@ from ecoshell.modes.requests import (
     in_context,
     prompt,
     repair_request,
+    siblings_message,
     thought_of,
-    tried_message,
     warn_if_cut,
 )
 from ecoshell.modes.umi.decision import ENDINGS, Decision
 from ecoshell.modes.umi.dialogue import ANSWER_NAME, TASK_GAP, action_in, with_task
 from ecoshell.modes.umi.player import Player
-from ecoshell.strategies import Path, Thought, Tried
+from ecoshell.strategies import Path, Sibling, Thought
 
 _UNDECIDED = "The planner twice did not say how to go on."
 
@@ -62,7 +62,7 @@ class Umi(BaseMode):
         self._caller = Player(CALLER, caller)
         self._summarizer = Player(SUMMARIZER, summarizer)
         self.by_program = self._caller.aids is not None and self._caller.aids.by_program
-        self._pending: tuple[Path, tuple[Tried, ...], Decision] | None = None
+        self._pending: tuple[Path, tuple[Sibling, ...], Decision] | None = None
         """A decision that is not carried out yet, with the path and the siblings it was made for."""
 
     @property
@@ -124,7 +124,7 @@ class Umi(BaseMode):
     async def _carried_out(self, view: View, decision: Decision, emit: Emit) -> Thought:
         """Carry out a decision; if a limit prevents that, the decision is kept so that it is not paid twice."""
         if self._pending_decision(view) is None:
-            self._pending = (view.path, view.tried, decision)
+            self._pending = (view.path, view.siblings, decision)
             if decision.next == "conclusion" and decision.rationale:
                 emit(Rationale(decision.rationale, PLANNER))  # before the answer that follows from it
         if decision.next == "conclusion":
@@ -141,8 +141,8 @@ class Umi(BaseMode):
 
     def _pending_decision(self, view: View) -> Decision | None:
         """The planner's decision for this view that could not be carried out yet."""
-        path, tried, decision = self._pending or (None, (), None)
-        return decision if (path, tried) == (view.path, view.tried) else None
+        path, siblings, decision = self._pending or (None, (), None)
+        return decision if (path, siblings) == (view.path, view.siblings) else None
 
     async def _plan(self, view: View, emit: Emit) -> Decision | Thought:
         """The planner's decision, or a thought with calls if the planner made calls itself."""
@@ -267,7 +267,7 @@ async def _fitted(
 def _shared(player: Player, view: View, conversation: Messages) -> Messages:
     """What the planner and the caller both read: the history, and the steps tried from here."""
     history = player.history(conversation)
-    return with_task(history, tried_message(view, "umi/tried").text) if view.tried else history
+    return with_task(history, siblings_message(view, "umi/tried").text) if view.siblings else history
 
 
 def _tasked(request: Request, task: str) -> Request:
