@@ -113,7 +113,7 @@ def overrun_text(model: str, amount: str) -> str:
     """The warning about a model that charged more than was reserved, by an amount of money or tokens."""
     return (
         f"{visible_line(model)} billed {amount} more than the prompt and max_tokens allow, and than was reserved; "
-        "the overrun is recorded, and the model may not be called under a cap."
+        "the overrun is recorded, and the model is no longer called under a cap."
     )
 
 
@@ -170,8 +170,15 @@ def registration_sizes(event: ToolRegistered) -> str:
 
 def _offered(event: ToolsOffered) -> str:
     sizes = f"{event.context_tokens:,} of {counted(event.everything_tokens, 'token')}"
-    text = f"{counted(len(event.names), 'tool')} by name, {'' if event.exact else 'about '}{sizes}"
-    return f"{text}; loaded: {visible_line(', '.join(event.upfront))}" if event.upfront else text
+    text = f"{loaded_share(event)}, {'' if event.exact else 'about '}{sizes}"
+    return f"{text}; from the start: {visible_line(', '.join(event.upfront))}" if event.upfront else text
+
+
+def loaded_share(event: ToolsOffered) -> str:
+    """How many tools are loaded and how many are known by name: `6 tools loaded, 19 known by name`."""
+    loaded = len(event.loaded or event.upfront)  # sessions of old versions list only the new ones
+    known = len(event.names) - sum(name in event.names for name in event.loaded or event.upfront)
+    return f"{counted(loaded, 'tool')} loaded{f', {known} known by name' if known else ''}"
 
 
 def _result(event: CallFinished) -> str:
