@@ -164,7 +164,7 @@ async def test_all_built_in_tools_are_offered_unless_others_are_named(script: Sc
                     offered[name] = event.names
     assert {"read_file", "run_command"} <= {*offered["all"]}
     assert (offered["some"], offered["none"]) == (("read_file", "stock"), ())
-    with pytest.raises(UsageError, match=r"no tool called 'red_file'.*read_file"):
+    with pytest.raises(UsageError, match=r"Unknown tool 'red_file'.*read_file"):
         async with Agent(script(), tools=["red_file"], home=tmp_path):
             pass
     with pytest.raises(UsageError, match=r"is not a tool.*@ecoshell.tool"):

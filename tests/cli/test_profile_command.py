@@ -93,7 +93,7 @@ def test_a_tool_that_fails_everywhere_leaves_the_earlier_profile(profile, home):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("nosuch", "--inputs", "notes10.txt"), "no tool called"),
+        (("nosuch", "--inputs", "notes10.txt"), "Unknown tool"),
         (("read_file", "--inputs", "gone*.txt"), "No file is called 'gone\\*.txt'"),
         (("read_file", "--inputs", "n" * 300), "File name too long"),
         (("read_file", "--inputs", "notes10.txt", "--repeat", "0"), "--repeat 0"),
