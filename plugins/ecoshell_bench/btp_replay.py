@@ -126,7 +126,7 @@ class PlanInputs:
             worth = value(past) if strict else value(past, prior[tool])
             probability = 1.0 if strict else chance(past, self.fits.get(tool, 0.0), mean_fit)
             bound = frequency_bound(past, worth, threshold)
-            candidates.append(Candidate(tool, worth, bound, costs[tool], known=past.weight > 0, chance=probability))
+            candidates.append(Candidate(tool, worth, bound, costs[tool], is_judged=past.weight > 0, chance=probability))
         return candidates
 
 
