@@ -1,4 +1,4 @@
-"""Combines screenshots of Textual to one animated SVG; what several frames share is drawn once."""
+"""Combines screenshots of Textual into one animated SVG; elements shared by several frames are drawn once."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _CLASS = re.compile(r'class="(terminal-\d+-r\d+)"')
 
 
 def animated(frames: Sequence[tuple[str, float]]) -> str:
-    """Return an SVG that shows each screenshot for so many seconds, again and again.
+    """Return an SVG that shows each screenshot for its number of seconds, in a loop.
 
     A reader who prefers reduced motion sees the last frame.
     """
@@ -23,7 +23,7 @@ def animated(frames: Sequence[tuple[str, float]]) -> str:
     for at, (screenshot, _) in enumerate(frames):
         classes = {name: styles.setdefault(style, f"s{len(styles)}") for name, style in _STYLE.findall(screenshot)}
         for element in _ELEMENT.findall(screenshot):
-            styled = _CLASS.sub(lambda found, names=classes: f'class="{names[found[1]]}"', element)
+            styled = _CLASS.sub(lambda match, names=classes: f'class="{names[match[1]]}"', element)
             visible.setdefault(_IDENTIFIER.sub("t", styled), []).append(at)
     groups: dict[tuple[bool, int, int], list[str]] = {}  # backgrounds are drawn below texts
     for element, places in visible.items():
@@ -37,13 +37,13 @@ def animated(frames: Sequence[tuple[str, float]]) -> str:
         if (first, last) != (0, len(frames) - 1) and kind not in animations:
             animations.add(kind)
             on, off = (100 * starts[place] / total for place in (first, last + 1))
-            before = "0% { visibility: hidden } " if first else ""
-            after = f"{off:.3f}% {{ visibility: hidden }} " if last < len(frames) - 1 else ""
-            rules.append(f"@keyframes {kind} {{ {before}{on:.3f}% {{ visibility: visible }} {after}}}")
+            hidden_first = "0% { visibility: hidden } " if first else ""
+            hidden_last = f"{off:.3f}% {{ visibility: hidden }} " if last < len(frames) - 1 else ""
+            rules.append(f"@keyframes {kind} {{ {hidden_first}{on:.3f}% {{ visibility: visible }} {hidden_last}}}")
             rules.append(f".{kind} {{ animation: {kind} {total:g}s step-end infinite; }}")
-            rest = "visible" if last == len(frames) - 1 else "hidden"
+            still = "visible" if last == len(frames) - 1 else "hidden"
             rules.append(
-                f"@media (prefers-reduced-motion: reduce) {{ .{kind} {{ animation: none; visibility: {rest} }} }}"
+                f"@media (prefers-reduced-motion: reduce) {{ .{kind} {{ animation: none; visibility: {still} }} }}"
             )
         drawn.append(f'<g class="{kind}">{"".join(elements)}</g>')
     return _with_content(_IDENTIFIER.sub("t", frames[-1][0]), "\n".join(rules), "\n".join(drawn))
@@ -67,4 +67,4 @@ def _with_content(picture: str, rules: str, content: str) -> str:
     picture = re.sub(
         r"<rect [^>]*shape-rendering[^>]*/>|<text class=\"t-r\d+\".*?</text>", "", picture, flags=re.DOTALL
     )
-    return re.sub(r'(<g class="t-matrix">)\s*', lambda found: f"{found[1]}\n{content}\n", picture, count=1)
+    return re.sub(r'(<g class="t-matrix">)\s*', lambda match: f"{match[1]}\n{content}\n", picture, count=1)

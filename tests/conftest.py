@@ -92,6 +92,6 @@ def team_ledger(postgres: "Postgres", _template: str, monkeypatch: pytest.Monkey
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Name a failed test at once, so that the log of a run that is ended early tells of it."""
+    """Print each failed test immediately, so that the log of an interrupted run names it."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         print(f"\nFAILED {report.nodeid} ({report.when})", flush=True)

@@ -85,18 +85,18 @@ def test_a_tool_is_blacklisted_when_its_value_in_this_task_falls_below_the_thres
 def test_call_is_refused_only_when_a_better_cheaper_use_becomes_unaffordable():
     likely = Candidate("likely", 0.8, 1, 4, chance=0.9)
     unlikely = Candidate("unlikely", 0.8, 1, 4, chance=0.1)
-    wanted = Candidate("wanted", 0.3, 1, 8, chance=0.01)
-    as_cheap = Candidate("wanted", 0.3, 1, 4, chance=0.01)
-    new = Candidate("wanted", 0.3, 1, 8, chance=0.01, is_judged=False)
+    requested = Candidate("requested", 0.3, 1, 8, chance=0.01)
+    as_cheap = Candidate("requested", 0.3, 1, 4, chance=0.01)
+    new = Candidate("requested", 0.3, 1, 8, chance=0.01, is_judged=False)
     two_uses = Candidate("likely", 0.8, 2, 4, chance=0.9)
-    assert TaskPlan([likely, wanted]).solve(10).better("wanted").tool == "likely"
-    assert TaskPlan([likely, wanted]).solve(12).better("wanted") is None  # both are affordable
-    assert TaskPlan([two_uses, wanted]).solve(12).better("wanted") is None  # one of the uses is affordable
-    assert TaskPlan([likely, new]).solve(10).better("wanted") is None  # its value is a guess
-    assert TaskPlan([unlikely, wanted]).solve(10).better("wanted") is None  # the call shows that it is needed
-    assert TaskPlan([likely, as_cheap]).solve(6).better("wanted") is None
-    assert TaskPlan([likely, wanted]).solve(None).better("wanted") is None
-    assert TaskPlan([likely, wanted]).solve(10).better("likely") is None
+    assert TaskPlan([likely, requested]).solve(10).better("requested").tool == "likely"
+    assert TaskPlan([likely, requested]).solve(12).better("requested") is None  # both are affordable
+    assert TaskPlan([two_uses, requested]).solve(12).better("requested") is None  # one of the uses is affordable
+    assert TaskPlan([likely, new]).solve(10).better("requested") is None  # its value is a guess
+    assert TaskPlan([unlikely, requested]).solve(10).better("requested") is None  # the call shows that it is needed
+    assert TaskPlan([likely, as_cheap]).solve(6).better("requested") is None
+    assert TaskPlan([likely, requested]).solve(None).better("requested") is None
+    assert TaskPlan([likely, requested]).solve(10).better("likely") is None
 
 
 @given(candidate_lists, st.integers(0, 40))
