@@ -1,20 +1,19 @@
-"""The entry point. `ecoshell --version` loads only this module, so it imports almost nothing."""
+"""The commands. This module is all that `ecoshell --version` loads, so it imports next to nothing."""
 
 import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command line and return its exit status."""
+    """Run one command and return its exit status."""
     argv = sys.argv[1:] if arguments is None else arguments
     if argv in (["--version"], ["-V"]):
         try:
-            return _print_version()
+            return _tell_version()
         except OSError:
-            from ecoshell.cli.fence import fenced
+            from ecoshell.cli.parser import fenced
 
-            return fenced(_print_version)
-    from ecoshell.cli.fence import fenced
-    from ecoshell.cli.parser import run
+            return fenced(_tell_version)
+    from ecoshell.cli.parser import fenced, run
 
     if arguments is None:
         from ecoshell.secrecy import claim_process
@@ -23,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     return fenced(lambda: run(argv))
 
 
-def _print_version() -> int:
+def _tell_version() -> int:
     from ecoshell import __version__
 
     print("ecoshell", __version__, flush=True)

@@ -1,1 +1,1 @@
-"""Commands that manage settings, sessions, models, tools and records."""
+"""Commands that look after what ecoshell keeps: tools, sessions, costs, settings and models."""
