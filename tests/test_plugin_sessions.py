@@ -244,7 +244,7 @@ def test_an_unknown_strategy_is_refused_as_an_option_and_replaced_as_a_setting(
     assert events(done)[-1]["answer"] == "42"
     checked = command("config", "check")
     assert checked.returncode == 2
-    assert "config.toml line 2: agent.strategy is 'parrot', and there is no such strategy." in checked.stderr
+    assert "config.toml line 2: agent.strategy names an unknown strategy, 'parrot'." in checked.stderr
     own(tmp_path, "with_parrot.py", EVERYTHING)
     assert command("config", "check").returncode == 0
 

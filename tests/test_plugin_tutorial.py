@@ -67,16 +67,16 @@ def test_the_settings_of_the_tutorial_are_valid(command: Command, tmp_path: Path
 def test_a_new_plugin_needs_a_name_that_python_can_import(name: str, command: Command, tmp_path: Path) -> None:
     refused = command("plugins", "new", name)
     assert refused.returncode == 2
-    assert "cannot be called" in refused.stderr
+    assert "is not a valid name" in refused.stderr
     assert list((tmp_path / "workspace").iterdir()) == []
 
 
 def test_a_new_plugin_replaces_no_folder_and_no_plugin(command: Command, tmp_path: Path) -> None:
     (tmp_path / "workspace" / "ecoshell_words").mkdir(parents=True)
     refused = command("plugins", "new", "words")
-    assert (refused.returncode, refused.stderr.splitlines()[0]) == (2, "ecoshell: ecoshell_words is there already.")
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (2, "ecoshell: ecoshell_words already exists.")
     assert list((tmp_path / "workspace" / "ecoshell_words").iterdir()) == []
-    assert command("plugins", "new", "git").stderr.startswith("ecoshell: There is a plugin git already.")
+    assert command("plugins", "new", "git").stderr.startswith("ecoshell: The plugin git already exists.")
     assert command("plugins", "new", "words", "elsewhere").returncode == 0
     assert (tmp_path / "workspace" / "elsewhere" / "pyproject.toml").is_file()
 
@@ -85,4 +85,4 @@ def test_an_unknown_plugin_name_is_answered_with_the_closest(command: Command) -
     assert "Did you mean git?" in command("plugins", "info", "gti").stderr
     information = command("plugins", "info", "git").stdout
     assert "tool git_status" in information
-    assert "`ecoshell config set plugins.enabled git` switches on the rest." in information
+    assert "`ecoshell config set plugins.enabled git` enables the rest." in information

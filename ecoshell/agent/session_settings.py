@@ -50,7 +50,7 @@ class SessionSettings:
     recording: bool = field(default=True, metadata={"key": "experience.record"})
     alpha: float = field(default=0.5, metadata={"key": "graph.alpha"})
     """Weight of performance against cost in the score of a tool graph."""
-    most_nano: int = field(default=NANO // 20, metadata={"key": "graph.most"})
+    most_nano: int = field(default=NANO // 20, metadata={"key": "graph.max_cost"})
     """C_max: the largest cost of a tool graph if no cap is lower."""
     checker: str | None = field(default=None, metadata={"key": "graph.checker"})
     """A command that checks an answer: it reads the answer from standard input, and status 0 means correct."""

@@ -1,19 +1,20 @@
-"""The commands. This module is all that `ecoshell --version` loads, so it imports next to nothing."""
+"""The entry point. `ecoshell --version` loads only this module, so it imports almost nothing."""
 
 import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit status."""
+    """Run one command line and return its exit status."""
     argv = sys.argv[1:] if arguments is None else arguments
     if argv in (["--version"], ["-V"]):
         try:
-            return _tell_version()
+            return _print_version()
         except OSError:
-            from ecoshell.cli.parser import fenced
+            from ecoshell.cli.fence import fenced
 
-            return fenced(_tell_version)
-    from ecoshell.cli.parser import fenced, run
+            return fenced(_print_version)
+    from ecoshell.cli.fence import fenced
+    from ecoshell.cli.parser import run
 
     if arguments is None:
         from ecoshell.secrecy import claim_process
@@ -22,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     return fenced(lambda: run(argv))
 
 
-def _tell_version() -> int:
+def _print_version() -> int:
     from ecoshell import __version__
 
     print("ecoshell", __version__, flush=True)

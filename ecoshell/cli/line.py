@@ -13,11 +13,13 @@ from ecoshell.agent.commands import dollars
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.shell_status import ShellStatus
 from ecoshell.api import EXIT_STATUS
-from ecoshell.budget import about, amount_text
-from ecoshell.cli.inputs import KeptHistory, Keyboard, Lines, SlashCompleter
-from ecoshell.cli.parser import Interrupted, add_shared_options, hangups_interrupt, options_to_run, stopping
-from ecoshell.cli.person import LinePerson
-from ecoshell.cli.render import EventLines, Printer
+from ecoshell.budget import CapState, about, amount_text
+from ecoshell.cli.event_lines import EventLines
+from ecoshell.cli.inputs import Keyboard, Lines, PrivateHistory, SlashCompleter
+from ecoshell.cli.line_user import LineUser
+from ecoshell.cli.printer import Printer
+from ecoshell.cli.run_options import add_run_options, prepared_options
+from ecoshell.cli.signals import Interrupted, hangups_interrupt, stopping
 from ecoshell.errors import EcoshellError, ToolError
 from ecoshell.events import (
     ApprovalWanted,
@@ -34,35 +36,35 @@ from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
-add_arguments = add_shared_options
+add_arguments = add_run_options
 
 
 def run(args: argparse.Namespace) -> int:
-    """Chat until the input ends or `/quit`; from a pipe, the exit status is that of the last turn not answered."""
-    options = options_to_run(args)
+    """Chat until the input ends or `/quit`; a pipe's exit status is that of the last unanswered turn."""
+    options = prepared_options(args)
     with hangups_interrupt():
         return asyncio.run(_chat(options))
 
 
 async def _chat(options: Options) -> int:
-    from ecoshell.assembly.shell import assemble  # builds everything, so it comes when everything is wanted
+    from ecoshell.assembly.shell import assemble  # imports the whole core
 
     printer = Printer(sys.stdout)
-    talking, drawn = sys.stdin.isatty(), sys.stdout.isatty()
+    is_interactive, has_screen = sys.stdin.isatty(), sys.stdout.isatty()
     source: Keyboard | Lines
-    if talking and drawn and printer.steerable:
+    if is_interactive and has_screen and printer.is_full_terminal:
         source = Keyboard()
-    else:  # plain lines where the terminal cannot move its cursor
-        prompts = (sys.stdout if drawn else sys.stderr) if talking else None
+    else:
+        prompts = (sys.stdout if has_screen else sys.stderr) if is_interactive else None
         warn = functools.partial(print, "ecoshell:", file=sys.stderr)
         source = Lines(sys.stdin.buffer, prompts=prompts, warn=warn)
-    person = LinePerson(source.word, printer.line) if talking else None
-    shell = await assemble(options, person or NonInteractive())
+    user = LineUser(source.word, printer.line) if is_interactive else None
+    shell = await assemble(options, user or NonInteractive())
     try:
         await shell.warm()
-        line_shell = LineShell(shell, source=source, printer=printer, person=person)
+        line_shell = LineShell(shell, source=source, printer=printer, user=user)
         if isinstance(source, Keyboard):
-            history = KeptHistory(user_paths().history_file, line_shell.note)
+            history = PrivateHistory(user_paths().history_file, line_shell.note)
             completer = SlashCompleter(shell.complete, shell.values)
             source.equip(history=history, completer=completer, toolbar=lambda: toolbar_text(line_shell.shell_status))
             shell.read_ahead()
@@ -72,115 +74,118 @@ async def _chat(options: Options) -> int:
 
 
 class LineShell:
-    """The loop of the line shell: read a line, carry it out, print what happens."""
+    """The loop of the line shell: read a line, run it, print what happens."""
 
-    def __init__(self, shell: Shell, *, source: Keyboard | Lines, printer: Printer, person: LinePerson | None) -> None:
-        """`person` is None when nobody is there to be asked, as with a pipe."""
+    def __init__(self, shell: Shell, *, source: Keyboard | Lines, printer: Printer, user: LineUser | None) -> None:
+        """`user` is None if the input is not a terminal."""
         self._shell = shell
         self._source = source
         self._printer = printer
         self._prompt = f"{printer.signs.question} "
-        self._person = person
+        self._user = user
         self.shell_status: ShellStatus | None = None
-        self._stops: set[asyncio.Task[None]] = set()
+        self._stop_tasks: set[asyncio.Task[None]] = set()
         self._status = 0
-        self._ahead: list[str] = []
-        """What was typed during a turn, to be asked after it."""
+        self._queue: list[str] = []
+        """Lines typed during a turn, to run after it."""
 
     async def run(self) -> int:
-        """Chat until the end; the exit status."""
-        if self._person is not None:
+        """Chat until the end and return the exit status."""
+        if self._user is not None:
             status = await self._shell.status()
             self._printer.line(f"ecoshell {__version__}, {visible_line(status.model)}", "bold")
-            self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D leaves.", "dim")
+            self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D quits.", "dim")
             if not self._shell.past:
                 self._printer.line(visible_line(await self._shell.introduction()), "dim")
             await self._show_past()
         try:
-            while await self._once():
+            while await self._run_line():
                 pass
         except EOFError:
             pass
-        if self._person is not None and (kept := self._shell.resume_hint) and await self._shell.flush() is None:
-            self._printer.line(kept, "dim")
-        return self._status if self._person is None else 0
+        if self._user is not None and (hint := self._shell.resume_hint) and await self._shell.flush() is None:
+            self._printer.line(hint, "dim")
+        return self._status if self._user is None else 0
 
     def note(self, text: str) -> None:
-        """Tell the person something that stops nothing."""
+        """Print a note."""
         self._printer.line(f"{self._printer.signs.dot} note: {visible_line(text)}", "yellow")
 
-    async def _once(self) -> bool:
-        """Take one line; False when the person wants to leave."""
-        if self._person is not None:
+    async def _run_line(self) -> bool:
+        """Read and run one line; False ends the chat."""
+        if self._user is not None:
             try:
                 self.shell_status = await self._shell.status()
-            except EcoshellError as error:  # while nobody can say where the session stands, what was last known stays
+            except EcoshellError as error:  # the toolbar keeps its previous content
                 EventLines(self._printer).show(ErrorHappened.of(error))
         try:
-            if self._ahead:
-                typed = self._ahead.pop(0).strip()
-                self._printer.line(f"{self._prompt}{visible(typed)}", "bold")
-            else:
-                typed = (await self._source.question(self._prompt)).strip()
+            line = await self._next_line()
         except Interrupted:
-            if self._person is None:
+            if self._user is None:
                 self._status = EXIT_STATUS["interrupted"]
                 return False
-            self._printer.line("Ctrl-D or /quit leaves; /help lists the commands.", "dim")
+            self._printer.line("Ctrl-D or /quit quits; /help lists the commands.", "dim")
             return True
         try:
-            if typed.startswith("/"):
-                return await self._command(typed)
-            if typed.startswith("!"):
+            if line.startswith("/"):
+                return await self._command(line)
+            if line.startswith("!"):
                 with stopping(self._stop):
-                    ran = await self._shell.run(typed.removeprefix("!").strip())
-                EventLines(self._printer).show(ran)
-            elif typed:
-                return await self._turn(typed, await asyncio.to_thread(self._pasted, typed))
+                    command_ran = await self._shell.run(line.removeprefix("!").strip())
+                EventLines(self._printer).show(command_ran)
+            elif line:
+                return await self._turn(line, await asyncio.to_thread(self._pasted_images, line))
         except BrokenPipeError:
-            raise  # nobody reads any more
-        except Exception as error:  # noqa: BLE001 - the edge of the shell: not even a defect in a command ends it
+            raise  # the reader of the output is gone
+        except Exception as error:  # noqa: BLE001 - the boundary of the shell: not even a defect in a command ends it
             self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
             EventLines(self._printer).show(ErrorHappened.of(error))
         return True
 
-    def _pasted(self, typed: str) -> list[Attachment]:
-        """The images that a line names by absolute paths, as a terminal pastes a file that is dropped on it."""
-        found: list[Attachment] = []
-        for path in pasted_paths(typed):
+    async def _next_line(self) -> str:
+        if not self._queue:
+            return (await self._source.question(self._prompt)).strip()
+        line = self._queue.pop(0).strip()
+        self._printer.line(f"{self._prompt}{visible(line)}", "bold")
+        return line
+
+    def _pasted_images(self, line: str) -> list[Attachment]:
+        """Open the images a line names by absolute path, as a terminal pastes a dropped file."""
+        images: list[Attachment] = []
+        for path in pasted_paths(line):
             try:
-                found.append(attached(open_image(path)))
+                images.append(attached(open_image(path)))
             except ToolError as error:
                 self.note(f"{path.name} was not attached: {error.message}")
-        return found
+        return images
 
     async def _turn(self, question: str, attachments: Sequence[Attachment] = ()) -> bool:
-        """Ask and follow the turn to its last event; False when it was stopped and nobody is there to go on."""
-        lines = EventLines(self._printer, streaming=self._person is not None)
+        """Ask and print the turn to its last event; False if it was stopped without a user who could continue."""
+        lines = EventLines(self._printer, streaming=self._user is not None)
         with stopping(self._stop):
             async with aclosing(self._shell.ask(question, attachments)) as events:
                 async for event in events:
                     lines.show(event)
                     if isinstance(event, TurnFinished):
                         self._status = EXIT_STATUS[event.status] or self._status
-                    elif self._person is not None:
+                    elif self._user is not None:
                         if isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)):
-                            self._ahead += self._source.ahead()
+                            self._queue += self._source.typeahead()
                         try:
-                            await self._person.meet(event)
+                            await self._user.answer(event)
                         except Interrupted:
                             await self._shell.stop()
-        if self._person is None:
+        if self._user is None:
             return self._status != EXIT_STATUS["interrupted"]
-        self._person.forget()
+        self._user.reset()
         return True
 
-    async def _command(self, typed: str) -> bool:
-        """Carry out a slash command; False when it is the one that leaves."""
-        running = asyncio.ensure_future(self._shell.command(typed))
-        with stopping(running.cancel):
+    async def _command(self, line: str) -> bool:
+        """Run a slash command; False if it ends the chat."""
+        command = asyncio.ensure_future(self._shell.command(line))
+        with stopping(command.cancel):
             try:
-                printed = await running
+                printed = await command
             except asyncio.CancelledError:
                 self._printer.line("Stopped.", "yellow")
                 return True
@@ -194,7 +199,7 @@ class LineShell:
         if printed.effect == "session":
             await self._show_past()
         if printed.effect == "ask":
-            self._printer.line(f"{self._printer.signs.question} {visible(printed.value)}", "bold")
+            self._printer.line(f"{self._prompt}{visible(printed.value)}", "bold")
             return await self._turn(printed.value, printed.attachments)
         return printed.effect != "quit"
 
@@ -204,27 +209,29 @@ class LineShell:
         for event in self._shell.past:
             if isinstance(event, TurnStarted):
                 self._printer.line(f"{self._prompt}{visible(event.question)}", "bold")
-            if not isinstance(event, TextArrived):  # whole texts follow the pieces
+            if not isinstance(event, TextArrived):  # the complete texts follow
                 lines.show(event)
 
     def _stop(self) -> None:
-        """Stop the turn that runs; the reader goes on to its last event."""
-        stop = asyncio.ensure_future(self._shell.stop())
-        self._stops.add(stop)
-        stop.add_done_callback(self._stops.discard)
+        """Stop the running turn; its last events still arrive."""
+        task = asyncio.ensure_future(self._shell.stop())
+        self._stop_tasks.add(task)
+        task.add_done_callback(self._stop_tasks.discard)
 
 
 def toolbar_text(status: ShellStatus | None) -> str:
-    """What is spent, held and left of each cap, and the model, on one line."""
+    """Return one line with the caps, the tools and the model."""
     if status is None:
         return ""
-    parts: list[str] = []
-    for cap in status.caps:
-        spent, held, left = (amount_text(value, cap.unit) for value in (cap.spent, cap.held, cap.left))
-        parts.append(f"{cap.scope}: spent {spent}, held {held}, left {left}")
+    parts = [_cap_text(cap) for cap in status.caps]
     if not status.caps:
         parts.append(f"no cap, spent {about(dollars(status.spent_nano), estimated=status.estimated_nano)}")
-    known = sum(tool.registered for tool in status.tools)
+    registered = sum(tool.registered for tool in status.tools)
     effort = "" if status.effort == "auto" else f" ({status.effort})"
-    parts += (f"{known} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
+    parts += (f"{registered} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
     return f" {' | '.join(parts)} "
+
+
+def _cap_text(cap: CapState) -> str:
+    spent, held, left = (amount_text(value, cap.unit) for value in (cap.spent, cap.held, cap.left))
+    return f"{cap.scope}: spent {spent}, held {held}, left {left}"

@@ -1,4 +1,4 @@
-"""Every setting as a person looks at it: value, default, where it comes from, and what typing something changes."""
+"""The settings screen's data: each setting's value, default and origin, and what a typed text changes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,18 +7,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import SettingsError
-from ecoshell.settings import DEFAULT, PREFIX, KeyPath, Source, dotted, read_bytes, read_settings
-from ecoshell.settings.edit import REMOVED, Changes, checked
-from ecoshell.settings.schema import NAMED, Description, descriptions
+from ecoshell.settings.descriptions import NAMED, Description, descriptions
+from ecoshell.settings.edit import REMOVED, Changes, validated
+from ecoshell.settings.keys import KeyPath, dotted
+from ecoshell.settings.load import DEFAULT, Loaded, read_settings
+from ecoshell.settings.source import PREFIX, Source, read_bytes
 
 _PRICE = "price"
-_LAST_BEFORE_PRESETS = ("modes", "umi", "preset")
-_TWO_RATES = "The two prices, of input and of output, in dollars per million tokens: 0.20 0.80"
+_PRESET = ("modes", "umi", "preset")
+_PRESETS = ("modes", "umi", "presets", NAMED)
+_TWO_RATES = "Two prices, of input and output, in dollars per million tokens: 0.20 0.80"
+_UNSET_PRICE = Description(("models", NAMED, _PRICE), _TWO_RATES, "text")
+"""The price of a model without one; input and output can only be set together."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting; values are written as they would be typed, empty where there is none."""
+    """One setting; values are written as a user would type them, empty if unset."""
 
     path: KeyPath
     value: str
@@ -33,14 +38,14 @@ class SettingRow:
 
     @property
     def variable(self) -> str:
-        """The variable of the environment that sets it, which no file can change; empty when none does."""
+        """The environment variable that overrides the file, or empty."""
         return self.origin if self.origin.startswith(PREFIX) else ""
 
     def changes(self, typed: str | None) -> Changes:
-        """What typing this changes; None, or nothing typed, gives back the default. Raises SettingsError."""
+        """Return the changes for a typed text; None or blank text restores the default. Raises SettingsError."""
         if typed is None or not typed.strip():
-            with_all = self.path[-2] == _PRICE and self.path[-1] in ("input", "output") if len(self.path) > 3 else False
-            return {self.path[:-1] if with_all else self.path: REMOVED}
+            is_required_rate = len(self.path) > 3 and self.path[-2] == _PRICE and self.path[-1] in ("input", "output")
+            return {self.path[:-1] if is_required_rate else self.path: REMOVED}
         if self.path[-1] != _PRICE:
             return {self.path: typed.strip()}
         rates = typed.replace(",", " ").replace("$", " ").split()
@@ -51,7 +56,7 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The settings of one person, or what is wrong with them; `source` is the file as it was read."""
+    """All settings, or the problems of the file; `source` is the file as read."""
 
     file: Path
     rows: tuple[SettingRow, ...]
@@ -59,48 +64,31 @@ class Overview:
     source: Source | None = None
 
     def complaint(self, changes: Changes) -> str:
-        """Why these changes could not be written; empty when they could."""
+        """Return why these changes are invalid, or an empty text."""
         try:
             if self.source is not None:
-                checked(self.file, self.source, changes)
+                validated(self.file, self.source, changes)
         except SettingsError as error:
             return error.message.removeprefix(f"{self.file}: ")
         return ""
 
 
 def overview(file: Path, environ: Mapping[str, str], models: Sequence[str] = ()) -> Overview:
-    """All settings, in the order of the schema; `models` are named besides those the file speaks of."""
+    """List all settings in schema order, with rows for `models` and for each model in the file."""
     loaded, problems = read_settings(file, environ)
     if loaded is None:
         return Overview(file, (), problems)
-    named = loaded.settings.models.named
-    names = [*named, *(name for name in models if name not in named)]
-    values, found = loaded.settings.model_dump(), list[SettingRow]()
-
-    def add(*wanted: Description, name: str = NAMED) -> None:
-        for one in wanted:
-            path = tuple(name if part == NAMED else part for part in one.path)
-            value, default = typed_value(_found(values, path)), typed_value(one.default)
-            found.append(SettingRow(path, value, default, loaded.origins.get(path, DEFAULT), one))
-
-    known = descriptions().values()
-    of_preset = [one for one in known if one.path[:4] == ("modes", "umi", "presets", NAMED)]
-    of_model = [one for one in known if one.path[:2] == ("models", NAMED)]
-    for one in known:
-        if NAMED not in one.path:
-            add(one)
-        if one.path == _LAST_BEFORE_PRESETS:
-            for name in loaded.settings.modes.umi.presets:
-                add(*of_preset, name=name)
-    for name in names:
-        priced = _found(values, ("models", name, _PRICE)) is not None
-        shown = of_model if priced else [*(one for one in of_model if _PRICE not in one.path), _WHOLE_PRICE]
-        add(*shown, name=name)
-    return Overview(file, tuple(found), problems, Source(file, read_bytes(file)))
+    values = loaded.settings.model_dump()
+    rows: list[SettingRow] = []
+    for setting, name in _entries(loaded, models):
+        path = tuple(name if part == NAMED else part for part in setting.path)
+        value, default = typed_value(_value_at(values, path)), typed_value(setting.default)
+        rows.append(SettingRow(path, value, default, loaded.origins.get(path, DEFAULT), setting))
+    return Overview(file, tuple(rows), problems, Source(file, read_bytes(file)))
 
 
 def typed_value(value: Any) -> str:
-    """A value as one would type it."""
+    """Write a value as a user would type it."""
     if value is None or value in ((), {}):
         return ""
     if isinstance(value, bool):
@@ -108,15 +96,31 @@ def typed_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, tuple | dict) else str(value)
 
 
-def _found(values: Mapping[str, Any], path: KeyPath) -> Any:
-    """The value in nested tables; None where a table on the way is missing."""
-    found: Any = values
+def _entries(loaded: Loaded, models: Sequence[str]) -> list[tuple[Description, str]]:
+    """List each setting with the name that replaces NAMED in its path."""
+    settings = loaded.settings
+    declared = descriptions().values()
+    of_presets = [setting for setting in declared if setting.path[:4] == _PRESETS]
+    of_models = [setting for setting in declared if setting.path[:2] == ("models", NAMED)]
+    unpriced = [*(setting for setting in of_models if _PRICE not in setting.path), _UNSET_PRICE]
+    entries: list[tuple[Description, str]] = []
+    for setting in declared:
+        if NAMED not in setting.path:
+            entries.append((setting, ""))
+        if setting.path == _PRESET:
+            entries += [(row, name) for name in settings.modes.umi.presets for row in of_presets]
+    for name in dict.fromkeys((*settings.models.named, *models)):
+        model = settings.models.named.get(name)
+        is_priced = model is not None and model.price is not None
+        entries += [(row, name) for row in (of_models if is_priced else unpriced)]
+    return entries
+
+
+def _value_at(values: Mapping[str, Any], path: KeyPath) -> Any:
+    """Return the value in nested tables, or None if a table is missing."""
+    value: Any = values
     for part in path:
-        if not isinstance(found, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        found = cast("Mapping[str, Any]", found).get(part)
-    return found
-
-
-_WHOLE_PRICE = Description(("models", NAMED, _PRICE), _TWO_RATES, "text")
-"""Stands for the price of a model that has none yet: input and output are only given together."""
+        value = cast("Mapping[str, Any]", value).get(part)
+    return value

@@ -5,10 +5,11 @@ import asyncio
 import sys
 from importlib.util import find_spec
 
-from ecoshell.cli.parser import add_shared_options, hangups_interrupt, options_from
+from ecoshell.cli.run_options import add_run_options, options_from
+from ecoshell.cli.signals import hangups_interrupt
 from ecoshell.errors import UsageError
 
-add_arguments = add_shared_options
+add_arguments = add_run_options
 
 
 def run(args: argparse.Namespace) -> int:

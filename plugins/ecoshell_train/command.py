@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, (module, about) in METHODS.items():
         method = add(name, about)
         if isinstance(method, Parser):
-            method.fill = partial(_fill, module)
+            method.add_own_arguments = partial(_fill, module)
 
 
 def _fill(module: str, parser: argparse.ArgumentParser) -> None:

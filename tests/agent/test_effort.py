@@ -1,6 +1,7 @@
 import pytest
 
-from ecoshell.cli.parser import build_parser, options_from
+from ecoshell.cli.parser import build_parser
+from ecoshell.cli.run_options import options_from
 from ecoshell.errors import UsageError
 from ecoshell.messages import Message
 from ecoshell.models import Request

@@ -16,7 +16,8 @@ from ecoshell.events import Event
 from ecoshell.messages import Call
 from ecoshell.options import Options, RoleModels
 from ecoshell.paths import user_paths
-from ecoshell.settings.schema import Settings, descriptions
+from ecoshell.settings import descriptions
+from ecoshell.settings.schema import Settings
 
 READ = Call(id="c1", name="read_file", arguments={"path": "x"})
 

@@ -6,5 +6,5 @@ from command_play import Command, commands
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs one command after another in a home and in folders of the test's own."""
+    """Run commands in a temporary home and workspace."""
     return commands(tmp_path, monkeypatch, capsys)

@@ -1,4 +1,4 @@
-"""One-shot questions, over a shell that plays prepared events."""
+"""`ecoshell ask` with a shell that plays prepared events."""
 
 import json
 import os
@@ -9,8 +9,9 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from ecoshell.api import Agent, Outcome
-from ecoshell.cli import ask as piped
-from ecoshell.cli.ask import AnswerOnly, follow, print_line, read_question, run
+from ecoshell.cli import standard_input
+from ecoshell.cli.answer_output import AnswerOutput, print_json_line
+from ecoshell.cli.ask import follow, read_question, run
 from ecoshell.cli.parser import build_parser
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -50,14 +51,14 @@ class PlayedShell:
             yield event
 
     async def stop(self) -> None:
-        raise AssertionError("nobody asked to stop")
+        raise AssertionError("stopped without a request")
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
 
 class PlayedAgent(Agent):
-    """Is asked in such a shell."""
+    """An agent whose shell plays prepared events."""
 
     def __init__(self, events: list[Event]) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class PlayedAgent(Agent):
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes, *, ended: bool) -> int:
-    """Put a real pipe with this data in the place of standard input; gives its other end."""
+    """Replace standard input with a real pipe that holds this data; return its other end."""
     reader, writer = os.pipe()
     os.write(writer, data)
     if ended:
@@ -78,16 +79,16 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes, *, ended: bool) -> int:
     return writer
 
 
-async def told(events: list[Event], *, json: bool) -> Outcome:
-    """Play the events to a report on standard output and error."""
-    agent, report = PlayedAgent(events), print_line if json else AnswerOnly().show
-    await follow(agent, "q", (), report=report, person=None)
+async def follow_played(events: list[Event], *, json: bool) -> Outcome:
+    """Print played events to standard output and error."""
+    agent, report = PlayedAgent(events), print_json_line if json else AnswerOutput().show
+    await follow(agent, "q", (), report=report, user=None)
     report(agent.outcome.result())
     return agent.outcome
 
 
-async def test_json_tells_every_event_and_the_result_last(capsys: pytest.CaptureFixture[str]) -> None:
-    await told(TURN, json=True)
+async def test_json_prints_every_event_and_then_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    await follow_played(TURN, json=True)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [from_json(line) for line in lines[:-1]] == TURN
     assert lines[-1] == {
@@ -104,27 +105,27 @@ async def test_json_tells_every_event_and_the_result_last(capsys: pytest.Capture
     }
 
 
-async def test_json_is_ascii_so_that_a_terminal_obeys_nothing_in_it(capsys: pytest.CaptureFixture[str]) -> None:
-    await told([Notice("\x9b2J\u202e"), *TURN], json=True)
+async def test_json_output_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
+    await follow_played([Notice("\x9b2J\u202e"), *TURN], json=True)
     assert capsys.readouterr().out.isascii()
 
 
 async def test_only_the_answer_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    await told(TURN, json=False)
+    await follow_played(TURN, json=False)
     assert capsys.readouterr() == ("391\n", "")
 
 
-async def test_an_answer_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_control_characters_of_an_answer_are_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     finished = TurnFinished(1, "answered", "\x1b]0;owned\x07[b]x", 0, Usage(), 1, (), 0.1)
-    await told([finished], json=False)
+    await follow_played([finished], json=False)
     assert capsys.readouterr().out == "␛]0;owned\\x07[b]x\n"
 
 
-async def test_errors_and_endings_other_than_an_answer_are_told_on_standard_error(
+async def test_errors_and_unanswered_turns_are_reported_on_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     failed = ErrorHappened("ModelUnavailable", "The provider did not answer.", fix="Try again.")
-    outcome = await told([failed, TurnFinished(1, "error", "", 0, Usage(), 0, (), 0.1)], json=False)
+    outcome = await follow_played([failed, TurnFinished(1, "error", "", 0, Usage(), 0, (), 0.1)], json=False)
     out, err = capsys.readouterr()
     assert out == ""
     assert "error: The provider did not answer. Try again." in err
@@ -134,13 +135,13 @@ async def test_errors_and_endings_other_than_an_answer_are_told_on_standard_erro
 @pytest.mark.parametrize(
     ("status", "exit_status"), [("answered", 0), ("error", 1), ("limit", 3), ("gave_up", 4), ("interrupted", 130)]
 )
-def test_the_exit_status_says_how_the_turn_ended(status: str, exit_status: int) -> None:
+def test_exit_status_reflects_how_the_turn_ended(status: str, exit_status: int) -> None:
     outcome = Outcome()
     outcome.see(TurnFinished(1, status, "", 0, Usage(), 0, (), 0.1))  # type: ignore[arg-type]
     assert outcome.exit_status == exit_status
 
 
-def test_without_a_last_event_the_outcome_holds_what_there_was() -> None:
+def test_outcome_of_an_interrupted_turn_holds_what_arrived() -> None:
     outcome = Outcome()
     for event in (*TURN[:3], TextArrived("It is ", "answer", "single"), TextArrived("39", "answer", "single")):
         outcome.see(event)
@@ -150,52 +151,48 @@ def test_without_a_last_event_the_outcome_holds_what_there_was() -> None:
     assert result.registered == ("calculate",)
 
 
-def test_a_cost_is_unknown_once_a_part_of_it_is() -> None:
+def test_cost_is_unknown_if_one_part_is_unknown() -> None:
     outcome = Outcome()
     outcome.see(BudgetSettled(1, "single", "m", None, Usage(10, 1), True, 0.1))
     outcome.see(BudgetSettled(2, "single", "m", 5, Usage(10, 1), True, 0.1))
     assert outcome.result().cost_usd is None
 
 
-def test_an_empty_question_is_refused() -> None:
+def test_empty_question_is_refused() -> None:
     with pytest.raises(UsageError, match="empty"):
         run(build_parser().parse_args(["ask", " \n"]))
 
 
-def test_with_json_an_empty_question_ends_in_a_result_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_question_with_json_prints_an_error_and_a_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(build_parser().parse_args(["ask", "", "--json"])) == 2
     error, result = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert error["kind"] == "UsageError"
     assert (result["type"], result["status"], result["session"]) == ("result", "error", None)
 
 
-def test_what_is_not_utf8_on_standard_input_is_replaced_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    pipe(monkeypatch, b"caf\xff?\n", ended=True)
+@pytest.mark.parametrize(("data", "word"), [(b"caf\xff?\n", "-"), (b"", "caf\udcff?")], ids=["input", "argument"])
+def test_invalid_utf8_in_a_question_is_replaced_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, word: str
+) -> None:
+    pipe(monkeypatch, data, ended=True)
     warnings: list[str] = []
-    assert read_question(["-"], warnings.append) == ("caf�?", ())
+    assert read_question([word], warnings.append) == ("caf�?", ())
     assert len(warnings) == 1
 
 
-def test_an_argument_that_is_not_utf8_is_replaced_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    warnings: list[str] = []
-    pipe(monkeypatch, b"", ended=True)
-    assert read_question(["caf\udcff?"], warnings.append) == ("caf�?", ())
-    assert len(warnings) == 1
-
-
-def test_an_input_that_does_not_end_goes_along_as_far_as_it_came_unless_it_is_waited_for(
+def test_input_without_an_end_is_attached_partly_unless_a_dash_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(piped, "_ENDS", 0.2)
-    told: list[str] = []
+    monkeypatch.setattr(standard_input, "_END_SECONDS", 0.2)
+    notes: list[str] = []
     writer = pipe(monkeypatch, b"one\n", ended=False)
-    _, (attached,) = read_question(["sum", "up"], told.append)
+    _, (attached,) = read_question(["sum", "up"], notes.append)
     assert attached.text == "one\n\n[cut: the first 4 of more than 4 bytes]"
-    assert [line.partition(";")[0] for line in told] == ["standard input had not ended after 0 s"]
+    assert [line.partition(";")[0] for line in notes] == ["standard input did not end within 0 s"]
     os.close(writer)
     writer = pipe(monkeypatch, b"one\n", ended=False)
     later = threading.Timer(0.6, lambda: (os.write(writer, b"two\n"), os.close(writer)))
     later.start()
-    asked, (attached,) = read_question(["sum", "up", "-"], told.append)
-    assert (asked, attached.text) == ("sum up", "one\ntwo\n")
+    question, (attached,) = read_question(["sum", "up", "-"], notes.append)
+    assert (question, attached.text) == ("sum up", "one\ntwo\n")
     later.join()

@@ -1,4 +1,4 @@
-"""What a model that is too small to be trusted may do to files, with `ecoshell ask --yes` in a workspace of its own."""
+"""What a small, untrusted model may do to files with `ecoshell ask --yes`."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ EMBEDDED = pytest.mark.usefixtures("embedded_model")
 
 
 class Ground:
-    """A workspace with files in it, and questions asked there."""
+    """A workspace with files, and questions about it."""
 
     def __init__(self, folder: Path, command: Command) -> None:
         self.workspace, self._command = folder / "workspace", command
@@ -35,12 +35,12 @@ class Ground:
 
     @property
     def now(self) -> dict[str, str]:
-        """What the files say."""
-        found = (path for path in self.workspace.rglob("*") if path.is_file())
-        return {path.relative_to(self.workspace).as_posix(): path.read_text() for path in found}
+        """The content of every file."""
+        files = (path for path in self.workspace.rglob("*") if path.is_file())
+        return {path.relative_to(self.workspace).as_posix(): path.read_text() for path in files}
 
     def ask(self, question: str, *options: str, model: str = "embedded") -> tuple[int, str, list[dict[str, Any]]]:
-        """The exit status, the answer, and the events."""
+        """Return the exit status, the answer and the events."""
         done = self._command("ask", "--json", "--model", model, *options, question)
         events = [json.loads(line) for line in done.stdout.splitlines()]
         assert events, done.stderr
@@ -49,7 +49,7 @@ class Ground:
     def play(
         self, *calls: dict[str, Any], question: str, options: tuple[str, ...] = ("--yes",), trusted: str = "false"
     ):
-        """The same of a script of calls; `trusted` is what the settings say of it, nothing where it is empty."""
+        """Ask a script of calls; an empty `trusted` leaves the model out of the settings."""
         name = f"script:{self._script}"
         replies = [{"call": call} for call in calls] + [{"text": "done"}]
         self._script.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
@@ -61,9 +61,9 @@ class Ground:
 
 @pytest.fixture
 def ground(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    # what changes is shown, however busy the machine
+    # a busy machine must not shorten the diff
     monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 60.0)
-    # what the embedded model is told of where it works has the folder's name in it, and what it says depends on that
+    # the embedded model's replies depend on the folder's name
     monkeypatch.setenv("ECOSHELL_AGENT_CONTEXT", "off")
     return Ground(tmp_path, command)
 
@@ -86,7 +86,7 @@ def test_a_guess_of_the_embedded_model_changes_nothing(ground: Ground, question:
 
 
 @EMBEDDED
-def test_what_the_settings_trust_is_left_to_the_rules(ground: Ground, tmp_path: Path) -> None:
+def test_trusted_model_is_limited_only_by_the_rules(ground: Ground, tmp_path: Path) -> None:
     settings = tmp_path / "home" / "config" / "config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text("[models.embedded]\ntrusted = true\n")
@@ -112,21 +112,21 @@ def refusals(events: list[dict[str, Any]]) -> list[str]:
         ("hello!", [ECHO]),
     ],
 )
-def test_what_a_small_model_was_not_asked_to_do_is_asked_about_also_with_yes(
+def test_unrequested_call_of_a_small_model_needs_approval_even_with_yes(
     ground: Ground, question: str, calls: list[dict[str, Any]]
 ) -> None:
     _, _, events = ground.play(*calls, question=question)
     assert refusals(events)[-1] == "unapproved"
     assert ground.now == FILES
-    wanted = [event for event in events if event["type"] == "approval_wanted"]
-    assert "too small to be trusted" in wanted[-1]["reason"]
-    told = [event["text"] for event in events if event["type"] == "notice"]
-    (notice,) = (text for text in told if "too small to be trusted" in text)
+    approvals = [event for event in events if event["type"] == "approval_wanted"]
+    assert "too small to be trusted" in approvals[-1]["reason"]
+    notices = [event["text"] for event in events if event["type"] == "notice"]
+    (notice,) = (text for text in notices if "too small to be trusted" in text)
     assert notice.startswith(calls[-1]["name"])
     assert "`trusted = true` for the model in the settings" in notice
-    told = [event["observation"] for event in events if event["type"] == "call_finished"][-1]
-    assert told.endswith("Answer the request in your own words, or use a tool that only reads.")
-    assert "trusted" not in told, "a weak model would give the reason as its answer"
+    observation = [event["observation"] for event in events if event["type"] == "call_finished"][-1]
+    assert observation.endswith("Answer the request in your own words, or use a tool that only reads.")
+    assert "trusted" not in observation, "a weak model would give the reason as its answer"
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_what_a_small_model_was_not_asked_to_do_is_asked_about_also_with_yes(
         ("run something", [ECHO]),
     ],
 )
-def test_what_the_request_names_a_small_model_does(ground: Ground, question: str, calls: list[dict[str, Any]]) -> None:
+def test_small_model_may_do_what_the_request_names(ground: Ground, question: str, calls: list[dict[str, Any]]) -> None:
     assert refusals(ground.play(*calls, question=question)[2])[-1] == ""
     assert ground.now != FILES
 
 
-def test_other_models_do_what_they_see_fit(ground: Ground) -> None:
+def test_capable_model_may_do_what_the_request_does_not_name(ground: Ground) -> None:
     assert refusals(ground.play(WRITE, question="What is in todo.md?", trusted="")[2]) == [""]
     assert ground.now["todo.md"] == WRITE["arguments"]["content"]
 
@@ -152,16 +152,18 @@ LESS = {"name": "write_file", "arguments": {"path": "sales.csv", "content": "pri
 
 
 @pytest.mark.parametrize(("options", "written"), [((), False), (("--yes",), False), (("--yes", "--force"), True)])
-def test_less_is_written_over_a_file_only_by_force(ground: Ground, options: tuple[str, ...], written: bool) -> None:
+def test_shorter_content_replaces_a_file_only_with_force(
+    ground: Ground, options: tuple[str, ...], written: bool
+) -> None:
     _, _, events = ground.play(LESS, question="Write price to sales.csv.", options=options, trusted="")
     assert (ground.now["sales.csv"] == "price") is written
-    wanted = [event for event in events if event["type"] == "approval_wanted"]
-    assert written or "-apple,3" in wanted[0]["changes"]
-    assert written or "from 33 to 5 bytes" in wanted[0]["reason"]
+    approvals = [event for event in events if event["type"] == "approval_approvals"]
+    assert written or "-apple,3" in approvals[0]["changes"]
+    assert written or "from 33 to 5 bytes" in approvals[0]["reason"]
 
 
 @EMBEDDED
-def test_a_file_that_is_not_there_is_not_made_up(ground: Ground) -> None:
+def test_content_of_a_missing_file_is_not_invented(ground: Ground) -> None:
     _, answer, _ = ground.ask("What is the budget in plan.txt?")
     assert "plan.txt" in answer
     assert "there is no" in answer.lower()
@@ -170,13 +172,13 @@ def test_a_file_that_is_not_there_is_not_made_up(ground: Ground) -> None:
 
 @EMBEDDED
 @pytest.mark.parametrize("name", ["sales.csv", "src/app.py"])
-def test_what_is_quoted_stays_as_it_is(ground: Ground, name: str) -> None:
+def test_quoted_file_is_unchanged(ground: Ground, name: str) -> None:
     assert ground.ask(f"read {name}")[1].endswith(f"```\n{FILES[name].rstrip()}\n```")
 
 
 @EMBEDDED
-def test_the_embedded_model_serves_plain_requests_one_after_the_other(ground: Ground) -> None:
-    """With the adapter that it is shipped with; the second is asked in the session of the first."""
+def test_embedded_model_answers_consecutive_plain_requests(ground: Ground) -> None:
+    """Uses the shipped adapter; the second question continues the first session."""
     _, answer, events = ground.ask("Which file mentions travel?")
     assert "notes.txt" in answer
     assert "sales.csv" not in answer
@@ -187,7 +189,7 @@ def test_the_embedded_model_serves_plain_requests_one_after_the_other(ground: Gr
 
 
 @EMBEDDED
-def test_the_embedded_model_is_below_the_size_that_is_trusted() -> None:
+def test_embedded_model_is_smaller_than_the_trusted_size() -> None:
     from ecoshell.models.embedded import embedded_path
 
     assert parameters(embedded_path()) == 135_000_000 < TRUSTED_PARAMETERS
@@ -201,13 +203,13 @@ def test_the_embedded_model_is_below_the_size_that_is_trusted() -> None:
         ("todo.md", "todo list", "“todo list” is"),
     ],
 )
-def test_all_of_what_a_trained_model_writes_was_said_or_a_person_decides(
+def test_trained_model_writes_only_words_of_the_request_without_approval(
     tmp_path: Path, path: str, content: str, strange: str
 ) -> None:
-    """Such a model words nothing either; of others a new file's name may be their own."""
+    """Other models may choose the name of a new file."""
     write = next(tool for tool in builtin_tools(Workspace(tmp_path)) if tool.schema.name == "write_file")
     call = Call("write_file", {"path": path, "content": content})
-    asked, alike = "write hello to todo.md", (write.schema,)
-    told = Guess(asked, (), alike, exact=True).deviation(call, write, tmp_path)
-    assert (told[: len(strange)], bool(told)) == (strange, bool(strange))
-    assert Guess(asked, (), alike, exact=False).deviation(call, write, tmp_path) == ""
+    request, alike = "write hello to todo.md", (write.schema,)
+    deviation_text = Guess(request, (), alike, exact=True).deviation(call, write, tmp_path)
+    assert (deviation_text[: len(strange)], bool(deviation_text)) == (strange, bool(strange))
+    assert Guess(request, (), alike, exact=False).deviation(call, write, tmp_path) == ""

@@ -1,4 +1,4 @@
-"""`ecoshell ask` with an image and with an effort, down to what a provider on loopback receives."""
+"""`ecoshell ask` with an image and an effort, up to a provider on loopback."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ def server(tmp_path):
         yield running
 
 
-def test_an_image_and_an_effort_reach_the_provider_and_only_the_name_is_printed(command, server, tmp_path):
+def test_image_and_effort_reach_the_provider_and_only_the_name_is_printed(command, server, tmp_path):
     (tmp_path / "photo.png").write_bytes(png())
     data = base64.b64encode(png()).decode()
     options = ("--model", "openai/good", "--effort", "high", "--image", str(tmp_path / "photo.png"))
@@ -46,19 +46,19 @@ def test_an_image_and_an_effort_reach_the_provider_and_only_the_name_is_printed(
     assert "reasoning" in cost[0]
 
 
-def test_a_path_of_an_image_in_a_line_attaches_it(command, tmp_path):
+def test_image_path_in_a_line_attaches_the_image(command, tmp_path):
     (tmp_path / "my photo.png").write_bytes(png())
     (tmp_path / "words.png").write_text("just words")
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "Grey."}\n')
-    typed = f"what is '{tmp_path}/my photo.png' beside {tmp_path}/words.png\n"
+    typed = f"what is '{tmp_path}/my photo.png' next to {tmp_path}/words.png\n"
     done = command("line", "--model", f"script:{script}", typed=typed)
     assert "attached [image my photo.png 64×48]" in done.stdout
     assert "words.png was not attached: words.png is not a PNG" in done.stdout
     assert "Grey." in done.stdout
 
 
-def test_what_is_no_image_is_refused_before_anything_is_asked(command, server, tmp_path):
+def test_invalid_images_are_refused_before_the_model_is_called(command, server, tmp_path):
     cases = {"words.png": b"just words", "cut.png": png()[:-20], "empty.gif": gif(0, 0), "large.png": png()}
     for name, data in cases.items():
         (tmp_path / name).write_bytes(data)

@@ -1,4 +1,4 @@
-"""What `ecoshell ask` comes to on scripted replies: the answer, the lines of JSON and the exit status."""
+"""Answer, JSON lines and exit status of `ecoshell ask` on scripted replies."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Ask = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def ask(tmp_path: Path, command: Command) -> Ask:
-    """Asks on a script of replies; the exit status, standard output and standard error."""
+    """Ask a script of replies; return the exit status, standard output and standard error."""
 
     def ask(*arguments: str, replies: tuple[dict[str, Any], ...] = CALCULATE, typed: str = "") -> tuple[int, str, str]:
         script = tmp_path / "script.jsonl"
@@ -26,7 +26,7 @@ def ask(tmp_path: Path, command: Command) -> Ask:
     return ask
 
 
-def test_json_ends_in_the_result_with_the_cost_as_a_decimal(ask: Ask) -> None:
+def test_json_ends_with_the_result_and_its_cost_as_a_decimal(ask: Ask) -> None:
     status, out, _ = ask("--json", "What is 17 * 23?")
     lines = [json.loads(line) for line in out.splitlines()]
     result = lines[-1]
@@ -42,52 +42,52 @@ def test_json_ends_in_the_result_with_the_cost_as_a_decimal(ask: Ask) -> None:
     assert observations == ["17 * 23 = 391"]
 
 
-def test_json_tells_what_the_model_is_told_of_the_workspace_and_whom_it_trusts(ask: Ask, tmp_path: Path) -> None:
+def test_json_reports_the_workspace_context_and_the_trust_in_instructions(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "workspace" / "AGENTS.md").write_text("Use tabs.\n")
     events = [json.loads(line) for line in ask("--json", "Hello?")[1].splitlines()]
-    told = next(event for event in events if event["type"] == "context_told")
-    assert [(part["name"], part["state"]) for part in told["parts"]] == [("project", "untrusted"), ("facts", "told")]
-    assert told["workspace"] == str(tmp_path / "workspace")
+    context = next(event for event in events if event["type"] == "context_told")
+    assert [(part["name"], part["state"]) for part in context["parts"]] == [("project", "untrusted"), ("facts", "told")]
+    assert context["workspace"] == str(tmp_path / "workspace")
     assert {"type": "trust_given", "decision": "later", "by": "nobody"} in events
     events = [json.loads(line) for line in ask("--json", "--trust-project", "Hello?")[1].splitlines()]
-    told = next(event for event in events if event["type"] == "context_told")
-    assert told["parts"][0]["state"] == "told"
-    assert told["parts"][0]["tokens"] > 0
-    assert "Use tabs." in told["text"]
+    context = next(event for event in events if event["type"] == "context_told")
+    assert context["parts"][0]["state"] == "told"
+    assert context["parts"][0]["tokens"] > 0
+    assert "Use tabs." in context["text"]
 
 
-def test_an_empty_question_is_bad_usage(ask: Ask) -> None:
+def test_empty_question_on_standard_input_is_refused(ask: Ask) -> None:
     status, out, err = ask("-", typed="  \n")
     assert (status, out) == (2, "")
     assert "question is empty" in err
 
 
-def test_a_question_that_cannot_fit_is_refused_and_says_why(ask: Ask) -> None:
+def test_question_longer_than_the_context_is_refused(ask: Ask) -> None:
     status, out, err = ask("-", typed="word " * 2_000_000)
     assert (status, out) == (1, "")
     assert "context" in err
 
 
-def test_a_script_that_has_ended_is_an_error(ask: Ask) -> None:
+def test_script_without_further_replies_is_an_error(ask: Ask) -> None:
     status, out, err = ask("hello", replies=CALCULATE[:1])
     assert (status, out) == (1, "")
     assert "error:" in err
 
 
-def test_giving_up_has_its_own_status(ask: Ask) -> None:
-    gave_up = {"call": {"name": "finish", "arguments": {"give_up": "There is no such file."}}}
+def test_giving_up_has_exit_status_4(ask: Ask) -> None:
+    gave_up = {"call": {"name": "finish", "arguments": {"give_up": "The file does not exist."}}}
     status, _, err = ask("hello", replies=(gave_up,))
     assert status == 4
     assert "gave up" in err
 
 
-def test_a_cap_that_no_call_fits_under_ends_with_the_limit_status(ask: Ask) -> None:
+def test_cap_below_the_cost_of_a_call_has_exit_status_3(ask: Ask) -> None:
     status, _, err = ask("--budget", "0.000001", "hello")
     assert status == 3
     assert "limit" in err
 
 
-def test_without_a_person_what_needs_approval_does_not_run(ask: Ask) -> None:
+def test_call_that_needs_approval_does_not_run_without_a_user(ask: Ask) -> None:
     status, out, err = ask("--json", "sleep", replies=SLEEP)
     lines = [json.loads(line) for line in out.splitlines()]
     finished = [line for line in lines if line["type"] == "call_finished"]
@@ -95,16 +95,16 @@ def test_without_a_person_what_needs_approval_does_not_run(ask: Ask) -> None:
     assert finished[-1]["refused"] == "unapproved"
     assert (lines[-1]["status"], len(lines[-1]["refused"])) == ("answered", 1)
     assert err.startswith("ecoshell: run_command(command=")
-    assert "was not run: it needs an approval, and nobody was there to ask. --yes allows" in err
+    assert "was not run: it needs an approval, and no user is available. --yes skips" in err
     assert ask("sleep", replies=SLEEP)[:2] == (4, "slept\n")
 
 
-def test_what_a_rule_refuses_is_no_question_that_nobody_answered(ask: Ask) -> None:
+def test_call_denied_by_a_rule_is_not_an_unanswered_approval(ask: Ask) -> None:
     status, out, err = ask("--read-only", "sleep", replies=SLEEP)
     assert (status, out, err) == (0, "slept\n", "")
 
 
-def test_a_strategy_is_chosen_for_one_question(ask: Ask) -> None:
+def test_strategy_option_applies_to_one_question(ask: Ask) -> None:
     replies = (
         {"call": {"name": "tool_register", "arguments": {"tool_name": "count_text"}}},
         {"call": {"name": "finish", "arguments": {"give_up": True, "answer": "a counter is of no use"}}},

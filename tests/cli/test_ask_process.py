@@ -1,4 +1,4 @@
-"""`ecoshell ask` as other programs see it: a process with arguments, pipes, signals and an exit status."""
+"""`ecoshell ask` as a process with arguments, pipes, signals and an exit status."""
 
 import json
 import os
@@ -26,7 +26,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Starts `ecoshell ask` on a script of replies, in a workspace and a home of its own."""
+    """Start `ecoshell ask` on a script of replies in a temporary workspace and home."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home"), "PYTHONUTF8": "1"}
@@ -48,27 +48,27 @@ def start(tmp_path: Path) -> Start:
 
 
 def end(process: "subprocess.Popen[bytes]", typed: bytes = b"") -> tuple[int, str, str]:
-    """Let it finish; its exit status, standard output and standard error."""
+    """Wait for the end; return the exit status, standard output and standard error."""
     out, err = process.communicate(typed, timeout=LIMIT_S)
     return process.returncode, out.decode(), err.decode()
 
 
 def wait_for(process: "subprocess.Popen[bytes]", event: str) -> list[dict[str, Any]]:
-    """Read JSON lines until one of this type has come."""
+    """Read JSON lines until one of this type arrives."""
     assert process.stdout is not None
-    seen: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     for line in process.stdout:
-        seen.append(json.loads(line))
-        if seen[-1]["type"] == event:
-            return seen
-    raise AssertionError(f"{event} never came: {seen}")
+        events.append(json.loads(line))
+        if events[-1]["type"] == event:
+            return events
+    raise AssertionError(f"{event} did not arrive: {events}")
 
 
-def test_the_answer_alone_is_on_standard_output(start: Start) -> None:
+def test_standard_output_has_only_the_answer(start: Start) -> None:
     assert end(start("What is 17 * 23?")) == (0, "391\n", "")
 
 
-def test_a_dash_reads_the_question_from_standard_input(start: Start) -> None:
+def test_dash_reads_the_question_from_standard_input(start: Start) -> None:
     status, out, err = end(start("--json", "-"), b"What is \xff 17 * 23?\n")
     started = next(line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started")
     assert status == 0
@@ -77,57 +77,55 @@ def test_a_dash_reads_the_question_from_standard_input(start: Start) -> None:
 
 
 def attached(out: str) -> list[dict[str, str]]:
-    """What went along with the question, by the events on standard output."""
+    """Return the attachments of the question in the events on standard output."""
     started = next(line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started")
     return started["attachments"]
 
 
-def test_what_is_piped_in_goes_along_with_the_question_and_is_told(start: Start) -> None:
+def test_piped_text_is_attached_with_a_note(start: Start) -> None:
     status, out, err = end(start("--json", "summarize", "this"), "naïve\nnotes\n".encode())
     assert (status, attached(out)) == (0, [{"name": "standard input", "text": "naïve\nnotes\n", "image": None}])
-    assert err == "ecoshell: standard input goes along with the question: 13 bytes.\n"
+    assert err == "ecoshell: attached standard input: 13 bytes.\n"
 
 
-def test_a_quiet_question_with_an_input_that_is_waited_for_has_the_answer_and_nothing_else(start: Start) -> None:
+def test_quiet_question_with_piped_text_prints_only_the_answer(start: Start) -> None:
     assert end(start("--quiet", "review", "-"), b"+ a line\n") == (0, "391\n", "")
     status, out, _ = end(start("--json", "--quiet", "review", "-"), b"+ a line\n")
     assert (status, attached(out)) == (0, [{"name": "standard input", "text": "+ a line\n", "image": None}])
 
 
-def test_a_quiet_question_still_says_what_went_wrong(start: Start) -> None:
+def test_quiet_question_prints_errors(start: Start) -> None:
     status, out, err = end(start("--quiet", "hello", replies=()))
     assert (status, out) == (1, "")
     assert "has only 0 replies" in err
 
 
-def test_a_long_input_is_cut_between_characters_and_both_are_told_how_much(start: Start) -> None:
+def test_long_input_is_cut_between_characters_with_a_note_to_user_and_model(start: Start) -> None:
     status, out, err = end(start("--json", "summarize"), "€".encode() * 50_000)
-    (given,) = attached(out)
-    text, _, cut = given["text"].partition("\n")
+    (attachment,) = attached(out)
+    text, _, cut = attachment["text"].partition("\n")
     assert (status, len(text), cut) == (0, 33_333, "[cut: the first 99,999 of 150,000 bytes]")
-    assert err == "ecoshell: standard input goes along with the question, cut: the first 99,999 of 150,000 bytes.\n"
+    assert err == "ecoshell: attached standard input, cut: the first 99,999 of 150,000 bytes.\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes one program into another as a shell does")
 @pytest.mark.parametrize(
-    ("given", "names", "said"),
+    ("source", "names", "note"),
     [
         ("yes |", ["standard input"], "the first 100,000 of more than 16,000,000 bytes"),
         ("", [], ""),
         ("printf '  \\n' |", [], ""),
-        ("sleep 20 |", [], "nothing came on standard input for 3 s"),
-        ("(sleep 4; echo late) |", ["standard input"], "goes along with the question: 5 bytes"),
+        ("sleep 20 |", [], "no data on standard input for 3 s"),
+        ("(sleep 4; echo late) |", ["standard input"], "attached standard input: 5 bytes"),
         ("printf 'caf\\351' |", ["standard input"], "not valid UTF-8"),
     ],
 )
-def test_every_kind_of_input_goes_along_or_the_question_goes_without_it(
-    tmp_path: Path, given: str, names: list[str], said: str
-) -> None:
+def test_question_is_asked_with_any_kind_of_input(tmp_path: Path, source: str, names: list[str], note: str) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')
-    wait = " -" if "late" in given else ""
-    end_of = " < /dev/null" if not given else ""
-    command = f"{given} '{sys.executable}' -m ecoshell ask --json --model script:{script} what is it{wait}{end_of}"
+    wait = " -" if "late" in source else ""
+    end_of = " < /dev/null" if not source else ""
+    command = f"{source} '{sys.executable}' -m ecoshell ask --json --model script:{script} what is it{wait}{end_of}"
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home")}
     process = subprocess.Popen(
         ["/bin/sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True
@@ -138,18 +136,18 @@ def test_every_kind_of_input_goes_along_or_the_question_goes_without_it(
     finally:
         os.killpg(process.pid, signal.SIGKILL)
     _, err = process.communicate(timeout=LIMIT_S)
-    assert [one["name"] for one in attached(out)] == names
+    assert [attachment["name"] for attachment in attached(out)] == names
     assert json.loads(out.splitlines()[-1])["answer"] == "fine"
-    assert (said in err.decode()) if said else not err
+    assert (note in err.decode()) if note else not err
 
 
-def test_a_binary_input_is_refused_before_anything_is_asked(start: Start) -> None:
+def test_binary_input_is_refused(start: Start) -> None:
     status, out, err = end(start("what is this?"), b"\x89PNG\0\0")
     assert (status, out) == (2, "")
     assert "binary" in err
 
 
-def test_a_question_without_an_end_is_refused(tmp_path: Path) -> None:
+def test_question_without_an_end_is_refused(tmp_path: Path) -> None:
     command = f"yes | '{sys.executable}' -m ecoshell ask -"
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
     ended = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=LIMIT_S, env=env, check=False)
@@ -158,7 +156,7 @@ def test_a_question_without_an_end_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="closes a file descriptor as a shell does")
-def test_a_standard_input_that_was_closed_holds_no_question(tmp_path: Path) -> None:
+def test_closed_standard_input_is_an_empty_question(tmp_path: Path) -> None:
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
     command = f"exec '{sys.executable}' -m ecoshell ask - <&-"
     ended = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=LIMIT_S, env=env, check=False)
@@ -168,7 +166,7 @@ def test_a_standard_input_that_was_closed_holds_no_question(tmp_path: Path) -> N
 
 @pytest.mark.skipif(os.name == "nt", reason="opens a file descriptor as nohup does")
 @pytest.mark.parametrize("command", ["ask -", "ask and -", "line"])
-def test_a_standard_input_that_cannot_be_read_is_told_in_one_sentence(command: str, tmp_path: Path) -> None:
+def test_unreadable_standard_input_is_reported_in_one_sentence(command: str, tmp_path: Path) -> None:
     (tmp_path / "script.jsonl").write_text('{"text": "fine"}\n')
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path), "ECOSHELL_MODEL": f"script:{tmp_path / 'script.jsonl'}"}
     run = f"exec '{sys.executable}' -m ecoshell {command} 0>/dev/null"
@@ -179,7 +177,7 @@ def test_a_standard_input_that_cannot_be_read_is_told_in_one_sentence(command: s
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
 @pytest.mark.parametrize("command", [["--version"], ["cost"], ["ask", "--json", "-"], ["line"]])
-def test_output_that_cannot_be_written_is_told_in_one_sentence(command: list[str], tmp_path: Path) -> None:
+def test_unwritable_output_is_reported_in_one_sentence(command: list[str], tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')
     own = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
@@ -199,13 +197,13 @@ def test_output_that_cannot_be_written_is_told_in_one_sentence(command: list[str
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_in_mid_turn_ends_with_a_result_and_keeps_the_session(
+def test_interrupted_turn_prints_a_result_and_keeps_the_session(
     start: Start, command: Command, tmp_path: Path, number: signal.Signals
 ) -> None:
     process = start("--json", "--yes", "sleep", replies=SLEEP)
-    seen = wait_for(process, "call_started")
-    while seen[-1].get("name") != "run_command":
-        seen = wait_for(process, "call_started")
+    events = wait_for(process, "call_started")
+    while events[-1].get("name") != "run_command":
+        events = wait_for(process, "call_started")
     process.send_signal(number)
     status, out, err = end(process)
     result = json.loads(out.splitlines()[-1])
@@ -219,12 +217,12 @@ def test_an_interrupt_in_mid_turn_ends_with_a_result_and_keeps_the_session(
 
 
 def _at_work(shell: int) -> list[str]:
-    """Wait until one of a shell's workers has been at a call for a while; all of them."""
+    """Wait until one of a shell's workers has computed for a while; return all workers."""
 
     def ticks(pid: str) -> int:
         try:
             return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
-        except OSError:  # one of them has ended
+        except OSError:  # the worker has ended
             return 0
 
     deadline, began = time.monotonic() + LIMIT_S, dict[str, int]()
@@ -238,7 +236,7 @@ def _at_work(shell: int) -> list[str]:
 
 
 def _runs(pid: str) -> bool:
-    """Whether a process is there and no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -246,7 +244,7 @@ def _runs(pid: str) -> bool:
 
 
 @pytest.mark.parametrize(("number", "name", "arguments"), BOMBS)
-def test_an_interrupt_is_obeyed_at_once_while_a_pattern_or_query_runs_that_never_ends(
+def test_interrupt_stops_an_endless_pattern_or_query_at_once(
     start: Start, tmp_path: Path, number: signal.Signals, name: str, arguments: dict[str, Any]
 ) -> None:
     (tmp_path / "workspace" / "a.txt").write_text("a" * 100_000 + "c\nb")
@@ -256,9 +254,9 @@ def test_an_interrupt_is_obeyed_at_once_while_a_pattern_or_query_runs_that_never
         {"text": "done"},
     )
     process = start("--json", "find it", replies=replies)
-    seen = wait_for(process, "call_started")
-    while seen[-1].get("name") != name:
-        seen = wait_for(process, "call_started")
+    events = wait_for(process, "call_started")
+    while events[-1].get("name") != name:
+        events = wait_for(process, "call_started")
     workers = _at_work(process.pid)
     process.send_signal(number)
     try:
@@ -268,12 +266,12 @@ def test_an_interrupt_is_obeyed_at_once_while_a_pattern_or_query_runs_that_never
     assert process.returncode == 130, err
     assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
     deadline = time.monotonic() + LIMIT_S  # a worker ends by its shell's end, which is a moment later
-    while left := [pid for pid in workers if _runs(pid)]:
-        assert time.monotonic() < deadline, left
+    while running := [pid for pid in workers if _runs(pid)]:
+        assert time.monotonic() < deadline, running
         time.sleep(0.05)
 
 
-def test_an_interrupt_while_the_question_is_awaited_ends_with_a_result(start: Start) -> None:
+def test_interrupt_while_reading_the_question_prints_a_result(start: Start) -> None:
     process = start("--json", "-")
     assert process.stdin is not None
     process.stdin.write(b"half a ques")
@@ -285,7 +283,7 @@ def test_an_interrupt_while_the_question_is_awaited_ends_with_a_result(start: St
     assert json.loads(out)["status"] == "interrupted"
 
 
-def test_a_reader_that_has_gone_ends_it_quietly(start: Start) -> None:
+def test_closed_output_pipe_ends_quietly(start: Start) -> None:
     process = start("--json", "--yes", "sleep", replies=(*CALCULATE[:2] * 200, {"text": "391"}))
     assert process.stdin is not None
     process.stdin.close()

@@ -1,4 +1,4 @@
-"""`ecoshell ask` and remote models, as a process: without a key, under a wrong name, and what is left running."""
+"""`ecoshell ask` with remote models as a process: missing keys, wrong names and processes that remain."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def home(tmp_path):
 
 
 def ask(home, *options):
-    """One question in a process that finds no key anywhere."""
+    """Ask one question in a process without any key."""
     env = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     env |= {"ECOSHELL_HOME": str(home), "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
     command = [sys.executable, "-m", "ecoshell", "ask", "hi", "--workspace", str(home), *options]
@@ -32,14 +32,14 @@ def ask(home, *options):
 
 def rows(home):
     ledger = Ledger(home / "data" / "ledger.sqlite")
-    found = ledger.rows("model")
+    rows = ledger.rows("model")
     ledger.close()
-    return found
+    return rows
 
 
 @pytest.fixture
 def keyless(command, monkeypatch):
-    """The same without a process, for a question that comes to no server."""
+    """Ask one question in this process, where no server is reached."""
     for name in [name for name in os.environ if name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr("keyring.get_password", lambda service, name: None)
@@ -47,22 +47,22 @@ def keyless(command, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "message"),
     [
         ("openai/gpt-4o", "Set OPENAI_API_KEY, or store the key with: keyring set ecoshell OPENAI_API_KEY"),
         ("gpt-4o-mimi", "Did you mean gpt-4o-mini"),
         ("nonsense", "Write the provider first"),
     ],
 )
-def test_a_model_that_cannot_be_had_is_an_error_before_anything_is_reserved(home, keyless, model, told):
+def test_unavailable_model_is_an_error_before_anything_is_reserved(home, keyless, model, message):
     done = keyless("--model", model)
     assert (done.returncode, done.stdout) == (1, "")
     assert model in done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert rows(home) == ()
 
 
-def test_in_json_a_missing_key_is_an_error_event_and_a_result(keyless):
+def test_missing_key_with_json_is_an_error_event_and_a_result(keyless):
     done = keyless("--model", "openai/gpt-4o", "--json")
     error, result = map(json.loads, done.stdout.splitlines())
     assert done.returncode == 1
@@ -71,9 +71,7 @@ def test_in_json_a_missing_key_is_an_error_event_and_a_result(keyless):
     assert (result["type"], result["status"]) == ("result", "error")
 
 
-def test_a_server_on_this_machine_needs_neither_settings_nor_key_and_is_taken_to_cost_nothing(
-    home, monkeypatch, command
-):
+def test_local_server_needs_no_settings_or_key_and_is_free(home, monkeypatch, command):
     with hostile_server() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
         done = ask(home, "--model", "openai/good", "--json", "--budget", "0.01")
@@ -85,7 +83,7 @@ def test_a_server_on_this_machine_needs_neither_settings_nor_key_and_is_taken_to
     assert row["price"]["input"] not in (0, "0"), "a model whose price is known may be passed on by a proxy"
 
 
-def test_a_server_that_is_switched_off_is_named_once_and_not_asked_again(home, monkeypatch):
+def test_stopped_server_is_reported_once_without_retries(home, monkeypatch):
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
     done = ask(home, "--model", "ollama/llama3")
     assert done.returncode == 1
@@ -94,8 +92,8 @@ def test_a_server_that_is_switched_off_is_named_once_and_not_asked_again(home, m
     assert "asked again" not in done.stderr
 
 
-def test_a_call_without_a_usage_is_shown_as_it_is_estimated_and_counts_in_full_until_it_is_reconciled(home, command):
-    def told(*arguments):
+def test_call_without_usage_shows_an_estimate_and_counts_in_full_until_reconciled(home, command):
+    def output(*arguments):
         ended = command(*arguments)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
@@ -107,22 +105,22 @@ def test_a_call_without_a_usage_is_shown_as_it_is_estimated_and_counts_in_full_u
         assert processes_of(home) == [], "a question that was answered leaves none behind"
     events = [json.loads(line) for line in done.stdout.splitlines()]
     (settled,) = [event for event in events if event["type"] == "budget_settled"]
-    result, most = events[-1], settled["usage"]
+    result, reserved_usage = events[-1], settled["usage"]
     assert (done.returncode, settled["reported"], settled["why"]) == (0, False, "no usage was reported")
-    assert (result["cost_usd"], result["usage"]) == (nano_to_usd_text(settled["spent_nano"]), most)
+    assert (result["cost_usd"], result["usage"]) == (nano_to_usd_text(settled["spent_nano"]), reserved_usage)
     likely = result["estimate"]
-    assert 0 < likely["usage"]["input"] < most["input"] / 2
-    assert 0 < likely["usage"]["output"] < 20 < most["output"]
+    assert 0 < likely["usage"]["input"] < reserved_usage["input"] / 2
+    assert 0 < likely["usage"]["output"] < 20 < reserved_usage["output"]
     assert 0 < Decimal(likely["cost_usd"]) < Decimal(result["cost_usd"]) / 2
 
-    text, row = told("cost"), json.loads(told("cost", "--json"))["rows"][0]
-    assert (row["spent_usd"], row["input"]) == (result["cost_usd"], most["input"])
+    text, row = output("cost"), json.loads(output("cost", "--json"))["rows"][0]
+    assert (row["spent_usd"], row["input"]) == (result["cost_usd"], reserved_usage["input"])
     assert row["estimate"]["spent_usd"] == likely["cost_usd"]
     assert f"≈ {amount_text(settled['estimate_nano'], 'usd')}" in text
     assert f"≈ {likely['usage']['input']:,}" in text
-    assert json.loads(told("cost", "--json"))["caps"][0]["spent_usd"] == result["cost_usd"]
+    assert json.loads(output("cost", "--json"))["caps"][0]["spent_usd"] == result["cost_usd"]
 
-    told("cost", "--reconcile", f"{settled['entry']}=0.001")
-    row = json.loads(told("cost", "--json"))["rows"][0]
+    output("cost", "--reconcile", f"{settled['entry']}=0.001")
+    row = json.loads(output("cost", "--json"))["rows"][0]
     assert (row["spent_usd"], row["estimate"]["spent_usd"]) == ("0.001", "0.001")
-    assert "≈ $" not in told("cost")
+    assert "≈ $" not in output("cost")

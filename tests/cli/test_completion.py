@@ -1,4 +1,4 @@
-"""`ecoshell completion`: what real shells complete after having read what it prints."""
+"""`ecoshell completion`: what real shells complete after reading its script."""
 
 import os
 import shutil
@@ -34,14 +34,14 @@ Complete = Callable[[str, str], list[str]]
 
 @pytest.fixture
 def complete(tmp_path: Path) -> Complete:
-    """What a shell proposes at the end of a line, in a home of its own."""
+    """Return the proposals of a shell at the end of a line, in a temporary home."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin/ecoshell"
     program.write_text(PROGRAM, encoding="utf-8")
     program.chmod(0o755)
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    known = {name: value for name, value in os.environ.items() if not name.startswith("ECOSHELL_")}
-    environ = {**known, "PATH": path, "ECOSHELL_HOME": str(tmp_path / "home"), "TERM": "dumb"}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ECOSHELL_")}
+    environ = {**inherited, "PATH": path, "ECOSHELL_HOME": str(tmp_path / "home"), "TERM": "dumb"}
 
     def complete(shell: str, line: str) -> list[str]:
         if shutil.which(shell) is None:
@@ -50,20 +50,20 @@ def complete(tmp_path: Path) -> Complete:
         done = subprocess.run(
             [shell, "-c", *program, line], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
         )
-        return [one.split("\t")[0].split(":")[0].strip() for one in done.stdout.splitlines() if one.strip()]
+        return [line.split("\t")[0].split(":")[0].strip() for line in done.stdout.splitlines() if line.strip()]
 
     return complete
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_completes_commands_options_and_choices(complete: Complete, shell: str) -> None:
+def test_shell_completes_commands_options_and_choices(complete: Complete, shell: str) -> None:
     assert {"ask", "doctor", "config", "bench"} <= {*complete(shell, "ecoshell ")}
     assert complete(shell, "ecoshell scr") == ["screenshot"]
     assert complete(shell, "ecoshell ask --strat") == ["--strategy"]
     assert sorted(complete(shell, "ecoshell ask --strategy ")) == ["dfsdt", "graph", "react", "tot"]
 
 
-def test_the_names_of_what_there_is_are_completed(
+def test_names_of_sessions_settings_tools_models_servers_and_plugins_are_completed(
     complete: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
@@ -102,7 +102,7 @@ def judges():
 """
 
 
-def test_what_a_plugin_brings_is_completed(complete: Complete, tmp_path: Path) -> None:
+def test_names_from_plugins_are_completed(complete: Complete, tmp_path: Path) -> None:
     (tmp_path / "home/config/plugins").mkdir(parents=True)
     (tmp_path / "home/config/plugins/loud.py").write_text(PLUGIN, encoding="utf-8")
     assert complete("bash", "ecoshell config set agent.strategy p") == ["parrot"]
@@ -110,7 +110,7 @@ def test_what_a_plugin_brings_is_completed(complete: Complete, tmp_path: Path) -
     assert complete("bash", "ecoshell ask --strategy p") == ["parrot"]
 
 
-def test_bash_at_a_terminal_completes_what_is_typed(tmp_path: Path, complete: Complete) -> None:
+def test_interactive_bash_completes_with_tab(tmp_path: Path, complete: Complete) -> None:
     pexpect = pytest.importorskip("pexpect")
     environ = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "TERM": "dumb"}
     environ |= {"ECOSHELL_HOME": str(tmp_path / "home"), "PS1": "ready> "}
@@ -128,12 +128,12 @@ def test_bash_at_a_terminal_completes_what_is_typed(tmp_path: Path, complete: Co
     bash.close(force=True)
 
 
-def test_settings_that_are_wrong_complete_nothing_and_say_nothing(complete: Complete, tmp_path: Path) -> None:
+def test_invalid_settings_complete_nothing_without_an_error(complete: Complete, tmp_path: Path) -> None:
     (tmp_path / "home/config").mkdir(parents=True)
     (tmp_path / "home/config/config.toml").write_text("not TOML", encoding="utf-8")
     assert complete("bash", "ecoshell ask --model emb") == []
 
 
-def test_a_shell_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "tcsh"]) == 2
     assert "bash, zsh, fish" in capsys.readouterr().err

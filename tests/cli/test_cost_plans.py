@@ -1,4 +1,4 @@
-"""`ecoshell cost --by plan`: a row for each tool graph, from the sessions and the ledger."""
+"""`ecoshell cost --by plan`: one row per tool graph, from the sessions and the ledger."""
 
 import json
 from collections.abc import Callable
@@ -25,25 +25,30 @@ QUESTION = "How many words are in a.txt, and what is the time\x1b[2J there and h
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Runs a command in this process and returns what it printed."""
+    """Run a command in this process and return its output."""
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
 
     def run(*argv: str) -> str:
         got = main(list(argv))
-        told = capsys.readouterr()
-        assert got == 0, told.err
-        return told.out
+        output = capsys.readouterr()
+        assert got == 0, output.err
+        return output.out
 
     return run
 
 
 def scored(turn: int = 1, **changes: Any) -> PlanScored:
-    known: dict[str, Any] = {"performance": 0.5, "judged_by": "rules", "cost_nano": 1_200_000, "most_nano": 50_000_000}
-    return PlanScored(turn, **(known | {"alpha": 0.5, "quality": 0.238} | changes))
+    defaults: dict[str, Any] = {
+        "performance": 0.5,
+        "judged_by": "rules",
+        "cost_nano": 1_200_000,
+        "most_nano": 50_000_000,
+    }
+    return PlanScored(turn, **(defaults | {"alpha": 0.5, "quality": 0.238} | changes))
 
 
-def kept(*events: Event, turn: int = 1, question: str = QUESTION) -> str:
-    """A session with a turn in which this happened."""
+def stored_turn(*events: Event, turn: int = 1, question: str = QUESTION) -> str:
+    """Store a session with a turn of these events."""
     with closing(SessionStore(user_paths().sessions_file)) as store:
         session = store.create(workspace="/project", model="embedded")
         started = TurnStarted(turn, question, "embedded", "single", "graph")
@@ -68,8 +73,8 @@ def rows(shell: Shell, *argv: str) -> list[dict[str, Any]]:
     return json.loads(shell("cost", "--by", "plan", "--json", *argv))["rows"]
 
 
-def test_a_plan_has_its_cost_from_the_ledger_and_its_score_from_the_session(shell: Shell) -> None:
-    session = kept(PLANNED, scored(), finished())
+def test_row_has_its_cost_from_the_ledger_and_its_score_from_the_session(shell: Shell) -> None:
+    session = stored_turn(PLANNED, scored(), finished())
     spent(session, Usage(input=1000, output=200))
     spent(session, Usage(input=900), turn=2)
     spent(session, Usage(input=800), role="compact")
@@ -87,50 +92,52 @@ def test_a_plan_has_its_cost_from_the_ledger_and_its_score_from_the_session(shel
     assert "…" in line
 
 
-def test_what_is_reconciled_changes_the_worth(shell: Shell) -> None:
-    session = kept(PLANNED, scored(), finished())
+def test_reconciled_cost_changes_the_score(shell: Shell) -> None:
+    session = stored_turn(PLANNED, scored(), finished())
     entry = spent(session, None)
-    before = rows(shell)[0]
-    after = rows(shell, "--reconcile", f"{entry}=0.0004")[0]
-    assert (before["spent_usd"], after["spent_usd"]) == ("0.0015", "0.0004")
-    assert after["qop"] == pytest.approx(0.25 - 0.5 * 0.0004 / 0.05)
+    estimated = rows(shell)[0]
+    reconciled = rows(shell, "--reconcile", f"{entry}=0.0004")[0]
+    assert (estimated["spent_usd"], reconciled["spent_usd"]) == ("0.0015", "0.0004")
+    assert reconciled["qop"] == pytest.approx(0.25 - 0.5 * 0.0004 / 0.05)
 
 
-def test_time_and_memory_count_beside_what_was_paid(shell: Shell) -> None:
-    session = kept(PLANNED, scored(resources_nano=1_000_000), finished())
+def test_cost_includes_the_price_of_time_and_memory(shell: Shell) -> None:
+    session = stored_turn(PLANNED, scored(resources_nano=1_000_000), finished())
     spent(session, Usage(input=1000))
     (row,) = rows(shell)
     assert (row["spent_usd"], row["cost_usd"]) == ("0.001", "0.002")
 
 
-def test_the_last_score_and_the_last_plan_of_a_turn_count(shell: Shell) -> None:
-    kept(PLANNED, GraphPlanned(PLANNED.nodes[:1], "[]", repaired=True), scored(), finished(), scored(performance=1.0))
+def test_latest_score_and_plan_of_a_turn_count(shell: Shell) -> None:
+    stored_turn(
+        PLANNED, GraphPlanned(PLANNED.nodes[:1], "[]", repaired=True), scored(), finished(), scored(performance=1.0)
+    )
     (row,) = rows(shell)
     assert (row["nodes"], row["performance"]) == (1, 1.0)
 
 
-def test_what_is_not_known_is_null_and_never_zero(shell: Shell) -> None:
-    unpriced = kept(PLANNED, scored(cost_nano=None, quality=None), finished())
+def test_unknown_values_are_null_and_never_zero(shell: Shell) -> None:
+    unpriced = stored_turn(PLANNED, scored(cost_nano=None, quality=None), finished())
     spent(unpriced, Usage(input=10), price=None)
-    kept(PLANNED)
+    stored_turn(PLANNED)
     first, stopped = rows(shell)
     assert (first["spent_usd"], first["cost_usd"], first["performance"], first["qop"]) == (None, None, 0.5, None)
     unknown = ("spent_usd", "input", "calls", "seconds", "performance", "cost_usd", "most_usd", "qop")
     assert [stopped[name] for name in unknown] == [None] * len(unknown)
-    told = shell("cost", "--by", "plan").splitlines()
-    assert told[1].split()[-4:] == ["unknown", "3.2", "0.50", "-"]
-    assert told[2].split()[-5:] == ["2", "-", "-", "-", "-"]
+    lines = shell("cost", "--by", "plan").splitlines()
+    assert lines[1].split()[-4:] == ["unknown", "3.2", "0.50", "-"]
+    assert lines[2].split()[-5:] == ["2", "-", "-", "-", "-"]
 
 
-def test_plans_stand_in_the_order_in_which_they_were_made(shell: Shell) -> None:
-    one, two = kept(PLANNED, finished(), question="one?"), kept(PLANNED, finished(), question="two?")
-    kept(finished(), question="without a plan")
-    assert [row["key"] for row in rows(shell)] == [f"{one}/1", f"{two}/1"]
+def test_rows_are_in_order_of_creation(shell: Shell) -> None:
+    first, second = stored_turn(PLANNED, finished(), question="one?"), stored_turn(PLANNED, finished(), question="two?")
+    stored_turn(finished(), question="without a plan")
+    assert [row["key"] for row in rows(shell)] == [f"{first}/1", f"{second}/1"]
 
 
-def test_where_no_plan_was_made_it_says_so_and_caps_are_told_all_the_same(shell: Shell) -> None:
-    kept(finished())
-    told = shell("cost", "--by", "plan")
-    assert "No tool graph was made yet" in told
-    assert "No cap is set" in told
+def test_message_without_tool_graphs_is_followed_by_the_caps(shell: Shell) -> None:
+    stored_turn(finished())
+    output = shell("cost", "--by", "plan")
+    assert "No tool graphs yet" in output
+    assert "No cap is set" in output
     assert rows(shell) == []

@@ -1,4 +1,4 @@
-"""Whatever stands in ecoshell's own files, each command ends with an answer or a message, never with a traceback."""
+"""With any content of ecoshell's own files, each command ends with an answer or a message, never with a traceback."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ from ecoshell.cli import main
 from ecoshell.paths import user_paths
 
 DAMAGED = int(os.environ.get("DAMAGED", "64"))
-"""Files of each kind; each kind of damage meets each command."""
+"""Damaged files of each kind."""
 ODD = (None, "", "x", b"\xff\0", -1, 2**62, 1.5, float("inf"), "[[", "{}", '{"type": 5}', "9" * 5000, "[" * 3000)
 COMMANDS = (
     ["sessions"],
@@ -32,7 +32,7 @@ SCRIPT = """{"call": {"name": "read_file", "arguments": {"path": "notes.txt"}}}
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home in which a question was asked, and its workspace beside it."""
+    """A home with one session, next to its workspace."""
     place = tmp_path_factory.mktemp("used")
     (place / "project").mkdir()
     (place / "project/notes.txt").write_text("tea\n")
@@ -58,7 +58,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("file", ["sessions.sqlite", "ledger.sqlite", "experience.sqlite"])
-def test_a_damaged_database_is_told_of(
+def test_damaged_database_is_reported(
     used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: str
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
@@ -70,10 +70,10 @@ def test_a_damaged_database_is_told_of(
     connection.close()
     chance, refused = random.Random(file), 0
     for number in range(DAMAGED):
-        for beside in database.parent.glob(f"{file}-*"):
-            beside.unlink()
+        for log in database.parent.glob(f"{file}-*"):
+            log.unlink()
         database.write_bytes(sound)
-        what = _change_bytes(database, chance) if number % 4 == 0 else _change_cell(database, chance)
+        damage = _change_bytes(database, chance) if number % 4 == 0 else _change_cell(database, chance)
         command = [session if word == "SESSION" else word for word in COMMANDS[number % len(COMMANDS)]]
         if command[0] == "ask":
             (tmp_path / "script.jsonl").write_text(SCRIPT)
@@ -81,13 +81,13 @@ def test_a_damaged_database_is_told_of(
         try:
             status = main(command)
         except BaseException as failure:
-            raise AssertionError(f"{what}: {' '.join(command)}") from failure
+            raise AssertionError(f"{damage}: {' '.join(command)}") from failure
         refused += status != 0
         if status != 0:
             gc.collect()  # SQLite keeps a file open, and its log, for as long as a traceback holds one of its cursors
-        told = capsys.readouterr().err
-        in_a_turn = ".recover` may save" in told
-        assert status == 0 or "ecoshell: " in told or in_a_turn, (what, command, status, told)
+        output = capsys.readouterr().err
+        in_a_turn = ".recover` may save" in output
+        assert status == 0 or "ecoshell: " in output or in_a_turn, (damage, command, status, output)
     assert refused > 0
 
 
@@ -100,7 +100,7 @@ def _change_bytes(file: Path, chance: random.Random) -> str:
 
 
 def _change_cell(file: Path, chance: random.Random) -> str:
-    """Write what does not belong there into up to three rows of one column."""
+    """Write an unexpected value into up to three rows of one column."""
     connection = sqlite3.connect(file)
     tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     for table in chance.sample(tables, len(tables)):
@@ -121,7 +121,7 @@ def _change_cell(file: Path, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (b"a = " + b"[" * 3000 + b"]" * 3000, "nested too deeply"),
         (b"[agent]\nmax_steps = " + b"9" * 5000, "a number in it is too long"),
@@ -130,8 +130,12 @@ def _change_cell(file: Path, chance: random.Random) -> str:
         (None, "it cannot be read (it is not a file)"),
     ],
 )
-def test_settings_that_cannot_be_read_are_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: bytes | None, told: str
+def test_unreadable_settings_are_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: bytes | None,
+    message: str,
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     file = user_paths().settings_file
@@ -141,7 +145,7 @@ def test_settings_that_cannot_be_read_are_told_of(
     else:
         file.write_bytes(text)
     assert main(["tools"]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", [None, b"[" * 100_000, b'{"a":' * 5_000, b"9" * 5_000, b"\xff\xfe", b"null", b"[1]"])
@@ -155,7 +159,7 @@ def test_settings_that_cannot_be_read_are_told_of(
         ("data/judge.json", ["ask", "hi"]),
     ],
 )
-def test_other_files_that_cannot_be_read_hold_nothing_up_and_are_told_of_or_nothing(
+def test_other_unreadable_files_are_reported_or_ignored(
     used: Path, tmp_path: Path, command: Command, text: bytes | None, name: str, words: list[str]
 ) -> None:
     home, script = tmp_path / "home", tmp_path / "script.jsonl"
@@ -164,7 +168,7 @@ def test_other_files_that_cannot_be_read_hold_nothing_up_and_are_told_of_or_noth
     (home / "config/config.toml").write_text('[mcp.servers.one]\ncommand = "none"\n[plan]\njudge = "classifier"\n')
     script.write_text('{"text": "Well."}\n')
     words = ["--model", f"script:{script}", *words]
-    if text is None:  # what waits for a pipe waits for ever
+    if text is None:  # reading a pipe would block
         os.mkfifo(home / name)
         done = subprocess.run(
             [sys.executable, "-m", "ecoshell", *words],
@@ -183,7 +187,7 @@ def test_other_files_that_cannot_be_read_hold_nothing_up_and_are_told_of_or_noth
     assert done.returncode == 0 or "ecoshell: " in done.stderr
 
 
-def test_a_workspace_that_is_gone_or_cannot_be_one_is_told_of(
+def test_missing_or_invalid_workspace_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
@@ -199,27 +203,31 @@ def test_a_workspace_that_is_gone_or_cannot_be_one_is_told_of(
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
-        (["mcp", "import", "~nobody of this name/mcp.json"], "cannot be read"),
-        (["experience", "import", "~nobody of this name/uses.jsonl"], "cannot be read"),
-        (["experience", "export", "~nobody of this name/uses.jsonl"], "cannot be written"),
-        (["ask", "--model", "script:~nobody of this name/a.jsonl", "hi"], "~nobody of this name/a.jsonl"),
-        (["ask", "--model", "local:~nobody of this name/a.gguf", "hi"], "~nobody of this name/a.gguf"),
+        (["mcp", "import", "~unknown user/mcp.json"], "cannot be read"),
+        (["experience", "import", "~unknown user/uses.jsonl"], "cannot be read"),
+        (["experience", "export", "~unknown user/uses.jsonl"], "cannot be written"),
+        (["ask", "--model", "script:~unknown user/a.jsonl", "hi"], "~unknown user/a.jsonl"),
+        (["ask", "--model", "local:~unknown user/a.gguf", "hi"], "~unknown user/a.gguf"),
         (["plugins", "new", "words", "w" * 300], "File name too long"),
     ],
 )
-def test_a_path_that_cannot_be_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str], told: str
+def test_impossible_path_is_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    message: str,
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     assert main(command) in (1, 2)
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_more_sessions_than_any_number_can_be_asked_for(
+def test_session_limit_may_exceed_every_integer_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     assert main(["sessions", "list", "--limit", "9" * 30]) == 0
-    assert "There are no sessions yet." in capsys.readouterr().out
+    assert "No sessions yet." in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`ecoshell doctor`: what there is, what is missing, what to do, and whether the shell can run."""
+"""`ecoshell doctor`: what is installed, what is missing, and whether the shell can run."""
 
 import json
 import os
@@ -11,27 +11,27 @@ from command_play import Command
 from unprivileged import closed, read_only_folder
 
 from ecoshell.assembly import open_store
-from ecoshell.cli.manage.doctor import checked
+from ecoshell.cli.manage.doctor import run_checks
 from ecoshell.errors import StoreError
 from ecoshell.paths import Paths, user_paths
 
 KEY = "sk-doctor-0123456789"
 
 
-def looked_at(command: Command) -> tuple[int, dict[str, dict[str, Any]]]:
+def doctor_report(command: Command) -> tuple[int, dict[str, dict[str, Any]]]:
     ended = command("doctor", "--json")
-    told = json.loads(ended.stdout)
-    assert told["ok"] == (ended.returncode == 0)
+    report = json.loads(ended.stdout)
+    assert report["ok"] == (ended.returncode == 0)
     assert KEY not in ended.stdout
-    return ended.returncode, {check["name"]: check for check in told["checks"]}
+    return ended.returncode, {check["name"]: check for check in report["checks"]}
 
 
-def test_a_shell_that_can_run_is_said_to_and_nothing_is_written(
+def test_working_installation_passes_without_writing_anything(
     command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("ECOSHELL_MODEL", "openai/gpt-4o-mini")
-    status, checks = looked_at(command)
+    status, checks = doctor_report(command)
     assert status == 0
     assert {"ecoshell", "packages", "extra local", "llama.cpp", "GPU", "embedded model", "settings"} <= {*checks}
     assert {"servers", "terminal", "config folder", "data folder", "cache folder", "databases"} <= {*checks}
@@ -41,15 +41,13 @@ def test_a_shell_that_can_run_is_said_to_and_nothing_is_written(
     assert not (tmp_path / "home").exists()
 
 
-def test_what_keeps_it_from_running_is_named_with_what_to_do(
-    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_obstacles_are_listed_with_fixes(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.setenv("ECOSHELL_MODEL", "openai/gpt-4o-mini")
     (tmp_path / "home").mkdir()
     (tmp_path / "home/data").write_text("a file where a folder should be")
-    status, checks = looked_at(command)
+    status, checks = doctor_report(command)
     assert status == 1
     assert checks["model"]["state"] == "wrong"
     assert "OPENAI_API_KEY" in checks["model"]["fix"]
@@ -57,33 +55,33 @@ def test_what_keeps_it_from_running_is_named_with_what_to_do(
     assert "ECOSHELL_HOME" in checks["data folder"]["fix"]
 
 
-def test_a_home_that_is_read_only_is_told_and_nothing_of_it_is_said_to_be_writable(
+def test_read_only_home_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "access", partial(os.access, effective_ids=True))  # who reads here is nobody for a while
-    for _ in checked(user_paths()):  # imports what may be out of reach for nobody
+    for _ in run_checks(user_paths()):  # imports what may be out of reach for nobody
         pass
     with read_only_folder() as folder:
-        checks = {one.name: one for one in checked(Paths.under(folder / "home"))}
+        checks = {check.name: check for check in run_checks(Paths.under(folder / "home"))}
     for name in ("config", "data", "cache"):
         assert checks[f"{name} folder"].state == "wrong"
-        assert f"Make {folder} a folder of yours" in checks[f"{name} folder"].fix
-    assert checks["databases"].found == "none yet: the first chat makes ledger and sessions"
+        assert f"Make {folder} a folder that you can write" in checks[f"{name} folder"].fix
+    assert checks["databases"].found == "none yet; the first chat creates ledger and sessions"
 
 
-def test_a_home_that_cannot_be_looked_into_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_home_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", partial(os.access, effective_ids=True))
-    for _ in checked(user_paths()):
+    for _ in run_checks(user_paths()):
         pass
     with read_only_folder() as folder, closed(folder):
-        checks = {one.name: one for one in checked(Paths.under(folder / "home"))}
+        checks = {check.name: check for check in run_checks(Paths.under(folder / "home"))}
         with pytest.raises(StoreError, match="cannot be written"):
             open_store(Paths.under(folder / "home"))
-    assert f"Make {folder} a folder of yours" in checks["data folder"].fix
+    assert f"Make {folder} a folder that you can write" in checks["data folder"].fix
     assert checks["settings"].state == "wrong"
 
 
-def test_settings_and_databases_that_are_broken_are_told_in_words(command: Command) -> None:
+def test_broken_settings_and_databases_are_reported(command: Command) -> None:
     command("tools")
     paths = user_paths()
     paths.config.mkdir(parents=True)

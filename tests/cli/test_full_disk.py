@@ -1,4 +1,4 @@
-"""On a full disk nothing is said to be kept that is not, and what a turn does never runs ahead of its log."""
+"""On a full disk, losses are reported, and a turn never acts before its events are stored."""
 
 import json
 import os
@@ -22,7 +22,7 @@ Ended = subprocess.CompletedProcess[str]
 
 
 class Place:
-    """A home and a workspace, and the program in them."""
+    """The program with a temporary home and workspace."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.workspace, self.script = folder / "home", folder / "workspace", folder / "script.jsonl"
@@ -54,12 +54,12 @@ class Place:
         return self.run(command, *shared, *arguments, typed=typed, no_file_over=no_file_over)
 
     def logged(self) -> list[object]:
-        """Every event on the disk."""
+        """Return every stored event."""
         file = self.home / "data" / "sessions.sqlite"
         if not file.exists():
             return []
         store = SessionStore(file)
-        events = [event for one in store.list() for _, event in store.events(one.id)]
+        events = [event for info in store.list() for _, event in store.events(info.id)]
         store.close()
         return events
 
@@ -74,12 +74,12 @@ def place(tmp_path: Path) -> Place:
 
 
 def require_honesty(place: Place, ended: Ended) -> bool:
-    """What was done has its start on the disk, and what was answered is there whole; says whether it was answered."""
+    """Check that each write is in the log and that failures are reported; return whether the turn was answered."""
     events = place.logged()
     started = [event.arguments["path"] for event in events if isinstance(event, CallStarted)]
     assert place.written <= set(started), ended.stderr
     assert "Traceback" not in ended.stderr
-    assert "is written with the next event" not in ended.stderr, "there is no next one"
+    assert "is written with the next event" not in ended.stderr, "no event follows"
     if ended.returncode == 0:
         assert isinstance(events[-1], TurnFinished)
         return True
@@ -91,12 +91,12 @@ def require_honesty(place: Place, ended: Ended) -> bool:
 
 
 @pytest.mark.parametrize("size", [0, 120 * KB, ALL_IS_KEPT])
-def test_a_question_on_a_disk_that_fills_ends_in_words(place: Place, size: int) -> None:
+def test_question_on_a_full_disk_ends_with_a_message(place: Place, size: int) -> None:
     ended = place.play("ask", "Write!", replies=(*WRITES, ANSWER), no_file_over=size)
     assert require_honesty(place, ended) == (size == ALL_IS_KEPT)
 
 
-def test_a_question_on_a_tiny_disk_ends_in_words(place: Place, tmp_path: Path) -> None:
+def test_question_on_a_tiny_disk_ends_with_a_message(place: Place, tmp_path: Path) -> None:
     with tiny_disk(tmp_path / "disk", 2_000 * KB) as disk:
         place.home = disk / "home"
         assert require_honesty(place, place.play("ask", "Write!", replies=(*WRITES, ANSWER)))
@@ -111,7 +111,7 @@ def test_a_question_on_a_tiny_disk_ends_in_words(place: Place, tmp_path: Path) -
         assert stopped >= 2
 
 
-def test_what_is_lost_at_the_end_of_a_chat_is_said_and_no_session_is_said_to_be_kept(place: Place) -> None:
+def test_lost_events_of_a_chat_are_reported(place: Place) -> None:
     assert place.play("ask", "Write!", replies=(ANSWER,)).returncode == 0
     ended = place.play("line", replies=(LONG, ANSWER), typed="Write!\n/new\n/quit\n", no_file_over=80 * KB)
     assert ended.returncode == 1
@@ -122,7 +122,7 @@ def test_what_is_lost_at_the_end_of_a_chat_is_said_and_no_session_is_said_to_be_
     assert "Traceback" not in ended.stderr
 
 
-def test_an_export_that_does_not_fit_leaves_no_file(place: Place) -> None:
+def test_export_that_does_not_fit_leaves_no_file(place: Place) -> None:
     large = {"call": {"name": "count_text", "arguments": {"text": "tea " * 40_000}}}
     assert place.play("ask", "Go", replies=(large, ANSWER)).returncode == 0
     session = json.loads(place.run("sessions", "list", "--json").stdout)["rows"][0]["id"]
@@ -134,25 +134,25 @@ def test_an_export_that_does_not_fit_leaves_no_file(place: Place) -> None:
     assert place.written == set()
 
 
-def test_settings_that_do_not_fit_stay_as_they_were(place: Place) -> None:
+def test_settings_that_do_not_fit_are_unchanged(place: Place) -> None:
     assert place.run("config", "set", "agent.max_steps", "7").returncode == 0
-    before = (place.home / "config" / "config.toml").read_bytes()
+    content = (place.home / "config" / "config.toml").read_bytes()
     ended = place.run("config", "set", "agent.max_steps", "8", no_file_over=4)
     assert ended.returncode == 2
-    assert ended.stderr.splitlines()[1:] == ["It is as it was.", "Free some space and try again."]
-    assert {file.name: file.read_bytes() for file in (place.home / "config").iterdir()} == {"config.toml": before}
+    assert ended.stderr.splitlines()[1:] == ["The file is unchanged.", "Free some space and try again."]
+    assert {file.name: file.read_bytes() for file in (place.home / "config").iterdir()} == {"config.toml": content}
 
 
-def test_an_edit_that_does_not_fit_leaves_the_file_and_is_told_to_the_model(place: Place) -> None:
+def test_edit_that_does_not_fit_leaves_the_file_and_is_reported_to_the_model(place: Place) -> None:
     text = "tea\n" + "x" * 3_000 * KB
     (place.workspace / "big.txt").write_text(text)
     edit = {"call": {"name": "edit_file", "arguments": {"path": "big.txt", "old": "tea", "new": "coffee"}}}
     ended = place.play("ask", "--json", "Edit!", replies=(edit, ANSWER), no_file_over=2_000 * KB)
     assert ended.returncode == 0, ended.stderr
     events = [json.loads(line) for line in ended.stdout.splitlines()]
-    (told,) = [event for event in events if event["type"] == "call_finished"]
-    assert not told["ok"]
-    assert told["observation"] == "big.txt: the file would become too large for the disk."
+    (call,) = [event for event in events if event["type"] == "call_finished"]
+    assert not call["ok"]
+    assert call["observation"] == "big.txt: the file would become too large for the disk."
     notices = [event["text"] for event in events if event["type"] == "notice"]
     assert any(text.startswith("/undo will not restore big.txt: no copy could be made") for text in notices)
     assert place.written == {"big.txt"}

@@ -1,4 +1,4 @@
-"""The loop of the line shell, over a shell that plays prepared events and a person whose lines are prepared."""
+"""The loop of the line shell, with played events and prepared input."""
 
 import asyncio
 import io
@@ -16,9 +16,9 @@ from ecoshell.agent.commands import Printed
 from ecoshell.agent.shell_status import ShellStatus, ToolRow
 from ecoshell.budget import NANO, CapState
 from ecoshell.cli.line import LineShell, toolbar_text
-from ecoshell.cli.parser import Interrupted
-from ecoshell.cli.person import LinePerson
-from ecoshell.cli.render import Printer
+from ecoshell.cli.line_user import LineUser
+from ecoshell.cli.printer import Printer
+from ecoshell.cli.signals import Interrupted
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -55,7 +55,7 @@ def finished(status: str = "answered", answer: str = "") -> TurnFinished:
 
 
 class PlayedShell:
-    """Plays prepared events for each question; asks its person as the core does, from a task of its own."""
+    """Plays prepared events for each question; asks the user in a separate task, as the core does."""
 
     def __init__(self, *turns: Iterable[Event], past: Iterable[Event] = ()) -> None:
         self.turns = list(turns)
@@ -63,7 +63,7 @@ class PlayedShell:
         self.questions: list[str] = []
         self.attached: list[object] = []
         self.decisions: list[str | LimitChoice] = []
-        self.person: LinePerson | None = None
+        self.user: LineUser | None = None
         self.on_event = lambda event: None
         self._stopped = asyncio.Event()
 
@@ -91,16 +91,16 @@ class PlayedShell:
 
     def _asking(self, event: Event) -> "asyncio.Task[None] | None":
         async def ask() -> None:
-            assert self.person is not None
+            assert self.user is not None
             if isinstance(event, ApprovalWanted):
-                self.decisions.append((await self.person.approve(event)).decision)
+                self.decisions.append((await self.user.approve(event)).decision)
             elif isinstance(event, LimitHit):
-                self.decisions.append(await self.person.at_limit(event))
+                self.decisions.append(await self.user.at_limit(event))
             elif isinstance(event, CostWanted):
-                self.decisions.append(await self.person.at_cost(event))
+                self.decisions.append(await self.user.at_cost(event))
 
-        wanted = self.person is not None and isinstance(event, ApprovalWanted | LimitHit | CostWanted)
-        return asyncio.ensure_future(ask()) if wanted else None
+        is_question = self.user is not None and isinstance(event, ApprovalWanted | LimitHit | CostWanted)
+        return asyncio.ensure_future(ask()) if is_question else None
 
     async def stop(self) -> None:
         self._stopped.set()
@@ -118,7 +118,7 @@ class PlayedShell:
             case "/resume abc":
                 return Printed("resumed", "session")
             case _:
-                raise UsageError("There is no command /bugdet.", fix="Did you mean /budget?")
+                raise UsageError("Unknown command /bugdet.", fix="Did you mean /budget?")
 
     @property
     def past(self) -> list[Event]:
@@ -134,7 +134,7 @@ class PlayedShell:
 
 
 class PreparedInput:
-    """Gives prepared lines; an exception among them is raised."""
+    """Returns prepared lines; an exception among them is raised."""
 
     def __init__(self, *lines: str | Exception) -> None:
         self.lines = list(lines)
@@ -149,28 +149,28 @@ class PreparedInput:
 
     word = question
 
-    def ahead(self) -> list[str]:
+    def typeahead(self) -> list[str]:
         return []
 
 
-async def chat(shell: PlayedShell, *lines: str | Exception, person: bool = True) -> tuple[int, str]:
-    """Run the loop over prepared lines; its status and everything it printed."""
+async def chat(shell: PlayedShell, *lines: str | Exception, with_user: bool = True) -> tuple[int, str]:
+    """Run the loop on prepared lines; return its status and output."""
     screen = io.StringIO()
     printer = Printer(screen)
     source = PreparedInput(*lines)
-    shell.person = LinePerson(source.word, printer.line) if person else None
-    status = await LineShell(shell, source=source, printer=printer, person=shell.person).run()  # type: ignore[arg-type]
+    shell.user = LineUser(source.word, printer.line) if with_user else None
+    status = await LineShell(shell, source=source, printer=printer, user=shell.user).run()  # type: ignore[arg-type]
     return status, screen.getvalue()
 
 
-async def test_a_new_session_is_greeted_with_which_model_answers_and_one_that_goes_on_is_not() -> None:
+async def test_only_a_new_session_is_introduced() -> None:
     _, screen = await chat(PlayedShell())
     assert "tiny answers. A better one is near.\n" in screen
     _, screen = await chat(PlayedShell(past=[Answer("391"), finished()]))
     assert "tiny answers" not in screen
 
 
-async def test_a_streamed_answer_is_printed_once() -> None:
+async def test_streamed_answer_is_printed_once() -> None:
     turn = [TextArrived("It has ", "thought", "single"), TextArrived("12 lines.", "thought", "single")]
     _, screen = await chat(
         PlayedShell([StepStarted(1, "single", "m"), *turn, Answer("It has 12 lines."), finished()]), "q"
@@ -178,111 +178,110 @@ async def test_a_streamed_answer_is_printed_once() -> None:
     assert screen.count("It has 12 lines.") == 1
 
 
-async def test_an_answer_that_was_not_streamed_is_printed_whole() -> None:
+async def test_answer_that_was_not_streamed_is_printed_whole() -> None:
     _, screen = await chat(PlayedShell([TextArrived("{", "thought", "single"), Answer("391"), finished()]), "q")
     assert "391" in screen
 
 
-async def test_tabs_of_an_answer_stay_tabs() -> None:
+async def test_tabs_of_an_answer_are_kept() -> None:
     _, screen = await chat(PlayedShell([Answer("all:\n\tmake it"), finished(answer="all:\n\tmake it")]), "how?")
     assert "all:\n\tmake it\n" in screen
 
 
-async def test_a_thought_takes_one_line() -> None:
+async def test_rationale_takes_one_line() -> None:
     _, screen = await chat(PlayedShell([Rationale("I need\n\na word counter.", "single"), finished()]), "q")
     assert "I need a word counter.\n" in screen
 
 
-async def test_a_search_shows_what_was_proposed_and_where_it_goes_back() -> None:
+async def test_search_shows_proposals_and_backtracking() -> None:
     proposed = StepProposed("Look around.", "list_files()", "single")
-    left = BranchLeft(("c1", "c2"), 1, "given up: \x1b[2Jnothing")
-    _, screen = await chat(PlayedShell([proposed, left, replace(left, path=()), finished()]), "q")
+    backtracked = BranchLeft(("c1", "c2"), 1, "given up: \x1b[2Jnothing")
+    _, screen = await chat(PlayedShell([proposed, backtracked, replace(backtracked, path=()), finished()]), "q")
     assert "? proposed: list_files() | Look around." in screen
     assert "< back to step 2: given up: ␛[2Jnothing" in screen
     assert "< back to the beginning: given up" in screen
 
 
-async def test_a_plan_is_told_before_the_first_step_and_then_what_it_has_come_to_forbid() -> None:
+async def test_plan_is_printed_before_the_first_step_and_when_it_forbids_a_tool() -> None:
     turn = [PLANNED, *COUNTED, HELPED, USED, *FAILED, BLACKLISTED, finished()]
     _, screen = await chat(PlayedShell(turn), "q")
-    told = [line for line in screen.splitlines() if "plan:" in line or "unhelpful" in line]
-    assert told == [
+    lines = [line for line in screen.splitlines() if "plan:" in line or "unhelpful" in line]
+    assert lines == [
         "| plan: 3 of 5 tools, about $0.002 to $0.011",
         "  !! unhelpful: an empty result",
         "| plan: count_text (quota) and read_file (blacklist) may no longer be used",
     ]
 
 
-async def test_what_a_plan_was_worth_is_told_in_a_line() -> None:
+async def test_score_of_a_tool_graph_takes_one_line() -> None:
     scored = PlanScored(1, 0.5, "rules", 2_000_000, 50_000_000, 0.5, 0.23)
     _, screen = await chat(PlayedShell([scored, finished()]), "q")
     assert "| plan of turn 1: QoP 0.23: P 0.50 by rules, C $0.002 of $0.05" in screen.splitlines()
 
 
-async def test_marks_are_told_of_the_past() -> None:
+async def test_resumed_session_shows_marks() -> None:
     past = [CallMarked(1, "c1", "count\x1b_text", helpful) for helpful in (True, False, None)]
-    _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
+    _, screen = await chat(PlayedShell(past=past), "/resume abc", with_user=False)
     for words in ("marked helpful", "marked unhelpful", "mark removed"):
         assert f"| {words}: count␛_text of turn 1" in screen
 
 
-async def test_a_proposal_that_was_streamed_is_not_told_twice() -> None:
+async def test_streamed_proposal_is_printed_once() -> None:
     streamed = TextArrived("Look around.", "thought", "single")
     proposed = StepProposed("Look around.", "list_files()", "single")
     _, screen = await chat(PlayedShell([StepStarted(1, "single", "m"), streamed, proposed, finished()]), "q")
     assert screen.count("Look around.") == 1
 
 
-async def test_markup_and_escapes_of_a_tool_are_shown_as_text() -> None:
+async def test_markup_and_escapes_of_a_tool_result_are_shown_as_text() -> None:
     hostile = CallFinished("c1", "read_file", True, "[bold]\x1b[2Jhello[/bold]", False, 0.01)
     _, screen = await chat(PlayedShell([hostile, finished()]), "q")
     assert "[bold]␛[2Jhello[/bold]" in screen
     assert "\x1b" not in screen
 
 
-async def test_a_refused_call_names_the_guard() -> None:
+async def test_refused_call_names_the_guard() -> None:
     refused = CallFinished("c1", "read_file", False, "Register it first.", False, 0.0, refused="unregistered")
     _, screen = await chat(PlayedShell([refused, finished()]), "q")
     assert "refused: unregistered: Register it first." in screen
 
 
-async def test_a_result_that_comes_after_another_call_began_says_whose_it_is() -> None:
-    started = [CallStarted(one, "read_file", {"path": f"{one}.txt"}) for one in ("c1", "c2")]
-    ended = [CallFinished(one, "read_file", True, f"text {one}", False, 0.01) for one in ("c1", "c2")]
+async def test_result_after_a_later_call_names_its_call() -> None:
+    started = [CallStarted(call_id, "read_file", {"path": f"{call_id}.txt"}) for call_id in ("c1", "c2")]
+    ended = [CallFinished(call_id, "read_file", True, f"text {call_id}", False, 0.01) for call_id in ("c1", "c2")]
     unhelpful = CallJudged("c1", "read_file", False, "rules", "an empty result")
     _, screen = await chat(PlayedShell([*started, *ended, unhelpful, finished()]), "q")
-    told = [line.partition("  10 ms")[0] for line in screen.splitlines() if "text c" in line or "unhelpful" in line]
-    assert told == [
+    lines = [line.partition("  10 ms")[0] for line in screen.splitlines() if "text c" in line or "unhelpful" in line]
+    assert lines == [
         '  = call read_file(path="c1.txt"): result: text c1',
         "  = result: text c2",
         '  !! call read_file(path="c1.txt"): unhelpful: an empty result',
     ]
 
 
-async def test_the_summary_says_when_a_cost_is_unknown() -> None:
+async def test_summary_shows_an_unknown_cost() -> None:
     unknown = TurnFinished(1, "answered", "x", None, Usage(), 1, (), 0.2)  # type: ignore[arg-type]
     _, screen = await chat(PlayedShell([unknown]), "q")
     assert "cost unknown" in screen
 
 
-@pytest.mark.parametrize(("typed", "decision"), [("y", "once"), ("S", "session"), ("project", "project"), ("n", "no")])
-async def test_an_approval_is_asked_in_line(typed: str, decision: str) -> None:
+@pytest.mark.parametrize(
+    ("lines", "decision"),
+    [
+        (["y"], "once"),
+        (["S"], "session"),
+        (["project"], "project"),
+        (["n"], "no"),
+        (["perhaps", "y"], "once"),
+        ([], "no"),
+    ],
+    ids=["once", "session", "project", "no", "asked again after an unknown word", "denied at the end of input"],
+)
+async def test_approval_is_asked(lines: list[str], decision: str) -> None:
     shell = PlayedShell([WANTED, finished()])
-    _, screen = await chat(shell, "q", typed)
+    _, screen = await chat(shell, "q", *lines)
     assert shell.decisions == [decision]
     assert 'run_command(command="make")' in screen
-
-
-async def test_an_approval_is_asked_again_after_a_word_it_does_not_know() -> None:
-    shell = PlayedShell([WANTED, finished()])
-    await chat(shell, "q", "perhaps", "y")
-    assert shell.decisions == ["once"]
-
-
-async def test_an_approval_at_the_end_of_input_is_refused() -> None:
-    shell = PlayedShell([WANTED, finished()])
-    await chat(shell, "q")
-    assert shell.decisions == ["no"]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ async def test_an_approval_at_the_end_of_input_is_refused() -> None:
         (["x", "stop"], LimitChoice("stop")),
     ],
 )
-async def test_a_limit_is_asked_in_line(typed: list[str], choice: LimitChoice) -> None:
+async def test_choice_at_a_limit_is_asked(typed: list[str], choice: LimitChoice) -> None:
     shell = PlayedShell([HIT, finished("limit")])
     await chat(shell, "q", *typed)
     assert shell.decisions == [choice]
@@ -324,19 +323,19 @@ async def test_ctrl_c_in_a_turn_stops_the_turn_and_keeps_the_shell() -> None:
     assert status == 0
 
 
-async def test_ctrl_c_at_the_prompt_says_how_to_leave() -> None:
+async def test_ctrl_c_at_the_prompt_says_how_to_quit() -> None:
     _, screen = await chat(PlayedShell(), Interrupted())
-    assert "Ctrl-D or /quit leaves" in screen
+    assert "Ctrl-D or /quit quits" in screen
 
 
-async def test_an_unknown_command_is_told_and_the_shell_goes_on() -> None:
+async def test_shell_continues_after_an_unknown_command() -> None:
     shell = PlayedShell([Answer("fine"), finished()])
     _, screen = await chat(shell, "/bugdet", "q")
     assert "Did you mean /budget?" in screen
     assert "fine" in screen
 
 
-async def test_a_defect_in_a_command_is_told_and_the_shell_goes_on(monkeypatch) -> None:
+async def test_shell_continues_after_a_defect_in_a_command(monkeypatch) -> None:
     async def defect(line: str) -> Printed:
         raise RuntimeError("a defect")
 
@@ -347,7 +346,7 @@ async def test_a_defect_in_a_command_is_told_and_the_shell_goes_on(monkeypatch) 
     assert "fine" in screen
 
 
-async def test_a_locked_ledger_before_the_prompt_is_told_and_the_shell_goes_on(monkeypatch) -> None:
+async def test_shell_continues_after_a_locked_ledger(monkeypatch) -> None:
     shell = PlayedShell([Answer("fine"), finished()])
     stand, locked = shell.status, [False, True]  # the greeting looks too
 
@@ -362,49 +361,49 @@ async def test_a_locked_ledger_before_the_prompt_is_told_and_the_shell_goes_on(m
     assert "fine" in screen
 
 
-async def test_quit_leaves_what_follows_unread() -> None:
+async def test_lines_after_quit_are_not_read() -> None:
     shell = PlayedShell()
     await chat(shell, "/budget", "/quit", "not asked")
     assert shell.questions == []
 
 
-async def test_resuming_shows_what_was_said() -> None:
+async def test_resuming_shows_the_session() -> None:
     past = [TurnStarted(1, "how many?", "m", "single", "react"), TextArrived("Tw", "thought", "s"), Answer("Twelve.")]
-    _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
+    _, screen = await chat(PlayedShell(past=past), "/resume abc", with_user=False)
     assert "> how many?" in screen
     assert screen.count("Twelve.") == 1
 
 
-async def test_empty_lines_are_not_asked() -> None:
+async def test_empty_lines_are_ignored() -> None:
     shell = PlayedShell()
     await chat(shell, "", "   ")
     assert shell.questions == []
 
 
-async def test_a_pipe_is_answered_without_greeting_or_prompt() -> None:
-    _, screen = await chat(PlayedShell([Answer("391"), finished()]), "17 * 23", person=False)
+async def test_pipe_gets_answers_without_greeting_or_prompt() -> None:
+    _, screen = await chat(PlayedShell([Answer("391"), finished()]), "17 * 23", with_user=False)
     assert screen.splitlines()[0] == "answer: 391"
 
 
-async def test_from_a_pipe_the_status_is_that_of_the_turn_that_was_not_answered() -> None:
+async def test_exit_status_of_a_pipe_is_that_of_the_unanswered_turn() -> None:
     shell = PlayedShell([finished("limit")], [Answer("x"), finished()])
-    status, _ = await chat(shell, "one", "two", person=False)
+    status, _ = await chat(shell, "one", "two", with_user=False)
     assert status == 3
 
 
-def test_the_toolbar_shows_what_is_spent_held_and_left_of_each_cap() -> None:
+def test_toolbar_shows_what_is_spent_held_and_left_of_each_cap() -> None:
     status = asyncio.run(PlayedShell().status())
     assert toolbar_text(status) == " session: spent $0.10, held $0.01, left $0.39 | 1 of 2 tools | embedded "
 
 
-async def test_a_call_spelled_out_as_text_is_not_streamed() -> None:
+async def test_call_written_as_text_is_not_streamed() -> None:
     pieces = [TextArrived(piece, "thought", "single") for piece in ('{"thought": "count"', ', "call": {}}')]
     _, screen = await chat(PlayedShell([*pieces, Rationale("count", "single"), finished()]), "q")
     assert '"thought"' not in screen
     assert "- count\n" in screen
 
 
-async def test_a_line_that_begins_with_an_exclamation_mark_is_run() -> None:
+async def test_line_with_an_exclamation_mark_runs_a_program() -> None:
     shell = PlayedShell()
     _, screen = await chat(shell, "!ls", "! make")
     assert shell.questions == []
@@ -412,7 +411,7 @@ async def test_a_line_that_begins_with_an_exclamation_mark_is_run() -> None:
     assert "! make\n12 files␛[2J\n!! failed | 12 ms\n" in screen
 
 
-async def test_a_command_that_asks_again_is_followed_by_the_turn_with_its_attachments() -> None:
+async def test_command_that_asks_again_starts_a_turn_with_its_attachments() -> None:
     shell = PlayedShell([Answer("391"), finished()])
     _, screen = await chat(shell, "/retry")
     assert shell.questions == ["again?"]
@@ -420,13 +419,13 @@ async def test_a_command_that_asks_again_is_followed_by_the_turn_with_its_attach
     assert "taken back\n> again?\nanswer: 391" in screen
 
 
-async def test_without_a_terminal_nothing_is_copied_and_that_is_said() -> None:
+async def test_copying_without_a_terminal_is_refused() -> None:
     _, screen = await chat(PlayedShell(), "/copy")
     assert "Nothing was copied" in screen
     assert "the answer" not in screen
 
 
-def test_a_terminal_is_told_what_to_put_on_the_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copying_sends_the_text_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -434,7 +433,7 @@ def test_a_terminal_is_told_what_to_put_on_the_clipboard(monkeypatch: pytest.Mon
     assert screen.getvalue() == "\x1b]52;c;dGhlIGFuc3dlciDiiJo=\x07"
 
 
-async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past() -> None:
+async def test_resumed_session_shows_attachments_undo_and_compaction() -> None:
     past = [
         TurnStarted(1, "q", "m", "single", "react", (Attachment("a\n.txt", "text"),)),
         finished(),
@@ -442,15 +441,15 @@ async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past()
         Compacted("short", "m", 2, 1200, 100),
         Compacted("short", "", 2, 1200, 100),
     ]
-    _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
+    _, screen = await chat(PlayedShell(past=past), "/resume abc", with_user=False)
     assert "| attached a .txt (4 characters)" in screen
     assert "| turn 1 was undone; restored b.txt; not restored c.txt" in screen
     assert "| 2 turns summarized by m: 1,200 tokens became 100" in screen
     assert "| 2 turns replaced by an extract that no model wrote: 1,200 tokens became 100" in screen
 
 
-async def test_an_error_that_was_noted_says_only_what_to_do() -> None:
-    notes = [Notice(f"It did not answer. It is asked again ({at} of 3).") for at in (2, 2, 3)]
+async def test_error_after_its_note_shows_only_the_fix() -> None:
+    notes = [Notice(f"It did not answer. Retrying ({at} of 3).") for at in (2, 2, 3)]
     _, screen = await chat(
         PlayedShell([*notes, ErrorHappened("ModelUnavailable", "It did not answer.", "", "Wait.")]), "q"
     )
@@ -458,15 +457,15 @@ async def test_an_error_that_was_noted_says_only_what_to_do() -> None:
     assert "error: Wait." in screen
 
 
-def test_caps_are_typed_as_people_write_them_and_one_scope_can_be_looked_at(tmp_path: Path, command: Command) -> None:
+def test_budget_command_accepts_common_amounts_and_shows_one_scope(tmp_path: Path, command: Command) -> None:
     typed = "/budget 1,50\n/budget day 20k tok\n/budget month 50c\n/budget day\n/budget turn\n/budget 1,500\n"
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')
     ended = command("line", "--model", f"script:{script}", typed=typed)
-    said = ended.stdout
-    assert "session  $1.50" in said
-    assert "month    $0.50" in said
-    looked = said.rpartition("No cap is set for the turn. /budget turn 2.00 sets one.")
-    assert looked[0].rstrip().splitlines()[-1].split()[:3] == ["day", "20,000", "tokens"]
-    assert "is ambiguous" in looked[2]
+    output = ended.stdout
+    assert "session  $1.50" in output
+    assert "month    $0.50" in output
+    after_turn = output.rpartition("No cap is set for the turn. /budget turn 2.00 sets one.")
+    assert after_turn[0].rstrip().splitlines()[-1].split()[:3] == ["day", "20,000", "tokens"]
+    assert "is ambiguous" in after_turn[2]
     assert ended.returncode == 2

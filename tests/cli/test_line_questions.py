@@ -1,18 +1,18 @@
-"""What the line shell asks, typed word for word."""
+"""Questions of the line shell, answered word by word."""
 
 import asyncio
 
 import pytest
 
 from ecoshell.agent import Approval, CostChoice, LimitChoice
-from ecoshell.cli.parser import Interrupted
-from ecoshell.cli.person import LinePerson
+from ecoshell.cli.line_user import LineUser
+from ecoshell.cli.signals import Interrupted
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 
 DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1 +1 @@\n-one\n+ONE"
 WANTED = ApprovalWanted(
     "c1", "write_file", {"path": "notes.txt"}, ("write",), "It would change files.",
-    "Capitals are wanted.", 2_000_000, DIFF,
+    "Use capitals.", 2_000_000, DIFF,
 )  # fmt: skip
 OFFERS = (
     ModelOffer("embedded", True, 0, 4_100, True),
@@ -25,12 +25,12 @@ COST = CostWanted("single", "openai/large", 12_000_000, 84_000_000, 50_000_000, 
 
 
 class Typist:
-    """Types these lines, and keeps what it was shown; an exception among the lines is raised."""
+    """Types these lines and records the screen; an exception among the lines is raised."""
 
     def __init__(self, *lines):
         self.lines = list(lines)
         self.shown = []
-        self.person = LinePerson(self.read, self.shown.append)
+        self.user = LineUser(self.read, self.shown.append)
 
     async def read(self, prompt):
         self.shown.append(prompt)
@@ -46,18 +46,18 @@ class Typist:
         return "\n".join(self.shown)
 
     async def decided(self, event):
-        """What comes of the question when its event is read, as it is in a chat."""
+        """Return the decision when the event is read, as in a chat."""
         calls = {ApprovalWanted: "approve", LimitHit: "at_limit", CostWanted: "at_cost", TrustWanted: "trust"}
-        waiting = asyncio.ensure_future(getattr(self.person, calls[type(event)])(event))
+        waiting = asyncio.ensure_future(getattr(self.user, calls[type(event)])(event))
         await asyncio.sleep(0)
-        await self.person.meet(event)
+        await self.user.answer(event)
         return await waiting
 
 
-async def test_an_approval_shows_the_reason_the_price_and_what_would_change():
+async def test_approval_shows_reason_price_and_changes():
     typist = Typist("y")
     assert await typist.decided(WANTED) == Approval("once")
-    assert "why: Capitals are wanted." in typist.screen
+    assert "why: Use capitals." in typist.screen
     assert "One use costs $0.002." in typist.screen
     assert "  -one\n  +ONE" in typist.screen
 
@@ -74,11 +74,11 @@ async def test_an_approval_shows_the_reason_the_price_and_what_would_change():
         (["No, append to it: twice."], Approval("no", instead="append to it: twice.")),
     ],
 )
-async def test_arguments_are_edited_as_a_line_of_json(typed, approval):
+async def test_approval_accepts_edited_arguments_and_instructions(typed, approval):
     assert await Typist(*typed).decided(WANTED) == approval
 
 
-async def test_what_a_server_asks_is_shown_in_lines_and_answered_this_once():
+async def test_request_of_a_server_is_shown_and_approved_once():
     typist = Typist("y")
     form = ApprovalWanted("f0", "asks:form", {"name": "Jo"}, ("network",), "It asks.", "Who?\n- name (string)")
     assert await typist.decided(form) == Approval("once")
@@ -87,17 +87,17 @@ async def test_what_a_server_asks_is_shown_in_lines_and_answered_this_once():
     assert "project" not in typist.screen
 
 
-async def test_json_that_cannot_be_read_is_told_with_its_place():
+async def test_invalid_json_is_reported_with_its_place():
     typist = Typist("e", '{"path": }', "", "n")
     await typist.decided(WANTED)
     assert "This is not JSON: Expecting value (line 1, column 10)." in typist.screen
 
 
-async def test_a_question_that_comes_back_says_what_was_wrong_and_keeps_the_arguments():
+async def test_repeated_approval_shows_the_fault_and_keeps_the_arguments():
     typist = Typist("y")
-    again = ApprovalWanted("c1", "write_file", {"path": 3}, ("write",), "It would.", fault="path: 3 is no text")
+    again = ApprovalWanted("c1", "write_file", {"path": 3}, ("write",), "It would.", fault="path: 3 is not text")
     assert await typist.decided(again) == Approval("once", {"path": 3})
-    assert "cannot be used: path: 3 is no text" in typist.screen
+    assert "invalid arguments: path: 3 is not text" in typist.screen
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ async def test_a_question_that_comes_back_says_what_was_wrong_and_keeps_the_argu
         ([], LimitChoice("stop")),
     ],
 )
-async def test_at_a_limit_a_number_takes_an_offer_and_enter_the_proposed_cap(typed, choice):
+async def test_limit_accepts_an_offer_by_number_and_the_proposed_cap_by_enter(typed, choice):
     assert await Typist(*typed).decided(HIT) == choice
 
 
-async def test_offers_say_where_they_run_what_they_cost_and_whether_they_fit():
+async def test_offers_show_place_cost_and_whether_they_fit():
     typist = Typist("s")
     await typist.decided(HIT)
     assert "[1] embedded (local): $0 at most, 4,100 tokens at most\n" in typist.screen
@@ -139,42 +139,42 @@ async def test_offers_say_where_they_run_what_they_cost_and_whether_they_fit():
         ([], CostChoice("stop")),
     ],
 )
-async def test_an_expensive_step_is_asked_about_in_line(typed, choice):
+async def test_expensive_step_is_asked(typed, choice):
     typist = Typist(*typed)
     assert await typist.decided(COST) == choice
-    assert "openai/large costs from $0.012 to $0.084 at most" in typist.screen
+    assert "openai/large costs $0.012 to $0.084" in typist.screen
 
 
 @pytest.mark.parametrize(("typed", "word"), [(["y"], "yes"), (["what?", "n"], "no"), (["l"], "later"), ([], "later")])
-async def test_a_projects_instructions_are_shown_and_asked_about_in_line(typed, word):
+async def test_project_instructions_are_shown_before_they_are_trusted(typed, word):
     typist = Typist(*typed)
     assert await typist.decided(TRUST) == word
     assert "may the model follow /home/me/project/AGENTS.md, which has changed" in typist.screen
     assert "  Use tabs.\n  No ␛[31mred." in typist.screen
 
 
-async def test_a_question_whose_event_nobody_reads_is_asked_all_the_same_and_once():
+async def test_question_without_its_event_is_asked_once():
     typist = Typist("g")
-    assert await typist.person.at_cost(COST) == CostChoice("go")
-    await typist.person.meet(COST)  # read at last
+    assert await typist.user.at_cost(COST) == CostChoice("go")
+    await typist.user.answer(COST)  # the event arrives late
     assert typist.screen.count("openai/large costs") == 1
 
 
-async def test_control_c_at_such_a_question_refuses():
+async def test_ctrl_c_at_a_question_without_its_event_denies():
     typist = Typist(Interrupted())
-    assert await typist.person.approve(WANTED) == Approval("no")
+    assert await typist.user.approve(WANTED) == Approval("no")
 
 
-async def test_a_question_is_withdrawn_when_the_turn_is_stopped():
+async def test_question_is_withdrawn_when_the_turn_is_stopped():
     began = asyncio.Event()
 
     async def read(prompt):
         began.set()
         await asyncio.Event().wait()
 
-    person = LinePerson(read, lambda line: None)
-    waiting = asyncio.ensure_future(person.approve(WANTED))
-    reading = asyncio.ensure_future(person.meet(WANTED))
+    user = LineUser(read, lambda line: None)
+    waiting = asyncio.ensure_future(user.approve(WANTED))
+    reading = asyncio.ensure_future(user.answer(WANTED))
     await began.wait()
     waiting.cancel()
     await asyncio.wait_for(reading, 600)

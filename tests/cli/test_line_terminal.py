@@ -1,4 +1,4 @@
-"""`ecoshell line` from end to end: a real process on a real pseudo-terminal, typed into and looked at."""
+"""`ecoshell line` from end to end: a real process on a pseudo-terminal."""
 
 import json
 import re
@@ -27,7 +27,7 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture
 def open_terminal(tmp_path: Path) -> Iterator[Open]:
-    """Opens ecoshell on a script, in a workspace and a home of its own."""
+    """Open ecoshell on a script in a temporary workspace and home."""
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(reply) + "\n" for reply in REPLIES))
     workspace = tmp_path / "workspace"
@@ -44,7 +44,7 @@ def open_terminal(tmp_path: Path) -> Iterator[Open]:
         closed(terminal)
 
 
-def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: Path) -> None:
+def test_user_asks_approves_stops_and_quits(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("line")
     terminal.wait(r"^›")
     terminal.wait(r"session: spent \$0, held \$0, left \$0\.50")
@@ -53,7 +53,7 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     screen = terminal.wait(r"√ answered")
     assert screen.count("It is 391.") == 1
     assert "◊ I need a calculator." in screen
-    assert "+ registered calculate" in screen
+    assert "+ calculate registered" in screen
     assert '► call calculate(expression="17 * 23")' in screen
     assert "└ result: 17 * 23 = 391" in screen
     terminal.wait(r"session: spent \$0\.\d+, held \$0, left \$0\.4")
@@ -62,7 +62,7 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     terminal.wait(r"\[1\] once.*instead:")
     terminal.type("y\r")
     terminal.wait(r"result: 42")
-    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[1\] once.*instead: *$")
+    terminal.wait(r"allow run_command\(command=\"sleep 600\"\)\n.*\n\[1\] once.*instead: *$")
     terminal.type("y\r")
     terminal.wait(r'► call run_command\(command="sleep 600"\)')
     terminal.type("\x03")
@@ -71,7 +71,7 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     terminal.type("are you there?\r")
     terminal.wait(r"Still here\.\n√ answered .*\n›")
     terminal.type("\x03")
-    terminal.wait(r"Ctrl-D or /quit leaves")
+    terminal.wait(r"Ctrl-D or /quit quits")
     terminal.type("\x04")
     assert terminal.ended() == 0
     history = tmp_path / "home" / "data" / "history.txt"
@@ -80,29 +80,27 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     assert history.stat().st_mode & 0o077 == 0
 
 
-def test_what_is_typed_during_a_turn_answers_no_question_and_is_asked_after_it(
-    open_terminal: Open, tmp_path: Path
-) -> None:
+def test_line_typed_during_a_turn_is_asked_after_it(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("line")
     terminal.wait(r"^›")
     terminal.type("what is 17 * 23?\r")
     terminal.wait(r"√ answered")
     terminal.wait(r"^› *$")
     terminal.type("run two commands\ry\r")
-    terminal.wait(r"may it run run_command\(command=\"echo.*\n.*\n\[1\] once.*instead: *$")
+    terminal.wait(r"allow run_command\(command=\"echo.*\n.*\n\[1\] once.*instead: *$")
     terminal.type("n\r")
     terminal.wait(r"denied: run_command was not run")
-    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[1\] once.*instead: *$")
+    terminal.wait(r"allow run_command\(command=\"sleep 600\"\)\n.*\n\[1\] once.*instead: *$")
     terminal.type("no, do nothing\r")
     terminal.wait(r"Do this instead: do nothing")
     terminal.wait(r"Still here\.(.|\n)*^› y$")
     store = SessionStore(tmp_path / "home" / "data" / "sessions.sqlite")
     events = [event for _, event in store.events(store.list()[0].id)]
-    given = [(event.decision, event.by) for event in events if isinstance(event, ApprovalGiven)]
-    assert given == [("no", "person")] * 2
+    approvals = [(event.decision, event.by) for event in events if isinstance(event, ApprovalGiven)]
+    assert approvals == [("no", "person")] * 2
 
 
-def test_a_terminal_that_closes_in_mid_turn_loses_nothing(open_terminal: Open, tmp_path: Path) -> None:
+def test_closing_the_terminal_during_a_turn_loses_nothing(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("line", "--yes")
     terminal.wait(r"^›")
     terminal.type("what is 17 * 23?\r")
@@ -120,7 +118,7 @@ def test_a_terminal_that_closes_in_mid_turn_loses_nothing(open_terminal: Open, t
     assert [event.name for event in events if isinstance(event, CallStarted)][-1] == "run_command"
 
 
-def test_slash_commands_are_completed_and_no_color_is_respected(open_terminal: Open) -> None:
+def test_slash_commands_are_completed_without_colours_with_no_color(open_terminal: Open) -> None:
     terminal = open_terminal("line", NO_COLOR="1")
     terminal.wait(r"^›")
     terminal.type("/bud")
@@ -133,7 +131,7 @@ def test_slash_commands_are_completed_and_no_color_is_respected(open_terminal: O
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_what_ask_tells_beside_the_answer_has_colours_where_they_are_wanted(
+def test_progress_of_ask_has_colours_unless_no_color_is_set(
     open_terminal: Open, environment: dict[str, str], coloured: bool
 ) -> None:
     terminal = open_terminal("ask", "what is 17 * 23?", **environment)
@@ -142,13 +140,13 @@ def test_what_ask_tells_beside_the_answer_has_colours_where_they_are_wanted(
     assert (COLOUR.search(terminal.raw) is not None) == coloured
 
 
-def test_a_quiet_question_shows_the_answer_alone_also_on_a_terminal(open_terminal: Open) -> None:
+def test_quiet_question_on_a_terminal_prints_only_the_answer(open_terminal: Open) -> None:
     terminal = open_terminal("ask", "--quiet", "what is 17 * 23?")
     assert terminal.ended() == 0
     assert terminal.raw.strip() == b"It is 391."
 
 
-def test_a_dumb_terminal_gets_letters_only(open_terminal: Open) -> None:
+def test_dumb_terminal_gets_ascii_without_escapes(open_terminal: Open) -> None:
     terminal = open_terminal("line", TERM="dumb")
     terminal.wait(r"^> *$")
     terminal.type("what is 17 * 23?\n")

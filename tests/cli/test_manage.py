@@ -30,13 +30,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    """Runs a command in this process and returns what it printed."""
+    """Run a command in this process and return its output."""
 
     def run(*argv: str, status: int = 0) -> str:
         got = main(list(argv))
-        told = capsys.readouterr()
-        assert got == status, told.err
-        return told.err if status else told.out
+        output = capsys.readouterr()
+        assert got == status, output.err
+        return output.err if status else output.out
 
     return run
 
@@ -65,7 +65,7 @@ def spent(session: str, usage: Usage | None, *, price: Price | None = PRICE, mod
 
 
 class TestTools:
-    def test_every_tool_is_listed_with_its_tokens_and_effects(self, shell: Shell) -> None:
+    def test_tools_are_listed_with_tokens_and_effects(self, shell: Shell) -> None:
         rows = json.loads(shell("tools", "--json"))["rows"]
         by_name = {row["name"]: row for row in rows}
         assert by_name["run_command"]["effects"] == ["execute", "network", "read", "write"]
@@ -73,11 +73,11 @@ class TestTools:
         printed = shell("tools")
         assert all(re.search(rf"^{name} +\d+ ", printed, re.MULTILINE) for name in by_name)
 
-    def test_one_tool_is_shown_as_the_model_reads_it(self, shell: Shell) -> None:
+    def test_one_tool_is_shown_with_its_schema(self, shell: Shell) -> None:
         assert json.loads(shell("tools", "read_file"))["name"] == "read_file"
         assert [row["name"] for row in json.loads(shell("tools", "read_file", "--json"))["rows"]] == ["read_file"]
 
-    def test_rows_say_whose_a_tool_is_and_whether_it_is_registered_from_the_start(self, shell: Shell) -> None:
+    def test_rows_have_the_source_and_the_initial_registration(self, shell: Shell) -> None:
         server = Server("far", url="http://127.0.0.1:9", cwd=str(Path.cwd()))
         records = [{"name": "add", "description": "Adds.", "parameters": {}, "read_only": True}]
         CachedLists(user_paths().mcp_folder, server).write({"tools": records})
@@ -91,17 +91,17 @@ class TestTools:
         assert far["tokens"] > 0
         assert json.loads(shell("tools", "far.add"))["description"] == "Adds."
 
-    def test_an_unknown_tool_is_refused_with_the_nearest(self, shell: Shell) -> None:
+    def test_unknown_tool_is_refused_with_a_suggestion(self, shell: Shell) -> None:
         assert "Did you mean read_file" in shell("tools", "read_fil", status=2)
 
-    def test_a_missing_model_does_not_hide_the_tools(self, shell: Shell) -> None:
+    def test_tools_are_listed_without_the_model(self, shell: Shell) -> None:
         written('model = "local:/nowhere/model.gguf"')
         assert json.loads(shell("tools", "--json"))["exact"] is False
 
 
 class TestSessions:
     def test_sessions_are_listed(self, shell: Shell) -> None:
-        assert "no sessions yet" in shell("sessions")
+        assert "No sessions yet" in shell("sessions")
         session = talked("how many\x1b[2J words?")
         assert json.loads(shell("sessions", "list", "--json"))["rows"][0]["id"] == session
         assert json.loads(shell("sessions", "--json"))["rows"][0]["model"] == "embedded"
@@ -109,13 +109,13 @@ class TestSessions:
         assert "how many␛[2J words?" in printed
         assert "\x1b" not in printed
 
-    def test_a_session_is_shown_by_the_beginning_of_its_id(self, shell: Shell) -> None:
+    def test_session_is_shown_by_a_prefix_of_its_id(self, shell: Shell) -> None:
         session = talked(events=(Answer("It has 12."),))
         assert "It has 12." in shell("sessions", "show", session[:5])
         document: dict[str, Any] = json.loads(shell("sessions", "show", session, "--json"))
         assert [event["type"] for event in document["events"]] == ["turn_started", "answer"]
 
-    def test_a_session_is_exported_to_a_new_file_only(self, shell: Shell, tmp_path: Path) -> None:
+    def test_session_is_exported_only_to_a_new_file(self, shell: Shell, tmp_path: Path) -> None:
         session = talked(events=(Answer("It has 12."),))
         for file, form in (
             (tmp_path / "a.md", []),
@@ -130,17 +130,17 @@ class TestSessions:
         assert "exists already" in shell("sessions", "export", session, str(tmp_path / "a.md"), status=2)
         assert "cannot be written" in shell("sessions", "export", session, str(tmp_path / "no" / "a.md"), status=1)
 
-    def test_a_session_is_renamed_and_deleted(self, shell: Shell) -> None:
+    def test_session_is_renamed_and_deleted(self, shell: Shell) -> None:
         session = talked()
         assert "'word count'" in shell("sessions", "rename", session[:5], "word", "count")
-        assert "the whole id" in shell("sessions", "delete", session[:5], status=2)
+        assert "the full ID" in shell("sessions", "delete", session[:5], status=2)
         copies = user_paths().undo_folder / session / "1"
         copies.mkdir(parents=True)
         assert "word count" in shell("sessions", "delete", session)
         assert not copies.parent.exists()
         assert "Unknown session" in shell("sessions", "show", session, status=2)
 
-    def test_a_damaged_store_is_an_error_that_says_what_to_do(self, shell: Shell) -> None:
+    def test_damaged_store_is_an_error_with_a_fix(self, shell: Shell) -> None:
         file = user_paths().sessions_file
         file.parent.mkdir(parents=True)
         file.write_bytes(b"no database at all" * 100)
@@ -148,19 +148,19 @@ class TestSessions:
 
 
 class TestCost:
-    def test_costs_and_caps_are_told_as_the_contract_says(self, shell: Shell) -> None:
+    def test_costs_and_caps_have_the_documented_fields(self, shell: Shell) -> None:
         session = talked()
         ledger = Ledger(user_paths().ledger_file)
         ledger.set_cap(session, "session", parse_amount("0.50"))
         ledger.set_cap(session, "day", parse_amount("20000tok"))
         ledger.close()
         spent(session, Usage(input=1000, output=200, cached=400))
-        told = json.loads(shell("cost", "--by", "session", "--json"))
-        row = told["rows"][0]
+        report = json.loads(shell("cost", "--by", "session", "--json"))
+        row = report["rows"][0]
         assert row["key"] == session
         assert (row["spent_usd"], row["held_usd"]) == ("0.0012", "0")
         assert (row["input"], row["cached"], row["output"], row["calls"]) == (1000, 400, 200, 1)
-        by_scope = {cap["scope"]: cap for cap in told["caps"]}
+        by_scope = {cap["scope"]: cap for cap in report["caps"]}
         assert by_scope["session"]["limit_usd"] == "0.5"
         assert by_scope["session"]["spent_usd"] == "0.0012"
         assert by_scope["session"]["held_usd"] == "0"
@@ -170,7 +170,7 @@ class TestCost:
     @pytest.mark.parametrize(
         ("by", "key"), [("day", None), ("model", "openai/x"), ("role", "single"), ("tool", "count_text")]
     )
-    def test_costs_are_added_up_by_what_is_asked(self, shell: Shell, by: str, key: str | None) -> None:
+    def test_costs_are_grouped(self, shell: Shell, by: str, key: str | None) -> None:
         spent("a", Usage(input=10, output=10))
         spent("b", Usage(input=10, output=10))
         rows = json.loads(shell("cost", "--by", by, "--json"))["rows"]
@@ -178,41 +178,41 @@ class TestCost:
         assert key is None or rows[0]["key"] == key
         assert by in shell("cost", "--by", by).splitlines()[0]
 
-    def test_what_is_not_known_is_null_and_never_zero(self, shell: Shell) -> None:
+    def test_unknown_values_are_null_and_never_zero(self, shell: Shell) -> None:
         spent("a", Usage(input=10, output=10), price=None)
         assert json.loads(shell("cost", "--json"))["rows"][0]["spent_usd"] is None
         assert "unknown" in shell("cost")
 
-    def test_an_unreported_call_is_listed_until_it_is_reconciled(self, shell: Shell) -> None:
+    def test_call_of_unknown_cost_is_listed_until_reconciled(self, shell: Shell) -> None:
         entry = spent("a", None)
         waiting = json.loads(shell("cost", "--json"))["unreconciled"]
-        assert [(one["entry"], one["counted_usd"]) for one in waiting] == [(entry, "0.0015")]
+        assert [(item["entry"], item["counted_usd"]) for item in waiting] == [(entry, "0.0015")]
         assert f"--reconcile {entry}=" in shell("cost")
-        told = json.loads(shell("cost", "--reconcile", f"{entry}=0.0004", "--json"))
-        assert told["unreconciled"] == []
-        assert told["rows"][0]["spent_usd"] == "0.0004"
+        report = json.loads(shell("cost", "--reconcile", f"{entry}=0.0004", "--json"))
+        assert report["unreconciled"] == []
+        assert report["rows"][0]["spent_usd"] == "0.0004"
 
-    def test_a_call_may_turn_out_to_have_cost_nothing(self, shell: Shell) -> None:
+    def test_reconciled_cost_may_be_zero(self, shell: Shell) -> None:
         entry = spent("a", None)
         assert json.loads(shell("cost", "--reconcile", f"{entry}=0", "--json"))["rows"][0]["spent_usd"] == "0"
 
     @pytest.mark.parametrize("text", ["12", "x=1", "=1", "1=lots", "1=-2", "999=1"])
-    def test_a_reconciliation_that_cannot_be_is_refused(self, shell: Shell, text: str) -> None:
+    def test_invalid_reconciliation_is_refused(self, shell: Shell, text: str) -> None:
         assert shell("cost", "--reconcile", text, status=2)
 
-    def test_an_empty_ledger_says_so(self, shell: Shell) -> None:
+    def test_empty_ledger_has_a_message(self, shell: Shell) -> None:
         assert "Nothing was spent yet" in shell("cost")
         assert json.loads(shell("cost", "--json")) == {"rows": [], "caps": [], "unreconciled": []}
 
 
 class TestConfig:
     @pytest.mark.parametrize("typed", ["0.0000000001", "1,500", "20k", "9999999", "caf\udcff"])
-    def test_what_could_not_be_used_is_not_written(self, shell: Shell, typed: str) -> None:
+    def test_unusable_values_are_not_written(self, shell: Shell, typed: str) -> None:
         assert "Nothing was written." in shell("config", "set", "budget.day", typed, status=2)
         assert not user_paths().settings_file.exists()
         shell("config", "check")
 
-    def test_values_are_told_with_where_they_come_from(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_values_are_listed_with_their_origin(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
         file = written('[budget]\nday = 2.50\n[models."openai/x".price]\ninput = 0.1\noutput = 2\n')
         monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")
         rows = {row["key"]: row for row in json.loads(shell("config", "--json"))["rows"]}
@@ -222,77 +222,79 @@ class TestConfig:
         assert rows["model"] == {"key": "model", "value": "embedded", "from": "default", "variable": "ECOSHELL_MODEL"}
         assert re.search(r"budget\.day +2\.50 +.*config\.toml line 2", shell("config", "show"))
 
-    def test_the_path_is_told_even_when_the_file_is_broken(self, shell: Shell) -> None:
-        file = written("this is no toml")
+    def test_path_is_printed_even_if_the_file_is_broken(self, shell: Shell) -> None:
+        file = written("this is not toml")
         assert shell("config", "path") == f"{file}\n"
 
     def test_check_lists_every_problem(self, shell: Shell) -> None:
-        assert "nothing is wrong" in shell("config", "check")
+        assert "no problems" in shell("config", "check")
         written("modle = 'x'\n[agent]\nmax_steps = 'y'\n")
-        told = shell("config", "check", status=2)
-        assert "line 1: unknown key modle" in told
-        assert "line 3: agent.max_steps" in told
+        output = shell("config", "check", status=2)
+        assert "line 1: unknown key modle" in output
+        assert "line 3: agent.max_steps" in output
 
-    def test_a_setting_of_an_older_version_is_read_and_said_to_have_no_effect(self, shell: Shell) -> None:
+    def test_obsolete_setting_is_accepted_with_a_warning(self, shell: Shell) -> None:
         file = written('[experience]\nsimilarity = "embeddings"\n')
         (note,) = json.loads(shell("config", "check", "--json"))["notes"]
         assert note.startswith(f"{file} line 2: ")
         assert "no effect" in note
 
-    def test_a_wrong_setting_stops_every_command_with_its_line(self, shell: Shell) -> None:
+    def test_invalid_setting_stops_every_command_with_its_line(self, shell: Shell) -> None:
         written("[agent]\nmax_step = 3\n")
         for command in ("config", "models", "tools"):
             assert "config.toml line 2: unknown key agent.max_step" in shell(command, status=2)
 
-    def test_no_key_is_ever_shown(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_keys_are_never_shown(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretindeed")
         assert "verysecret" not in shell("config") + shell("config", "--json") + shell("models")
 
-    def test_settings_are_set_and_taken_out_with_the_comments_kept(self, shell: Shell) -> None:
+    def test_settings_are_set_and_removed_keeping_comments(self, shell: Shell) -> None:
         file = written("# mine\n[agent]\nmax_steps = 5 # enough\n")
         assert shell("config", "set", "agent.max_steps", "7") == "agent.max_steps = 7\n"
         assert file.read_text() == "# mine\n[agent]\nmax_steps = 7 # enough\n"
         price = 'models."openai/x".price'
-        told = json.loads(shell("config", "set", f"{price}.input", "0.20", f"{price}.output", "0.80", "--json"))
-        assert told == {"file": str(file), "keys": [f"{price}.input", f"{price}.output"], "hidden": {}}
+        report = json.loads(shell("config", "set", f"{price}.input", "0.20", f"{price}.output", "0.80", "--json"))
+        assert report == {"file": str(file), "keys": [f"{price}.input", f"{price}.output"], "hidden": {}}
         assert "agent.max_steps has its default again" in shell("config", "unset", "agent.max_steps")
         assert "agent.max_step was not in the file" in shell("config", "unset", "agent.max_step")
         assert file.read_text().startswith("# mine\n[agent]\n\n[models")
 
-    def test_a_setting_that_cannot_be_is_refused_and_nothing_is_written(self, shell: Shell) -> None:
+    def test_invalid_setting_is_refused_without_writing(self, shell: Shell) -> None:
         file = written("model = 'x'\n")
         assert "agent.max_steps must be" in shell("config", "set", "agent.max_steps", "many", status=2)
         assert "did you mean agent.max_steps?" in shell("config", "set", "agent.max_step", "3", status=2)
         assert "agent.max_steps has no value" in shell("config", "set", "model", "y", "agent.max_steps", status=2)
-        assert "is no key" in shell("config", "set", "a..b", "3", status=2)
-        said = shell("config", "set", "agent.strategy", "reakt", status=2)
-        assert "agent.strategy is 'reakt', and there is no such strategy.\nNothing was written." in said
-        assert "Did you mean react?" in said
-        said = shell("config", "set", "approval.deny", '["run_comand:rm *"]', status=2)
-        assert "approval.deny names 'run_comand', and there is no such tool." in said
-        assert "Did you mean run_command?" in said
-        assert "there is no such theme" in shell("config", "set", "tui.theme", "drak", status=2)
-        assert "is the price of no tool" in shell("config", "set", "tools.prices.calculator", "0.01", status=2)
-        said = shell("config", "set", "plugins.enabled", '["gti"]', status=2)
-        assert "plugins.enabled names 'gti', and there is no such plugin." in said
-        assert "Did you mean git?" in said
+        assert "is not a key" in shell("config", "set", "a..b", "3", status=2)
+        output = shell("config", "set", "agent.strategy", "reakt", status=2)
+        assert "agent.strategy names an unknown strategy, 'reakt'.\nNothing was written." in output
+        assert "Did you mean react?" in output
+        output = shell("config", "set", "approval.deny", '["run_comand:rm *"]', status=2)
+        assert "approval.deny names an unknown tool, 'run_comand'." in output
+        assert "Did you mean run_command?" in output
+        assert "names an unknown theme" in shell("config", "set", "tui.theme", "drak", status=2)
+        assert "does not name a tool" in shell("config", "set", "tools.prices.calculator", "0.01", status=2)
+        output = shell("config", "set", "plugins.enabled", '["gti"]', status=2)
+        assert "plugins.enabled names an unknown plugin, 'gti'." in output
+        assert "Did you mean git?" in output
         assert file.read_text() == "model = 'x'\n"
 
-    def test_names_that_nothing_has_are_told_with_their_lines(self, shell: Shell) -> None:
+    def test_unknown_names_are_reported_with_their_lines(self, shell: Shell) -> None:
         written(
             "[approval]\nallow = ['run_*:git status', 'read_file', 'weather__today']\ndeny = ['run_comand:rm *']\n"
             "[tools.prices]\ncalculate = '0.01'\ncalculator = '0.01'\n[tui]\ntheme = 'drak'\n"
         )
-        said = shell("config", "check", status=2)
-        assert "line 3: approval.deny names 'run_comand', and there is no such tool.\nDid you mean run_command?" in said
-        assert "line 6: tools.prices.calculator is the price of no tool that can have one." in said
-        assert "line 8: tui.theme is 'drak', and there is no such theme.\nDid you mean dark?" in said
-        assert "approval.allow" not in said
+        output = shell("config", "check", status=2)
+        assert "line 3: approval.deny names an unknown tool, 'run_comand'.\nDid you mean run_command?" in output
+        assert "line 6: tools.prices.calculator does not name a tool that can have a price." in output
+        assert "line 8: tui.theme names an unknown theme, 'drak'.\nDid you mean dark?" in output
+        assert "approval.allow" not in output
 
-    def test_a_variable_that_hides_what_is_written_is_told(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_variable_that_overrides_a_written_setting_is_reported(
+        self, shell: Shell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")
-        told = json.loads(shell("config", "set", "agent.max_steps", "7", "--json"))
-        assert told["hidden"] == {"agent.max_steps": "ECOSHELL_AGENT_MAX_STEPS"}
+        report = json.loads(shell("config", "set", "agent.max_steps", "7", "--json"))
+        assert report["hidden"] == {"agent.max_steps": "ECOSHELL_AGENT_MAX_STEPS"}
 
     @pytest.mark.parametrize(
         ("name", "value", "key", "typed"),
@@ -301,7 +303,7 @@ class TestConfig:
             ("ECOSHELL_AGENT__MAX_STEPS", "5", "agent.max_steps", "7"),
         ],
     )
-    def test_a_variable_that_wins_is_named_however_it_is_written(
+    def test_overriding_variable_is_named_in_any_spelling(
         self, shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, value: str, key: str, typed: str
     ) -> None:
         monkeypatch.setenv(name, value)
@@ -312,7 +314,7 @@ class TestModels:
     def rows(self, shell: Shell, *argv: str) -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in json.loads(shell("models", "--json", *argv))["rows"]}
 
-    def test_what_is_on_this_machine_is_listed(self, shell: Shell, home: Path) -> None:
+    def test_models_on_this_machine_are_listed(self, shell: Shell, home: Path) -> None:
         file = home / "data" / "models" / "small.gguf"
         file.parent.mkdir(parents=True)
         file.write_bytes(b"GGUF")
@@ -328,19 +330,19 @@ class TestModels:
         assert (row["ready"], row["context"]) == (True, 128000)
         assert row["price"] == {"input": "0.15", "cached_input": "0.075", "output": "0.6"}
 
-    def test_a_part_of_the_name_searches_every_known_model(self, shell: Shell) -> None:
+    def test_part_of_a_name_searches_all_known_models(self, shell: Shell) -> None:
         rows = self.rows(shell, "GPT-4o-mini")
         assert rows["gpt-4o-mini"]["ready"] is False
         assert all("gpt-4o-mini" in name.lower() for name in rows)
         assert "No model has that" in shell("models", "no such model")
 
-    def test_what_the_settings_say_of_a_model_wins(self, shell: Shell) -> None:
+    def test_settings_of_a_model_override_the_price_list(self, shell: Shell) -> None:
         written('[models."mine/model"]\ncontext = 4096\nprice = { input = 0.5, output = 1 }\n')
         row = self.rows(shell)["mine/model"]
         assert row["context"] == 4096
         assert row["price"] == {"input": "0.5", "cached_input": "0.5", "output": "1"}
 
-    def test_a_barred_model_is_listed_until_it_is_unbarred(self, shell: Shell) -> None:
+    def test_blocked_model_is_listed_until_unblocked(self, shell: Shell) -> None:
         spent("a", Usage(input=9000, output=9000), model="openai/greedy")
         assert "billed" in self.rows(shell)["openai/greedy"]["barred"]
         assert "blocked: it billed" in shell("models")

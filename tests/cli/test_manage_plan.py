@@ -1,4 +1,4 @@
-"""`ecoshell plan`: what is said of a plan that no turn could follow, or that was made without experience."""
+"""`ecoshell plan` for unpriced models and without readable experience."""
 
 import json
 
@@ -15,8 +15,8 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def told(capsys):
-    """Runs `ecoshell plan` in this process: its status, and what it printed on both streams."""
+def run(capsys):
+    """Run `ecoshell plan` in this process; return its status and both output streams."""
 
     def run(*argv):
         status = main(["plan", "How many lines has notes.txt?", *argv])
@@ -26,35 +26,35 @@ def told(capsys):
     return run
 
 
-@pytest.mark.parametrize("wanted", [(), ("--json",)])
-def test_a_model_of_unknown_price_is_refused_under_a_cap_in_dollars_as_a_turn_would_be(told, wanted):
-    status, out, err = told("--model", "openai/unknown-xyz", "--budget", "0.05", *wanted)
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_model_of_unknown_price_is_refused_under_a_cap_in_dollars(run, options):
+    status, out, err = run("--model", "openai/unknown-xyz", "--budget", "0.05", *options)
     assert (status, out) == (1, "")
     assert "The price of openai/unknown-xyz is unknown, and the" in err
     assert '[models."openai/unknown-xyz".price]' in err
 
 
 @pytest.mark.parametrize("cap", [("--budget", "20000tok"), ()])
-def test_a_model_of_unknown_price_is_planned_for_where_no_cap_is_in_dollars(told, cap):
-    status, out, err = told("--model", "openai/unknown-xyz", *cap)
+def test_model_of_unknown_price_is_planned_without_a_cap_in_dollars(run, cap):
+    status, out, err = run("--model", "openai/unknown-xyz", *cap)
     assert (status, err) == (0, "")
     assert "read_file" in out
 
 
-def test_an_experience_that_cannot_be_read_is_told_beside_the_plan(told):
+def test_unreadable_experience_is_reported_with_the_plan(run):
     file = user_paths().experience_file
     file.parent.mkdir(parents=True)
-    file.write_text("this is no database " * 300)
-    status, out, err = told("--model", "embedded", "--budget", "60000tok", "--json")
+    file.write_text("this is not a database " * 300)
+    status, out, err = run("--model", "embedded", "--budget", "60000tok", "--json")
     record = json.loads(out)
     assert status == 0
     assert record["rows"]
     assert record["fault"].startswith("This turn is planned without experience. ")
     assert err == f"{record['fault']}\n"
-    assert file.read_text().startswith("this is no database")
+    assert file.read_text().startswith("this is not a database")
 
 
-def test_where_experience_can_be_read_nothing_is_said_of_it(told):
-    status, out, err = told("--model", "embedded", "--budget", "60000tok", "--json")
+def test_readable_experience_has_no_report(run):
+    status, out, err = run("--model", "embedded", "--budget", "60000tok", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["fault"] is None

@@ -1,4 +1,4 @@
-"""`ecoshell mcp`: servers in the settings, those of other clients taken over, and what a test of one prints."""
+"""`ecoshell mcp`: servers in the settings, imports from other clients, and connection tests."""
 
 import io
 import json
@@ -8,7 +8,7 @@ import pytest
 
 from ecoshell.assembly import server_of
 from ecoshell.cli import main
-from ecoshell.cli.manage.mcp import Signs
+from ecoshell.cli.manage.mcp import SignInCaller
 from ecoshell.errors import ToolError
 from ecoshell.paths import user_paths
 from ecoshell.settings.schema import McpServerSettings
@@ -16,14 +16,14 @@ from ecoshell.settings.schema import McpServerSettings
 
 @pytest.fixture
 def shell(tmp_path, monkeypatch, capsys):
-    """Runs a command in a home of its own; gives what it printed and what it complained of."""
+    """Run a command in a temporary home; return its output and errors."""
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
 
     def run(*argv, status=0):
         got = main(list(argv))
-        told = capsys.readouterr()
-        assert got == status, told.err
-        return told.out, told.err
+        output = capsys.readouterr()
+        assert got == status, output.err
+        return output.out, output.err
 
     return run
 
@@ -32,13 +32,13 @@ def rows(shell):
     return json.loads(shell("mcp", "list", "--json")[0])["rows"]
 
 
-def test_a_server_is_added_listed_and_removed(shell):
-    assert "There is no server." in shell("mcp")[0]
+def test_server_is_added_listed_and_removed(shell):
+    assert "No servers." in shell("mcp")[0]
     shell("mcp", "add", "one", "--env", "ONE_TOKEN=se,cret=1", "--trust", "--no-test", "--", "run-one", "-y", "--flag")
     shell("mcp", "add", "two", "--url", "https://example.org/mcp", "--header", "X-Key: abc", "--no-test")
-    one, two = rows(shell)
-    assert (one["command"], one["env"], one["trusted"]) == (["run-one", "-y", "--flag"], ["ONE_TOKEN"], True)
-    assert (two["url"], two["headers"], two["tools"]) == ("https://example.org/mcp", ["X-Key"], None)
+    first, second = rows(shell)
+    assert (first["command"], first["env"], first["trusted"]) == (["run-one", "-y", "--flag"], ["ONE_TOKEN"], True)
+    assert (second["url"], second["headers"], second["tools"]) == ("https://example.org/mcp", ["X-Key"], None)
     assert "se,cret=1" in user_paths().settings_file.read_text()
     assert "se,cret=1" not in shell("config")[0]
     shell("mcp", "remove", "one")
@@ -47,18 +47,18 @@ def test_a_server_is_added_listed_and_removed(shell):
     assert rows(shell) == []
 
 
-def test_a_server_that_is_there_is_replaced_only_when_that_is_said(shell):
+def test_existing_server_is_replaced_only_with_replace(shell):
     shell("mcp", "add", "one", "--env", "A=1", "--no-test", "--", "before")
     assert "--replace" in shell("mcp", "add", "one", "--no-test", "--", "after", status=2)[1]
-    told = shell("mcp", "add", "one", "--replace", "--no-test", "--json", "--", "after")[0]
-    assert json.loads(told) == {"added": "one"}
+    report = shell("mcp", "add", "one", "--replace", "--no-test", "--json", "--", "after")[0]
+    assert json.loads(report) == {"added": "one"}
     assert [(row["command"], row["env"]) for row in rows(shell)] == [(["after"], [])]
 
 
 @pytest.mark.parametrize(
     "words", [["add", "one"], ["add", "one", "--url", "http://x/", "--", "run"], ["add", "a b", "--", "run"]]
 )
-def test_a_server_needs_a_plain_name_and_one_way_to_it(shell, words):
+def test_server_needs_a_valid_name_and_one_address(shell, words):
     shell("mcp", *words[:2], "--no-test", *words[2:], status=2)
     assert rows(shell) == []
 
@@ -66,13 +66,13 @@ def test_a_server_needs_a_plain_name_and_one_way_to_it(shell, words):
 @pytest.mark.parametrize(
     "words", [["--env", "=1"], ["--env", "A"], ["--env", " = "], ["--header", ": x"], ["--header", ""]]
 )
-def test_a_variable_and_a_header_have_a_name(shell, words):
-    told = shell("mcp", "add", "one", *words, "--no-test", "--", "run", status=2)[1]
-    assert f"{words[1]!r} cannot be read." in told
+def test_variable_and_header_need_a_name(shell, words):
+    error = shell("mcp", "add", "one", *words, "--no-test", "--", "run", status=2)[1]
+    assert f"{words[1]!r} cannot be read." in error
     assert rows(shell) == []
 
 
-def test_the_servers_of_another_client_are_taken_over(shell, tmp_path, monkeypatch):
+def test_servers_of_another_client_are_imported(shell, tmp_path, monkeypatch):
     theirs = {
         "files": {"command": "npx", "args": ["-y", "server", 8080], "env": {"KEY": "${env:MY_KEY}"}, "disabled": True},
         "odd name": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer x"}},
@@ -83,9 +83,9 @@ def test_the_servers_of_another_client_are_taken_over(shell, tmp_path, monkeypat
     }
     file = tmp_path / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": theirs}), encoding="utf-8-sig")
-    told = json.loads(shell("mcp", "import", str(file), "--json")[0])
-    assert told["imported"] == ["files", "odd-name"]
-    assert set(told["left_out"]) == {"old", "asks", "nothing", "list"}
+    report = json.loads(shell("mcp", "import", str(file), "--json")[0])
+    assert report["imported"] == ["files", "odd-name"]
+    assert set(report["left_out"]) == {"old", "asks", "nothing", "list"}
     files, odd = rows(shell)
     assert (files["command"], files["enabled"], odd["headers"]) == (
         ["npx", "-y", "server", "8080"],
@@ -99,7 +99,7 @@ def test_the_servers_of_another_client_are_taken_over(shell, tmp_path, monkeypat
     assert "odd-name" in shell("mcp", "import", "-", "--replace")[0]
 
 
-def test_what_the_settings_cannot_take_of_one_server_keeps_no_other_out(shell, tmp_path):
+def test_invalid_server_does_not_prevent_the_import_of_others(shell, tmp_path):
     theirs = {
         "good": {"command": "run", "args": ["--port", 80, True], "env": {"PORT": 8080, "DEBUG": False}},
         "no address": {"url": "example.org/mcp"},
@@ -110,54 +110,54 @@ def test_what_the_settings_cannot_take_of_one_server_keeps_no_other_out(shell, t
         "both": {"command": "run", "url": "https://example.org/mcp"},
     }
     (tmp_path / "a.json").write_text(json.dumps({"mcpServers": theirs}))
-    told = json.loads(shell("mcp", "import", str(tmp_path / "a.json"), "--json")[0])
-    assert told["imported"] == ["good"]
-    assert told["left_out"].keys() == theirs.keys() - {"good"}
-    assert "must be an address such as" in told["left_out"]["no address"]
-    assert "not both" in told["left_out"]["both"]
+    report = json.loads(shell("mcp", "import", str(tmp_path / "a.json"), "--json")[0])
+    assert report["imported"] == ["good"]
+    assert report["left_out"].keys() == theirs.keys() - {"good"}
+    assert "must be an address such as" in report["left_out"]["no address"]
+    assert "not both" in report["left_out"]["both"]
     assert [row["command"] for row in rows(shell)] == [["run", "--port", "80", "true"]]
     assert 'PORT = "8080"\nDEBUG = "false"' in user_paths().settings_file.read_text()
 
 
-def test_servers_of_a_file_that_come_to_one_name_are_not_said_to_be_replaceable(shell, tmp_path):
+def test_second_server_of_the_same_name_is_skipped(shell, tmp_path):
     theirs = {"a.b": {"command": "one"}, "a b": {"command": "two"}}
     (tmp_path / "a.json").write_text(json.dumps({"mcpServers": theirs}))
     for more in ([], ["--replace"]):
-        told = json.loads(shell("mcp", "import", str(tmp_path / "a.json"), "--json", *more)[0])
-    assert told == {"imported": ["a-b"], "left_out": {"a b": "another one of the file is called a-b, too"}}
+        report = json.loads(shell("mcp", "import", str(tmp_path / "a.json"), "--json", *more)[0])
+    assert report == {"imported": ["a-b"], "left_out": {"a b": "another server of the file is also named a-b"}}
 
 
-def test_a_file_without_servers_is_refused(shell, tmp_path):
+def test_file_without_servers_is_refused(shell, tmp_path):
     (tmp_path / "a.json").write_text("[]")
     assert "mcpServers" in shell("mcp", "import", str(tmp_path / "a.json"), status=2)[1]
 
 
-def test_a_test_of_a_server_that_is_not_there_says_so_as_json(shell):
+def test_testing_an_unreachable_server_reports_the_error_as_json(shell):
     pytest.importorskip("mcp")
     shell("mcp", "add", "one", "--no-test", "--", "no-such-program-anywhere")
-    told = json.loads(shell("mcp", "test", "one", "--json", status=1)[0])
-    assert (told["name"], told["tools"]) == ("one", [])
-    assert told["seconds"] >= 0
-    assert "no-such-program-anywhere cannot be started" in told["error"]
-    assert "There are one." in shell("mcp", "test", "two", status=2)[1]
+    report = json.loads(shell("mcp", "test", "one", "--json", status=1)[0])
+    assert (report["name"], report["tools"]) == ("one", [])
+    assert report["seconds"] >= 0
+    assert "no-such-program-anywhere cannot be started" in report["error"]
+    assert "Available: one." in shell("mcp", "test", "two", status=2)[1]
 
 
 @pytest.mark.parametrize(
     ("cwd", "folder"),
     [(None, "/w"), ("sub", "/w/sub"), ("/srv", "/srv"), ("~/p", "/home/me/p"), ("~nobody-x", "/w/~nobody-x")],
 )
-def test_the_folder_of_a_server_is_found_from_the_workspace_and_home(monkeypatch, cwd, folder):
+def test_working_folder_of_a_server_is_relative_to_workspace_or_home(monkeypatch, cwd, folder):
     monkeypatch.setenv("HOME", "/home/me")
     assert server_of("one", McpServerSettings(command="run", cwd=cwd), Path("/w")).cwd == folder
 
 
 @pytest.mark.parametrize("address", ["file:///home/me/run.desktop", "vscode://run", "--profile=x", "javascript:x", ""])
-async def test_who_signs_in_opens_only_pages_and_is_asked_nothing_else(monkeypatch, address):
+async def test_signing_in_opens_only_web_pages_and_declines_other_requests(monkeypatch, address):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    assert not await Signs().visit("one", "Sign in.", address)
-    assert await Signs().visit("one", "Sign in.", "https://example.org/sign")
+    assert not await SignInCaller().visit("one", "Sign in.", address)
+    assert await SignInCaller().visit("one", "Sign in.", "https://example.org/sign")
     assert opened == ["https://example.org/sign"]
-    assert await Signs().form("one", "Your name?", {}) is None
+    assert await SignInCaller().form("one", "Your name?", {}) is None
     with pytest.raises(ToolError):
-        await Signs().sample("one", [], 10, allowed=True)
+        await SignInCaller().sample("one", [], 10, allowed=True)

@@ -1,11 +1,13 @@
-"""How the choice of a mode is asked for and told: options, the line shell, the transcript, an exported session."""
+"""The chosen mode in options, the line shell, the transcript and an exported session."""
 
 import io
 
 import pytest
 
-from ecoshell.cli.parser import build_parser, options_from
-from ecoshell.cli.render import EventLines, Printer
+from ecoshell.cli.event_lines import EventLines
+from ecoshell.cli.parser import build_parser
+from ecoshell.cli.printer import Printer
+from ecoshell.cli.run_options import options_from
 from ecoshell.events import ModeChosen
 from ecoshell.sessions.export import as_markdown
 from ecoshell.tui.transcript import event_blocks
@@ -20,23 +22,23 @@ def test_the_mode_is_an_option_of_every_command_that_asks() -> None:
 
 
 @pytest.mark.parametrize("event", [FIRST, SECOND])
-def test_who_thinks_and_why_takes_one_line_and_nothing_in_it_is_obeyed(event: ModeChosen) -> None:
+def test_chosen_mode_takes_one_line_of_text(event: ModeChosen) -> None:
     screen = io.StringIO()
     EventLines(Printer(screen)).show(event)
-    (told,) = screen.getvalue().splitlines()
-    assert f"{event.mode} thinks: {event.why.split(chr(27))[0]}" in told
-    assert "\x1b" not in told
+    (line,) = screen.getvalue().splitlines()
+    assert f"{event.mode} thinks: {event.why.split(chr(27))[0]}" in line
+    assert "\x1b" not in line
     block = event_blocks.block_of(event)
     assert len(block.rows) == 1
     assert f"{event.mode} thinks" in block.text()
     assert "\x1b" not in block.text()
 
 
-def test_another_that_goes_on_is_louder_than_a_first_choice() -> None:
+def test_change_of_mode_is_shown_as_a_warning() -> None:
     assert (event_blocks.block_of(FIRST).tone, event_blocks.block_of(SECOND).tone) == ("muted", "warning")
 
 
-def test_an_exported_session_tells_who_thought_and_why() -> None:
+def test_exported_session_has_the_chosen_modes() -> None:
     text = as_markdown([(0.0, FIRST), (1.0, SECOND)])
     assert "`umi` thinks: of questions like this one umi answers 80%" in text
     assert "`single` thinks: umi gave up" in text

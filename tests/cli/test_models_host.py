@@ -1,4 +1,4 @@
-"""`ecoshell models host`, and what `ecoshell doctor` says of the model host."""
+"""`ecoshell models host`, and the model host in `ecoshell doctor`."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ OFF = {"running": False, "pid": None, "idle_seconds": None}
 
 @pytest.fixture
 def run_folder(command, monkeypatch):
-    """The folder of the host in a home whose path is short enough for a socket."""
+    """Return the host's folder in a home whose path is short enough for a socket."""
     home = Path(tempfile.mkdtemp(prefix="ecoshell-"))
     monkeypatch.setenv("ECOSHELL_HOME", str(home))
     yield home / "cache" / "run"
@@ -33,13 +33,13 @@ async def start(folder):
     return pid
 
 
-def test_status_and_stop(command, run_folder):
+def test_host_status_and_stop(command, run_folder):
     assert json.loads(command("models", "host", "status", "--json").stdout) == OFF
     assert not run_folder.exists()
     pid = asyncio.run(start(run_folder))
-    found = json.loads(command("models", "host", "status", "--json").stdout)
-    assert (found["running"], found["pid"]) == (True, pid)
-    assert found["idle_seconds"] >= 0
+    state = json.loads(command("models", "host", "status", "--json").stdout)
+    assert (state["running"], state["pid"]) == (True, pid)
+    assert state["idle_seconds"] >= 0
     assert f"process {pid}" in command("models", "host").stdout
     assert "was stopped" in command("models", "host", "stop").stdout
     assert await_end(host_address(run_folder), 600)
@@ -47,7 +47,7 @@ def test_status_and_stop(command, run_folder):
     assert "not running" in command("models", "host", "stop").stdout
 
 
-def test_another_word_is_refused(command, run_folder):
+def test_unknown_host_action_is_refused(command, run_folder):
     refused = command("models", "host", "begin")
     assert refused.returncode != 0
     assert "models host status" in refused.stderr
@@ -56,7 +56,7 @@ def test_another_word_is_refused(command, run_folder):
 def test_doctor_shows_the_host(command, run_folder, monkeypatch):
     def check():
         checks = json.loads(command("doctor", "--json").stdout)["checks"]
-        return next((one["state"], one["found"]) for one in checks if one["name"] == "model host")
+        return next((check["state"], check["found"]) for check in checks if check["name"] == "model host")
 
     assert check() == ("ok", "off ([remote] host_idle_seconds = 0)")
     monkeypatch.setenv("ECOSHELL_REMOTE_HOST_IDLE_SECONDS", "60")

@@ -30,7 +30,7 @@ def hub():
 
 @pytest.fixture
 def environ(hub: HubServer, tmp_path: Path) -> dict[str, str]:
-    """What the processes are started with: a home of their own, and the hub as the mirror."""
+    """The environment of the processes: a temporary home, and the hub as the mirror."""
     return {
         "HOME": str(tmp_path),
         "ECOSHELL_HOME": str(tmp_path / "home"),
@@ -44,14 +44,14 @@ def environ(hub: HubServer, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(environ: dict[str, str], tmp_path: Path):
-    """Runs ecoshell to its end, without a terminal."""
+    """Run ecoshell to its end, without a terminal."""
 
     def started(*argv: str, status: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "ecoshell", *argv]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "ECOSHELL_"))}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "ECOSHELL_"))}
         done = subprocess.run(
             command,
-            env={**kept, **environ, **more},
+            env={**inherited, **environ, **more},
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
@@ -65,13 +65,13 @@ def run(environ: dict[str, str], tmp_path: Path):
     return started
 
 
-def test_a_pull_tells_size_licence_and_progress_and_then_what_to_call_the_model(run, tmp_path):
+def test_pull_prints_size_licence_progress_and_the_model_name(run, tmp_path):
     done = run("models", "pull", NAME)
     path = tmp_path / "home" / "data" / "models" / "maker" / "small-GGUF" / FILE
     assert path.read_bytes() == WHOLE
     assert f"{FILE} · 4.0 MB · licence apache-2.0" in done.stderr
     assert "4.0 MB of 4.0 MB" in done.stderr
-    assert done.stdout == f"It is {path}\nTalk with it: ecoshell --model hf:{NAME}\n"
+    assert done.stdout == f"Saved as {path}\nStart a chat: ecoshell --model hf:{NAME}\n"
     rows = {row["name"]: row for row in json.loads(run("models", "--json").stdout)["rows"]}
     row = rows[f"hf:{NAME}:Q4_K_M"]
     assert (row["kind"], row["path"], row["size_bytes"], row["ready"]) == ("file", str(path), len(WHOLE), True)
@@ -84,24 +84,24 @@ def test_a_pull_tells_size_licence_and_progress_and_then_what_to_call_the_model(
     }
 
 
-def test_what_cannot_be_pulled_ends_with_a_message_and_a_status(run, command, hub):
+def test_failed_pull_has_a_message_and_a_status(run, command, hub):
     hub.repos["maker/secret"] = Repo({FILE: WHOLE}, gated=True)
     hub.repos["maker/torch"] = Repo({"model.safetensors": b"x"})
     assert "HF_TOKEN" in run("models", "pull", "maker/secret", status=1).stderr
     assert "has no GGUF file" in run("models", "pull", "maker/torch", status=1).stderr
     assert "There is no repository" in run("models", "pull", "maker/nothing", status=1).stderr
-    for wrong, told in (
+    for arguments, message in (
         ("pull nonsense", "names no repository"),
         ("pull", "unsloth/"),
-        ("push x/y", "no `models push`"),
+        ("push x/y", "`models push`"),
     ):
-        ended = command("models", *wrong.split())
-        assert (ended.returncode, told in ended.stderr) == (2, True)
+        ended = command("models", *arguments.split())
+        assert (ended.returncode, message in ended.stderr) == (2, True)
 
 
 @pytest.fixture
 def listed(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """What `ecoshell models` prints in this process, where servers may take their time."""
+    """Return the output of `ecoshell models` in this process, with a long time limit for servers."""
     monkeypatch.setattr("ecoshell.models.servers.SECONDS", 20.0)
     for name in ("LM_STUDIO_API_BASE", "LLAMAFILE_API_BASE", "HOSTED_VLLM_API_BASE"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
@@ -115,7 +115,7 @@ def listed(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pyt
     return printed
 
 
-def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(listed):
+def test_rows_have_the_kind_of_model_and_why_it_is_unavailable(listed):
     with model_server(OLLAMA) as ollama:
         rows = json.loads(listed("--json", OLLAMA_HOST=ollama.host))["rows"]
     assert {row["kind"] for row in rows} >= {"embedded", "server", "hub"}
@@ -137,32 +137,32 @@ def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(listed)
     assert "ecoshell models pull unsloth/" in next(row["why"] for row in rows if row["kind"] == "hub")
 
 
-def test_a_setting_keeps_servers_from_being_asked(listed):
+def test_servers_are_not_listed_if_disabled(listed):
     with model_server(OLLAMA) as ollama:
-        told = listed(OLLAMA_HOST=ollama.host, ECOSHELL_LOCAL_ASK_SERVERS="false")
+        output = listed(OLLAMA_HOST=ollama.host, ECOSHELL_LOCAL_ASK_SERVERS="false")
         assert ollama.asked == []
-        assert "ollama_chat" not in told
+        assert "ollama_chat" not in output
         assert "ollama_chat/qwen3:4b" in listed(OLLAMA_HOST=ollama.host)
 
 
-def test_where_nobody_can_be_asked_a_model_that_is_not_here_says_how_to_pull_it(run):
+def test_missing_model_without_a_terminal_says_how_to_pull_it(run):
     done = run("ask", "hi", "--model", f"hf:{NAME}", status=1)
     assert f"Download it with: ecoshell models pull {NAME}" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send")
-def test_an_interrupted_pull_says_that_it_goes_on_the_next_time(environ, hub):
+def test_interrupted_pull_says_that_it_can_be_continued(environ, hub):
     hub.repos[NAME].stall = threading.Event()
     command = [sys.executable, "-m", "ecoshell", "models", "pull", NAME]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, env={**os.environ, **environ}, cwd=root, stderr=subprocess.PIPE, text=True) as pull:
         assert pull.stderr is not None
-        told = [pull.stderr.readline() for _ in range(2)]
-        assert " of 4.0 MB" in told[1]  # the first tenth has come
+        progress = [pull.stderr.readline() for _ in range(2)]
+        assert " of 4.0 MB" in progress[1]  # the first tenth has arrived
         pull.send_signal(signal.SIGINT)
-        rest = pull.stderr.read()
+        error = pull.stderr.read()
     assert pull.returncode == 130
-    assert "What came so far is kept: pull it again, which goes on from there." in rest
+    assert "The downloaded part is kept; pull again to continue." in error
     hub.repos[NAME].stall.set()
 
 
@@ -176,11 +176,11 @@ def terminal(environ: dict[str, str], tmp_path: Path):
         return started[-1]
 
     yield open_line
-    for one in started:
-        one.child.close(force=True)
+    for terminal in started:
+        terminal.child.close(force=True)
 
 
-def test_on_a_terminal_the_model_is_pulled_once_the_person_agrees(terminal, hub, tmp_path):
+def test_missing_model_on_a_terminal_is_pulled_after_consent(terminal, hub, tmp_path):
     pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
     line = terminal("--model", f"hf:{NAME}")
     line.wait(r"small-q4_k_m\.gguf · 4\.0 MB · licence apache-2\.0")
@@ -192,7 +192,7 @@ def test_on_a_terminal_the_model_is_pulled_once_the_person_agrees(terminal, hub,
     assert (tmp_path / "home" / "data" / "models" / "maker" / "small-GGUF" / FILE).read_bytes() == WHOLE
 
 
-def test_on_a_terminal_nothing_is_pulled_without_a_yes(terminal, hub, tmp_path):
+def test_missing_model_on_a_terminal_is_not_pulled_without_consent(terminal, hub, tmp_path):
     line = terminal("--model", f"hf:{NAME}")
     line.wait(r"Pull it\? \[y/N\]")
     line.type("\r")

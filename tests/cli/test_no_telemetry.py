@@ -1,4 +1,4 @@
-"""A question opens no connection but those that its model and its tools are for."""
+"""A question opens only the connections of its model and tools."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 BAN = """
 import os, sys
 
-def heard(event, arguments):
+def record(event, arguments):
     if event in ("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"):
         address = arguments[-1] if event.startswith(("socket.con", "socket.send")) else arguments[0]
         if not isinstance(address, (str, bytes)) or not event.startswith(("socket.con", "socket.send")):
@@ -17,22 +17,22 @@ def heard(event, arguments):
                 file.write(f"{event} {address}\\n")
             raise OSError("no connection is allowed here")
 
-sys.addaudithook(heard)
+sys.addaudithook(record)
 """
-"""For every Python process of the tree; what connects by a path in the place of an address stays on this machine."""
+"""Runs in every Python process; Unix sockets, which connect to a path, stay on this machine."""
 
 
-def asked(place: Path, script: list[dict[str, object]], *options: str) -> tuple[dict[str, object], str]:
-    """The result of a question, and what any process tried to connect to."""
+def run_question(place: Path, script: list[dict[str, object]], *options: str) -> tuple[dict[str, object], str]:
+    """Return the result of a question, and the addresses that any process tried to reach."""
     (place / "banned").mkdir()
     (place / "banned" / "sitecustomize.py").write_text(BAN)
     (place / "work").mkdir()
     (place / "work" / "notes.txt").write_text("one\ntwo\n")
     (place / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in script))
-    tried = place / "tried.txt"
-    tried.touch()
+    connections = place / "tried.txt"
+    connections.touch()
     paths = [str(place / "banned"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "ECOSHELL_HOME": str(place / "home"), "TRIED": str(tried)}
+    environment = {**os.environ, "ECOSHELL_HOME": str(place / "home"), "TRIED": str(connections)}
     done = subprocess.run(
         [sys.executable, "-m", "ecoshell", "ask", "--json", "--model", f"script:{place / 'script.jsonl'}", *options,
          "--yes", "--registration", "all", "How many lines?"],
@@ -40,24 +40,24 @@ def asked(place: Path, script: list[dict[str, object]], *options: str) -> tuple[
         check=False, timeout=600,
     )  # fmt: skip
     assert done.stdout, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), tried.read_text()
+    return json.loads(done.stdout.splitlines()[-1]), connections.read_text()
 
 
-def test_a_whole_question_with_tools_in_other_processes_connects_to_nobody(tmp_path: Path) -> None:
+def test_question_with_tools_in_other_processes_opens_no_connection(tmp_path: Path) -> None:
     script = [
         {"call": {"name": "count_text", "arguments": {"path": "notes.txt"}}},
         {"call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}},
         {"call": {"name": "run_command", "arguments": {"command": "cat notes.txt"}}},
         {"call": {"name": "finish", "arguments": {"answer": "2"}}},
     ]
-    result, tried = asked(tmp_path, script, "--budget", "0.50", "--price", "1,2")
-    assert (result["answer"], tried) == ("2", "")
+    result, connections = run_question(tmp_path, script, "--budget", "0.50", "--price", "1,2")
+    assert (result["answer"], connections) == ("2", "")
 
 
-def test_what_a_tool_is_sent_to_would_be_noticed(tmp_path: Path) -> None:
+def test_connection_of_a_tool_is_detected(tmp_path: Path) -> None:
     script = [
         {"call": {"name": "fetch_url", "arguments": {"url": "http://192.0.2.1/"}}},
         {"call": {"name": "finish", "arguments": {"answer": "nothing"}}},
     ]
-    _, tried = asked(tmp_path, script)
-    assert "192.0.2.1" in tried
+    _, connections = run_question(tmp_path, script)
+    assert "192.0.2.1" in connections

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.cli import main
-from ecoshell.cli.parser import build_parser, fenced, options_from
+from ecoshell.cli.fence import fenced
+from ecoshell.cli.parser import build_parser
+from ecoshell.cli.run_options import options_from
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.options import Options, RoleModels
 
@@ -26,7 +28,7 @@ def parsed(*argv: str) -> Options:
     return options_from(build_parser().parse_args(argv))
 
 
-def test_without_options_the_settings_decide_everything() -> None:
+def test_absent_options_are_unset() -> None:
     assert parsed() == Options()
     assert parsed("ask", "why?") == Options()
 
@@ -39,7 +41,7 @@ EVERYTHING = (
 
 
 @pytest.mark.parametrize("argv", [EVERYTHING, ("ask", "q", *EVERYTHING), ("line", *EVERYTHING), (*EVERYTHING, "chat")])
-def test_every_option_is_taken_before_and_after_the_command(argv: tuple[str, ...]) -> None:
+def test_options_are_accepted_before_and_after_the_command(argv: tuple[str, ...]) -> None:
     assert parsed(*argv) == Options(
         model="embedded",
         budget="20000tok",
@@ -57,25 +59,30 @@ def test_every_option_is_taken_before_and_after_the_command(argv: tuple[str, ...
     )
 
 
-def test_roles_named_before_and_after_the_command_add_up_and_the_last_word_counts() -> None:
-    given = parsed("--role", "planner=a", "--role", "caller=b", "ask", "q", "--role", "caller = c=d")
-    assert given.roles == RoleModels(planner="a", caller="c=d")
+def test_roles_before_and_after_the_command_add_up() -> None:
+    options = parsed("--role", "planner=a", "--role", "caller=b", "ask", "q", "--role", "caller = c=d")
+    assert options.roles == RoleModels(planner="a", caller="c=d")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("caller", "names no model"), ("caller=", "names no model"), ("judge=embedded", "names no role")]
+    ("text", "message"),
+    [
+        ("caller", "does not name a model"),
+        ("caller=", "does not name a model"),
+        ("judge=embedded", "does not name a role"),
+    ],
 )
-def test_a_role_without_a_model_and_an_unknown_role_are_refused(text: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_role_without_a_model_and_unknown_role_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         parsed("ask", "q", "--role", text)
 
 
-def test_an_option_before_the_command_is_not_forgotten() -> None:
+def test_option_before_the_command_is_kept() -> None:
     options = parsed("--model", "script:a.jsonl", "ask", "q", "--max-steps", "3")
     assert (options.model, options.max_steps) == ("script:a.jsonl", 3)
 
 
-def test_a_question_may_come_in_several_words_or_as_a_dash() -> None:
+def test_question_may_be_several_words_or_a_dash() -> None:
     assert build_parser().parse_args(["ask", "how", "many?", "--json"]).question == ["how", "many?"]
     assert build_parser().parse_args(["ask", "-"]).question == ["-"]
 
@@ -83,15 +90,15 @@ def test_a_question_may_come_in_several_words_or_as_a_dash() -> None:
 @pytest.mark.parametrize(
     ("argv", "message", "fix"),
     [
-        (["chta"], "There is no command 'chta'.", "Did you mean chat?"),
-        (["frobnicate"], "There is no command 'frobnicate'.", "Available: chat, line, ask"),
-        (["--bugdet", "0.50"], "There is no option --bugdet.", "Did you mean --budget?"),
-        (["ask", "q", "--max-stpes=3"], "There is no option --max-stpes.", "Did you mean --max-steps?"),
-        (["cost", "day"], "'day' is one word too many.", "`ecoshell cost --help` shows what there is."),
-        (["cost", "--jsn"], "There is no option --jsn.", "Did you mean --json?"),
+        (["chta"], "Unknown command 'chta'.", "Did you mean chat?"),
+        (["frobnicate"], "Unknown command 'frobnicate'.", "Available: chat, line, ask"),
+        (["--bugdet", "0.50"], "Unknown option --bugdet.", "Did you mean --budget?"),
+        (["ask", "q", "--max-stpes=3"], "Unknown option --max-stpes.", "Did you mean --max-steps?"),
+        (["cost", "day"], "Unexpected argument 'day'.", "`ecoshell cost --help` shows the usage."),
+        (["cost", "--jsn"], "Unknown option --jsn.", "Did you mean --json?"),
         (["cost", "--by", "modle"], "--by cannot be 'modle'.", "Did you mean model?"),
-        (["sessions", "lsit"], "There is no action 'lsit'.", "Did you mean list?"),
-        (["budget", "set", "everybody", "year", "1"], "There is no period 'year'.", "Available: day, month."),
+        (["sessions", "lsit"], "Unknown action 'lsit'.", "Did you mean list?"),
+        (["budget", "set", "everybody", "year", "1"], "Unknown period 'year'.", "Available: day, month."),
         (["--registration", "name"], "--registration cannot be 'name'.", "Did you mean names?"),
         (["--budget", "-1"], "'-1' is negative", "20000tok"),
         (["--budget=-5tok"], "'-5tok' is negative", "20000tok"),
@@ -107,19 +114,19 @@ def test_a_question_may_come_in_several_words_or_as_a_dash() -> None:
         (["ask"], "required: question", "ecoshell ask --help"),
     ],
 )
-def test_bad_usage_is_refused_with_what_to_type_instead(
+def test_invalid_usage_is_refused_with_a_suggestion(
     argv: list[str], message: str, fix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert message in told.err
-    assert fix in told.err
-    assert "Traceback" not in told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert message in output.err
+    assert fix in output.err
+    assert "Traceback" not in output.err
 
 
 @given(st.lists(st.text(max_size=12), max_size=5))
-def test_no_command_line_is_met_with_anything_but_options_or_a_refusal(words: list[str]) -> None:
+def test_random_command_lines_yield_options_or_a_usage_error(words: list[str]) -> None:
     argv = [
         word for word in words if word not in {"-h", "--help", "-V", "--version"} and not word.startswith(("-h", "-V"))
     ]
@@ -127,7 +134,7 @@ def test_no_command_line_is_met_with_anything_but_options_or_a_refusal(words: li
         assert callable(build_parser().parse_args(argv).run)
 
 
-def test_parsing_loads_nothing_heavy() -> None:
+def test_parsing_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", PARSED], capture_output=True, text=True, check=True)
     heavy = {
         "pydantic",
@@ -146,12 +153,12 @@ def test_parsing_loads_nothing_heavy() -> None:
     assert heavy.isdisjoint(done.stdout.split())
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for command in ("chat", "line", "ask", "tools", "sessions", "cost", "config", "models", "bench"):
-        assert f"    {command} " in told
+        assert f"    {command} " in output
 
 
 def raising(error: BaseException) -> Callable[[], int]:
@@ -171,22 +178,22 @@ def raising(error: BaseException) -> Callable[[], int]:
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_each_error_has_its_exit_status(error: BaseException, status: int) -> None:
+def test_errors_have_exit_statuses(error: BaseException, status: int) -> None:
     assert fenced(raising(error)) == status
 
 
-def test_an_error_tells_what_happened_what_is_kept_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_has_message_consequence_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
     fenced(raising(StoreError("The disk is \x1b[31mfull.", kept="The session is kept.", fix="Free some space.")))
-    told = capsys.readouterr().err
-    assert told == "ecoshell: The disk is ␛[31mfull.\nThe session is kept.\nFree some space.\n"
+    error = capsys.readouterr().err
+    assert error == "ecoshell: The disk is ␛[31mfull.\nThe session is kept.\nFree some space.\n"
 
 
-def test_ctrl_c_is_told_in_one_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_prints_one_word(capsys: pytest.CaptureFixture[str]) -> None:
     fenced(raising(KeyboardInterrupt()))
     assert capsys.readouterr().err == "Interrupted.\n"
 
 
-def test_a_closed_pipe_ends_quietly() -> None:
+def test_closed_pipe_ends_quietly() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "ecoshell", "config", "path"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -198,8 +205,10 @@ def test_a_closed_pipe_ends_quietly() -> None:
     assert process.wait() == 141
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("--modle", "--model"), ("--moed", "--mode"), ("--bugdet", "--budget")])
-def test_swapped_letters_are_told_the_option_they_are_the_letters_of(typed: str, meant: str) -> None:
+@pytest.mark.parametrize(
+    ("typed", "intended"), [("--modle", "--model"), ("--moed", "--mode"), ("--bugdet", "--budget")]
+)
+def test_swapped_letters_suggest_the_intended_option(typed: str, intended: str) -> None:
     with pytest.raises(UsageError) as refused:
         build_parser().parse_args(["ask", typed, "x", "hi"])
-    assert refused.value.fix == f"Did you mean {meant}?"
+    assert refused.value.fix == f"Did you mean {intended}?"

@@ -1,4 +1,4 @@
-"""`ecoshell profile`: runs a tool on files of growing size, and keeps what it took."""
+"""`ecoshell profile`: runs a tool on files of growing size, and stores time and memory."""
 
 import json
 from contextlib import closing
@@ -26,50 +26,50 @@ def home(tmp_path, monkeypatch):
 def profile(capsys):
     def run(*argv, status=0):
         got = main(["profile", *argv])
-        told = capsys.readouterr()
-        assert got == status, told.err
-        return told.err if status else told.out
+        output = capsys.readouterr()
+        assert got == status, output.err
+        return output.err if status else output.out
 
     return run
 
 
-def kept():
+def stored_profiles():
     with closing(ProfileStore(user_paths().profiles_file)) as store:
         return store.profiles()
 
 
-def test_a_tool_is_run_on_each_file_smallest_first_and_has_a_price_at_each_level(profile):
-    told = json.loads(profile("count_text", "--inputs", "notes*.txt", "--repeat", "2", "--json"))
-    assert [(row["input"], row["size"]) for row in told["runs"]] == [
+def test_tool_runs_on_each_file_smallest_first_with_a_price_per_level(profile):
+    report = json.loads(profile("count_text", "--inputs", "notes*.txt", "--repeat", "2", "--json"))
+    assert [(row["input"], row["size"]) for row in report["runs"]] == [
         ("notes10.txt", 10),
         ("notes1000.txt", 1_000),
         ("notes100000.txt", 100_000),
     ]
-    assert all(row["ms"] > 0 and float(row["price"]) >= 2e-7 and row["failed"] is None for row in told["runs"])
-    assert [level["size"] for level in told["levels"]] == pytest.approx([10, 1_000, 100_000])
-    assert all(level["measured"] for level in told["levels"])
-    assert kept()["count_text"].levels == pytest.approx((10, 1_000, 100_000))
+    assert all(row["ms"] > 0 and float(row["price"]) >= 2e-7 and row["failed"] is None for row in report["runs"])
+    assert [level["size"] for level in report["levels"]] == pytest.approx([10, 1_000, 100_000])
+    assert all(level["measured"] for level in report["levels"])
+    assert stored_profiles()["count_text"].levels == pytest.approx((10, 1_000, 100_000))
 
 
-def test_people_read_tables_and_what_was_kept(profile):
-    told = profile("read_file", "--inputs", "notes10.txt", "notes1000.txt", "--repeat", "1")
-    assert "notes1000.txt" in told
-    assert "size level" in told
-    assert "Kept for planning: read_file costs" in told
+def test_result_is_printed_as_tables(profile):
+    output = profile("read_file", "--inputs", "notes10.txt", "notes1000.txt", "--repeat", "1")
+    assert "notes1000.txt" in output
+    assert "size level" in output
+    assert "Stored for planning: read_file costs" in output
 
 
-def test_the_text_of_a_file_is_given_where_no_argument_takes_a_path(profile, home):
+def test_file_content_is_passed_if_no_argument_takes_a_path(profile, home):
     (home / "sum.txt").write_text("17 * 23")
-    told = json.loads(profile("calculate", "--inputs", "sum.txt", "--repeat", "1", "--json"))
-    assert told["runs"][0]["failed"] is None
+    report = json.loads(profile("calculate", "--inputs", "sum.txt", "--repeat", "1", "--json"))
+    assert report["runs"][0]["failed"] is None
 
 
-def test_other_arguments_are_the_same_on_every_run_and_the_one_that_takes_the_file_can_be_named(profile):
+def test_constant_arguments_and_the_file_argument_can_be_set(profile):
     argv = ("search_text", "--inputs", "notes10.txt", "--set", "text=word", "--into", "path", "--repeat", "1")
     assert json.loads(profile(*argv, "--json"))["runs"][0]["failed"] is None
 
 
-def test_a_tool_that_may_change_something_runs_only_when_told_so(profile, home):
+def test_tool_that_may_write_runs_only_with_yes(profile, home):
     (home / "make.py").write_text("open('made', 'w').close()")
     refused = profile("run_python", "--inputs", "make.py", "--into", "code", status=2)
     assert "execute" in refused
@@ -79,22 +79,22 @@ def test_a_tool_that_may_change_something_runs_only_when_told_so(profile, home):
     assert (home / "made").exists()
 
 
-def test_what_the_settings_deny_does_not_run_in_spite_of_yes(profile):
+def test_denied_tool_does_not_run_even_with_yes(profile):
     user_paths().config.mkdir(parents=True)
     user_paths().settings_file.write_text('[approval]\ndeny = ["read_file"]\n')
     assert "deny read_file" in profile("read_file", "--inputs", "notes10.txt", "--yes", status=2)
 
 
-def test_a_tool_that_fails_everywhere_leaves_the_earlier_profile(profile, home):
+def test_tool_that_always_fails_keeps_its_earlier_profile(profile, home):
     profile("json_query", "--inputs", "notes10.txt", "--set", "expression=a", status=1)
     assert not user_paths().profiles_file.exists()
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (("nosuch", "--inputs", "notes10.txt"), "Unknown tool"),
-        (("read_file", "--inputs", "gone*.txt"), "No file is called 'gone\\*.txt'"),
+        (("read_file", "--inputs", "gone*.txt"), "No file matches 'gone\\*.txt'"),
         (("read_file", "--inputs", "n" * 300), "File name too long"),
         (("read_file", "--inputs", "notes10.txt", "--repeat", "0"), "--repeat 0"),
         (("read_file", "--inputs", "notes10.txt", "--into", "nowhere"), "no argument 'nowhere'"),
@@ -102,11 +102,11 @@ def test_a_tool_that_fails_everywhere_leaves_the_earlier_profile(profile, home):
         (("current_time", "--inputs", "notes10.txt", "--set", "timezone=Europe/Oslo"), "takes a file"),
     ],
 )
-def test_what_cannot_be_taken_is_said(profile, argv, said):
-    assert said.replace("\\*", "*") in profile(*argv, status=2)
+def test_invalid_arguments_are_refused(profile, argv, message):
+    assert message.replace("\\*", "*") in profile(*argv, status=2)
 
 
-def test_a_worth_of_price_units_makes_profiled_tools_cost_something_in_plans(profile):
+def test_resource_price_adds_to_the_cost_of_profiled_tools(profile):
     profile("read_file", "--inputs", "notes10.txt", "--repeat", "1")
     user_paths().config.mkdir(parents=True)
 

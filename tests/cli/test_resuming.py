@@ -1,4 +1,4 @@
-"""Going on with a session: what comes back with it, what is told, and how to say no."""
+"""Resuming a session: what it restores, the notes, and the options that override it."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,14 @@ from command_play import Command, Ended
 
 
 def script(tmp_path: Path, name: str, *answers: str) -> str:
-    """The name of a model that gives these answers."""
+    """Return the name of a model with these answers."""
     file = tmp_path / name
     file.write_text("".join(json.dumps({"text": answer}) + "\n" for answer in answers))
     return f"script:{file}"
 
 
 def started(ended: Ended) -> dict[str, object]:
-    """The event that begins the turn, as `ask --json` tells it."""
+    """Return the first event of the turn from `ask --json`."""
     events = [json.loads(line) for line in ended.stdout.splitlines()]
     return next(event for event in events if event["type"] == "turn_started")
 
@@ -24,23 +24,23 @@ def session_of(ended: Ended) -> str:
     return json.loads(ended.stdout.splitlines()[-1])["session"]
 
 
-def told(ended: Ended) -> str:
+def notes(ended: Ended) -> str:
     return " ".join(json.loads(line)["text"] for line in ended.stdout.splitlines() if '"type": "notice"' in line)
 
 
-def test_a_session_comes_back_with_its_model_mode_roles_and_folder(command: Command, tmp_path: Path) -> None:
+def test_resumed_session_has_its_model_mode_roles_and_folder(command: Command, tmp_path: Path) -> None:
     one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.", "Three.")
     first = command("ask", "--json", "Hello", "--model", one, "--mode", "umi", "--role", f"caller={two}", folder="here")
     again = command("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
     began = started(again)
     assert (began["model"], began["mode"], began["session_model"]) == (one, "umi", one)
     assert began["roles"] == [None, two, None]
-    assert (tmp_path / "here").as_posix() in told(again)
+    assert (tmp_path / "here").as_posix() in notes(again)
     for word in (one, two, "umi", "--model", "--mode", "--role", "--workspace"):
-        assert word in told(again)
+        assert word in notes(again)
 
 
-def test_what_the_command_line_says_holds_against_the_session(command: Command, tmp_path: Path) -> None:
+def test_command_line_overrides_the_resumed_session(command: Command, tmp_path: Path) -> None:
     one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.")
     first = command("ask", "--json", "Hello", "--model", one, "--mode", "umi", folder="here")
     again = command(
@@ -50,13 +50,11 @@ def test_what_the_command_line_says_holds_against_the_session(command: Command, 
     )
     began = started(again)
     assert (began["model"], began["mode"]) == (two, "single")
-    assert str(tmp_path / "here") not in told(again)
-    assert str(tmp_path / "elsewhere") in told(again)
+    assert str(tmp_path / "here") not in notes(again)
+    assert str(tmp_path / "elsewhere") in notes(again)
 
 
-def test_a_session_whose_model_is_gone_goes_on_with_the_settings_model_and_says_so(
-    command: Command, tmp_path: Path
-) -> None:
+def test_session_whose_model_is_missing_uses_the_settings_model_with_a_note(command: Command, tmp_path: Path) -> None:
     here = tmp_path / "here"
     first = command("ask", "--json", "Hello", "--model", script(tmp_path, "one.jsonl", "One."), folder="here")
     (tmp_path / "one.jsonl").unlink()
@@ -64,20 +62,20 @@ def test_a_session_whose_model_is_gone_goes_on_with_the_settings_model_and_says_
     assert command("config", "set", "model", two).returncode == 0
     again = command("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
     assert started(again)["model"] == two
-    assert "one.jsonl is unavailable" in told(again)
-    assert str(here) in told(again)
+    assert "one.jsonl is unavailable" in notes(again)
+    assert str(here) in notes(again)
 
 
-def test_a_session_whose_folder_is_gone_goes_on_in_this_one(command: Command, tmp_path: Path) -> None:
+def test_session_whose_folder_is_missing_continues_in_the_current_folder(command: Command, tmp_path: Path) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
     first = command("ask", "--json", "Hello", "--model", model, folder="here")
     (tmp_path / "here").rmdir()
     again = command("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
     assert again.returncode == 0
-    assert str(tmp_path / "elsewhere") in told(again)
+    assert str(tmp_path / "elsewhere") in notes(again)
 
 
-def test_continue_takes_the_last_session_of_this_folder(command: Command, tmp_path: Path) -> None:
+def test_continue_resumes_the_latest_session_of_this_folder(command: Command, tmp_path: Path) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
     first = command("ask", "--json", "Hello", "--model", model, folder="here")
     command("ask", "--json", "Hello", "--model", model, folder="elsewhere")
@@ -88,30 +86,30 @@ def test_continue_takes_the_last_session_of_this_folder(command: Command, tmp_pa
     assert "--continue" in none.stderr
 
 
-@pytest.mark.parametrize("named", ["../here", "../link"])
-def test_continue_takes_it_however_its_folder_was_named(command: Command, tmp_path: Path, named: str) -> None:
+@pytest.mark.parametrize("folder_name", ["../here", "../link"])
+def test_continue_finds_the_folder_under_any_name(command: Command, tmp_path: Path, folder_name: str) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "link").symlink_to("here")
     model = script(tmp_path, "one.jsonl", "One.")
-    first = command("ask", "--json", "Hello", "--model", model, "--workspace", named, folder="elsewhere")
-    for again in (("--continue",), ("--continue", "--workspace", named)):
+    first = command("ask", "--json", "Hello", "--model", model, "--workspace", folder_name, folder="elsewhere")
+    for again in (("--continue",), ("--continue", "--workspace", folder_name)):
         assert session_of(command("ask", "--json", "And?", *again, folder="here")) == session_of(first)
 
 
-def test_in_the_line_shell_resume_changes_the_model_and_tells_of_the_folder(command: Command, tmp_path: Path) -> None:
+def test_resume_in_the_line_shell_changes_the_model_and_names_the_folder(command: Command, tmp_path: Path) -> None:
     one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.")
     session = session_of(command("ask", "--json", "Hello", "--model", one, folder="here"))
-    seen = command("line", "--model", two, folder="elsewhere", typed=f"/resume {session}\n/model\n")
-    assert f"resumed with {one} in mode single, in {tmp_path / 'elsewhere'}" in seen.stdout
-    assert f"Its workspace was {tmp_path / 'here'}; return to it with: ecoshell --resume {session}." in seen.stdout
-    assert "Change them with /model, /mode and /role." in seen.stdout
+    output = command("line", "--model", two, folder="elsewhere", typed=f"/resume {session}\n/model\n")
+    assert f"resumed with {one} in mode single, in {tmp_path / 'elsewhere'}" in output.stdout
+    assert f"Its workspace was {tmp_path / 'here'}; return to it with: ecoshell --resume {session}." in output.stdout
+    assert "Change them with /model, /mode and /role." in output.stdout
 
 
-def test_export_without_a_name_writes_a_new_file_each_time_and_says_where(command: Command, tmp_path: Path) -> None:
+def test_export_without_a_name_writes_a_new_file_each_time(command: Command, tmp_path: Path) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
-    seen = command("line", "--model", model, folder="here", typed="Hello\n/export\n/export\n")
+    output = command("line", "--model", model, folder="here", typed="Hello\n/export\n/export\n")
     first, second = sorted((tmp_path / "here").glob("*.md"), key=lambda file: len(file.name))
     assert second.stem == f"{first.stem}-2"
     assert "One." in first.read_text()
-    assert f"Exported to {first}" in seen.stdout
-    assert f"Exported to {second}" in seen.stdout
+    assert f"Exported to {first}" in output.stdout
+    assert f"Exported to {second}" in output.stdout

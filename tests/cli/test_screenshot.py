@@ -1,4 +1,4 @@
-"""`ecoshell screenshot`: what it draws, what it leaves alone, what it refuses."""
+"""`ecoshell screenshot`: what it draws, keeps and refuses."""
 
 import os
 import re
@@ -49,43 +49,41 @@ def session(home: Path) -> str:
     return session
 
 
-def shown(file: Path) -> str:
-    """The text in a picture."""
+def visible_text(file: Path) -> str:
+    """Return the text in a picture."""
     pieces = re.findall(r"<text[^>]*>([^<]*)</text>", file.read_text(encoding="utf-8"))
     return unescape("\n".join(pieces)).replace("\xa0", " ")
 
 
-def test_the_first_screen_of_a_new_chat_is_drawn_and_nothing_is_loaded_or_kept(home: Path, tmp_path: Path) -> None:
+def test_first_screen_of_a_new_chat_is_drawn_without_loading_or_storing_anything(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "first.svg"
     program = [sys.executable, "-c", LOADED, str(file)]
     environ = {**os.environ, "ECOSHELL_HOME": str(home)}
     done = subprocess.run(program, capture_output=True, text=True, env=environ, check=False, timeout=600)
     assert (done.stdout.split(), done.stderr) == (["0"], "")
-    assert "Ask anything" in shown(file)
-    assert "embedded" in shown(file)
+    assert "/ for commands, @ for files" in visible_text(file)
+    assert "embedded" in visible_text(file)
     with closing(SessionStore(home / "data" / "sessions.sqlite")) as store:
         assert store.list() == ()
     with closing(Ledger(home / "data" / "ledger.sqlite")) as ledger:
         assert list(ledger.rows("session")) == []
 
 
-def test_a_stored_session_is_drawn_without_its_model_and_stays_as_it_was(
+def test_stored_session_is_drawn_without_its_model_and_is_unchanged(
     command: Command, home: Path, session: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "session.svg"
     with closing(SessionStore(home / "data" / "sessions.sqlite")) as store:
-        before = (store.info(session), list(store.events(session)))
+        content = (store.info(session), list(store.events(session)))
     done = command("screenshot", "--size", "80x24", "--session", session[:6], str(file))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for text in ("what is 17 * 23?", "calculate", "391"):
-        assert text in shown(file)
+        assert text in visible_text(file)
     with closing(SessionStore(home / "data" / "sessions.sqlite")) as store:
-        assert (store.info(session), list(store.events(session))) == before
+        assert (store.info(session), list(store.events(session))) == content
 
 
-def test_the_picture_has_the_size_that_was_asked_for_and_is_the_same_each_time(
-    command: Command, session: str, tmp_path: Path
-) -> None:
+def test_picture_has_the_requested_size_and_is_reproducible(command: Command, session: str, tmp_path: Path) -> None:
     pictures: dict[str, str] = {}
     for name, size in (("one", "60x20"), ("two", "60x20"), ("large", "120x36")):
         file = tmp_path / f"{name}.svg"
@@ -96,41 +94,42 @@ def test_the_picture_has_the_size_that_was_asked_for_and_is_the_same_each_time(
     assert width["large"] > 1.8 * width["one"]
 
 
-def test_a_draft_that_was_not_sent_is_not_in_the_picture_and_is_kept(
-    command: Command, home: Path, tmp_path: Path
-) -> None:
+def test_unsent_draft_is_kept_and_not_in_the_picture(command: Command, home: Path, tmp_path: Path) -> None:
     draft = home / "data" / "draft.txt"
     draft.parent.mkdir(parents=True)
     draft.write_text("between us", encoding="utf-8")
     file = tmp_path / "first.svg"
     assert command("screenshot", str(file)).returncode == 0
-    assert "between us" not in shown(file)
+    assert "between us" not in visible_text(file)
     assert draft.read_text(encoding="utf-8") == "between us"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        (("--size", "wide", "new.svg"), "'wide' is not a screen"),
-        (("--size", "0x0", "new.svg"), "'0x0' is not a screen"),
-        (("--size", "120x-36", "new.svg"), "'120x-36' is not a screen"),
-        (("--size", "9999x9999", "new.svg"), "'9999x9999' is not a screen"),
+        (("--size", "wide", "new.svg"), "'wide' is not between"),
+        (("--size", "0x0", "new.svg"), "'0x0' is not between"),
+        (("--size", "120x-36", "new.svg"), "'120x-36' is not between"),
+        (("--size", "9999x9999", "new.svg"), "'9999x9999' is not between"),
         (("--session", "zzzz", "new.svg"), "Unknown session 'zzzz'"),
         (("new.png",), "is not the name of an SVG file"),
-        (("there.svg",), "exists already"),
-        (("nowhere/new.svg",), "There is no folder"),
-        (("~nobody-of-this-name/new.svg",), "There is no folder"),
+        (("there.svg",), "already exists"),
+        (("nowhere/new.svg",), "does not exist"),
+        (("~unknown-user/new.svg",), "does not exist"),
         ((f"{'n' * 300}.svg",), "cannot be written: File name too long."),
         ((), "FILE.svg"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_and_no_file_is_made(
-    command: Command, tmp_path: Path, arguments: tuple[str, ...], told: str
+def test_invalid_requests_are_refused_without_a_file(
+    command: Command, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "there.svg").write_text("mine", encoding="utf-8")
-    named = [str(tmp_path / one) if one.endswith((".svg", ".png")) and one[0] != "~" else one for one in arguments]
-    done = command("screenshot", *named)
+    paths = [
+        str(tmp_path / argument) if argument.endswith((".svg", ".png")) and argument[0] != "~" else argument
+        for argument in arguments
+    ]
+    done = command("screenshot", *paths)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert [file.name for file in tmp_path.glob("*.svg")] == ["there.svg"]
     assert (tmp_path / "there.svg").read_text(encoding="utf-8") == "mine"

@@ -1,4 +1,4 @@
-"""Settings written into the person's own file."""
+"""Writing settings into the user's file."""
 
 import os
 import threading
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from ecoshell.errors import SettingsError
-from ecoshell.settings import dotted, edit, parted
-from ecoshell.settings.edit import changed_text, write_settings
+from ecoshell.settings import dotted, edit, parse_key
+from ecoshell.settings.edit import edited_text, write_settings
 
 OWN = """\
 # My settings.
@@ -41,40 +41,40 @@ def file(tmp_path: Path) -> Path:
 
 
 def refused(file: Path, key: str, typed: str | None) -> SettingsError:
-    before = file.read_bytes() if file.exists() else None
+    content = file.read_bytes() if file.exists() else None
     with pytest.raises(SettingsError) as caught:
-        write_settings(file, {parted(key): typed})
-    assert (file.read_bytes() if file.exists() else None) == before
+        write_settings(file, {parse_key(key): typed})
+    assert (file.read_bytes() if file.exists() else None) == content
     return caught.value
 
 
-def test_a_value_is_replaced_and_every_other_sign_stays(file: Path) -> None:
+def test_value_is_replaced_and_the_rest_is_unchanged(file: Path) -> None:
     file.write_text(OWN)
     settings = write_settings(file, {("agent", "max_steps"): "12"})
     assert settings.agent.max_steps == 12
     assert file.read_text() == OWN.replace("max_steps = 5 ", "max_steps = 12 ")
 
 
-def test_a_new_key_goes_below_the_last_of_its_table_and_takes_no_comment_of_the_next(file: Path) -> None:
+def test_new_key_follows_the_last_key_of_its_table(file: Path) -> None:
     file.write_text(OWN)
     write_settings(file, {("agent", "answer_tokens"): "99"})
     assert file.read_text() == OWN.replace('names"\n', 'names"\nanswer_tokens = 99\n')
 
 
-def test_a_key_of_no_table_goes_above_the_tables(file: Path) -> None:
+def test_top_level_key_precedes_the_tables(file: Path) -> None:
     file.write_text("# first\n\n[agent]\nmax_steps = 5\n")
     assert write_settings(file, {("model",): "openai/gpt-4o-mini"}).model == "openai/gpt-4o-mini"
     assert file.read_text().startswith("# first\n")
     assert file.read_text().endswith("[agent]\nmax_steps = 5\n")
 
 
-def test_a_new_table_stands_apart_at_the_end(file: Path) -> None:
+def test_new_table_follows_an_empty_line_at_the_end(file: Path) -> None:
     file.write_text("[agent]\nmax_steps = 5")
     write_settings(file, {("tui", "theme"): "dusk"})
     assert file.read_text() == '[agent]\nmax_steps = 5\n\n[tui]\ntheme = "dusk"\n'
 
 
-def test_a_missing_file_is_made_with_its_folders_for_its_owner_alone(tmp_path: Path) -> None:
+def test_missing_file_is_created_with_its_folders_for_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "config.toml"
     write_settings(file, {("tui", "theme"): "dusk"})
     assert file.read_text() == '[tui]\ntheme = "dusk"\n'
@@ -109,34 +109,34 @@ def test_a_missing_file_is_made_with_its_folders_for_its_owner_alone(tmp_path: P
         ('models."a/b.c".base_url', "http://localhost:1/v1", "http://localhost:1/v1"),
     ],
 )
-def test_what_is_typed_is_written_in_the_type_of_its_key(file: Path, key: str, typed: str, written: object) -> None:
+def test_typed_value_is_written_with_the_type_of_its_key(file: Path, key: str, typed: str, written: object) -> None:
     file.write_text("[mcp.servers.x]\ncommand = 'x'\n")
-    write_settings(file, {parted(key): typed})
-    found: object = tomllib.loads(file.read_text())
-    for part in parted(key):
-        assert isinstance(found, dict)
-        found = found[part]
-    assert found == written
-    assert type(found) is type(written)
+    write_settings(file, {parse_key(key): typed})
+    value: object = tomllib.loads(file.read_text())
+    for part in parse_key(key):
+        assert isinstance(value, dict)
+        value = value[part]
+    assert value == written
+    assert type(value) is type(written)
 
 
-def test_keys_that_need_each_other_are_written_together(file: Path) -> None:
+def test_dependent_keys_are_written_together(file: Path) -> None:
     price = ("models", "openai/x", "price")
     assert "price.output is missing" in refused(file, 'models."openai/x".price.input', "0.20").message
     settings = write_settings(file, {(*price, "input"): "0.20", (*price, "output"): "0.80"})
-    found = settings.models.named["openai/x"].price
-    assert found is not None
-    assert (found.input, found.output) == (Decimal("0.20"), Decimal("0.80"))
+    price = settings.models.named["openai/x"].price
+    assert price is not None
+    assert (price.input, price.output) == (Decimal("0.20"), Decimal("0.80"))
     assert file.read_text() == '[models."openai/x".price]\ninput = "0.20"\noutput = "0.80"\n'
 
 
-def test_a_key_taken_out_has_its_default_again_and_leaves_the_rest(file: Path) -> None:
+def test_removed_key_has_its_default_and_the_rest_is_unchanged(file: Path) -> None:
     file.write_text(OWN)
     assert write_settings(file, {("budget", "day"): None}).budget.day is None
     assert file.read_text() == OWN.replace('day = "2.00"\n', "")
 
 
-def test_taking_out_what_is_not_there_changes_nothing(file: Path) -> None:
+def test_removing_a_missing_key_changes_nothing(file: Path) -> None:
     file.write_text(OWN)
     write_settings(file, {("local", "context"): None, ("models", "y", "context"): None})
     assert file.read_text() == OWN
@@ -157,9 +157,7 @@ def test_taking_out_what_is_not_there_changes_nothing(file: Path) -> None:
         ('models."\udcff".context', "8", "is not UTF-8 text"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_with_its_key_and_nothing_is_written(
-    file: Path, key: str, typed: str, reason: str
-) -> None:
+def test_invalid_change_is_refused_with_its_key(file: Path, key: str, typed: str, reason: str) -> None:
     file.write_text(OWN)
     error = refused(file, key, typed)
     assert reason.partition(", unable")[0] in error.message
@@ -167,7 +165,7 @@ def test_what_cannot_be_taken_is_refused_with_its_key_and_nothing_is_written(
     assert error.fix
 
 
-def test_a_file_that_is_wrong_elsewhere_is_left_alone_with_its_line_told(file: Path) -> None:
+def test_file_with_another_problem_is_unchanged_and_the_line_is_reported(file: Path) -> None:
     file.write_text("[agent]\nmax_steps = 'many'\n")
     assert f"{file} line 2: agent.max_steps must be" in refused(file, "tui.theme", "dusk").message
     file.write_text("[agent\n")
@@ -176,7 +174,7 @@ def test_a_file_that_is_wrong_elsewhere_is_left_alone_with_its_line_told(file: P
     assert "line 1: this is not UTF-8" in refused(file, "tui.theme", "dusk").message
 
 
-def test_the_wrong_key_itself_can_be_set_right_or_taken_out(file: Path) -> None:
+def test_invalid_key_can_be_corrected_or_removed(file: Path) -> None:
     file.write_text("[agent]\nmax_steps = 'many' # hm\n")
     write_settings(file, {("agent", "max_steps"): "3"})
     assert file.read_text() == "[agent]\nmax_steps = 3 # hm\n"
@@ -185,31 +183,29 @@ def test_the_wrong_key_itself_can_be_set_right_or_taken_out(file: Path) -> None:
     assert file.read_text() == "model = 'y'\n"
 
 
-def test_a_file_saved_meanwhile_is_read_again_and_keeps_what_was_saved(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_saved_in_the_meantime_keeps_both_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("[agent]\nmax_steps = 5\n")
-    changed, seen = edit.changed, list[bytes]()
+    changed, contents = edit.edited, list[bytes]()
 
-    def while_an_editor_saves(of: Path, before: bytes, changes: edit.Changes):
-        seen.append(before)
-        if len(seen) == 1:
+    def while_an_editor_saves(of: Path, content: bytes, changes: edit.Changes):
+        contents.append(content)
+        if len(contents) == 1:
             file.write_text("[agent]\nmax_steps = 5\nanswer_tokens = 77\n")
-        return changed(of, before, changes)
+        return changed(of, content, changes)
 
-    monkeypatch.setattr(edit, "changed", while_an_editor_saves)
+    monkeypatch.setattr(edit, "edited", while_an_editor_saves)
     assert write_settings(file, {("agent", "max_steps"): "6"}).agent.answer_tokens == 77
     assert file.read_text() == "[agent]\nmax_steps = 6\nanswer_tokens = 77\n"
-    assert len(seen) == 2
+    assert len(contents) == 2
 
 
-def test_processes_that_write_at_once_lose_nothing_of_one_another(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, fsync, begun = edit.write_settings, os.fsync, threading.Event()
+def test_concurrent_writers_keep_each_others_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, fsync, started = edit.write_settings, os.fsync, threading.Event()
     other = threading.Thread(target=write, args=(file, {("tui", "theme"): "moss"}))
 
     def while_another_writes(descriptor: int) -> None:
-        if not begun.is_set():
-            begun.set()
+        if not started.is_set():
+            started.set()
             other.start()
             other.join(0.2)  # it waits for this one, or is done
         fsync(descriptor)
@@ -220,21 +216,21 @@ def test_processes_that_write_at_once_lose_nothing_of_one_another(file: Path, mo
     assert tomllib.loads(file.read_text()) == {"agent": {"max_steps": 7}, "tui": {"theme": "moss"}}
 
 
-def test_a_file_that_never_rests_is_given_up_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = edit.changed
+def test_file_that_keeps_changing_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = edit.edited
 
-    def while_it_grows(of: Path, before: bytes, changes: edit.Changes):
-        file.write_bytes(before + b"# more\n")
-        return changed(of, before, changes)
+    def while_it_grows(of: Path, content: bytes, changes: edit.Changes):
+        file.write_bytes(content + b"# more\n")
+        return changed(of, content, changes)
 
-    monkeypatch.setattr(edit, "changed", while_it_grows)
-    with pytest.raises(SettingsError, match="is being changed by something else"):
+    monkeypatch.setattr(edit, "edited", while_it_grows)
+    with pytest.raises(SettingsError, match="is being changed by another program"):
         write_settings(file, {("agent", "max_steps"): "6"})
     assert "max_steps" not in file.read_text()
-    assert [found.name for found in file.parent.iterdir()] == ["config.toml"]
+    assert [entry.name for entry in file.parent.iterdir()] == ["config.toml"]
 
 
-def test_a_link_stays_a_link_and_the_file_keeps_its_mode(tmp_path: Path) -> None:
+def test_symbolic_link_and_file_mode_are_kept(tmp_path: Path) -> None:
     real, link = tmp_path / "dotfiles.toml", tmp_path / "config.toml"
     real.write_text("model = 'x'\n")
     real.chmod(0o640)
@@ -245,7 +241,7 @@ def test_a_link_stays_a_link_and_the_file_keeps_its_mode(tmp_path: Path) -> None
     assert real.stat().st_mode & 0o777 == 0o640
 
 
-def test_line_ends_and_the_byte_order_mark_stay(file: Path) -> None:
+def test_line_endings_and_byte_order_mark_are_kept(file: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf[agent]\r\nmax_steps = 5\r\n")
     write_settings(file, {("agent", "answer_tokens"): "9", ("tui", "theme"): "dusk"})
     assert file.read_bytes() == (
@@ -253,14 +249,14 @@ def test_line_ends_and_the_byte_order_mark_stay(file: Path) -> None:
     )
 
 
-def test_a_folder_in_the_place_of_the_file_is_named(file: Path) -> None:
+def test_folder_instead_of_the_file_is_reported(file: Path) -> None:
     file.mkdir()
     with pytest.raises(SettingsError, match=r"config\.toml: it cannot be read"):
         write_settings(file, {("tui", "theme"): "dusk"})
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_is_told(file: Path) -> None:
+def test_unwritable_folder_is_reported(file: Path) -> None:
     file.write_text("model = 'x'\n")
     file.parent.chmod(0o500)
     try:
@@ -282,50 +278,50 @@ def test_a_folder_that_may_not_be_written_is_told(file: Path) -> None:
     ids=["dotted", "inline", "out of order", "empty tables", "list over lines", "inline in inline"],
 )
 @pytest.mark.parametrize("key", ["agent.answer_tokens", "agent.max_steps", "models.x.context", "tui.theme", "model"])
-def test_every_way_to_write_tables_is_kept_to(file: Path, text: str, key: str) -> None:
+def test_layout_of_tables_is_kept(file: Path, text: str, key: str) -> None:
     file.write_text(text)
-    before = tomllib.loads(text)
-    write_settings(file, {parted(key): "7"})
+    expected = tomllib.loads(text)
+    write_settings(file, {parse_key(key): "7"})
     after = tomllib.loads(file.read_text())
     table = after
-    for part in parted(key)[:-1]:
+    for part in parse_key(key)[:-1]:
         table = table[part]
-    assert table.pop(parted(key)[-1]) in (7, "7")
-    for part in parted(key)[:-1]:
-        before = before.setdefault(part, {})
-    before.pop(parted(key)[-1], None)
-    assert table == before
+    assert table.pop(parse_key(key)[-1]) in (7, "7")
+    for part in parse_key(key)[:-1]:
+        expected = expected.setdefault(part, {})
+    expected.pop(parse_key(key)[-1], None)
+    assert table == expected
     assert all(line in file.read_text() for line in text.splitlines() if "#" in line)
 
 
 KEYS = some.sampled_from(["a", "b", "c d"])
 VALUES = some.one_of(some.integers(), some.text(alphabet="ab'\"\\ é\u202e", max_size=6), some.booleans())
 TABLES = some.dictionaries(KEYS, VALUES, max_size=3)
-COMMENTS = some.sampled_from(["", "# said\n", "\n", "\n# said\n\n"])
+COMMENTS = some.sampled_from(["", "# note\n", "\n", "\n# note\n\n"])
 
 
 @given(some.dictionaries(KEYS, some.tuples(COMMENTS, TABLES, COMMENTS), max_size=3), KEYS, KEYS, VALUES)
-def test_whatever_the_file_holds_one_key_changes_and_all_comments_stay(tables, table, key, value) -> None:
+def test_one_key_changes_and_all_comments_stay(tables, table, key, value) -> None:
     import tomlkit
 
     text = "".join(
-        f"{before}[{dotted([name])}]\n{tomlkit.dumps(values)}{after}"
-        for name, (before, values, after) in tables.items()
+        f"{comment}[{dotted([name])}]\n{tomlkit.dumps(values)}{after}"
+        for name, (comment, values, after) in tables.items()
     )
-    done = changed_text(text, {(table, key): value})
+    done = edited_text(text, {(table, key): value})
     expected = tomllib.loads(text)
     expected.setdefault(table, {})[key] = value
     assert tomllib.loads(done) == expected
-    assert done.count("# said") == text.count("# said")
+    assert done.count("# note") == text.count("# note")
     assert [line for line in done.splitlines() if line in text.splitlines()].count(f"[{dotted([table])}]") <= 1
 
 
 @pytest.mark.parametrize("key", ["", "a..b", "a = 1 #", "a = 0 #", "a\nb", "[a] #", "'open"])
-def test_what_is_no_key_is_refused(key: str) -> None:
-    with pytest.raises(ValueError, match="is no key"):
-        parted(key)
+def test_invalid_key_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="is not a key"):
+        parse_key(key)
 
 
-def test_a_key_reads_as_it_is_written() -> None:
+def test_dotted_key_is_parsed_back() -> None:
     for path in (("model",), ("agent", "max_steps"), ("models", 'a/"b".c', "price", "input")):
-        assert parted(dotted(path)) == path
+        assert parse_key(dotted(path)) == path

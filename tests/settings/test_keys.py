@@ -3,7 +3,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.settings import dotted, key_lines, nearest_key
+from ecoshell.settings.keys import closest_key, dotted, key_lines
 
 names = st.text("abcdefgh_", min_size=1, max_size=6)
 values = st.sampled_from(
@@ -14,7 +14,7 @@ fillers = st.sampled_from(["", "# [comment]", "   "])
 
 @st.composite
 def toml_texts(draw: st.DrawFn) -> tuple[str, dict[tuple[str, ...], int]]:
-    """A TOML text of tables and keys, and the line of each."""
+    """Draw a TOML text of tables and keys, with the line of each."""
     lines: list[str] = []
     expected: dict[tuple[str, ...], int] = {}
     for table in draw(st.lists(names, min_size=1, max_size=4, unique=True)):
@@ -30,14 +30,14 @@ def toml_texts(draw: st.DrawFn) -> tuple[str, dict[tuple[str, ...], int]]:
 
 
 @given(toml_texts(), st.sampled_from(["\n", "\r\n"]))
-def test_every_key_is_found_on_its_line(written: tuple[str, dict[tuple[str, ...], int]], ending: str) -> None:
+def test_key_lines_are_found(written: tuple[str, dict[tuple[str, ...], int]], ending: str) -> None:
     text, expected = written
     tomllib.loads(text)
-    found = key_lines(text.replace("\n", ending))
-    assert {path: line for path, line in found.items() if path[-1] not in {"in", "out"}} == expected
+    lines = key_lines(text.replace("\n", ending))
+    assert {path: line for path, line in lines.items() if path[-1] not in {"in", "out"}} == expected
 
 
-def test_keys_in_inline_tables_and_dotted_keys_are_found() -> None:
+def test_lines_of_inline_tables_and_dotted_keys_are_found() -> None:
     text = 'budget.day = "1"\n[models."gpt 4"]\nprice = { input = 1 }\n'
     assert key_lines(text) == {
         ("budget",): 1,
@@ -50,7 +50,7 @@ def test_keys_in_inline_tables_and_dotted_keys_are_found() -> None:
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=3))
-def test_a_dotted_path_is_read_back_as_the_same_path(path: list[str]) -> None:
+def test_dotted_path_is_read_back_by_toml(path: list[str]) -> None:
     read: object = tomllib.loads(f"{dotted(path)} = 1")
     for part in path:
         assert isinstance(read, dict)
@@ -58,8 +58,8 @@ def test_a_dotted_path_is_read_back_as_the_same_path(path: list[str]) -> None:
     assert read == 1
 
 
-def test_the_nearest_key_is_found_by_its_path_and_by_its_last_part() -> None:
-    known = [("agent",), ("agent", "max_steps"), ("budget", "day")]
-    assert nearest_key(("agent", "max_step"), known) == ("agent", "max_steps")
-    assert nearest_key(("max_steps",), known) == ("agent", "max_steps")
-    assert nearest_key(("xyzzy",), known) is None
+def test_closest_key_matches_the_path_or_its_last_part() -> None:
+    keys = [("agent",), ("agent", "max_steps"), ("budget", "day")]
+    assert closest_key(("agent", "max_step"), keys) == ("agent", "max_steps")
+    assert closest_key(("max_steps",), keys) == ("agent", "max_steps")
+    assert closest_key(("xyzzy",), keys) is None

@@ -24,27 +24,27 @@ def refused(file: Path, text: str, environ: Mapping[str, str] | None = None) -> 
     return caught.value
 
 
-def test_without_a_file_every_setting_has_its_default(file: Path) -> None:
+def test_settings_have_defaults_without_a_file(file: Path) -> None:
     settings = load_settings(file, {}).settings
     assert (settings.model, settings.agent.max_steps, settings.agent.registration) == ("embedded", "auto", "auto")
     assert settings.budget.day is None
     assert settings.approval.allow == ()
 
 
-def test_the_file_wins_over_the_default_and_the_environment_over_the_file(file: Path) -> None:
+def test_environment_overrides_file_and_file_overrides_default(file: Path) -> None:
     text = '[agent]\nmax_steps = 5\nanswer_tokens = 99\n[budget]\nday = 2.00\nmonth = "20000tok"\n'
-    found = loaded(file, text, {"ECOSHELL_AGENT_MAX_STEPS": "7", "ECOSHELL_MODEL": "openai/gpt-4o-mini"})
-    assert found.settings.agent.max_steps == 7
-    assert found.settings.agent.answer_tokens == 99
-    assert found.settings.budget.day == "2.00"
-    assert found.settings.budget.month == "20000tok"
-    origins = {".".join(path): origin for path, _, origin in found.rows()}
+    result = loaded(file, text, {"ECOSHELL_AGENT_MAX_STEPS": "7", "ECOSHELL_MODEL": "openai/gpt-4o-mini"})
+    assert result.settings.agent.max_steps == 7
+    assert result.settings.agent.answer_tokens == 99
+    assert result.settings.budget.day == "2.00"
+    assert result.settings.budget.month == "20000tok"
+    origins = {".".join(path): origin for path, _, origin in result.rows()}
     assert origins["agent.max_steps"] == "ECOSHELL_AGENT_MAX_STEPS"
     assert origins["agent.answer_tokens"] == f"{file} line 3"
     assert origins["agent.presentation"] == DEFAULT
 
 
-def test_prices_never_pass_through_a_float(file: Path) -> None:
+def test_prices_are_never_floats(file: Path) -> None:
     text = '[models."openai/x"]\nprice = { input = 0.1, output = "0.30", cached_input = 0.01 }\n'
     price = loaded(file, text).settings.models.named["openai/x"].price
     assert price is not None
@@ -52,7 +52,7 @@ def test_prices_never_pass_through_a_float(file: Path) -> None:
     assert price.reasoning is None
 
 
-def test_an_unknown_key_is_refused_with_its_line_and_the_nearest_right_key(file: Path) -> None:
+def test_unknown_key_is_refused_with_its_line_and_a_suggestion(file: Path) -> None:
     error = refused(file, "# first\n\n[agent]\n# two\nregistration = 'names'\n\nmax_step = 3\n")
     assert error.message.endswith("config.toml line 7: unknown key agent.max_step")
     assert error.fix == "did you mean agent.max_steps?"
@@ -68,7 +68,7 @@ def test_an_unknown_key_is_refused_with_its_line_and_the_nearest_right_key(file:
         ('[models."a b".price]\ninput = 1\noutput = 2\ncached = 1', 'models."a b".price.cached', 'models."a b".price'),
     ],
 )
-def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: str, key: str, right: str) -> None:
+def test_misplaced_or_misspelt_key_has_a_suggestion(file: Path, text: str, key: str, right: str) -> None:
     error = refused(file, text)
     assert f"unknown key {key}" in error.message
     assert right in error.fix
@@ -107,13 +107,13 @@ def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: s
         ("[models.x.price]\ninput = -1\noutput = 1", 2, "must be greater than or equal to 0"),
         ("[models.x.price]\ninput = inf\noutput = 1", 2, "models.x.price.input"),
         ("[graph]\nalpha = 1.5", 2, "must be less than or equal to 1"),
-        ("[graph]\nmost = 'off'", 2, 'graph.most must be dollars, such as "0.05", not'),
-        ("[graph]\nmost = 0", 2, "graph.most must be dollars"),
+        ("[graph]\nmax_cost = 'off'", 2, 'graph.max_cost must be dollars, such as "0.05", not'),
+        ("[graph]\nmax_cost = 0", 2, "graph.max_cost must be dollars"),
         ("[graph]\nchecker = ' '", 2, "graph.checker must not be empty"),
         ("model = ''", 1, "model must not be empty"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_line_and_what_it_must_be(
+def test_invalid_value_is_refused_with_its_line_and_the_requirement(
     file: Path, text: str, line: int, demand: str
 ) -> None:
     error = refused(file, text)
@@ -122,10 +122,10 @@ def test_a_wrong_value_is_refused_with_its_line_and_what_it_must_be(
     assert error.fix
 
 
-def test_all_problems_are_told_in_the_order_of_the_file(file: Path) -> None:
+def test_problems_are_listed_in_the_order_of_the_file(file: Path) -> None:
     file.write_text("[budget]\nday = 'x'\n[agent]\nmax_step = 1\nmax_steps = 'y'\n")
-    found, problems = read_settings(file, {"ECOSHELL_BUGET_DAY": "1"})
-    assert found is None
+    result, problems = read_settings(file, {"ECOSHELL_BUGET_DAY": "1"})
+    assert result is None
     assert [problem.message.partition(": ")[0].rpartition("/")[2] for problem in problems] == [
         "config.toml line 2",
         "config.toml line 4",
@@ -136,35 +136,35 @@ def test_all_problems_are_told_in_the_order_of_the_file(file: Path) -> None:
         load_settings(file, {"ECOSHELL_BUGET_DAY": "1"})
 
 
-def test_what_is_not_toml_is_refused_with_its_line(file: Path) -> None:
+def test_invalid_toml_is_refused_with_its_line(file: Path) -> None:
     assert f"{file} line 2: this is not TOML" in refused(file, "[agent]\nmax_steps = yes\n").message
     assert f"{file} line 3: this is not TOML" in refused(file, "[agent]\nmax_steps = 1\nmax_steps = 2\n").message
     assert "this is not TOML" in refused(file, 'model = """never closed\n').message
 
 
-def test_what_is_not_utf_8_is_refused_with_its_line(file: Path) -> None:
+def test_invalid_utf8_is_refused_with_its_line(file: Path) -> None:
     file.write_bytes(b'# fine\nmodel = "\xff"\n')
     with pytest.raises(SettingsError, match=r"config\.toml line 2: this is not UTF-8"):
         load_settings(file, {})
 
 
-def test_a_byte_order_mark_is_no_mistake(file: Path) -> None:
+def test_byte_order_mark_is_accepted(file: Path) -> None:
     file.write_bytes(b'\xef\xbb\xbfmodel = "script:a.jsonl"\n')
     assert load_settings(file, {}).settings.model == "script:a.jsonl"
 
 
-def test_a_folder_in_the_place_of_the_file_is_named(file: Path) -> None:
+def test_folder_instead_of_the_file_is_reported(file: Path) -> None:
     file.mkdir()
     with pytest.raises(SettingsError, match="cannot be read"):
         load_settings(file, {})
 
 
-def test_a_variable_is_spelt_with_one_or_two_underscores_for_the_dot(file: Path) -> None:
+def test_variable_may_have_one_or_two_underscores_for_the_dot(file: Path) -> None:
     for name in ("ECOSHELL_AGENT_MAX_STEPS", "ECOSHELL_AGENT__MAX_STEPS"):
         assert load_settings(file, {name: "3"}).settings.agent.max_steps == 3
 
 
-def test_lists_numbers_and_flags_can_be_given_by_variables(file: Path) -> None:
+def test_variables_set_lists_numbers_and_booleans(file: Path) -> None:
     settings = load_settings(
         file,
         {
@@ -185,22 +185,22 @@ def test_lists_numbers_and_flags_can_be_given_by_variables(file: Path) -> None:
     assert settings.registration.names_share == 0.25
 
 
-def test_a_wrong_variable_is_named_instead_of_the_file(file: Path) -> None:
+def test_invalid_variable_is_named_instead_of_the_file(file: Path) -> None:
     error = refused(file, "[agent]\nmax_steps = 3\n", {"ECOSHELL_AGENT_MAX_STEPS": "many"})
     assert error.message.startswith("ECOSHELL_AGENT_MAX_STEPS: agent.max_steps must be")
 
 
-def test_an_unknown_variable_is_refused_with_the_nearest_right_one(file: Path) -> None:
+def test_unknown_variable_is_refused_with_a_suggestion(file: Path) -> None:
     error = refused(file, "", {"ECOSHELL_MODLE": "x"})
     assert error.message == "ECOSHELL_MODLE: unknown variable"
     assert error.fix == "did you mean ECOSHELL_MODEL?"
 
 
-def test_the_home_folder_and_empty_variables_are_no_settings(file: Path) -> None:
+def test_home_folder_and_empty_variables_are_not_settings(file: Path) -> None:
     assert load_settings(file, {"ECOSHELL_HOME": "/x", "ECOSHELL_MODEL": ""}).settings.model == "embedded"
 
 
-def test_no_two_settings_share_a_variable() -> None:
+def test_settings_have_distinct_variables() -> None:
     names = variables()
     assert names["ECOSHELL_AGENT_MAX_STEPS"] == ("agent", "max_steps")
     assert names.pop("ECOSHELL_LEDGER") == names["ECOSHELL_BUDGET_LEDGER"]  # the short one
@@ -219,19 +219,19 @@ def test_tables_have_no_variable() -> None:
         'openai_api_key = "sk-verysecret"',
     ],
 )
-def test_a_key_in_the_file_is_refused_without_being_repeated(file: Path, text: str) -> None:
+def test_api_key_in_the_file_is_refused_without_being_repeated(file: Path, text: str) -> None:
     error = refused(file, text)
     assert "verysecret" not in str(error)
     assert "keyring" in str(error)
 
 
 @pytest.mark.parametrize(("text", "read"), [('"0.05"', "0.05"), ("0.05", "0.05"), ('"$2"', "$2"), ('"off"', "off")])
-def test_when_to_ask_about_a_step_is_in_dollars_or_off(file: Path, text: str, read: str) -> None:
+def test_ask_above_accepts_dollars_or_off(file: Path, text: str, read: str) -> None:
     assert loaded(file, f"[budget]\nask_above = {text}\n").settings.budget.ask_above == read
 
 
 @pytest.mark.parametrize("text", ['"20000tok"', '"-1"', '"0"', "true", '"soon"'])
-def test_anything_else_is_no_price_to_ask_above(file: Path, text: str) -> None:
+def test_ask_above_refuses_other_values(file: Path, text: str) -> None:
     assert 'must be dollars, such as "0.05", or "off"' in str(refused(file, f"[budget]\nask_above = {text}\n"))
 
 
@@ -244,18 +244,16 @@ def test_roles_and_presets_are_read(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "fix"),
+    ("text", "message", "fix"),
     [
-        ('[modes.umi]\npreset = "frugel"\n', "modes.umi has no preset called 'frugel'; there is none", ""),
-        ('[modes.umi.presets.caller]\nplanner = "x"\n', "cannot have a preset called 'caller'", ""),
+        ('[modes.umi]\npreset = "frugel"\n', "modes.umi has no preset 'frugel'; available: none", ""),
+        ('[modes.umi.presets.caller]\nplanner = "x"\n', "cannot have a preset named 'caller'", ""),
         ('[modes.umi]\nplanner = " "\n', "line 2: modes.umi.planner must not be empty", ""),
         ('[modes.umi.presets.frugal]\nplannr = "x"\n', "unknown key", "modes.umi.presets.frugal.planner"),
         ('[modes.umi]\nsumarizer = "x"\n', "unknown key", "modes.umi.summarizer"),
     ],
 )
-def test_roles_and_presets_that_cannot_be_are_refused_with_what_is_wrong(
-    file: Path, text: str, told: str, fix: str
-) -> None:
+def test_invalid_roles_and_presets_are_refused_with_the_reason(file: Path, text: str, message: str, fix: str) -> None:
     error = refused(file, text)
-    assert told in error.message
+    assert message in error.message
     assert fix in error.fix

@@ -1,13 +1,14 @@
-"""Every setting as a person looks at it."""
+"""The data of the settings screen."""
 
 from pathlib import Path
 
 import pytest
 
 from ecoshell.errors import SettingsError
+from ecoshell.settings import descriptions, section_descriptions
 from ecoshell.settings.edit import write_settings
 from ecoshell.settings.overview import Overview, SettingRow, overview
-from ecoshell.settings.schema import Settings, descriptions, section_words
+from ecoshell.settings.schema import Settings
 
 
 @pytest.fixture
@@ -15,19 +16,19 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "config.toml"
 
 
-def row(found: Overview, key: str) -> SettingRow:
-    (one,) = (one for one in found.rows if one.key == key)
-    return one
+def row(listed: Overview, key: str) -> SettingRow:
+    (setting,) = (setting for setting in listed.rows if setting.key == key)
+    return setting
 
 
-def test_every_setting_and_every_table_says_what_it_is() -> None:
-    assert [one.key for one in descriptions().values() if not one.text] == []
+def test_settings_and_tables_have_descriptions() -> None:
+    assert [setting.key for setting in descriptions().values() if not setting.text] == []
     tables = [name for name in Settings.model_fields if name != "model"]
-    assert [name for name in tables if not section_words().get(name)] == []
+    assert [name for name in tables if not section_descriptions().get(name)] == []
 
 
-def test_the_kind_of_a_setting_follows_from_its_type() -> None:
-    kinds = {one.key: one.kind for one in descriptions().values()}
+def test_kind_of_a_setting_follows_from_its_type() -> None:
+    kinds = {setting.key: setting.kind for setting in descriptions().values()}
     assert kinds["agent.registration"] == "choice"
     assert kinds["tools.allow_private_addresses"] == "switch"
     assert kinds["models.NAME.native_tools"] == "switch"
@@ -38,33 +39,33 @@ def test_the_kind_of_a_setting_follows_from_its_type() -> None:
     assert registration.choices == ("auto", "names", "all", "all_text")
 
 
-def test_each_row_has_its_value_its_default_and_where_it_comes_from(file: Path) -> None:
+def test_rows_have_value_default_and_origin(file: Path) -> None:
     file.write_text('[agent]\nmax_steps = 5\n[approval]\nallow = ["read_file", "a\\"b"]\n')
-    found = overview(file, {"ECOSHELL_MODEL": "openai/x"})
-    assert found.problems == ()
-    steps, model, day = row(found, "agent.max_steps"), row(found, "model"), row(found, "budget.day")
+    listed = overview(file, {"ECOSHELL_MODEL": "openai/x"})
+    assert listed.problems == ()
+    steps, model, day = row(listed, "agent.max_steps"), row(listed, "model"), row(listed, "budget.day")
     assert (steps.value, steps.default, steps.origin) == ("5", "auto", f"{file} line 2")
     assert (model.value, model.default, model.variable) == ("openai/x", "embedded", "ECOSHELL_MODEL")
     assert (day.value, day.default, day.origin, day.variable) == ("", "", "default", "")
-    assert row(found, "approval.allow").value == '["read_file", "a\\"b"]'
-    assert (row(found, "tools.prices").value, row(found, "tools.prices").default) == ("", "")
+    assert row(listed, "approval.allow").value == '["read_file", "a\\"b"]'
+    assert (row(listed, "tools.prices").value, row(listed, "tools.prices").default) == ("", "")
 
 
-def test_what_is_shown_can_be_typed_again_and_changes_nothing(file: Path) -> None:
+def test_shown_value_can_be_typed_again_without_a_change(file: Path) -> None:
     file.write_text(
         'model = "x"\n[agent]\nmax_steps = 5\n[registration]\nnames_share = 0.25\n[approval]\nallow = ["read_file"]\n'
         '[tools]\nallow_private_addresses = true\n[models."a/b".price]\ninput = "0.20"\noutput = "0.80"\n'
     )
-    before = file.read_text()
-    for one in overview(file, {}).rows:
-        if one.origin != "default" and "models" not in one.path[:1]:
-            write_settings(file, one.changes(one.value))
-    assert file.read_text() == before
+    content = file.read_text()
+    for setting in overview(file, {}).rows:
+        if setting.origin != "default" and "models" not in setting.path[:1]:
+            write_settings(file, setting.changes(setting.value))
+    assert file.read_text() == content
 
 
-def test_a_model_without_a_price_takes_input_and_output_together(file: Path) -> None:
-    found = overview(file, {}, ["openai/x"])
-    price = row(found, 'models."openai/x".price')
+def test_unpriced_model_takes_input_and_output_prices_together(file: Path) -> None:
+    listed = overview(file, {}, ["openai/x"])
+    price = row(listed, 'models."openai/x".price')
     write_settings(file, price.changes("0.20, 0.80"))
     priced = overview(file, {})
     assert row(priced, 'models."openai/x".price.output').value == "0.80"
@@ -72,37 +73,37 @@ def test_a_model_without_a_price_takes_input_and_output_together(file: Path) -> 
         price.changes("0.20")
 
 
-def test_taking_out_a_price_that_another_needs_takes_out_both(file: Path) -> None:
+def test_removing_a_required_price_removes_both(file: Path) -> None:
     file.write_text('[models.x]\ncontext = 5\n[models.x.price]\ninput = "1"\noutput = "2"\n')
     write_settings(file, row(overview(file, {}), "models.x.price.input").changes(None))
-    found = overview(file, {})
-    assert row(found, "models.x.price").value == ""
-    assert row(found, "models.x.context").value == "5"
+    listed = overview(file, {})
+    assert row(listed, "models.x.price").value == ""
+    assert row(listed, "models.x.context").value == "5"
 
 
-def test_a_complaint_comes_before_anything_is_written(file: Path) -> None:
-    found = overview(file, {})
-    steps = row(found, "agent.max_steps")
-    assert 'agent.max_steps must be "auto" or a whole number of at least 1' in found.complaint(steps.changes("0"))
-    assert found.complaint(steps.changes("7")) == ""
-    assert found.complaint(steps.changes("")) == ""
+def test_complaint_precedes_writing(file: Path) -> None:
+    listed = overview(file, {})
+    steps = row(listed, "agent.max_steps")
+    assert 'agent.max_steps must be "auto" or a whole number of at least 1' in listed.complaint(steps.changes("0"))
+    assert listed.complaint(steps.changes("7")) == ""
+    assert listed.complaint(steps.changes("")) == ""
     assert not file.exists()
 
 
-def test_settings_that_are_wrong_have_problems_instead_of_rows(file: Path) -> None:
+def test_invalid_settings_have_problems_instead_of_rows(file: Path) -> None:
     file.write_text("[agent]\nmax_steps = 'many'\n")
-    found = overview(file, {"ECOSHELL_BUGET_DAY": "1"})
-    assert found.rows == ()
-    assert [problem.message.partition(": ")[0] for problem in found.problems] == [
+    listed = overview(file, {"ECOSHELL_BUGET_DAY": "1"})
+    assert listed.rows == ()
+    assert [problem.message.partition(": ")[0] for problem in listed.problems] == [
         f"{file} line 2",
         "ECOSHELL_BUGET_DAY",
     ]
 
 
-def test_each_preset_has_rows_of_its_own_among_those_of_the_modes(file: Path) -> None:
+def test_presets_have_rows_among_those_of_the_modes(file: Path) -> None:
     file.write_text('[modes.umi.presets.frugal]\nplanner = "embedded"\n')
     rows = overview(file, {}, ["openai/x"]).rows
-    of_modes = [at for at, one in enumerate(rows) if one.path[0] == "modes"]
+    of_modes = [index for index, setting in enumerate(rows) if setting.path[0] == "modes"]
     assert of_modes == list(range(of_modes[0], of_modes[0] + 7))
-    mine = next(one for one in rows if one.key == "modes.umi.presets.frugal.planner")
-    assert (mine.value, mine.description.text) == ("embedded", "Who decides what comes next.")
+    mine = next(setting for setting in rows if setting.key == "modes.umi.presets.frugal.planner")
+    assert (mine.value, mine.description.text) == ("embedded", "Model that decides the next step.")

@@ -4,7 +4,8 @@ import io
 
 from rich.style import Style
 
-from ecoshell.cli.render import EventLines, Printer
+from ecoshell.cli.event_lines import EventLines
+from ecoshell.cli.printer import Printer
 from ecoshell.events import Event
 from ecoshell.tui.transcript.blocks import TONES
 from ecoshell.tui.transcript.column import BlockColumn

@@ -176,4 +176,4 @@ async def test_an_expired_token_without_a_user_names_the_sign_in_command(ring, a
 
 def test_a_server_with_an_authorization_header_needs_no_sign_in(shell):
     shell("mcp", "add", "one", "--url", "http://127.0.0.1:1/mcp", "--header", "Authorization: Bearer x", "--no-test")
-    assert "is not signed in to" in shell("mcp", "login", "one", status=2)[1]
+    assert "does not use a login" in shell("mcp", "login", "one", status=2)[1]

@@ -7,7 +7,8 @@ from tool_graph_play import FAILED as FAILURE
 from tool_graph_play import PLANNED as BRANCHES
 from tool_graph_play import RUNNING, STOPPED
 
-from ecoshell.cli.render import EventLines, Printer
+from ecoshell.cli.event_lines import EventLines
+from ecoshell.cli.printer import Printer
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged, TextArrived, TurnStarted
 from ecoshell.events.describe import describe
 from ecoshell.sessions.export import as_markdown

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prompt_play import LONG, PromptApp, until
 
-from ecoshell.cli.inputs import KeptHistory
+from ecoshell.cli.inputs import PrivateHistory
 from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
@@ -67,7 +67,7 @@ def test_pipes_instead_of_files_do_not_block(tmp_path):
     history, text_shown = loaded(pipe), []
     history.add(Draft("stored"))
     history.write("stored")
-    stored = KeptHistory(pipe, text_shown.append)
+    stored = PrivateHistory(pipe, text_shown.append)
     stored.store_string("stored")
     assert (list(stored.load_history_strings()), len(text_shown)) == ([], 1)
     assert DraftFile(pipe).read() == Draft()

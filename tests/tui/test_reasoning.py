@@ -9,7 +9,7 @@ from telling import printed, told
 from tui_play import FINISHED, STARTED, FakeShell, eventually
 
 from ecoshell.api import Outcome
-from ecoshell.cli.ask import AnswerOnly
+from ecoshell.cli.answer_output import AnswerOutput
 from ecoshell.events import (
     Answer,
     BudgetHeld,
@@ -103,7 +103,7 @@ def test_thinking_role_is_named():
 
 
 def asked(*events: Event) -> None:
-    report, outcome = AnswerOnly(), Outcome()
+    report, outcome = AnswerOutput(), Outcome()
     for event in events:
         outcome.see(event)
         report.show(event)
@@ -119,7 +119,7 @@ def test_ask_shows_the_answer_growing_on_a_terminal_and_prints_it_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    report = AnswerOnly()
+    report = AnswerOutput()
     for event in UNTIL_ANSWER:
         report.show(event)
     assert capsys.readouterr().out == "Milk and eggs."

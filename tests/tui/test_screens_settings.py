@@ -65,7 +65,7 @@ async def test_settings_are_grouped_by_section(host: Host, written: Paths) -> No
         (cap,) = (line for line in output_value if line.startswith("budget.session"))
         assert cap.split() == ["budget.session", "–"]
         await find(pilot, "agent.max_steps")
-        assert says(pilot, "Steps after which a turn has to end")
+        assert says(pilot, "Steps of a turn before it must answer")
         assert says(pilot, "default auto · config.toml line 5 · applies after a restart")
 
 

@@ -1,1 +1,1 @@
-"""Commands that look after what ecoshell keeps: tools, sessions, costs, settings and models."""
+"""Commands that manage settings, sessions, models, tools and records."""

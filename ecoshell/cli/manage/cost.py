@@ -1,106 +1,153 @@
-"""`ecoshell cost`: what was spent, what is held, the caps, and calls that count in full until somebody knows better."""
+"""`ecoshell cost`: spending, reservations, caps, and calls whose cost is unknown."""
 
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast, get_args
 
 from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.commands import dollars, spent_text
 from ecoshell.assembly import load_settings, open_ledger, open_store
 from ecoshell.budget import CapState, about, amount_text, counted, nano_to_usd_text, parse_spent
-from ecoshell.budget.ledger import CostRow, Entry, Ledger
+from ecoshell.budget.ledger import By, CostRow, Entry, Ledger
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Usage, visible_line
-from ecoshell.paths import user_paths
+from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import worth
 from ecoshell.sessions import SessionStore
 from ecoshell.sessions.tool_graphs import PlannedTurns
 
-_BY_TEAM = ("person", "team", "project")
-_QUESTION = 40
-"""Characters of the question that a table shows."""
+_TEAM_GROUPS = ("person", "team", "project")
+_GROUPS = (*get_args(By), "plan", *_TEAM_GROUPS)
+_QUESTION_CHARACTERS = 40
+_MAX_ENTRY_DIGITS = 18
+"""More digits do not fit SQLite's integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCost:
+    """A tool graph: the ledger's row of its turn, if any, and its JSON record."""
+
+    cost: CostRow | None
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything the command prints; `plans` replaces `rows` with `--by plan`."""
+
+    rows: Sequence[CostRow]
+    plans: Sequence[PlanCost]
+    caps: Sequence[CapState]
+    unreconciled: Sequence[Entry]
+    agreements: Sequence[Agreement]
+    ledger_problem: StoreError | None
+    """Why the team's caps are unknown."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     add_json(parser)
-    by = ("day", "session", "model", "role", "tool", "plan", *_BY_TEAM)
-    parser.add_argument("--by", choices=by, default="day", help="what to add up by (default: day)")
-    parser.add_argument("--session", metavar="ID", help="whose caps to show (default: the session last used)")
+    parser.add_argument("--by", choices=_GROUPS, default="day", help="how to group costs (default: day)")
+    parser.add_argument("--session", metavar="ID", help="session whose caps are shown (default: the latest)")
     parser.add_argument(
         "--reconcile",
         metavar="ENTRY=USD",
         nargs="?",
         const="",
-        help="say what a call really cost that counts in full because nobody knows; alone: end leases of dead shells",
+        help="set the cost of a call whose cost is unknown; without a value, end the leases of dead shells",
     )
     parser.add_argument(
-        "--import", dest="take_over", action="store_true", help="bring what this ledger has into the team's, once"
+        "--import", dest="import_calls", action="store_true", help="copy this ledger into the team's ledger, once"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the costs, or reconcile one entry first; raises UsageError and StoreError."""
-    paths, plans = user_paths(), list[tuple[CostRow | None, dict[str, Any]]]()
-    rows: Sequence[CostRow] = ()
+    """Print the costs, after importing or reconciling if requested; raises UsageError and StoreError."""
+    paths = user_paths()
     with closing(open_ledger(paths, load_settings(paths))) as ledger:
-        if args.take_over:
-            print(f"{counted(ledger.import_calls(), 'call')} brought into the team's ledger.", file=sys.stderr)
-        if args.reconcile == "":
-            print(f"{counted(ledger.end_dead_leases(), 'lease')} of dead shells ended.", file=sys.stderr)
-        elif args.reconcile is not None:
-            entry, equals, actual = args.reconcile.partition("=")
-            if not equals or not (entry.isascii() and entry.isdecimal()):
-                raise UsageError(
-                    f"--reconcile {args.reconcile!r} cannot be read.",
-                    fix="Give the entry's number and what the call cost, such as --reconcile 12=0.0031 or 12=0.",
-                )
-            ledger.reconcile(int(entry[:18]), parse_spent(actual))
+        if args.import_calls:
+            print(f"{counted(ledger.import_calls(), 'call')} imported into the team's ledger.", file=sys.stderr)
+        if args.reconcile is not None:
+            _reconcile(ledger, args.reconcile)
         with closing(open_store(paths)) as store:
-            if args.by == "plan":
-                plans = [*_plan_costs(ledger, store)]
-            elif args.by in _BY_TEAM:
-                rows = ledger.shared_costs(args.by)
-            else:
-                rows = ledger.rows(args.by)
-            # the caps over a session's last turn; those of day and month stand without one
-            last_used = next((one.id for one in store.list(1)), "")
-            session = last_used if args.session is None else store.find(args.session)
-        unknown, last = ledger.unreconciled(), ledger.last(session)
-        caps = ledger.caps(session, last.turn if last else 0)
-        if (away := ledger.away) is not None:
-            print(f"The team's caps are not known. {away}", file=sys.stderr)
-    learned: list[Agreement] = []
-    if paths.experience_file.is_file():
-        try:
-            with closing(ExperienceStore(paths.experience_file)) as records:
-                learned = agreements(records.predictions())
-        except StoreError as error:  # what was spent is told all the same
-            print(f"What the apprentice would have saved is not known. {error}", file=sys.stderr)
+            report = _report(ledger, store, args.by, args.session, _agreements(paths))
     if args.json:
-        found = [*map(_row_record, rows), *(record for _, record in plans)]
-        print_json({"rows": found, **_records(caps, unknown, learned)})
+        records = [*map(_row_record, report.rows), *(plan.record for plan in report.plans)]
+        print_json({"rows": records, **_records(report)})
         return 0
     if args.by == "plan":
-        _print_plans(plans)
+        _print_plans(report.plans)
     else:
-        _print_rows(args.by, rows)
-    if not caps and away is None:
+        _print_rows(args.by, report.rows)
+    if report.caps:
+        _print_caps(report.caps)
+    elif report.ledger_problem is None:
         print("\nNo cap is set.")
-    _print_rest(caps, unknown, learned)
+    if report.unreconciled:
+        _print_unreconciled(report.unreconciled)
+    if report.agreements:
+        _print_agreements(report.agreements)
     return 0
 
 
+def _reconcile(ledger: Ledger, typed: str) -> None:
+    """Set the cost of one entry, or end the leases of dead shells."""
+    if not typed:
+        print(f"{counted(ledger.end_dead_leases(), 'lease')} of dead shells ended.", file=sys.stderr)
+        return
+    entry, equals, cost = typed.partition("=")
+    if not equals or not (entry.isascii() and entry.isdecimal()):
+        raise UsageError(
+            f"--reconcile {typed!r} is not ENTRY=USD.",
+            fix="Give the entry's number and the call's cost, such as --reconcile 12=0.0031 or 12=0.",
+        )
+    ledger.reconcile(int(entry[:_MAX_ENTRY_DIGITS]), parse_spent(cost))
+
+
+def _report(
+    ledger: Ledger, store: SessionStore, group: str, session_prefix: str | None, learned: Sequence[Agreement]
+) -> Report:
+    rows: Sequence[CostRow] = ()
+    plans: Sequence[PlanCost] = ()
+    if group == "plan":
+        plans = [*_plan_costs(ledger, store)]
+    elif group in _TEAM_GROUPS:
+        rows = ledger.shared_costs(group)
+    else:
+        rows = ledger.rows(cast("By", group))
+    latest = next((info.id for info in store.list(1)), "")
+    session = latest if session_prefix is None else store.find(session_prefix)
+    last_entry = ledger.last(session)
+    caps = ledger.caps(session, last_entry.turn if last_entry else 0)
+    unreconciled = ledger.unreconciled()
+    problem = ledger.away
+    if problem is not None:
+        print(f"The team's caps are not known. {problem}", file=sys.stderr)
+    return Report(rows, plans, caps, unreconciled, learned, problem)
+
+
+def _agreements(paths: Paths) -> Sequence[Agreement]:
+    if not paths.experience_file.is_file():
+        return ()
+    try:
+        with closing(ExperienceStore(paths.experience_file)) as store:
+            return agreements(store.predictions())
+    except StoreError as error:  # the costs are still shown
+        print(f"The apprentice's savings are unknown. {error}", file=sys.stderr)
+        return ()
+
+
 def _row_record(row: CostRow) -> dict[str, object]:
-    """A row; `estimate` is the same with calls that reported no usage as they are estimated."""
-    shown = {"spent_usd": _usd(row.shown_nano), "input": row.shown_usage.input, "output": row.shown_usage.output}
+    """Return a row as JSON; `estimate` includes estimates of calls that reported no usage."""
+    estimate = {"spent_usd": _usd(row.shown_nano), "input": row.shown_usage.input, "output": row.shown_usage.output}
     return {
         "key": row.key,
         "spent_usd": _usd(row.spent_nano),
@@ -114,23 +161,21 @@ def _row_record(row: CostRow) -> dict[str, object]:
         "unpriced": row.unpriced,
         "seconds": None if row.seconds is None else round(row.seconds, 3),
         "untimed": row.untimed,
-        "estimate": None if row.estimate is None and row.estimate_nano is None else shown,
+        "estimate": None if row.estimate is None and row.estimate_nano is None else estimate,
     }
 
 
-def _records(
-    caps: Sequence[CapState], unknown: Sequence[Entry], learned: Sequence[Agreement]
-) -> dict[str, list[dict[str, object]]]:
-    """Caps, calls of which nobody knows what they took, and what an apprentice would have saved.
+def _records(report: Report) -> dict[str, list[dict[str, object]]]:
+    """Return caps, calls of unknown cost and the apprentice's savings as JSON.
 
-    A cap in dollars ends its keys in `_usd`, one in tokens in `_tokens`; the other three are null.
+    A cap in dollars sets the keys in `_usd`, one in tokens those in `_tokens`; the other three are null.
     """
-    every_cap: list[dict[str, object]] = []
-    for cap in caps:
+    caps: list[dict[str, object]] = []
+    for cap in report.caps:
         amounts, in_usd = {"limit": cap.limit, "spent": cap.spent, "held": cap.held}, cap.unit == "usd"
         usd = {f"{name}_usd": _usd(value if in_usd else None) for name, value in amounts.items()}
         tokens = {f"{name}_tokens": None if in_usd else value for name, value in amounts.items()}
-        every_cap.append({"scope": cap.scope, **usd, **tokens})
+        caps.append({"scope": cap.scope, **usd, **tokens})
     entries: list[dict[str, object]] = [
         {
             "entry": entry.id,
@@ -138,84 +183,89 @@ def _records(
             "session": entry.session,
             "model": entry.model,
             "state": entry.state,
-            "counted_usd": _usd(_counted(entry)),
+            "counted_usd": _usd(_counted_nano(entry)),
             "counted_tokens": entry.held_usage.total,
             "estimate_usd": _usd(entry.estimate_nano),
             "estimate_tokens": None if entry.estimate is None else entry.estimate.total,
         }
-        for entry in unknown
+        for entry in report.unreconciled
     ]
-    saved: list[dict[str, object]] = [
+    savings: list[dict[str, object]] = [
         {
-            "model": one.model,
-            "tool": one.tool,
-            "uses": one.uses,
-            "alike": one.alike,
-            "lower": round(one.lower, 4),
-            "good": one.good,
-            "would_save_usd": _usd(one.saved_nano),
+            "model": agreement.model,
+            "tool": agreement.tool,
+            "uses": agreement.uses,
+            "alike": agreement.alike,
+            "lower": round(agreement.lower, 4),
+            "good": agreement.good,
+            "would_save_usd": _usd(agreement.saved_nano),
         }
-        for one in learned
+        for agreement in report.agreements
     ]
-    return {"caps": every_cap, "unreconciled": entries, **({"apprentice": saved} if saved else {})}
+    return {"caps": caps, "unreconciled": entries, **({"apprentice": savings} if savings else {})}
 
 
-def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
+def _print_rows(group: str, rows: Sequence[CostRow]) -> None:
     if not rows:
         print("Nothing was spent yet.")
         return
-    reasoned = any(row.usage.reasoning for row in rows)
-    right = ("spent", "held", "input", "cached", "output", *(("reasoning",) if reasoned else ()), "calls", "seconds")
+    has_reasoning = any(row.usage.reasoning for row in rows)
+    reasoning_head = ("reasoning",) if has_reasoning else ()
+    right = ("spent", "held", "input", "cached", "output", *reasoning_head, "calls", "seconds")
     cells: list[tuple[str, ...]] = []
     for row in rows:
         seconds = "unknown" if row.seconds is None else f"{row.seconds:,.1f}"
         if row.untimed and row.seconds is not None:
             seconds += f" + {row.untimed} unknown"
-        shown = (f"{count:,}" for count in (row.shown_usage.input, row.shown_usage.output))
-        read, written = (about(text, estimated=row.estimate is not None) for text in shown)
-        money = (spent_text(row), dollars(row.held_nano))
-        reasoning = (f"{row.usage.reasoning:,}",) if reasoned else ()
-        tokens = (read, f"{row.usage.cached:,}", written, *reasoning)
-        cells.append((row.key or "-", *money, *tokens, f"{row.calls:,}", seconds))
-    print_table((by, *right), cells, right=right)
+        is_estimated = row.estimate is not None
+        tokens_in = about(f"{row.shown_usage.input:,}", estimated=is_estimated)
+        tokens_out = about(f"{row.shown_usage.output:,}", estimated=is_estimated)
+        reasoning = (f"{row.usage.reasoning:,}",) if has_reasoning else ()
+        tokens = (tokens_in, f"{row.usage.cached:,}", tokens_out, *reasoning)
+        cells.append((row.key or "-", spent_text(row), dollars(row.held_nano), *tokens, f"{row.calls:,}", seconds))
+    print_table((group, *right), cells, right=right)
 
 
-def _print_rest(caps: Sequence[CapState], unknown: Sequence[Entry], learned: Sequence[Agreement]) -> None:
-    """The caps, calls of which nobody knows what they took, and what an apprentice would have saved."""
-    if caps:
-        print()
-        right = ("limit", "spent", "held", "left")
-        cells: list[tuple[str, ...]] = []
-        for cap in caps:
-            amounts = (cap.limit, cap.spent, cap.held, cap.left)
-            cells.append((cap.scope, *(amount_text(value, cap.unit) for value in amounts)))
-        print_table(("cap", *right), cells, right=right)
-    if unknown:
-        print("\nNobody knows what these calls took, so under the caps their whole reservation counts:")
-        cells = []
-        for entry in unknown:
-            likely = "unknown"
-            if entry.estimate is not None:  # by a tokenizer; its tokens where the price is no other than what counts
-                nano = entry.estimate_nano
-                took = dollars(nano) if nano is not None else counted(entry.estimate.total, "token")
-                likely = about(took, estimated=True)
-            known = (str(entry.id), _time(entry), entry.session, entry.model, entry.state)
-            cells.append((*known, dollars(_counted(entry)), likely))
-        head = ("entry", "at", "session", "model", "state", "counted", "likely")
-        print_table(head, cells, right=("entry", "counted", "likely"))
-        print(f"If the provider's bill says otherwise: ecoshell cost --reconcile {unknown[0].id}=0.0031")
-    if learned:
-        saved = dollars(sum(one.saved_nano for one in learned if one.good))
-        print(f"\nThe apprentice makes calls as paid models do; where it is good enough, it would have saved {saved}:")
-        cells = []
-        for one in learned:
-            good, alike = "yes" if one.good else "no", f"{one.alike} of {one.uses}"
-            cells.append((one.model, one.tool, alike, f"{one.lower:.0%}", good, dollars(one.saved_nano)))
-        head = ("model", "tool", "alike", "at least", "good", "would save")
-        print_table(head, cells, right=("alike", "at least", "would save"))
+def _print_caps(caps: Sequence[CapState]) -> None:
+    right = ("limit", "spent", "held", "left")
+    cells: list[tuple[str, ...]] = []
+    for cap in caps:
+        amounts = (cap.limit, cap.spent, cap.held, cap.left)
+        cells.append((cap.scope, *(amount_text(value, cap.unit) for value in amounts)))
+    print()
+    print_table(("cap", *right), cells, right=right)
 
 
-def _counted(entry: Entry) -> int | None:
+def _print_unreconciled(entries: Sequence[Entry]) -> None:
+    print("\nThe cost of these calls is unknown, so their whole reservation counts against the caps:")
+    cells: list[tuple[str, ...]] = []
+    for entry in entries:
+        estimate = "unknown"
+        if entry.estimate is not None:  # counted by a tokenizer; shown in tokens if the price is unknown
+            nano = entry.estimate_nano
+            text = dollars(nano) if nano is not None else counted(entry.estimate.total, "token")
+            estimate = about(text, estimated=True)
+        identity = (str(entry.id), _time(entry), entry.session, entry.model, entry.state)
+        cells.append((*identity, dollars(_counted_nano(entry)), estimate))
+    head = ("entry", "at", "session", "model", "state", "counted", "estimate")
+    print_table(head, cells, right=("entry", "counted", "estimate"))
+    print(f"If the provider's bill differs: ecoshell cost --reconcile {entries[0].id}=0.0031")
+
+
+def _print_agreements(learned: Sequence[Agreement]) -> None:
+    total = dollars(sum(agreement.saved_nano for agreement in learned if agreement.good))
+    print(f"\nThe apprentice predicts calls of paid models. For tools predicted well, it would have saved {total}:")
+    cells: list[tuple[str, ...]] = []
+    for agreement in learned:
+        matches = f"{agreement.alike} of {agreement.uses}"
+        good, saved = "yes" if agreement.good else "no", dollars(agreement.saved_nano)
+        cells.append((agreement.model, agreement.tool, matches, f"{agreement.lower:.0%}", good, saved))
+    head = ("model", "tool", "matches", "at least", "good", "would save")
+    print_table(head, cells, right=("matches", "at least", "would save"))
+
+
+def _counted_nano(entry: Entry) -> int | None:
+    """Return what counts against the caps."""
     return entry.held_nano if entry.usage is None else entry.spent_nano
 
 
@@ -227,20 +277,17 @@ def _time(entry: Entry) -> str:
     return datetime.fromtimestamp(entry.at).strftime("%Y-%m-%d %H:%M")
 
 
-# Tool graphs
+def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[PlanCost]:
+    """Yield every stored tool graph, oldest first; raises StoreError.
 
-
-def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[tuple[CostRow | None, dict[str, Any]]]:
-    """Every tool graph that is kept, the first one first: what its turn has cost, and all as JSON has it.
-
-    That are the columns of every row, null where the ledger has nothing of the turn, and its own. Raises StoreError.
+    The record has the columns of other rows, null if the ledger has no row of the turn, and those of tool graphs.
     """
     for session in store.sessions_with(GraphPlanned):
         costs = ledger.turn_rows(session)
         for number, turn in PlannedTurns(store.history(session)).by_number.items():
             cost, scored = costs.get(number), turn.scored
             key, quality, nano = f"{session}/{number}", None, None
-            if scored is not None:  # by the ledger as it stands: a call may have been reconciled since
+            if scored is not None:  # computed from the ledger, because a call may have been reconciled since
                 if cost and not cost.unpriced and cost.spent_nano is not None and scored.resources_nano is not None:
                     nano = cost.spent_nano + scored.resources_nano
                 quality = worth(scored.performance, nano, alpha=scored.alpha, most_nano=scored.most_nano)
@@ -260,18 +307,20 @@ def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[tuple[CostRow |
                 "alpha": scored.alpha if scored else None,
                 "qop": quality,
             }
-            yield cost, record
+            yield PlanCost(cost, record)
 
 
-def _print_plans(plans: Sequence[tuple[CostRow | None, Mapping[str, Any]]]) -> None:
+def _print_plans(plans: Sequence[PlanCost]) -> None:
     if not plans:
-        print("No tool graph was made yet: --strategy graph makes them.")
+        print("No tool graphs yet: --strategy graph makes them.")
         return
     right = ("nodes", "spent", "seconds", "P", "QoP")
     cells: list[tuple[str, ...]] = []
-    for cost, plan in plans:
-        spent = "-" if cost is None else spent_text(cost)
-        figures = ((plan[name], digits) for name, digits in (("seconds", 1), ("performance", 2), ("qop", 2)))
-        known = ("-" if value is None else f"{value:.{digits}f}" for value, digits in figures)
-        cells.append((plan["key"], visible_line(plan["question"], _QUESTION), f"{plan['nodes']:,}", spent, *known))
+    for plan in plans:
+        record = plan.record
+        spent = "-" if plan.cost is None else spent_text(plan.cost)
+        figures = ((record[name], digits) for name, digits in (("seconds", 1), ("performance", 2), ("qop", 2)))
+        texts = ("-" if value is None else f"{value:.{digits}f}" for value, digits in figures)
+        question = visible_line(record["question"], _QUESTION_CHARACTERS)
+        cells.append((record["key"], question, f"{record['nodes']:,}", spent, *texts))
     print_table(("plan", "question", *right), cells, right=right)

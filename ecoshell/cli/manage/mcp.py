@@ -1,4 +1,4 @@
-"""`ecoshell mcp`: the servers whose tools the agent may use."""
+"""`ecoshell mcp`: list, add, import, test and remove MCP servers."""
 
 import argparse
 import asyncio
@@ -28,71 +28,75 @@ if TYPE_CHECKING:
     from ecoshell.settings.schema import Settings
 
 _SERVERS = ("mcp", "servers")
-_OTHERS_VARIABLE = re.compile(r"\$\{env:(\w+)\}")
-"""How some clients write `${NAME}`."""
+_CLIENT_VARIABLE = re.compile(r"\$\{env:(\w+)\}")
+"""How some other clients write `${NAME}`."""
+_MAX_NAME_LENGTH = 40
 
 Entry = dict[str, Any]
-"""What the settings are to say of one server, by key."""
+"""The settings of one server, by key."""
 
 
-class _BeforeCommand(Parser):
-    """Parses what stands before `--`; what stands after it is another program's command line, `words`."""
+class _CommandAfterDashes(Parser):
+    """Parses the arguments before `--`; those after it are another program's command line, `words`."""
 
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as its base
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as in the base class
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        given = [*(args or ())]
-        end = given.index("--") if "--" in given else len(given)
-        found, left = super().parse_known_args(given[:end], namespace)
-        found.words = given[end + 1 :]
-        return found, left
+        arguments = [*(args or ())]
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        parsed, unknown = super().parse_known_args(arguments[:end], namespace)
+        parsed.words = arguments[end + 1 :]
+        return parsed, unknown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The actions and what they take."""
-    add = add_actions(parser, "list", _BeforeCommand)
-    add("list", "every server, and how many tools it is known to have (default)")
-    added = add("add", "put a server into the settings, and connect to it")
-    added.usage = (
+    """Add the actions and their arguments."""
+    add = add_actions(parser, "list", _CommandAfterDashes)
+    add("list", "list the servers and the number of their tools (default)")
+    new = add("add", "add a server to the settings, and test it")
+    new.usage = (
         "ecoshell mcp add NAME [OPTIONS] -- COMMAND ARGUMENTS\n       ecoshell mcp add NAME [OPTIONS] --url ADDRESS"
     )
-    added.add_argument("name", help="how its tools are called: NAME.tool")
-    added.add_argument("--url", default="", metavar="ADDRESS", help="the address of a server that is there already")
-    added.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable it gets")
-    added.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header it is sent")
-    added.add_argument("--trust", action="store_true", help="believe what its tools say of themselves")
-    added.add_argument("--no-test", action="store_true", help="do not connect to it now")
-    imported = add("import", "take over the servers of another client's file")
+    new.add_argument("name", help="prefix of its tools: NAME.tool")
+    new.add_argument("--url", default="", metavar="ADDRESS", help="address of a running server")
+    new.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable; repeatable")
+    new.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header; repeatable")
+    new.add_argument("--trust", action="store_true", help="believe its tools' annotations")
+    new.add_argument("--no-test", action="store_true", help="do not connect to it now")
+    imported = add("import", "import the servers from another client's file")
     imported.add_argument("file", help="such as .mcp.json, or - for standard input")
-    for action in (added, imported):
-        action.add_argument("--replace", action="store_true", help="also where a server of this name is there already")
-    add("test", "connect to a server and show its tools").add_argument("name", help="the server")
-    add("login", "sign in to a server that asks for it (OAuth); the keyring keeps what it gives").add_argument(
-        "name", help="the server"
-    )
-    add("remove", "take a server out of the settings").add_argument("name", help="the server")
+    for action in (new, imported):
+        action.add_argument("--replace", action="store_true", help="replace servers of the same name")
+    for name, text in (
+        ("test", "connect to a server and show its tools"),
+        ("login", "sign in to a server (OAuth); the keyring stores the tokens"),
+        ("remove", "remove a server from the settings"),
+    ):
+        add(name, text).add_argument("name", help="the server")
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the servers, or add, import, test or remove some; raises UsageError, SettingsError and StoreError."""
+    """Run one action; raises UsageError, SettingsError and StoreError."""
     match args.action:
         case "add":
             return _add(args)
         case "import":
             return _import(args.file, replace=args.replace, as_json=args.json)
         case "test":
-            return _test(_one(load_settings(user_paths()), args.name), as_json=args.json)
+            return _test(_find(load_settings(user_paths()), args.name), as_json=args.json)
         case "login":
-            provider = _one(load_settings(user_paths()), args.name)
+            provider = _find(load_settings(user_paths()), args.name)
             if not provider.server.may_sign_in:
-                which = "Only servers with a url and no Authorization header are."
-                raise UsageError(f"{args.name} is not signed in to.", fix=which)
+                raise UsageError(
+                    f"{args.name} does not use a login.",
+                    fix="Only servers with a url and without an Authorization header do.",
+                )
             return _test(provider, sign_in=True, as_json=args.json)
         case "remove":
-            provider = _one(load_settings(user_paths()), args.name)
+            provider = _find(load_settings(user_paths()), args.name)
             write_settings(user_paths().settings_file, {(*_SERVERS, args.name): REMOVED})
             provider.forget()
-            print_json({"removed": args.name}) if args.json else print(f"{args.name} is removed.")
+            print_json({"removed": args.name}) if args.json else print(f"{args.name} was removed.")
             return 0
         case _:
             return _list(as_json=args.json)
@@ -100,31 +104,33 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(*, as_json: bool) -> int:
     settings = load_settings(user_paths())
-    rows = [(given, _provider(settings, name)) for name, given in settings.mcp.servers.items()]
-    cells: list[Sequence[str]] = []
-    for given, provider in rows:
-        how = given.url or " ".join((given.command or "", *given.args))
-        tools, trusted = f"{len(provider.tools)}" if provider.known else "?", "trusted" if given.trusted else ""
-        cells.append((provider.name, how, tools, trusted, "" if given.enabled else "switched off"))
+    servers = [(server, _provider(settings, name)) for name, server in settings.mcp.servers.items()]
     if as_json:
         records: list[dict[str, Any]] = [
             {
                 "name": provider.name,
-                "command": [given.command, *given.args] if given.command else None,
-                "url": given.url,
-                "env": sorted(given.env),
-                "headers": sorted(given.headers),
-                "trusted": given.trusted,
-                "enabled": given.enabled,
+                "command": [server.command, *server.args] if server.command else None,
+                "url": server.url,
+                "env": sorted(server.env),
+                "headers": sorted(server.headers),
+                "trusted": server.trusted,
+                "enabled": server.enabled,
                 "tools": [tool.listed.name for tool in provider.tools] if provider.known else None,
             }
-            for given, provider in rows
+            for server, provider in servers
         ]
         print_json({"rows": records})
-    elif not rows:
-        print("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one; docs/tools.md says more.")
-    else:
-        print_table(("server", "how", "tools", "", ""), cells)
+        return 0
+    if not servers:
+        print("No servers. `ecoshell mcp add NAME -- COMMAND …` adds one; see docs/tools.md.")
+        return 0
+    cells: list[Sequence[str]] = []
+    for server, provider in servers:
+        connection = server.url or " ".join((server.command or "", *server.args))
+        count = f"{len(provider.tools)}" if provider.known else "?"
+        state = ("trusted" if server.trusted else "", "" if server.enabled else "disabled")
+        cells.append((provider.name, connection, count, *state))
+    print_table(("server", "connection", "tools", "", ""), cells)
     return 0
 
 
@@ -132,113 +138,119 @@ def _add(args: argparse.Namespace) -> int:
     if bool(args.url) == bool(args.words):
         raise UsageError(
             "A server needs either a command or --url.",
-            fix="Say ecoshell mcp add NAME -- COMMAND ARGUMENTS, or ecoshell mcp add NAME --url ADDRESS.",
+            fix="Use ecoshell mcp add NAME -- COMMAND ARGUMENTS, or ecoshell mcp add NAME --url ADDRESS.",
         )
     if args.name in load_settings(user_paths()).mcp.servers and not args.replace:
-        raise UsageError(f"There is a server {args.name} already.", fix="--replace puts this one in its place.")
+        raise UsageError(f"The server {args.name} already exists.", fix="--replace replaces it.")
     entry: Entry = {"url": args.url} if args.url else {"command": args.words[0], "args": args.words[1:]}
-    entry |= {
-        "env": _pairs(args.env, "=", "--env NAME=VALUE"),
-        "headers": _pairs(args.header, ":", "--header 'NAME: VALUE'"),
-    }
-    entry |= {"trusted": True} if args.trust else {}
+    entry["env"] = _pairs(args.env, "=", "--env NAME=VALUE")
+    entry["headers"] = _pairs(args.header, ":", "--header 'NAME: VALUE'")
+    if args.trust:
+        entry["trusted"] = True
     _write({args.name: entry})
-    print(f"{args.name} is in {user_paths().settings_file}.", file=sys.stderr if args.json else sys.stdout)
+    file = user_paths().settings_file
+    print(f"{args.name} was added to {file}.", file=sys.stderr if args.json else sys.stdout)
     if not args.no_test:
-        _test(_one(load_settings(user_paths()), args.name), as_json=args.json)
+        _test(_find(load_settings(user_paths()), args.name), as_json=args.json)
     elif args.json:
         print_json({"added": args.name})
     return 0
 
 
-def _pairs(texts: Sequence[str], sign: str, form: str) -> dict[str, str]:
-    pairs = [text.partition(sign) for text in texts]
-    if odd := next((pair for pair in pairs if not pair[1] or not pair[0].strip()), None):
-        raise UsageError(f"{''.join(odd)!r} cannot be read.", fix=f"Say {form}.")
-    return {name.strip(): value.strip() if sign == ":" else value for name, _, value in pairs}
+def _pairs(texts: Sequence[str], separator: str, form: str) -> dict[str, str]:
+    pairs = [text.partition(separator) for text in texts]
+    invalid = next((pair for pair in pairs if not pair[1] or not pair[0].strip()), None)
+    if invalid is not None:
+        raise UsageError(f"{''.join(invalid)!r} cannot be read.", fix=f"Use {form}.")
+    return {name.strip(): value.strip() if separator == ":" else value for name, _, value in pairs}
 
 
 def _import(file: str, *, replace: bool, as_json: bool) -> int:
-    """Take over the servers that another client's file has; what cannot be taken over is told with its reason."""
-    there = frozenset[str]() if replace else load_settings(user_paths()).mcp.servers.keys()
+    """Import the servers of another client's file; report those that cannot be imported."""
+    existing = frozenset[str]() if replace else load_settings(user_paths()).mcp.servers.keys()
     entries: dict[str, Entry] = {}
-    left_out: dict[str, str] = {}
-    try:
-        text = sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8")
-        read: Any = json.loads(text.encode())  # of bytes, it passes over a mark at the beginning
-    except (OSError, ValueError, RecursionError) as failure:
-        raise UsageError(f"{file} cannot be read: {failure}", fix="Give a JSON file, such as .mcp.json.") from failure
-    tables = [cast("Entry", read).get(key) for key in ("mcpServers", "servers")] if isinstance(read, dict) else []
-    servers = next((cast("Entry", table) for table in tables if isinstance(table, dict)), None)
-    if servers is None:
-        form = "Give a file as other clients keep it, such as .mcp.json."
-        raise UsageError(f"{file} has no table mcpServers.", fix=form)
-    for called, found in servers.items():
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", called).strip("-")[:40] or "server"
+    skipped: dict[str, str] = {}
+    for original_name, server in _read_servers(file).items():
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", original_name).strip("-")[:_MAX_NAME_LENGTH] or "server"
         if name in entries:
-            left_out[called] = f"another one of the file is called {name}, too"
-            continue
-        if name in there:
-            left_out[called] = f"there is a server {name} already (--replace puts this one in its place)"
-            continue
-        try:
-            entries[name] = _taken_over(found)
-        except ValueError as why:
-            left_out[called] = str(why)
+            skipped[original_name] = f"another server of the file is also named {name}"
+        elif name in existing:
+            skipped[original_name] = f"the server {name} already exists (--replace replaces it)"
+        else:
+            try:
+                entries[name] = _converted(server)
+            except ValueError as error:
+                skipped[original_name] = str(error)
     if entries:
         _write(entries)
     if as_json:
-        print_json({"imported": [*entries], "left_out": left_out})
+        print_json({"imported": [*entries], "left_out": skipped})
         return 0
     for name in entries:
-        print(f"{name} is imported; `ecoshell mcp test {name}` connects to it.")
-    for name, why in left_out.items():
-        print(f"{visible_line(name)} is left out: {visible_line(why)}.", file=sys.stderr)
+        print(f"{name} was imported; `ecoshell mcp test {name}` connects to it.")
+    for name, reason in skipped.items():
+        print(f"{visible_line(name)} was skipped: {visible_line(reason)}.", file=sys.stderr)
     return 0
 
 
-def _taken_over(found: Any) -> Entry:
-    """A server of another client as the settings have it; raises ValueError for what is not known here."""
+def _read_servers(file: str) -> Entry:
+    """Read the table of servers; raises UsageError."""
+    try:
+        text = sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8")
+        content: Any = json.loads(text.encode())  # of bytes, json skips a byte order mark
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{file} cannot be read: {error}", fix="Give a JSON file, such as .mcp.json.") from error
+    keys = ("mcpServers", "servers")
+    tables = [cast("Entry", content).get(key) for key in keys] if isinstance(content, dict) else []
+    servers = next((cast("Entry", table) for table in tables if isinstance(table, dict)), None)
+    if servers is None:
+        raise UsageError(f"{file} has no table mcpServers.", fix="Give another client's file, such as .mcp.json.")
+    return servers
+
+
+def _converted(server: Any) -> Entry:
+    """Convert another client's server; raises ValueError if that is impossible."""
     from pydantic import ValidationError
 
     from ecoshell.settings.schema import McpServerSettings
 
-    if not isinstance(found, dict):
-        raise ValueError("it is no table")
-    given = cast("Entry", found)
-    address = given.get("url") or given.get("serverUrl") or given.get("httpUrl")
-    if given.get("type") == "sse" or given.get("transport") == "sse":
-        raise ValueError("it is reached by SSE, which the protocol has given up; it may have a newer address")
-    if bool(address) == bool(given.get("command")):
-        raise ValueError("it needs a command or an address, and not both")
-    entry: Entry = {"url": address} if address else {"command": given["command"], "args": given.get("args") or []}
-    entry |= {key: given[key] for key in ("env", "headers", "cwd") if given.get(key)}
-    entry |= {"enabled": False} if given.get("disabled") is True else {}
-    for key, value in entry.items():  # others take numbers and switches for the texts that they are
+    if not isinstance(server, dict):
+        raise ValueError("it is not a table")
+    fields = cast("Entry", server)
+    address = fields.get("url") or fields.get("serverUrl") or fields.get("httpUrl")
+    if fields.get("type") == "sse" or fields.get("transport") == "sse":
+        raise ValueError("it uses SSE, which the protocol has dropped; it may have a newer address")
+    if bool(address) == bool(fields.get("command")):
+        raise ValueError("it needs a command or an address, not both")
+    entry: Entry = {"url": address} if address else {"command": fields["command"], "args": fields.get("args") or []}
+    entry |= {key: fields[key] for key in ("env", "headers", "cwd") if fields.get(key)}
+    if fields.get("disabled") is True:
+        entry["enabled"] = False
+    for key, value in entry.items():  # other clients accept numbers and booleans for texts
         if key in ("env", "headers") and isinstance(value, dict):
-            entry[key] = {name: _as_text(one) for name, one in cast("Entry", value).items()}
+            entry[key] = {name: _as_text(item) for name, item in cast("Entry", value).items()}
         elif isinstance(value, list):
             entry[key] = [*map(_as_text, cast("list[Any]", value))]
-    text = _OTHERS_VARIABLE.sub(r"${\1}", json.dumps(entry))
+    text = _CLIENT_VARIABLE.sub(r"${\1}", json.dumps(entry))
     if "${input:" in text:
-        raise ValueError("it has its client ask for ${input:…}; put a variable's ${NAME} in the place of that")
-    taken: Entry = json.loads(text)
+        raise ValueError("it asks the user for ${input:…}; use a variable ${NAME} instead")
+    converted: Entry = json.loads(text)
     try:
-        McpServerSettings.model_validate(taken)
-    except ValidationError as wrong:
-        raise ValueError(problem(wrong.errors()[0], "its settings").message) from wrong
-    return taken
+        McpServerSettings.model_validate(converted)
+    except ValidationError as error:
+        raise ValueError(problem(error.errors()[0], "its settings").message) from error
+    return converted
 
 
 def _as_text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (int, float)) else value
 
 
-class Signs(Caller):
-    """The person who signs in: shown where, and their browser is opened there; whatever else is asked is declined."""
+class SignInCaller(Caller):
+    """Shows the sign-in address and opens it in the browser; declines every other request of the server."""
 
     async def visit(self, server: str, message: str, address: str) -> bool:
-        if not address.startswith(("https://", "http://")):  # others start programs
+        if not address.startswith(("https://", "http://")):  # other schemes start programs
             return False
         print(f"To sign in to {server}, open this address:\n{visible_line(address)}", file=sys.stderr)
         await asyncio.to_thread(webbrowser.open, address)
@@ -246,10 +258,10 @@ class Signs(Caller):
 
 
 def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
-    """Connect, or sign in, and show what the server has."""
+    """Connect, or sign in, and print the server's tools."""
     protect_secrets()
     started = time.monotonic()
-    error = asyncio.run(_connected(provider, sign_in=sign_in))
+    error = asyncio.run(_connect(provider, sign_in=sign_in))
     seconds = time.monotonic() - started
     tools = () if error else provider.tools
     if as_json:
@@ -259,48 +271,56 @@ def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
         print(error, file=sys.stderr)
     else:
         rows = [(tool.schema.name, ", ".join(sorted(tool.effects)), tool.schema.summary) for tool in tools]
-        print_table(("tool", "effects", "what it does"), rows)
+        print_table(("tool", "effects", "description"), rows)
         print(f"\n{counted(len(tools), 'tool')} in {seconds:.1f} s.")
-    for why in provider.lists.rejected:
-        print(f"Left out: {visible_line(why)}", file=sys.stderr)
+    for reason in provider.lists.rejected:
+        print(f"Skipped: {visible_line(reason)}", file=sys.stderr)
     return 1 if error else 0
 
 
-async def _connected(provider: McpServer, *, sign_in: bool) -> str:
-    """What went wrong; empty where nothing did."""
+async def _connect(provider: McpServer, *, sign_in: bool) -> str:
+    """Connect, or sign in, and return the error, or an empty text."""
     try:
         if sign_in:
-            caller.set(Signs())  # for this connection alone
+            caller.set(SignInCaller())
             await provider.sign_in()
         else:
             await provider.connect()
-    except ToolError as failure:
-        return mask_secrets(failure.message)
+    except ToolError as error:
+        return mask_secrets(error.message)
     finally:
         await provider.aclose()
     return ""
 
 
 def _write(entries: Mapping[str, Entry]) -> None:
-    """Have the settings say this of these servers, and nothing else of them; all or none."""
+    """Replace the settings of these servers, all or none."""
     changes: dict[tuple[str, ...], str | None] = {}
     for name, entry in entries.items():
-        changes[(*_SERVERS, name)] = REMOVED
+        server = (*_SERVERS, name)
+        changes[server] = REMOVED
         for key, value in entry.items():
-            table = cast("Entry", value) if isinstance(value, dict) else {(): value}
-            for below, one in table.items():
-                path = (*_SERVERS, name, key, *((below,) if isinstance(below, str) else ()))
-                typed = json.dumps(one, ensure_ascii=False).replace("\x7f", r"\u007f")
-                changes[path] = one if isinstance(one, str) else typed
+            if isinstance(value, dict):
+                changes |= {(*server, key, item): _typed(text) for item, text in cast("Entry", value).items()}
+            else:
+                changes[(*server, key)] = _typed(value)
     write_settings(user_paths().settings_file, changes)
 
 
-def _one(settings: "Settings", name: str) -> McpServer:
-    """The server of this name; raises UsageError."""
+def _typed(value: Any) -> str:
+    """Write a value as a user would type it."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
+
+
+def _find(settings: "Settings", name: str) -> McpServer:
+    """Return the server of this name; raises UsageError."""
     if name not in settings.mcp.servers:
-        known = ", ".join(settings.mcp.servers)
-        fix = f"There are {known}." if known else "`ecoshell mcp add` adds one."
-        raise UsageError(f"There is no server {name!r}.", fix=fix)
+        names = ", ".join(settings.mcp.servers)
+        raise UsageError(
+            f"Unknown server {name!r}.", fix=f"Available: {names}." if names else "`ecoshell mcp add` adds one."
+        )
     return _provider(settings, name)
 
 

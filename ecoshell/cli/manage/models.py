@@ -1,4 +1,4 @@
-"""`ecoshell models`: what there is and what it costs, a model pulled from the hub, and the model host."""
+"""`ecoshell models`: list models and prices, pull a model from Hugging Face, and manage the model host."""
 
 import argparse
 import sys
@@ -23,26 +23,26 @@ from ecoshell.models.local_models import hub_file
 from ecoshell.models.servers import PROVIDERS, Servers
 from ecoshell.paths import user_paths
 
-_BUCKETS = ("input", "cached_input", "output")
-_STEP = 10
-"""Percent between two lines of progress where there is no terminal."""
+_RATES = ("input", "cached_input", "output")
+_PROGRESS_PERCENT = 10
+"""Percent between two lines of progress without a terminal."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     add_json(parser)
     parser.usage = "ecoshell models [--json] [FILTER]\n       ecoshell models pull [--json] OWNER/REPO[:QUANT]"
     parser.usage += "\n       ecoshell models host [--json] [status|stop]"
-    parser.add_argument("filter", nargs="?", default="", help="a part of the name; searches all known models")
-    repo = "after pull: a repository with GGUF files, and which of them, such as Q4_K_M; after host: status or stop"
-    parser.add_argument("repo", nargs="?", default="", help=repo)
-    parser.add_argument("--unbar", metavar="NAME", help="allow a model again that billed more than it may")
+    parser.add_argument("filter", nargs="?", default="", help="part of a name; searches all known models")
+    repo_help = "pull: a repository with GGUF files and a quantization, such as Q4_K_M; host: status or stop"
+    parser.add_argument("repo", nargs="?", default="", help=repo_help)
+    parser.add_argument("--unbar", metavar="NAME", help="allow a model again that billed more than allowed")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the models, after unbarring one if asked to, or pull one.
+    """List the models, pull one, or manage the model host.
 
-    Raises UsageError, SettingsError and StoreError, and for a pull ModelMissing, ModelUnavailable and ModelBroken.
+    Raises UsageError, SettingsError and StoreError; a pull also ModelMissing, ModelUnavailable and ModelBroken.
     """
     if args.filter == "pull":
         return _pull(args.repo, as_json=args.json)
@@ -50,48 +50,49 @@ def run(args: argparse.Namespace) -> int:
         return _host(args.repo or "status", as_json=args.json)
     if args.repo:
         raise UsageError(
-            f"There is no `models {args.filter}`.",
-            fix="There is `models [FILTER]`, `models pull REPO` and `models host`.",
+            f"Unknown action `models {args.filter}`.",
+            fix="Use `models [FILTER]`, `models pull REPO` or `models host`.",
         )
+    return _list(args.filter.lower(), args.unbar, as_json=args.json)
+
+
+def _list(part: str, unbar: str | None, *, as_json: bool) -> int:
+    """List the models whose name contains `part`, or else those that can be used here."""
     paths = user_paths()
     settings = load_settings(paths)
     with closing(open_ledger(paths)) as ledger:
         barred = ledger.barred()
-        if args.unbar is not None:
-            if args.unbar not in barred:
-                raise UsageError(f"{args.unbar} is not blocked.", fix=f"Blocked: {', '.join(barred) or 'none'}.")
-            ledger.unbar(args.unbar)
-            del barred[args.unbar]
+        if unbar is not None:
+            if unbar not in barred:
+                raise UsageError(f"{unbar} is not blocked.", fix=f"Blocked: {', '.join(barred) or 'none'}.")
+            ledger.unbar(unbar)
+            del barred[unbar]
     servers = Servers() if settings.local.ask_servers else None
-    everything = Inventory(settings, paths.models_folder, barred=barred, servers=servers).rows()
-    part = args.filter.lower()
-    rows = [row for row in everything if (part in f"{row.name} {row.place}".lower() if part else row.at_hand)]
-    if args.json:
+    all_rows = Inventory(settings, paths.models_folder, barred=barred, servers=servers).rows()
+    rows = [row for row in all_rows if (part in f"{row.name} {row.place}".lower() if part else row.at_hand)]
+    if as_json:
         print_json({"rows": [_record(row) for row in rows]})
         return 0
-    _print_rows([row for row in rows if row.kind != "hub"], nothing=bool(part))
-    known = {str(one.name): one for one in RECOMMENDED}
-    if pulled := [known[row.name] for row in rows if row.kind == "hub"]:
-        print("\nWorth pulling, with `ecoshell models pull NAME` (sizes are about right):")
-        cells = [
-            (one.name.short, f"{one.download:g} GB", f"{one.memory} GB", one.licence, str(one.bfcl or ""))
-            for one in pulled
-        ]
-        print_table(("name", "size", "memory", "licence", "BFCL"), cells, right=("size", "memory"))
+    available = [row for row in rows if row.kind != "hub"]
+    if available:
+        _print_rows(available)
+    elif part:
+        print("No model has that in its name.")
+    _print_recommended([row.name for row in rows if row.kind == "hub"])
     if not part:
-        print(f"\n{len(everything):,} models are known: `ecoshell models PART` searches their names.")
+        print(f"\n{len(all_rows):,} models are known: `ecoshell models PART` searches their names.")
     return 0
 
 
 def _record(row: ModelRow) -> dict[str, object]:
-    """A row as programs read it; what is not known is left out, and what cannot be asked now says why."""
-    ready, why = bool(row.ready) and not row.blocked, row.missing
+    """Return a row as JSON without unknown values; `why` says why the model is unavailable."""
+    is_ready, reason = bool(row.ready) and not row.blocked, row.missing
     if row.blocked:
-        why = f"blocked: {row.blocked}"
+        reason = f"blocked: {row.blocked}"
     elif row.provider in PROVIDERS:
-        why = "no server that has it answers on this machine"
-    unknown = f"whether you are signed in to {row.provider or 'its provider'} is not known here"
-    known = {
+        reason = "no server on this machine offers it"
+    fallback_reason = f"it is unknown whether you are signed in to {row.provider or 'its provider'}"
+    record = {
         "name": row.name,
         "kind": row.kind,
         "provider": row.provider or None,
@@ -100,21 +101,17 @@ def _record(row: ModelRow) -> dict[str, object]:
         "address": row.address or None,
         "size_bytes": row.size_bytes,
         "context": row.context,
-        "price": {name: plain(getattr(row.price.rates, name)) for name in _BUCKETS} if row.price else None,
+        "price": {name: plain(getattr(row.price.rates, name)) for name in _RATES} if row.price else None,
         "price_source": (row.price.source if row.price else None) or None,
-        "ready": ready,
-        "why": None if ready else why or unknown,
+        "ready": is_ready,
+        "why": None if is_ready else reason or fallback_reason,
         "barred": row.blocked or None,
     }
-    return {key: value for key, value in known.items() if value is not None}
+    return {key: value for key, value in record.items() if value is not None}
 
 
-def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
-    if not rows:
-        if nothing:
-            print("No model has that in its name.")
-        return
-    money = ("in $/M", "cached $/M", "out $/M")
+def _print_rows(rows: Sequence[ModelRow]) -> None:
+    prices = ("in $/M", "cached $/M", "out $/M")
     cells = [
         (
             row.name,
@@ -122,102 +119,118 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
             row.place or (row.provider if row.kind == "server" else ""),
             size_text(row.size_bytes),
             f"{row.context:,}" if row.context else "?",
-            *(plain(getattr(row.price.rates, name)) if row.price else "?" for name in _BUCKETS),
+            *(plain(getattr(row.price.rates, name)) if row.price else "?" for name in _RATES),
         )
         for row in rows
     ]
-    print_table(("model", "state", "place", "size", "context", *money), cells, right=("size", "context", *money))
+    print_table(("model", "state", "place", "size", "context", *prices), cells, right=("size", "context", *prices))
     for row in rows:
         if row.kind in ("embedded", "file") and row.missing:
             print(f"{row.name}: {row.missing}")
+
+
+def _print_recommended(names: Sequence[str]) -> None:
+    if not names:
+        return
+    recommended = {str(model.name): model for model in RECOMMENDED}
+    cells: list[tuple[str, ...]] = []
+    for model in (recommended[name] for name in names):
+        sizes = (f"{model.download:g} GB", f"{model.memory} GB")
+        cells.append((model.name.short, *sizes, model.licence, str(model.bfcl or "")))
+    print("\nRecommended; `ecoshell models pull NAME` downloads one (sizes are approximate):")
+    print_table(("name", "size", "memory", "licence", "BFCL"), cells, right=("size", "memory"))
 
 
 def _host(action: str, *, as_json: bool) -> int:
     """Print the state of the model host, or stop it; raises UsageError."""
     folder = user_paths().run_folder
     if action not in ("status", "stop"):
-        raise UsageError(f"There is no `models host {action}`.", fix="Use `models host status` or `models host stop`.")
+        raise UsageError(
+            f"Unknown action `models host {action}`.", fix="Use `models host status` or `models host stop`."
+        )
     stopped = stop_all(folder) if action == "stop" else 0
-    found = status(host_address(folder))
-    record = {
-        "running": found is not None,
-        "pid": found.pid if found else None,
-        "idle_seconds": found.idle_seconds if found else None,
-    }
+    host = status(host_address(folder))
     if as_json:
+        record = {
+            "running": host is not None,
+            "pid": host.pid if host else None,
+            "idle_seconds": host.idle_seconds if host else None,
+        }
         print_json(record | ({"stopped": stopped} if action == "stop" else {}))
-    elif found:
-        print(f"The model host is running: process {found.pid}, idle for {found.idle_seconds:.0f} s.")
+    elif host:
+        print(f"The model host is running: process {host.pid}, idle for {host.idle_seconds:.0f} s.")
     else:
         print("The model host was stopped." if stopped else "The model host is not running.")
     return 0
 
 
 def _pull(repo: str, *, as_json: bool) -> int:
-    """Pull a model and print what to call it; raises UsageError, ModelMissing, ModelUnavailable and ModelBroken."""
+    """Pull a model and print its name; raises UsageError, ModelMissing, ModelUnavailable and ModelBroken."""
     if not repo:
-        known = "\n".join(f"  {one.name.short:<48} {one.summary}" for one in RECOMMENDED)
-        raise UsageError("Nothing is named to pull.", fix=f"Give OWNER/REPO or OWNER/REPO:QUANT, such as\n{known}")
+        examples = "\n".join(f"  {model.name.short:<48} {model.summary}" for model in RECOMMENDED)
+        raise UsageError("No model is named to pull.", fix=f"Give OWNER/REPO or OWNER/REPO:QUANT, such as\n{examples}")
     hub = Hub(user_paths().models_folder)
-    found = hub.find(hub_name(repo))
-    path = _bring(hub, found)
+    pull = hub.find(hub_name(repo))
+    path = _download(hub, pull)
     if as_json:
-        record = {"name": str(found.name), "path": str(path), "size_bytes": found.size_bytes, "licence": found.licence}
-        print_json(record)
+        print_json({"name": str(pull.name), "path": str(path), "size_bytes": pull.size_bytes, "licence": pull.licence})
     else:
-        print(f"It is {path}\nTalk with it: ecoshell --model {found.name}")
+        print(f"Saved as {path}\nStart a chat: ecoshell --model {pull.name}")
         if not find_spec(LLAMA):
             print(f"Local models need llama-cpp-python. {GET_LLAMA}")
     return 0
 
 
-def pull_wanted(names: Sequence[str]) -> None:
-    """Before a run: bring the models of the hub that it names and that are not here, where the person agrees.
+def offer_pull(names: Sequence[str]) -> None:
+    """Offer to download missing Hugging Face models before a run.
 
-    Nobody is asked where standard input or error is no terminal; the run then says how to pull them.
+    Without a terminal nothing is offered; the run's error then says how to pull them.
     """
-    wanted, hub = dict.fromkeys(map(hub_name, names)), Hub(user_paths().models_folder)
-    for name in wanted if sys.stdin.isatty() and sys.stderr.isatty() else ():
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    hub = Hub(user_paths().models_folder)
+    for name in dict.fromkeys(map(hub_name, names)):
         try:
             hub_file(name, user_paths().models_folder)
         except ModelMissing:
-            found = hub.find(name)
-            print(f"{name} is not on this machine: {_described(found)}.", file=sys.stderr)
+            pull = hub.find(name)
+            print(f"{name} is not on this machine: {_description(pull)}.", file=sys.stderr)
             print("Pull it? [y/N] ", end="", file=sys.stderr, flush=True)
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
                 raise ModelMissing(f"{name} was not pulled.", fix="Choose another --model.", billed=False) from None
-            _bring(hub, found)
+            _download(hub, pull)
 
 
-def _bring(hub: Hub, found: Pull) -> Path:
-    """Pull it; a bar on a terminal tells how far it is, and elsewhere a line for every tenth."""
+def _download(hub: Hub, pull: Pull) -> Path:
+    """Download the files with a progress bar or, without a terminal, a line for every tenth."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    print(f"{found.name.short}: {_described(found)}", file=sys.stderr)
-    live, whole, told = sys.stderr.isatty(), found.size_bytes, 0
+    print(f"{pull.name.short}: {_description(pull)}", file=sys.stderr)
+    has_bar, total, last_percent = sys.stderr.isatty(), pull.size_bytes, 0
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    bars = Progress(*columns, console=Console(stderr=True), disable=not live)
+    bars = Progress(*columns, console=Console(stderr=True), disable=not has_bar)
 
-    def tell(file: HubFile, have: int) -> None:
-        nonlocal told
-        done = sum(one.size_bytes for one in found.files[: found.files.index(file)]) + have
-        if not bars.tasks:  # what was there before is no part of the speed
-            bars.add_task("", total=whole, completed=done)
-        bars.update(bars.task_ids[0], completed=done)
-        if not live and (100 * done // whole >= told + _STEP or done == whole):
-            told = 100 * done // whole
-            print(f"{size_text(done)} of {size_text(whole)}", file=sys.stderr)
+    def report(file: HubFile, file_bytes: int) -> None:
+        nonlocal last_percent
+        finished = sum(earlier.size_bytes for earlier in pull.files[: pull.files.index(file)]) + file_bytes
+        if not bars.tasks:  # bytes of an earlier, interrupted pull do not count for the speed
+            bars.add_task("", total=total, completed=finished)
+        bars.update(bars.task_ids[0], completed=finished)
+        percent = 100 * finished // total
+        if not has_bar and (percent >= last_percent + _PROGRESS_PERCENT or finished == total):
+            last_percent = percent
+            print(f"{size_text(finished)} of {size_text(total)}", file=sys.stderr)
 
     try:
         with bars:
-            return hub.pull(found, tell)
+            return hub.pull(pull, report)
     except KeyboardInterrupt:
-        print("Stopped. What came so far is kept: pull it again, which goes on from there.", file=sys.stderr)
+        print("Stopped. The downloaded part is kept; pull again to continue.", file=sys.stderr)
         raise
 
 
-def _described(found: Pull) -> str:
-    """The files, their size and the licence."""
-    files = found.files[0].name if len(found.files) == 1 else f"{len(found.files)} parts, {found.files[0].name} …"
-    return visible_line(f"{files} · {size_text(found.size_bytes)} · licence {found.licence or 'not named'}")
+def _description(pull: Pull) -> str:
+    """Return the files, their size and the licence."""
+    files = pull.files[0].name if len(pull.files) == 1 else f"{len(pull.files)} parts, {pull.files[0].name} …"
+    return visible_line(f"{files} · {size_text(pull.size_bytes)} · licence {pull.licence or 'not named'}")

@@ -1,7 +1,8 @@
-"""`ecoshell plugins`: what other packages and the user's own files add to ecoshell, and a plugin to begin with."""
+"""`ecoshell plugins`: list plugins and what they add, or create one from a template."""
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ NAME = "ecoshell_NAME"
 packages = ["ecoshell_NAME"]
 """
 _MODULE = '''\
-"""What this package adds to ecoshell: the tool NAME_count."""
+"""An ecoshell plugin with the tool NAME_count."""
 
 from typing import Annotated
 
@@ -65,85 +66,101 @@ _FILES = {
     "ecoshell_NAME/__init__.py": _MODULE,
     "test_NAME.py": _TEST,
 }
-"""What `plugins new` writes; NAME stands for the plugin's."""
+"""Files of a new plugin; NAME is replaced by its name."""
 _STATES = {"on": "on", "optional": "on by default", "commands": "commands only", "off": "off"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The actions and what they take."""
+    """Add the actions and their arguments."""
     add = add_actions(parser, "list")
-    add("list", "every plugin, where it comes from and what it brings (default)")
-    add("info", "all that is known of one plugin").add_argument("name", help="the plugin")
-    new = add("new", "write a small plugin with a tool and a test, to begin with")
-    new.add_argument("name", help="small letters, digits and _; its package is called ecoshell_NAME")
-    new.add_argument("folder", nargs="?", type=Path, help="where to (default: ecoshell_NAME in this folder)")
+    add("list", "list the plugins and what they add (default)")
+    add("info", "show one plugin").add_argument("name", help="the plugin")
+    new = add("new", "create a small plugin with a tool and a test")
+    new.add_argument("name", help="lower-case letters, digits and _; the package is ecoshell_NAME")
+    new.add_argument("folder", nargs="?", type=Path, help="new folder (default: ecoshell_NAME)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """List plugins, tell of one, or write one; raises UsageError."""
+    """Run one action; raises UsageError."""
     if args.action == "new":
         return _new(args.name, args.folder or Path(f"ecoshell_{args.name}"), as_json=args.json)
-    found = find_user_plugins(user_paths())
+    plugins = find_user_plugins(user_paths())
     if args.action == "info":
-        known = [plugin.name for plugin in found]
-        if args.name not in known:
-            raise UsageError(f"There is no plugin {args.name!r}.", fix=suggestion(args.name, known))
-        found = [plugin for plugin in found if plugin.name == args.name]
-    records = [_record(plugin) for plugin in found]
-    if args.json:
-        print_json(records[0] if args.action == "info" else {"rows": records})
-    elif args.action == "info":
-        one = records[0]
-        print(visible_line(f"{one['name']} {one['version'] or ''}: {_state(one)}"))
-        print(f"  from {visible_line(one['source'])}")
-        for hook, what in HOOKS.items():
-            for name in one["brings"].get(hook, ()):
-                print(f"  {what} {visible_line(name)}")
-        if one["state"] == "commands":
-            print(f"It comes with ecoshell. `ecoshell config set plugins.enabled {one['name']}` switches on the rest.")
-    elif not records:
-        print("There is no plugin. `ecoshell plugins new NAME` writes one; plugins/README.md says more.")
+        names = [plugin.name for plugin in plugins]
+        if args.name not in names:
+            raise UsageError(f"Unknown plugin {args.name!r}.", fix=suggestion(args.name, names))
+        plugin = next(plugin for plugin in plugins if plugin.name == args.name)
+        _print_info(_record(plugin), as_json=args.json)
     else:
-        cells: list[tuple[str, ...]] = []
-        for one in records:
-            brings = "; ".join(f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in one["brings"].items())
-            cells.append((one["name"], one["version"] or "", _state(one), brings or "-", one["source"]))
-        print_table(("plugin", "version", "", "brings", "from"), cells)
+        _print_list([_record(plugin) for plugin in plugins], as_json=args.json)
     return 0
 
 
-def _record(plugin: Plugin) -> dict[str, Any]:
-    """What is known of a plugin; one that is not switched off is loaded, and asked for what it brings."""
-    from ecoshell.agent.command_list import COMMANDS
-    from ecoshell.agent.judge import JUDGES
-    from ecoshell.assembly.shell import STRATEGIES
-    from ecoshell.cli.parser import COMMANDS as OURS
+def _print_info(record: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(record)
+        return
+    print(visible_line(f"{record['name']} {record['version'] or ''}: {_state(record)}"))
+    print(f"  from {visible_line(record['source'])}")
+    for hook, noun in HOOKS.items():
+        for name in record["brings"].get(hook, ()):
+            print(f"  {noun} {visible_line(name)}")
+    if record["state"] == "commands":
+        enable = f"ecoshell config set plugins.enabled {record['name']}"
+        print(f"It is part of ecoshell; only its commands are enabled. `{enable}` enables the rest.")
 
-    state, brings = plugin.state, dict[str, list[str]]()
+
+def _print_list(records: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"rows": records})
+        return
+    if not records:
+        print("No plugins. `ecoshell plugins new NAME` creates one; see plugins/README.md.")
+        return
+    cells: list[tuple[str, ...]] = []
+    for record in records:
+        hooks = record["brings"].items()
+        additions = "; ".join(f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in hooks)
+        cells.append((record["name"], record["version"] or "", _state(record), additions or "-", record["source"]))
+    print_table(("plugin", "version", "", "adds", "from"), cells)
+
+
+def _record(plugin: Plugin) -> dict[str, Any]:
+    """Return a plugin as JSON; unless it is disabled, it is loaded and asked what it adds."""
+    state = plugin.state
+    additions: dict[str, list[str]] = {}
     if state != "off":
         plugin.state = "on"
-        workspace, plugins = Workspace(workspace_folder()), Plugins([plugin], lambda _: None)
-        taken = [tool.schema.name for tool in builtin_tools(workspace)]
-        tools, providers = plugins.tools(workspace, ToolOptions(), taken)
-        given = {
-            "tools": [*tools, *(provider.name for provider in providers)],
-            "strategies": [*plugins.strategies(STRATEGIES)],
-            "models": [*plugins.models()],
-            "prices": [*plugins.prices()],
-            "judges": [*plugins.judges(JUDGES)],
-            "slash_commands": [command.name for command in plugins.slash_commands(COMMANDS.keys())],
-            "cli_commands": [*plugins.commands(OURS)],
-            "themes": [file.stem for folder in plugins.theme_folders() for file in sorted(folder.glob("*.toml"))],
-        }
-        brings = {hook: names for hook, names in given.items() if names}
-    version = plugin.package.version if plugin.package else None
+        additions = {hook: names for hook, names in _additions(plugin).items() if names}
     return {
         "name": plugin.name,
-        "version": version,
+        "version": plugin.package.version if plugin.package else None,
         "source": str(plugin.place) if plugin.package is None else f"{plugin.package.name}: {plugin.place}",
         "state": "incomplete" if plugin.incomplete else "failed" if plugin.fault else state,
-        "brings": brings,
+        "brings": additions,
         "error": plugin.fault or None,
+    }
+
+
+def _additions(plugin: Plugin) -> dict[str, list[str]]:
+    """Return the names a plugin adds, by hook."""
+    from ecoshell.agent.command_list import COMMANDS as SLASH_COMMANDS
+    from ecoshell.agent.judge import JUDGES
+    from ecoshell.assembly.shell import STRATEGIES
+    from ecoshell.cli.parser import COMMANDS
+
+    workspace, plugins = Workspace(workspace_folder()), Plugins([plugin], lambda _: None)
+    builtin = [tool.schema.name for tool in builtin_tools(workspace)]
+    tools, providers = plugins.tools(workspace, ToolOptions(), builtin)
+    return {
+        "tools": [*tools, *(provider.name for provider in providers)],
+        "strategies": [*plugins.strategies(STRATEGIES)],
+        "models": [*plugins.models()],
+        "prices": [*plugins.prices()],
+        "judges": [*plugins.judges(JUDGES)],
+        "slash_commands": [command.name for command in plugins.slash_commands(SLASH_COMMANDS.keys())],
+        "cli_commands": [*plugins.commands(COMMANDS)],
+        "themes": [file.stem for folder in plugins.theme_folders() for file in sorted(folder.glob("*.toml"))],
     }
 
 
@@ -154,13 +171,15 @@ def _state(record: dict[str, Any]) -> str:
 
 def _new(name: str, folder: Path, *, as_json: bool) -> int:
     if not _NAME.fullmatch(name):
-        raise UsageError(f"A plugin cannot be called {name!r}.", fix="Give small letters, digits and _, such as words.")
+        raise UsageError(
+            f"{name!r} is not a valid name for a plugin.", fix="Use lower-case letters, digits and _, such as words."
+        )
     if name in (plugin.name for plugin in find_user_plugins(user_paths())):
-        raise UsageError(f"There is a plugin {name} already.", fix="Give another name.")
+        raise UsageError(f"The plugin {name} already exists.", fix="Choose another name.")
     files = {folder / file.replace("NAME", name): text.replace("NAME", name) for file, text in _FILES.items()}
     try:
         if folder.exists():
-            raise UsageError(f"{folder} is there already.", fix="Name another folder after the plugin's name.")
+            raise UsageError(f"{folder} already exists.", fix="Give a new folder after the plugin's name.")
         for file, text in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
@@ -169,9 +188,9 @@ def _new(name: str, folder: Path, *, as_json: bool) -> int:
     if as_json:
         print_json({"name": name, "files": [str(file) for file in files]})
         return 0
-    kept = user_paths().plugins_folder
-    print(f"{folder} has a plugin with the tool {name}_count, and a test. To have it in ecoshell, install it:\n")
-    print(f"  pip install -e {folder}\n\nor put its package into the folder of your own plugins:\n")
-    print(f"  mkdir -p {kept} && cp -r {folder / f'ecoshell_{name}'} {kept}\n")
-    print(f"`ecoshell plugins info {name}` says then what it brings.")
+    user_plugins = user_paths().plugins_folder
+    print(f"Created {folder}: a plugin with the tool {name}_count, and a test. To use it, install it:\n")
+    print(f"  pip install -e {folder}\n\nor copy its package to the folder of your plugins:\n")
+    print(f"  mkdir -p {user_plugins} && cp -r {folder / f'ecoshell_{name}'} {user_plugins}\n")
+    print(f"`ecoshell plugins info {name}` then shows what it adds.")
     return 0

@@ -1,4 +1,4 @@
-"""`ecoshell sessions`: list, show, export, rename and delete what was talked about."""
+"""`ecoshell sessions`: list, show, export, rename and delete sessions."""
 
 import argparse
 import shutil
@@ -13,25 +13,28 @@ from ecoshell.paths import expanded, user_paths
 from ecoshell.sessions import SessionInfo, SessionStore
 from ecoshell.sessions.export import as_json, as_markdown, iso_time, write_new
 
+_ID_HELP = "the session's ID or a unique prefix"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The actions and what they take."""
+    """Add the actions and their arguments."""
     add = add_actions(parser, default="list")
     parser.set_defaults(limit=50, file=None, format=None)
-    add("list", "the last used first").add_argument("--limit", type=int, default=50, metavar="N", help="how many")
-    add("show", "print a session").add_argument("id", help="the session's id, or its beginning")
+    listing = add("list", "list sessions, latest first (default)")
+    listing.add_argument("--limit", type=int, default=50, metavar="N", help="number of sessions (default: 50)")
+    add("show", "print a session").add_argument("id", help=_ID_HELP)
     export = add("export", "write a session as a document")
-    export.add_argument("id", help="the session's id, or its beginning")
+    export.add_argument("id", help=_ID_HELP)
     export.add_argument("file", nargs="?", help="a new file (default, or -: standard output)")
-    export.add_argument("--format", choices=("md", "json"), help="default: as the file's name says, else md")
-    rename = add("rename", "give a session another title")
-    rename.add_argument("id", help="the session's id, or its beginning")
+    export.add_argument("--format", choices=("md", "json"), help="default: by the file's suffix, else md")
+    rename = add("rename", "change a session's title")
+    rename.add_argument("id", help=_ID_HELP)
     rename.add_argument("title", nargs="+", help="the new title")
-    add("delete", "remove a session and all its events").add_argument("id", help="the session's whole id")
+    add("delete", "delete a session and all its events").add_argument("id", help="the session's full ID")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out one action; raises UsageError for an unknown session and StoreError."""
+    """Run one action; raises UsageError for an unknown session, and StoreError."""
     with closing(open_store(user_paths())) as store:
         if args.action == "list":
             _list(store, args.limit, as_json=args.json)
@@ -39,15 +42,7 @@ def run(args: argparse.Namespace) -> int:
         session = store.find(args.id)
         match args.action:
             case "show" | "export":
-                as_said = "json" if args.json or str(args.file).endswith(".json") else "md"
-                write = as_json if (args.format or as_said) == "json" else as_markdown
-                text = write(store.events(session), store.info(session))
-                if args.file in (None, "-"):
-                    sys.stdout.write(text)
-                else:
-                    file = expanded(args.file)
-                    write_new(file, text)
-                    print(f"Session {session} was exported to {file}.", file=sys.stderr)
+                _export(store, session, args)
             case "rename":
                 store.rename(session, " ".join(args.title))
                 if args.json:
@@ -55,31 +50,47 @@ def run(args: argparse.Namespace) -> int:
                 else:
                     print(f"Session {session} is now called {store.title(session)!r}.")
             case _:
-                if session != args.id:
-                    whole = f"ecoshell sessions delete {session}"
-                    raise UsageError(f"Deleting needs the whole id of the session: {session}.", fix=whole)
-                title = store.title(session)
-                store.delete(session)
-                undo_log(user_paths()).forget(session)
-                shutil.rmtree(user_paths().files_folder / session, ignore_errors=True)
-                if args.json:
-                    print_json({"deleted": session})
-                else:
-                    print(f"Session {session} ({title or 'no question yet'}) was deleted.")
+                _delete(store, session, args)
     return 0
 
 
 def _list(store: SessionStore, limit: int, *, as_json: bool) -> None:
     if limit < 1:
-        raise UsageError(f"--limit {limit} lists nothing.", fix="Give a whole number, such as 20.")
+        raise UsageError(f"--limit {limit} is not positive.", fix="Give a whole number, such as 20.")
     sessions = store.list(limit)
     if as_json:
         print_json({"rows": [_record(session) for session in sessions]})
     elif not sessions:
-        print("There are no sessions yet. `ecoshell` begins one.")
+        print("No sessions yet. `ecoshell` starts one.")
     else:
-        rows = [(one.id, one.updated_text, one.title or "(no question yet)", one.model) for one in sessions]
+        rows = [(info.id, info.updated_text, info.title or "(no question yet)", info.model) for info in sessions]
         print_table(("session", "last used", "title", "model"), rows)
+
+
+def _export(store: SessionStore, session: str, args: argparse.Namespace) -> None:
+    default_format = "json" if args.json or str(args.file).endswith(".json") else "md"
+    write = as_json if (args.format or default_format) == "json" else as_markdown
+    text = write(store.events(session), store.info(session))
+    if args.file in (None, "-"):
+        sys.stdout.write(text)
+    else:
+        file = expanded(args.file)
+        write_new(file, text)
+        print(f"Session {session} was exported to {file}.", file=sys.stderr)
+
+
+def _delete(store: SessionStore, session: str, args: argparse.Namespace) -> None:
+    if session != args.id:
+        command = f"ecoshell sessions delete {session}"
+        raise UsageError(f"Deleting needs the full ID of the session: {session}.", fix=command)
+    title = store.title(session)
+    store.delete(session)
+    undo_log(user_paths()).forget(session)
+    shutil.rmtree(user_paths().files_folder / session, ignore_errors=True)
+    if args.json:
+        print_json({"deleted": session})
+    else:
+        print(f"Session {session} ({title or 'no question yet'}) was deleted.")
 
 
 def _record(session: SessionInfo) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How the management commands print: aligned tables for people, JSON for programs."""
+"""Output of the management commands: aligned tables for users, JSON for programs."""
 
 import json
 import sys
@@ -7,17 +7,17 @@ from typing import Any
 
 from ecoshell.messages import visible_line
 
-_UNWRAPPED = 10_000
-"""Columns of a pipe or a file: nothing is wrapped there."""
+_PIPE_COLUMNS = 10_000
+"""Wide enough that nothing wraps in a pipe or a file."""
 
 
 def print_json(value: Any) -> None:
-    """One JSON value, indented, in ASCII."""
+    """Print one JSON value, indented, in ASCII."""
     print(json.dumps(value, indent=2))
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()) -> None:
-    """A table that fits the terminal, with the columns in `right` aligned there; its cells are shown, not obeyed."""
+    """Print a table that fits the terminal; columns in `right` are right-aligned, and cells are shown as data."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -27,7 +27,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Co
         table.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(visible_line(cell)) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else _UNWRAPPED)
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

@@ -142,10 +142,10 @@ class SettingsScreen(Picker["SettingRow | None"]):
             self.query_one(AskPane).show_question(self._prompt_for(self._edited, event.value))
 
     def _read(self) -> "tuple[Overview, dict[str, str]]":
+        from ecoshell.settings import section_descriptions  # pydantic, here in a thread
         from ecoshell.settings.overview import overview
-        from ecoshell.settings.schema import section_words  # pydantic, here in a thread
 
-        return overview(self._file, os.environ, self._models), dict(section_words())
+        return overview(self._file, os.environ, self._models), dict(section_descriptions())
 
     @work(group="edit", exclusive=True)
     async def _edit(self, row: "SettingRow", *, default: bool = False) -> None:

@@ -1,0 +1,77 @@
+"""What `ask` prints: the answer alone, or every event as a line of JSON."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from ecoshell.api import Result
+from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
+from ecoshell.messages import visible
+
+if TYPE_CHECKING:  # imported only if progress is shown
+    from ecoshell.cli.event_lines import EventLines
+
+
+def print_json_line(event: Event, *, file: TextIO | None = None) -> None:
+    """Print an event or the result as a line of JSON, in ASCII so that no terminal or encoding can damage it.
+
+    The data of images is left empty.
+    """
+    record = to_json(event)
+    for image in (*(attachment["image"] for attachment in record.get("attachments", ())), *record.get("images", ())):
+        if image:
+            image["data"] = ""
+    print(json.dumps(record), file=file, flush=True)
+
+
+class AnswerOutput:
+    """Prints the answer on standard output, warnings and errors on standard error, progress only on a terminal.
+
+    On a terminal the answer is streamed; a pipe gets the final answer alone.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """`quiet` prints only errors on standard error."""
+        self._lines: EventLines | None = None
+        self._shows_progress = sys.stderr.isatty() and not quiet
+        self._quiet = quiet
+        self._output = sys.stdout
+        self._streams = self._output.isatty()
+        self._streamed = ""
+        """The part of the answer that was printed while it arrived."""
+        self._line_is_open = False
+
+    def show(self, event: Event) -> None:
+        """Print an event or the result, if it concerns the reader."""
+        if isinstance(event, TextArrived):
+            if self._streams and event.channel == "answer":
+                self._stream(event.text)
+            return
+        if self._line_is_open:
+            print(file=self._output, flush=True)
+            self._line_is_open = False
+        if isinstance(event, Result):
+            if event.answer and event.answer.strip() != self._streamed.strip():
+                print(visible(event.answer), file=self._output, flush=True)
+        elif self._shows_progress or self._is_problem(event):
+            if self._lines is None:
+                from ecoshell.cli.event_lines import EventLines
+                from ecoshell.cli.printer import Printer
+
+                self._lines = EventLines(Printer(sys.stderr), streaming=False, answers=False)
+            self._lines.show(event)
+
+    def _stream(self, text: str) -> None:
+        if not self._line_is_open:
+            self._streamed, text = "", text.lstrip()
+        if text:
+            print(visible(text), end="", file=self._output, flush=True)
+            self._streamed += text
+            self._line_is_open = True
+
+    def _is_problem(self, event: Event) -> bool:
+        if isinstance(event, Notice):
+            return not self._quiet
+        if isinstance(event, TurnFinished):
+            return event.status != "answered"
+        return isinstance(event, ErrorHappened | LimitHit)

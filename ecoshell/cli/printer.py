@@ -1,0 +1,71 @@
+"""Prints plain lines on any terminal, pipe or screen reader."""
+
+import base64
+from dataclasses import dataclass
+from typing import NoReturn, TextIO
+
+from rich.console import Console
+from rich.segment import Segment, Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """The sign at the start of each kind of line; where the sign has a meaning, a word repeats it."""
+
+    question: str
+    thought: str
+    proposed: str
+    back: str
+    registered: str
+    call: str
+    result: str
+    answer: str
+    good: str
+    bad: str
+    dot: str
+
+
+UNICODE_SIGNS = Signs("›", "◊", "◦", "←", "+", "►", "└", "√", "√", "×", "·")
+ASCII_SIGNS = Signs(">", "-", "?", "<", "+", "*", "=", "answer:", "ok:", "!!", "|")
+"""For terminals without Unicode, and for screen readers."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """Leave a closed pipe to `fenced`; rich would exit with a status of its choice."""
+        raise BrokenPipeError
+
+
+class Printer:
+    """Prints text unchanged: no markup, no wrapping, and no colours in a pipe or with TERM=dumb or NO_COLOR."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._console = _Console(file=file, markup=False, emoji=False, highlight=False, soft_wrap=True)
+        self.is_full_terminal = self._console.is_terminal and not self._console.is_dumb_terminal
+        """Whether the output is a terminal that understands escape sequences."""
+        supports_unicode = self.is_full_terminal and self._console.encoding.lower().startswith("utf")
+        self.signs = UNICODE_SIGNS if supports_unicode else ASCII_SIGNS
+
+    @property
+    def width(self) -> int:
+        """Width of a line in cells."""
+        return self._console.width
+
+    def line(self, text: str, style: str = "", end: str = "\n") -> None:
+        """Print text that is already safe to show; an empty `end` leaves the line open."""
+        # Segments keep tabs, which rich's Text expands to blanks
+        self._console.print(Segments([Segment(f"{text}{end}", self._console.get_style(style))]), end="")
+
+    def copy(self, text: str) -> bool:
+        """Copy text to the clipboard through the terminal (OSC 52), also over ssh; False without a terminal."""
+        if not self.is_full_terminal:
+            return False
+        encoded = base64.b64encode(text.encode("utf-8", "replace")).decode()
+        self._console.file.write(f"\x1b]52;c;{encoded}\x07")
+        self._console.file.flush()
+        return True
+
+    def clear(self) -> None:
+        """Clear the screen if there is one."""
+        if self.is_full_terminal:
+            self._console.clear()
