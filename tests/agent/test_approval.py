@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
+from agent_play import User
 
 from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.approval import ApprovalRequest, Approvals, grant
@@ -16,18 +17,6 @@ from ecoshell.tools.function import FunctionTool
 READ, WRITE, RUN = frozenset({"read"}), frozenset({"write"}), frozenset({"execute"})
 NO_RULES = Rules()
 LIST = Call("run_command", {"command": "ls -l"}, "c1")
-
-
-class Decides:
-    """A user who makes these decisions in turn."""
-
-    def __init__(self, *decisions):
-        self.decisions = [word if isinstance(word, Approval) else Approval(word) for word in decisions]
-        self.asked = []
-
-    async def approve(self, request):
-        self.asked.append(request)
-        return self.decisions.pop(0)
 
 
 def run(
@@ -69,32 +58,32 @@ async def test_without_a_user_a_writing_call_is_refused_with_a_reason():
 
 
 async def test_once_holds_for_one_call_and_session_for_all():
-    approvals, grants = desk(Decides("once", "session"))
+    approvals, grants = desk(User("once", "session"))
     for _ in range(3):
         assert await refusal(approvals, LIST, RUN) == ""
     assert grants == []
 
 
 async def test_approval_for_the_project_is_stored_and_applies_to_later_sessions():
-    approvals, grants = desk(Decides("project"))
+    approvals, grants = desk(User("project"))
     assert await refusal(approvals, LIST, RUN) == ""
-    again, _ = desk(Decides("no"), granted=grants)
+    again, _ = desk(User("no"), granted=grants)
     assert await refusal(again, LIST, RUN) == ""
 
 
 async def test_approving_one_command_approves_no_other():
-    approvals, _ = desk(Decides("session", "no"))
+    approvals, _ = desk(User("session", "no"))
     assert await refusal(approvals, LIST, RUN) == ""
     assert await refusal(approvals, Call("run_command", {"command": "rm -rf ."}), RUN)
 
 
 async def test_read_only_refuses_writing_even_with_yes():
-    approvals, _ = desk(Decides(), Rules(read_only=True, yes=True))
+    approvals, _ = desk(User(), Rules(read_only=True, yes=True))
     assert "read-only" in await refusal(approvals, Call("write_file", {"path": "a"}), WRITE)
 
 
 async def test_an_approval_request_states_reason_effects_and_price():
-    user = Decides("once")
+    user = User("once")
     approvals, _ = desk(user)
     tool = FunctionTool(run, effects=RUN, name="run_command", price_nano=2_000_000)
     await approvals.rule(ApprovalRequest(LIST, tool, tool.schema, "I need to list the files."), lambda _: None)
@@ -108,7 +97,7 @@ async def test_an_approval_request_states_reason_effects_and_price():
 
 
 async def test_the_user_can_edit_the_arguments():
-    approvals, _ = desk(Decides(Approval("once", {"command": "ls"})))
+    approvals, _ = desk(User(Approval("once", {"command": "ls"})))
     events: list[object] = []
     ruled = await ruling(approvals, LIST, RUN, events.append)
     assert ruled.call == Call("run_command", {"command": "ls"}, "c1")
@@ -116,14 +105,14 @@ async def test_the_user_can_edit_the_arguments():
 
 
 async def test_unchanged_arguments_do_not_count_as_edited():
-    approvals, _ = desk(Decides(Approval("once", {"command": "ls -l"})))
+    approvals, _ = desk(User(Approval("once", {"command": "ls -l"})))
     events: list[object] = []
     await ruling(approvals, LIST, RUN, events.append)
     assert events[-1] == ApprovalGiven("c1", "once", "person", None)
 
 
 async def test_edited_arguments_that_do_not_fit_the_schema_are_requested_again_with_the_reason():
-    user = Decides(Approval("once", {"times": "many"}), Approval("once", {"times": 2}))
+    user = User(Approval("once", {"times": "many"}), Approval("once", {"times": 2}))
     approvals, _ = desk(user)
     ruled = await ruling(approvals, LIST, RUN)
     assert "times" in user.asked[1].fault
@@ -132,7 +121,7 @@ async def test_edited_arguments_that_do_not_fit_the_schema_are_requested_again_w
 
 
 async def test_a_deny_rule_also_applies_to_arguments_the_user_edited():
-    approvals, _ = desk(Decides(Approval("once", {"command": "rm -rf ."})), Rules(deny=("run_command:rm *",)))
+    approvals, _ = desk(User(Approval("once", {"command": "rm -rf ."})), Rules(deny=("run_command:rm *",)))
     events: list[object] = []
     ruled = await ruling(approvals, LIST, RUN, events.append)
     assert "a rule" in ruled.refusal
@@ -140,7 +129,7 @@ async def test_a_deny_rule_also_applies_to_arguments_the_user_edited():
 
 
 async def test_a_stored_approval_covers_the_edited_call():
-    approvals, grants = desk(Decides(Approval("project", {"command": "ls"}), "no"))
+    approvals, grants = desk(User(Approval("project", {"command": "ls"}), "no"))
     await ruling(approvals, LIST, RUN)
     assert grants == ["run_command:ls"]
     assert await refusal(approvals, Call("run_command", {"command": "ls"}), RUN) == ""
@@ -148,7 +137,7 @@ async def test_a_stored_approval_covers_the_edited_call():
 
 
 async def test_a_failed_preview_leaves_the_approval_request_without_changes():
-    user = Decides("once")
+    user = User("once")
     approvals, _ = desk(user)
 
     def broken(**_):
@@ -185,14 +174,14 @@ def test_a_grant_covers_one_exact_command_or_any_call_of_another_tool():
 
 async def test_a_stored_approval_of_other_calls_does_not_satisfy_an_ask_rule():
     rules = Rules(workspace=Path("/work"), ask=("write_file:secrets/*",))
-    user = Decides("project", "no", "project", "no")
+    user = User("project", "no", "project", "no")
     approvals, grants = desk(user, rules)
     other, secret = (Call("write_file", {"path": path}) for path in ("notes.txt", "secrets/k"))
     assert [bool(await refusal(approvals, call, WRITE)) for call in (other, other, secret, secret, secret)] == [
         *(False, False),
         *(True, False, False),
     ]
-    again, _ = desk(Decides(), rules, granted=grants)
+    again, _ = desk(User(), rules, granted=grants)
     assert [bool(await refusal(again, call, WRITE)) for call in (other, secret)] == [False, False]
     assert "that this asks about" in user.asked[1].reason
 

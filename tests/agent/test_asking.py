@@ -5,9 +5,9 @@ import sqlite3
 import time
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import User, finish, of, register, say, turn
 
-from ecoshell.agent import Approval, CostChoice, LimitChoice
+from ecoshell.agent import Approval, LimitChoice
 from ecoshell.budget import Amount, amount_text
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, PlanChanged, TurnFinished
@@ -19,24 +19,6 @@ WRITE = say("The second line is wanted in capitals.", "write_file", path="notes.
 PRICE_NANO = 2_000_000
 
 
-class Approves:
-    """A user who answers approval requests with these words in turn."""
-
-    def __init__(self, *words):
-        self.words = [word if isinstance(word, Approval) else Approval(word) for word in words]
-        self.asked = []
-
-    async def approve(self, request):
-        self.asked.append(request)
-        return self.words.pop(0)
-
-    async def at_limit(self, hit):
-        return LimitChoice("answer")
-
-    async def at_cost(self, request):
-        return CostChoice("go")
-
-
 def priced(shell, function, **more):
     """Replace write_file by a tool with a price."""
     tool = FunctionTool(function, effects=more.pop("effects", ()), name="write_file", price_nano=PRICE_NANO, **more)
@@ -44,7 +26,7 @@ def priced(shell, function, **more):
 
 
 async def test_an_approval_request_shows_the_rationale_and_the_changes(play, home):
-    user = Approves("no")
+    user = User("no")
     async with play([register("write_file"), WRITE, finish("no")], registration="names", user=user) as shell:
         events = await turn(shell)
     request = user.asked[0]
@@ -57,14 +39,14 @@ async def test_an_approval_request_shows_the_rationale_and_the_changes(play, hom
 
 async def test_an_edit_is_previewed(play):
     edit = say("", "edit_file", path="notes.txt", old="two", new="TWO")
-    user = Approves("no")
+    user = User("no")
     async with play([edit, finish("no")], registration="all", user=user) as shell:
         await turn(shell)
     assert "-two\n+TWO" in user.asked[0].changes
 
 
 async def test_edited_arguments_run_and_the_model_is_informed(play, home):
-    user = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
+    user = User(Approval("once", {"path": "other.txt", "content": "mine\n"}))
     lines = [register("write_file"), WRITE, finish("done")]
     async with play(lines, registration="names", presentation="grow", user=user) as shell:
         events = await turn(shell)
@@ -79,7 +61,7 @@ async def test_edited_arguments_run_and_the_model_is_informed(play, home):
 
 
 async def test_the_model_gets_the_users_instruction_in_place_of_a_refused_call(play, home):
-    user = Approves(Approval("no", instead="Append to other.txt."))
+    user = User(Approval("no", instead="Append to other.txt."))
     async with play([WRITE, finish("no")], registration="all", user=user) as shell:
         events = await turn(shell)
         result = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
@@ -89,7 +71,7 @@ async def test_the_model_gets_the_users_instruction_in_place_of_a_refused_call(p
 
 
 async def test_a_call_stopped_during_its_approval_did_not_run(play):
-    class Waits(Approves):
+    class Waits(User):
         async def approve(self, request):
             self.stopping = asyncio.ensure_future(shell.stop())
             await asyncio.Event().wait()
@@ -101,7 +83,7 @@ async def test_a_call_stopped_during_its_approval_did_not_run(play):
 
 
 async def test_a_resumed_session_contains_the_note_about_edited_arguments(play):
-    user = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
+    user = User(Approval("once", {"path": "other.txt", "content": "mine\n"}))
     lines = [register("write_file"), WRITE, finish("done")]
     async with play(lines, registration="names", presentation="grow", user=user) as shell:
         await turn(shell)
@@ -116,7 +98,7 @@ async def test_a_deny_rule_applies_to_a_call_the_user_edited(play, tmp_path):
     config = tmp_path / "home" / "config"
     config.mkdir(parents=True)
     (config / "config.toml").write_text('[approval]\ndeny = ["write_file:secret*"]\n')
-    user = Approves(Approval("once", {"path": "secret.txt", "content": "x"}))
+    user = User(Approval("once", {"path": "secret.txt", "content": "x"}))
     async with play([WRITE, finish("no")], registration="all", user=user) as shell:
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
@@ -136,7 +118,7 @@ async def test_the_price_of_a_tool_appears_on_the_call_and_the_turn(play):
 
 
 async def test_a_refused_tool_costs_nothing(play):
-    user = Approves("no")
+    user = User("no")
     async with play([WRITE, finish("done")], registration="all", budget="1.00", user=user) as shell:
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
@@ -147,22 +129,25 @@ async def test_a_refused_tool_costs_nothing(play):
 
 
 async def test_a_tool_over_the_cap_is_refused_before_the_approval_request(play):
-    user = Approves()
+    user = User(limit=LimitChoice("answer"))
     async with play([WRITE, finish("done")], registration="all", budget="0.001", user=user) as shell:
         shell.deps.settings.plan = "off"  # the plan would refuse it earlier
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
-    assert (ended.refused, ended.spent_nano, user.asked) == ("unaffordable", 0, [])
+    assert (ended.refused, ended.spent_nano) == ("unaffordable", 0)
+    assert of(user.asked, ApprovalWanted) == []
 
 
 async def test_a_cap_lowered_during_the_approval_request_still_holds(play):
-    class Spends(Approves):
+    class Spends(User):
         async def approve(self, request):
             await shell.deps.budget.set_cap("session", Amount(1, "usd"))
             return Approval("once")
 
-    async with play([WRITE, finish("done")], registration="all", budget="1.00", user=Spends()) as shell:
+    async with play(
+        [WRITE, finish("done")], registration="all", budget="1.00", user=Spends(limit=LimitChoice("answer"))
+    ) as shell:
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
@@ -215,7 +200,7 @@ async def test_an_approval_request_does_not_wait_for_a_locked_session_store(play
     )
     requested = asyncio.Event()
 
-    class Waits(Approves):
+    class Waits(User):
         async def approve(self, request):
             requested.set()
             await asyncio.Event().wait()
@@ -238,38 +223,25 @@ async def _drained(events):
     return [event async for event in events]
 
 
-class Decides(Approves):
-    """A user who makes these choices at limits."""
-
-    def __init__(self, *choices):
-        super().__init__()
-        self.choices = list(choices)
-        self.limits = []
-
-    async def at_limit(self, hit):
-        self.limits.append(hit)
-        return self.choices.pop(0)
-
-
 async def test_a_tool_over_the_cap_runs_after_the_user_raises_the_cap(play):
-    user = Decides(LimitChoice("raise", "50c"))
+    user = User(LimitChoice("raise", "50c"))
     async with play([WRITE, finish("done")], registration="all", budget="0.001", user=user) as shell:
         shell.deps.settings.plan = "off"
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
-    (hit,) = user.limits
+    (hit,) = user.asked
     assert (hit.need, hit.left, of(events, CallFinished)[-1].observation) == (PRICE_NANO, 1_000_000, "written")
     assert (caps[0].limit, caps[0].spent, of(events, TurnFinished)[0].answer) == (500_000_000, PRICE_NANO, "done")
 
 
 async def test_a_tool_the_plan_cannot_afford_is_reported_with_the_figures_of_the_plan(play):
-    user = Decides(LimitChoice("raise", "50c"))
+    user = User(LimitChoice("raise", "50c"))
     lines = [register("write_file"), WRITE, finish("done")]
     async with play(lines, registration="names", budget="0.001", user=user) as shell:
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
-    (hit,), first = user.limits, of(events, PlanChanged)[0]
+    (hit,), first = user.asked, of(events, PlanChanged)[0]
     assert f"{amount_text(first.budget, 'usd')} is for tools" in hit.message
     assert f"has {amount_text(hit.left, 'usd')} left" in hit.message
     assert (first.budget, hit.left < hit.need <= hit.enough) == (1_000_000, True)
@@ -277,13 +249,13 @@ async def test_a_tool_the_plan_cannot_afford_is_reported_with_the_figures_of_the
 
 
 async def test_a_user_who_chooses_the_answer_at_a_limit_gets_it_without_the_tool(play):
-    user = Decides(LimitChoice("answer"))
+    user = User(LimitChoice("answer"))
     lines = [WRITE, say("from the results so far")]
     async with play(lines, registration="all", budget="0.001", user=user) as shell:
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
     assert [event.refused for event in of(events, CallFinished)] == ["forbidden"]
-    assert len(user.limits) == 1
+    assert len(user.asked) == 1
     ended = of(events, TurnFinished)[0]
     assert (ended.status, ended.answer) == ("limit", "from the results so far")
 

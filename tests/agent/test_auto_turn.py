@@ -7,10 +7,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from agent_play import counts, finish, of, register, say, turn
+from agent_play import User, counts, finish, is_replayed, of, register, say, turn
 
 from ecoshell.agent import LimitChoice
-from ecoshell.agent.memory import Memory
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import StoreError
 from ecoshell.events import (
@@ -58,12 +57,6 @@ def choices(events):
 
 def roles(events):
     return [event.role for event in of(events, StepStarted)]
-
-
-def is_replayed(shell):
-    live = shell.conversation.memory
-    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
-    return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
 
 
 async def test_without_experience_the_single_mode_is_chosen_with_a_reason(play):
@@ -131,16 +124,11 @@ async def test_the_second_mode_sees_registrations_and_results_of_the_first(play)
     assert len(of(events, CallFinished)) == 1
 
 
-class Answers:
-    """A user who answers from the results so far at a limit."""
-
-    async def at_limit(self, hit):
-        return LimitChoice("answer")
-
-
 async def test_the_other_mode_does_not_continue_after_a_limit(play):
     lines = counts(8)
-    async with play(lines, user=Answers(), mode="auto", price=PRICE, budget="0.007", registration="all") as shell:
+    async with play(
+        lines, user=User(limit=LimitChoice("answer")), mode="auto", price=PRICE, budget="0.007", registration="all"
+    ) as shell:
         events = await turn(shell)
         assert outcomes(shell) == [("single", "limit")]
     assert of(events, LimitHit)
@@ -240,12 +228,10 @@ async def test_an_attempt_with_a_model_switch_is_not_recorded(play, tmp_path):
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "Three."}\n')
 
-    class Switches:
-        async def at_limit(self, hit):
-            return LimitChoice("model", f"script:{other}")
-
     options = {"price": PRICE, "budget": "0.007", "registration": "all"}
-    async with play(counts(8), user=Switches(), mode="auto", **options) as shell:
+    async with play(
+        counts(8), user=User(limit=LimitChoice("model", f"script:{other}")), mode="auto", **options
+    ) as shell:
         await turn(shell)
         assert shell.deps.models.session_model == f"script:{other}"
         assert outcomes(shell) == []

@@ -4,9 +4,9 @@ import asyncio
 from decimal import Decimal
 
 import pytest
-from agent_play import finish, of, say, turn
+from agent_play import User, finish, of, say, turn
 
-from ecoshell.agent import Approval, LimitChoice
+from ecoshell.agent import LimitChoice
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -22,19 +22,6 @@ from ecoshell.events import (
 LOCKED = StoreError("ledger.db is locked by another process.", fix="Close the other ecoshell or try again.")
 PRICE = (Decimal(1), Decimal(4))
 LONG_WAIT = say("", "run_python", code="import time; time.sleep(600)")
-
-
-class OneChoice:
-    """A user who chooses another model at the first limit and stops at the next."""
-
-    def __init__(self, model):
-        self._choices = [LimitChoice("model", model), LimitChoice("stop")]
-
-    async def approve(self, request):
-        return Approval("no")
-
-    async def at_limit(self, hit):
-        return self._choices.pop(0)
 
 
 async def test_a_turn_ends_though_the_ledger_is_locked(play, monkeypatch):
@@ -106,7 +93,7 @@ async def test_two_empty_replies_end_the_turn_with_an_error(play, line):
 
 
 async def test_switching_to_an_unpriced_model_at_a_limit_releases_the_reservation(play):
-    user = OneChoice("github_copilot/gpt-4o-mini")
+    user = User(LimitChoice("model", "github_copilot/gpt-4o-mini"), LimitChoice("stop"), approval="no")
     async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", user=user) as shell:
         shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         events = await turn(shell)

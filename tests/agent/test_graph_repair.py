@@ -3,10 +3,9 @@
 import asyncio
 
 import pytest
-from agent_play import finish, of, say, turn
+from agent_play import finish, is_replayed, of, say, turn
 from graph_turns import Probe, add, plan, states
 
-from ecoshell.agent.memory import Memory
 from ecoshell.agent.tool_graph import Finished
 from ecoshell.catalog import Catalog
 from ecoshell.events import CallFinished, GraphPlanned, NodeChanged, Notice
@@ -26,12 +25,6 @@ async def breaks():
 
 def fill(tool, path):
     return say("", tool, path=path)
-
-
-def is_replayed(shell):
-    """Whether the stored events rebuild the live session."""
-    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
-    return again.messages == shell.conversation.memory.messages
 
 
 def repeated(events):

@@ -5,7 +5,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from agent_play import finish, of, say, turn
+from agent_play import User, finish, of, say, turn
 from graph_turns import Probe, add, plan, states
 
 from ecoshell.agent import Approval, LimitChoice
@@ -59,14 +59,7 @@ def peak_commitment(events):
     return peak
 
 
-class Answers:
-    """A user who approves everything and, at a limit, answers from the results so far."""
-
-    async def approve(self, request):
-        return Approval("once")
-
-    async def at_limit(self, hit):
-        return LimitChoice("answer")
+ANSWER = LimitChoice("answer")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +68,12 @@ class Answers:
 )
 async def test_eight_calls_all_run_though_their_reservations_do_not_fit_together(play, mode, plan_mode, budget):
     async with play(
-        [EIGHT, *[finish("ok")] * 3], user=Answers(), strategy="graph", price=PRICE, budget=budget, registration="all"
+        [EIGHT, *[finish("ok")] * 3],
+        user=User(limit=ANSWER),
+        strategy="graph",
+        price=PRICE,
+        budget=budget,
+        registration="all",
     ) as shell:
         tools = [Probe(name, parameters=PATH) for name in NAMES]
         add(shell, *tools)
@@ -130,7 +128,7 @@ async def test_the_price_of_a_tool_waits_for_reservations_of_parallel_calls(play
 async def test_a_node_waiting_for_approval_does_not_block_other_nodes(play):
     finished_nodes = asyncio.Semaphore(0)
 
-    class Late(Answers):
+    class Late(User):
         async def approve(self, request):
             for _ in range(4):
                 await finished_nodes.acquire()
@@ -141,7 +139,9 @@ async def test_a_node_waiting_for_approval_does_not_block_other_nodes(play):
         return "done"
 
     lines = [plan(visit=[], p0=[], p1=[], p2=[], p3=[]), finish("ok")]
-    async with play(lines, user=Late(), strategy="graph", price=PRICE, budget="0.03", registration="all") as shell:
+    async with play(
+        lines, user=Late(limit=ANSWER), strategy="graph", price=PRICE, budget="0.03", registration="all"
+    ) as shell:
         shell.deps.settings.plan = "off"
         visit = Probe("visit", effects=("network",))
         add(shell, visit, *(Probe(name, done, parameters=PATH) for name in NAMES[:4]))

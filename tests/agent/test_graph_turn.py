@@ -6,10 +6,10 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from agent_play import every_pair, finish, of, register, say, turn
+from agent_play import User, every_pair, finish, is_replayed, of, register, say, turn
 from graph_turns import Probe, add, plan, states
 
-from ecoshell.agent import Approval, LimitChoice
+from ecoshell.agent import LimitChoice
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.rules import Rules
 from ecoshell.assembly.shell import assemble
@@ -51,13 +51,6 @@ _NAMES = (
 )
 EIGHT = say(json.dumps([part for name in _NAMES for part in (name, ["<task>"])]))
 """Eight tools that each need a model call to be filled in."""
-
-
-def is_replayed(shell):
-    """Whether the stored events rebuild the live session."""
-    live = shell.conversation.memory
-    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
-    return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
 
 
 def texts(messages):
@@ -200,25 +193,20 @@ async def test_a_call_that_cannot_be_filled_in_fails_its_node_only(play):
     assert events[-1].answer == "one of two"
 
 
-class Decides:
-    """A user who gives these approvals in turn, and answers from the results so far at a limit."""
+class Decides(User):
+    """A user who counts simultaneous approval requests."""
 
     def __init__(self, *decisions):
-        self.decisions = list(decisions)
-        self.asked = []
+        super().__init__(*decisions, limit=LimitChoice("answer"))
         self.open_requests = 0
         self.most_open = 0
 
     async def approve(self, request):
         self.open_requests += 1
         self.most_open = max(self.most_open, self.open_requests)
-        self.asked.append(request)
         await asyncio.sleep(0)
         self.open_requests -= 1
-        return Approval(self.decisions.pop(0))
-
-    async def at_limit(self, hit):
-        return LimitChoice("answer")
+        return await super().approve(request)
 
 
 async def test_approval_requests_and_side_effects_of_nodes_are_sequential(play):

@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import User, finish, of, register, say, turn
 from pictures import png
 
-from ecoshell.agent import Approval
 from ecoshell.agent.memory import Memory
 from ecoshell.errors import UsageError
 from ecoshell.events import CallFinished, Notice, TurnStarted, from_json, to_json
@@ -110,11 +109,6 @@ async def test_read_file_shows_an_image(play, photo):
         assert (result.speaker, result.images) == ("tool", (IMAGE,))
 
 
-class Agrees:
-    async def approve(self, request):
-        return Approval("once")
-
-
 async def test_an_image_from_a_server_is_sent_to_the_model(play, home, tmp_path):
     pytest.importorskip("mcp")
     script = tmp_path / "camera.py"
@@ -123,7 +117,7 @@ async def test_an_image_from_a_server_is_sent_to_the_model(play, home, tmp_path)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'[mcp.servers.camera]\ncommand = "{sys.executable}"\nargs = ["{script}"]\n')
     lines = [register("camera.photograph"), say("", "camera.photograph"), finish("Grey.")]
-    async with play(lines, user=Agrees(), presentation="grow") as shell:
+    async with play(lines, user=User(approval="once"), presentation="grow") as shell:
         await shell.deps.catalog.providers[0].connect()
         events = await turn(shell, "Take a picture.")
         done = of(events, CallFinished)[-1]

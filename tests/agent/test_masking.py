@@ -4,10 +4,9 @@ import json
 import sys
 
 import pytest
-from agent_play import finish, of, say, turn
+from agent_play import User, finish, of, say, turn
 
 from ecoshell import secrecy
-from ecoshell.agent import Approval, NonInteractive
 from ecoshell.errors import ToolError
 from ecoshell.events import ApprovalWanted, CallFinished, TextArrived
 from ecoshell.paths import user_paths
@@ -116,18 +115,12 @@ async def test_a_mask_is_never_written_over_a_key(play, home):
 
 
 async def test_an_approval_request_masks_keys(play, home):
-    requests = []
-
-    class Approves(NonInteractive):
-        async def approve(self, request):
-            requests.append(request)
-            return Approval("once")
-
+    user = User("once")
     (home / ".env").write_text(f"{KEY}\nDEBUG=0\n")
     edit = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
-    async with play([edit, finish("done")], registration="all", user=Approves()) as shell:
+    async with play([edit, finish("done")], registration="all", user=user) as shell:
         events = await turn(shell)
     (request,) = of(events, ApprovalWanted)
-    assert requests == [request]
-    assert requests[0] is request  # the line shell compares requests by identity
+    assert user.asked == [request]
+    assert user.asked[0] is request  # the line shell compares requests by identity
     assert MARK in request.changes

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from agent_play import finish, register, say, turn
+from agent_play import finish, is_replayed, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.errors import UsageError
@@ -24,18 +24,6 @@ from ecoshell.events import (
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Attachment, Call, Message, ToolSchema, Usage
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
-
-
-def stored(shell, session=None):
-    return [event for _, event in shell.store.events(session or shell.session)]
-
-
-def is_replayed(shell):
-    """Whether the stored events rebuild the live session."""
-    live, again = shell.conversation.memory, Memory(shell.deps.catalog, stored(shell))
-    return (live.messages, live.shown, live.library, live.commands, live.turns, live.answers, live.number) == (
-        again.messages, again.shown, again.library, again.commands, again.turns, again.answers, again.number
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])

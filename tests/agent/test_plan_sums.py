@@ -126,43 +126,32 @@ async def test_the_reserve_in_the_plan_equals_the_reservation_for_the_answer(pla
     assert after.reserved == first.reserved
 
 
-def thinking_after(*events):
-    forethought = ThinkingCost()
+STARTED = CallStarted("c1", "alpha", {})
+ENDED = CallFinished("c1", "alpha", True, "", False, 0.1)
+JUDGED = BudgetSettled(1, JUDGE, "m", 700, Usage(60, 40), reported=True, seconds=2.0)
+STEP = StepCost(700, 100, 2.0)
+NOTHING = StepCost()
+
+
+@pytest.mark.parametrize(
+    ("events", "is_followed_by_step", "ahead", "total_tokens"),
+    [
+        pytest.param((SETTLED, STARTED), False, STEP, 0, id="a running call is paid by its step"),
+        pytest.param((SETTLED, STARTED, ENDED), False, NOTHING, 0, id="a finished call"),
+        pytest.param((JUDGED,), False, NOTHING, 0, id="a judge call"),
+        pytest.param((SETTLED, StepStarted(1, "single", "m")), True, NOTHING, 100, id="a step without a call"),
+        pytest.param((SETTLED, PROPOSED, SETTLED), True, STEP, 200, id="a proposal pays beyond the next step"),
+        pytest.param((SETTLED, PROPOSED, BranchLeft((), 1, "given up")), True, NOTHING, 100, id="an abandoned branch"),
+        pytest.param((SETTLED, ToolRegistered("alpha", 10, True, 1, "agent")), False, NOTHING, 0, id="a registration"),
+        pytest.param(
+            (SETTLED, ToolRegistered("alpha", 10, True, 0, "user")), False, STEP, 100, id="a registration by the user"
+        ),
+    ],
+)
+def test_a_step_pays_only_for_the_call_it_proposed(events, is_followed_by_step, ahead, total_tokens):
+    thinking = ThinkingCost()
     for event in events:
-        forethought.see(event)
-    return forethought
-
-
-def test_a_step_pays_for_its_call_until_the_call_ends():
-    started, ended = CallStarted("c1", "alpha", {}), CallFinished("c1", "alpha", True, "", False, 0.1)
-    running = thinking_after(SETTLED, started)
-    assert (running.total, running.ahead) == (StepCost(), StepCost(700, 100, 2.0))
-    assert thinking_after(SETTLED, started, ended).ahead == StepCost()
-
-
-def test_a_judge_call_pays_for_no_tool_call():
-    judged = BudgetSettled(1, JUDGE, "m", 700, Usage(60, 40), reported=True, seconds=2.0)
-    assert thinking_after(judged).ahead == thinking_after(judged).total == StepCost()
-
-
-def test_only_a_proposal_pays_beyond_the_next_step():
-    dead, proposed = thinking_after(SETTLED, StepStarted(1, "single", "m")), thinking_after(SETTLED, PROPOSED, SETTLED)
-    dead.step()
-    proposed.step()
-    assert (dead.ahead, dead.total.tokens) == (StepCost(), 100)
-    assert proposed.ahead == StepCost(700, 100, 2.0)
-
-
-def test_an_abandoned_branch_loses_its_proposal():
-    thinking = thinking_after(SETTLED, PROPOSED, BranchLeft((), 1, "given up"))
-    thinking.step()
-    assert thinking.ahead == StepCost()
-
-
-def test_a_registration_step_pays_for_no_call():
-    registered = thinking_after(SETTLED, ToolRegistered("alpha", 10, True, 1, "agent"))
-    assert (registered.ahead.tokens, registered.total.tokens) == (0, 0)
-
-
-def test_a_registration_by_the_user_does_not_use_the_step():
-    assert thinking_after(SETTLED, ToolRegistered("alpha", 10, True, 0, "user")).ahead.tokens == 100
+        thinking.see(event)
+    if is_followed_by_step:
+        thinking.step()
+    assert (thinking.ahead, thinking.total.tokens) == (ahead, total_tokens)

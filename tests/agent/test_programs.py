@@ -1,9 +1,8 @@
 """A weak model answers questions about named files by writing one program, and otherwise by tool calls."""
 
 import pytest
-from agent_play import of, say, turn, with_traits
+from agent_play import User, of, say, turn, with_traits
 
-from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.mentions import attach
 from ecoshell.agent.rules import Rules
 from ecoshell.events import CallFinished, TurnStarted
@@ -16,17 +15,6 @@ FAILS = say("```python\nraise SystemExit(1)\n```")
 QUESTION = "How many lines has notes.txt?"
 
 
-class Agrees(NonInteractive):
-    """A user who approves every call."""
-
-    async def approve(self, request):
-        return Approval("once")
-
-
-class Refuses(NonInteractive):
-    """A user who refuses every call."""
-
-
 def with_parameters(shell, parameters=1_500_000_000, *, small=False):
     """Give the scripted model this number of parameters."""
     return with_traits(shell, parameters=parameters, small=small)
@@ -37,7 +25,7 @@ def ran(events):
 
 
 async def test_the_output_of_a_program_is_the_answer(play):
-    async with play([COUNTS], registration="all", user=Agrees()) as shell:
+    async with play([COUNTS], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), QUESTION)
         (request,) = shell.requests
     assert (ran(events), events[-1].answer) == (["run_python"], "3 lines")
@@ -46,7 +34,7 @@ async def test_the_output_of_a_program_is_the_answer(play):
 
 
 async def test_a_failed_program_is_rewritten_with_its_error(play):
-    async with play([BREAKS, COUNTS], registration="all", user=Agrees()) as shell:
+    async with play([BREAKS, COUNTS], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), QUESTION)
         messages = shell.requests[1].messages
     assert "open('missing.txt')" in messages[2].text
@@ -61,7 +49,7 @@ async def test_a_failed_program_is_rewritten_with_its_error(play):
 )
 async def test_tool_calls_follow_failed_programs(play, programs):
     lines = [*programs, say("", "count_text", path="notes.txt"), say("Three.")]
-    async with play(lines, registration="all", user=Agrees()) as shell:
+    async with play(lines, registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), QUESTION)
     assert ran(events)[-1] == "count_text"
     assert events[-1].answer == "Three."
@@ -70,7 +58,7 @@ async def test_tool_calls_follow_failed_programs(play, programs):
 async def test_tool_calls_follow_a_program_the_user_refuses(play, home):
     wipes = say("```python\nimport os; os.remove('notes.txt')\n```")
     lines = [wipes, say("", "count_text", path="notes.txt"), say("Three.")]
-    async with play(lines, registration="all", user=Refuses()) as shell:
+    async with play(lines, registration="all", user=User(approval="no")) as shell:
         events = await turn(with_parameters(shell), QUESTION)
     assert [event.refused for event in of(events, CallFinished)] == ["unapproved", ""]
     assert events[-1].answer == "Three."
@@ -78,7 +66,9 @@ async def test_tool_calls_follow_a_program_the_user_refuses(play, home):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"yes": True}, {"read_only": True, "user": Agrees()}], ids=["no user", "yes", "read-only"]
+    "options",
+    [{}, {"yes": True}, {"read_only": True, "user": User(approval="once")}],
+    ids=["no user", "yes", "read-only"],
 )
 async def test_no_program_is_requested_if_none_can_be_approved(play, options):
     async with play([say("Three.")], registration="all", **options) as shell:
@@ -88,7 +78,7 @@ async def test_no_program_is_requested_if_none_can_be_approved(play, options):
 
 async def test_the_model_answers_after_a_program_without_output(play, home):
     writes = say("```python\nopen('notes.txt', 'a').write('four\\n')\n```")
-    async with play([writes, say("It is done.")], registration="all", user=Agrees()) as shell:
+    async with play([writes, say("It is done.")], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "Add four to notes.txt")
         assert shell.requests[-1].purpose == "answer"
     assert events[-1].answer == "It is done."
@@ -106,14 +96,14 @@ async def test_the_model_answers_after_a_program_without_output(play, home):
     ids=["no named file", "a capable model", "a model of unknown size", "a model too small for programs"],
 )
 async def test_other_questions_and_models_use_tool_calls(play, question, traits):
-    async with play([say("Three.")], registration="all", user=Agrees()) as shell:
+    async with play([say("Three.")], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell, **traits), question)
         assert shell.requests[0].tools
     assert of(events, TurnStarted)[0].attachments == ()
 
 
 async def test_a_file_that_a_rule_protects_is_not_attached(play, home):
-    async with play([say("It is forbidden.")], registration="all", user=Agrees()) as shell:
+    async with play([say("It is forbidden.")], registration="all", user=User(approval="once")) as shell:
         shell.deps.approvals.rules = Rules(deny=("read_file:notes.txt",), workspace=home)
         events = await turn(with_parameters(shell), QUESTION)
     assert of(events, TurnStarted)[0].attachments == ()
@@ -181,7 +171,9 @@ def broken(home):
     "suffix", ["", f"\n# try_it.py\n{TRIES}"], ids=["definitions only", "with the script that uses them"]
 )
 async def test_a_program_with_the_definitions_of_a_named_file_replaces_it_and_is_tested(play, broken, suffix):
-    async with play([code(BETTER + suffix), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
+    async with play(
+        [code(BETTER + suffix), say("It gives 0 now.")], registration="all", user=User(approval="once")
+    ) as shell:
         events = await turn(with_parameters(shell), "try_it.py fails, mend average.py")
     assert ran(events) == ["write_file", "run_python"]
     assert events[-1].answer == "It gives 0 now."
@@ -190,7 +182,7 @@ async def test_a_program_with_the_definitions_of_a_named_file_replaces_it_and_is
 
 
 async def test_a_written_file_that_fails_is_written_again(play, broken):
-    async with play([code(WRONG), code(BETTER), say("Done.")], registration="all", user=Agrees()) as shell:
+    async with play([code(WRONG), code(BETTER), say("Done.")], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "mend average.py so that try_it.py runs")
         texts = [message.text for message in shell.requests[1].messages[2:]]
     assert texts[0] == f"```python\n{WRONG}\n```"
@@ -202,7 +194,7 @@ async def test_a_written_file_that_fails_is_written_again(play, broken):
 
 async def test_an_unchanged_file_is_run_to_show_its_error(play, broken):
     lines = [code(f"{AVERAGE}\ntry_it.py begins:\n{TRIES}"), code(BETTER), say("It gives 0 now.")]
-    async with play(lines, registration="all", user=Agrees()) as shell:
+    async with play(lines, registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "try_it.py fails, mend average.py")
         messages = shell.requests[1].messages
     assert "ZeroDivisionError" in messages[-1].text
@@ -212,7 +204,7 @@ async def test_an_unchanged_file_is_run_to_show_its_error(play, broken):
 
 async def test_a_program_that_only_uses_the_file_leads_to_a_request_for_it(play, broken):
     lines = [code(TRIES), code(BETTER), say("It gives 0 now.")]
-    async with play(lines, registration="all", user=Agrees()) as shell:
+    async with play(lines, registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "try_it.py fails, mend average.py")
         messages = shell.requests[1].messages
     assert "ZeroDivisionError" in messages[-1].text
@@ -224,7 +216,7 @@ async def test_a_program_that_only_uses_the_file_leads_to_a_request_for_it(play,
 async def test_the_same_program_is_not_run_twice(play, broken):
     write = say("", "write_file", path="average.py", content=WRONG)
     lines = [code(WRONG), code(WRONG), write, say("It is done.")]
-    async with play(lines, registration="all", user=Agrees()) as shell:
+    async with play(lines, registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "mend average.py so that try_it.py runs")
     assert ran(events) == ["write_file", "run_python", "write_file"]
     assert events[-1].answer == "It is done."
@@ -233,7 +225,7 @@ async def test_the_same_program_is_not_run_twice(play, broken):
 async def test_of_several_files_only_the_changed_one_is_written(play, broken):
     (broken / "first.py").write_text("def first(values):\n    return values[0]\n")
     both = f"def first(values):\n    return values[0]\n\n\n{BETTER}"
-    async with play([code(both), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
+    async with play([code(both), say("It gives 0 now.")], registration="all", user=User(approval="once")) as shell:
         await turn(with_parameters(shell), "mend average.py, not first.py; try_it.py tries it")
     assert (broken / "average.py").read_text() == both
     assert (broken / "first.py").read_text() == "def first(values):\n    return values[0]\n"
@@ -243,7 +235,7 @@ async def test_files_in_a_folder_can_import_each_other(play, home):
     (home / "src").mkdir()
     (home / "src" / "average.py").write_text(AVERAGE)
     (home / "src" / "try_it.py").write_text(TRIES)
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "src/try_it.py fails, mend src/average.py")
     assert [event.ok for event in of(events, CallFinished)] == [True, True]
     assert (home / "src" / "average.py").read_text() == BETTER
@@ -251,7 +243,7 @@ async def test_files_in_a_folder_can_import_each_other(play, home):
 
 async def test_tool_calls_follow_a_script_that_only_defines_tests(play, broken):
     (broken / "try_it.py").write_text("from average import average\n\n\ndef test_it():\n    assert average([]) == 0\n")
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "try_it.py fails, mend average.py")
         assert shell.requests[1].tools
     assert ran(events) == ["write_file"]
@@ -259,7 +251,7 @@ async def test_tool_calls_follow_a_script_that_only_defines_tests(play, broken):
 
 async def test_tool_calls_follow_a_file_without_a_script(play, home):
     (home / "average.py").write_text(AVERAGE)
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=Agrees()) as shell:
+    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "mend average.py for no values")
         assert shell.requests[1].tools
     assert ran(events) == ["write_file"]
@@ -277,7 +269,7 @@ async def test_tool_calls_follow_a_file_without_a_script(play, home):
     ids=["unchanged", "another function", "more than definitions", "work before the import"],
 )
 async def test_any_other_program_runs_without_writing_files(play, broken, program):
-    async with play([code(program), say("That is it.")], registration="all", user=Agrees()) as shell:
+    async with play([code(program), say("That is it.")], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "what does average.py give for no values?")
     assert ran(events)[0] == "run_python"
     assert (broken / "average.py").read_text() == AVERAGE
@@ -285,13 +277,15 @@ async def test_any_other_program_runs_without_writing_files(play, broken, progra
 
 async def test_a_file_that_was_sent_in_part_is_not_replaced(play, broken):
     (broken / "average.py").write_text(AVERAGE + "\n# …\n" * 600)
-    async with play([code(BETTER), say("That is it.")], registration="all", user=Agrees()) as shell:
+    async with play([code(BETTER), say("That is it.")], registration="all", user=User(approval="once")) as shell:
         events = await turn(with_parameters(shell), "mend average.py")
     assert ran(events) == ["run_python"]
 
 
 async def test_a_file_that_cannot_be_parsed_is_replaced(play, broken):
     (broken / "average.py").write_text(AVERAGE.replace("):", ")"))
-    async with play([code(AVERAGE), say("It has a colon now.")], registration="all", user=Agrees()) as shell:
+    async with play(
+        [code(AVERAGE), say("It has a colon now.")], registration="all", user=User(approval="once")
+    ) as shell:
         await turn(with_parameters(shell), "average.py does not start")
     assert (broken / "average.py").read_text() == AVERAGE

@@ -6,7 +6,7 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import User, finish, of, register, say, turn
 from hostile_server import hostile_server
 
 from ecoshell.assembly.shell import assemble
@@ -290,15 +290,10 @@ async def test_one_cap_covers_models_of_different_prices(cast, budget):
 async def test_cost_requests_and_estimates_use_the_price_of_the_role(cast, monkeypatch):
     from ecoshell.agent import CostChoice
 
-    class Sparing:
-        async def at_cost(self, request):
-            requests.append(request)
-            return CostChoice("go")
-
-    requests = []
+    user = User(cost=CostChoice("go"))
     settings = '[budget]\nask_above = "0.00001"\n'
     options = {"settings": settings, "prices": [("caller", 5)], "registration": "all"}
-    async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], user=Sparing(), **options) as shell:
+    async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], user=user, **options) as shell:
         status = await shell.status()
         events = await turn(shell)
         name = shell.names["caller"]
@@ -309,7 +304,7 @@ async def test_cost_requests_and_estimates_use_the_price_of_the_role(cast, monke
     assert plan.low == 0  # planner and summarizer may answer at once and are free
     assert plan.high is not None
     assert plan.high > 0
-    assert requests
+    assert user.asked
 
 
 async def test_a_context_too_small_for_one_role_names_the_role(cast):
@@ -326,12 +321,9 @@ async def test_a_model_chosen_at_a_limit_takes_every_role(cast, tmp_path):
 
     other = script_at(tmp_path, "other", ENOUGH, say("3"))
 
-    class Chooser:
-        async def at_limit(self, hit):
-            return LimitChoice("model", other)
-
-    options = {"prices": [("planner", 100)], "registration": "all", "budget": "0.001", "user": Chooser()}
-    async with cast(planner=[ENOUGH], caller=[CALL], **options) as shell:
+    options = {"prices": [("planner", 100)], "registration": "all", "budget": "0.001"}
+    user = User(limit=LimitChoice("model", other))
+    async with cast(planner=[ENOUGH], caller=[CALL], user=user, **options) as shell:
         events = await turn(shell)
         assert (shell.deps.models.roles, shell.deps.models.session_model) == (RoleModels(), other)
     assert (events[-1].status, events[-1].answer) == ("answered", "3")

@@ -4,10 +4,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from agent_play import every_pair, finish, of, register, say, turn
+from agent_play import User, every_pair, finish, is_replayed, of, register, say, turn
 
-from ecoshell.agent import Approval, LimitChoice
-from ecoshell.agent.memory import Memory
 from ecoshell.agent.rules import Rules
 from ecoshell.budget import parse_amount
 from ecoshell.errors import UsageError
@@ -38,35 +36,8 @@ def give_up(why="This leads nowhere."):
     return finish(why, give_up=True)
 
 
-class Decides:
-    """A user who gives these approvals, and answers from the results so far at a limit."""
-
-    def __init__(self, *decisions):
-        self.decisions = list(decisions)
-        self.asked = []
-
-    async def approve(self, request):
-        self.asked.append(request)
-        return Approval(self.decisions.pop(0))
-
-    async def at_limit(self, hit):
-        return LimitChoice("answer")
-
-
 def texts(messages):
     return "\n".join(message.text for message in messages)
-
-
-def is_replayed(shell):
-    """Whether the stored events rebuild the live session."""
-    stored = [event for _, event in shell.store.events(shell.session)]
-    live, again = shell.conversation.memory, Memory(shell.deps.catalog, stored)
-    return (live.messages, live.shown, live.library, live.turns) == (
-        again.messages,
-        again.shown,
-        again.library,
-        again.turns,
-    )
 
 
 async def test_backtracking_reports_earlier_attempts_to_the_model(play):
@@ -243,7 +214,7 @@ async def test_a_limit_during_ranking_selects_the_first_proposal(play):
 
 
 async def test_writing_calls_in_a_search_always_need_approval(play):
-    user = Decides("session", "once")
+    user = User("session", "once")
     lines = [WRITE, finish("done"), WRITE, finish("done")]
     async with play(lines, strategy="dfsdt", registration="all", user=user) as shell:
         await turn(shell)
@@ -254,7 +225,7 @@ async def test_writing_calls_in_a_search_always_need_approval(play):
 
 
 async def test_an_approval_for_the_session_given_in_a_search_applies_to_react(play):
-    user = Decides("session")
+    user = User("session")
     async with play([WRITE, finish("done"), WRITE, finish("done")], registration="all", user=user) as shell:
         shell.deps.settings.strategy = "dfsdt"
         await turn(shell)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import User, finish, of, register, say, turn
 
-from ecoshell.agent import Approval, CostChoice, LimitChoice, enough_text
+from ecoshell.agent import CostChoice, LimitChoice, enough_text
 from ecoshell.agent.cost_bounds import CostBound, with_room
 from ecoshell.assembly.live import apply
 from ecoshell.budget import CapState, nano_to_usd_text
@@ -30,25 +30,6 @@ COUNT = say("Count them.", "count_text", path="notes.txt")
 THRESHOLD = "0.000001"
 
 
-class Chooses:
-    """A user who makes these choices at limits and before expensive steps."""
-
-    def __init__(self, *choices):
-        self.choices = list(choices)
-        self.asked = []
-
-    async def approve(self, request):
-        return Approval("no")
-
-    async def at_limit(self, hit):
-        self.asked.append(hit)
-        return self.choices.pop(0)
-
-    async def at_cost(self, request):
-        self.asked.append(request)
-        return self.choices.pop(0)
-
-
 @pytest.fixture
 def ask_above(monkeypatch):
     monkeypatch.setenv("ECOSHELL_BUDGET_ASK_ABOVE", THRESHOLD)
@@ -67,7 +48,7 @@ def cheap(tmp_path):
 
 
 async def test_a_limit_offers_local_and_cheaper_models_with_their_price(play, cheap):
-    user = Chooses(LimitChoice("stop"))
+    user = User(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.001", user=user) as shell:
         await turn(shell)
     offers = {offer.name: offer for offer in user.asked[0].offers}
@@ -79,7 +60,7 @@ async def test_a_limit_offers_local_and_cheaper_models_with_their_price(play, ch
 
 
 async def test_an_offer_is_an_upper_bound_of_the_later_reservation(play, cheap):
-    user = Chooses(LimitChoice("model", cheap))
+    user = User(LimitChoice("model", cheap))
     async with play([finish("ok")], price=PRICE, budget="0.001", user=user) as shell:
         events = await turn(shell)
     offer = next(offer for offer in user.asked[0].offers if offer.name == cheap)
@@ -90,7 +71,7 @@ async def test_an_offer_is_an_upper_bound_of_the_later_reservation(play, cheap):
 
 
 async def test_a_disabled_model_is_not_offered(play, cheap):
-    user = Chooses(LimitChoice("stop"))
+    user = User(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.001", user=user) as shell:
         shell.ledger.bar(cheap, "it billed too much")
         await turn(shell)
@@ -98,7 +79,7 @@ async def test_a_disabled_model_is_not_offered(play, cheap):
 
 
 async def test_offers_at_a_token_limit_show_whether_they_fit(play, cheap):
-    user = Chooses(LimitChoice("stop"))
+    user = User(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="50tok", user=user) as shell:
         await turn(shell)
     hit = user.asked[0]
@@ -110,7 +91,7 @@ async def test_offers_at_a_token_limit_show_whether_they_fit(play, cheap):
 
 @pytest.mark.parametrize("budget", ["0.0005", "900tok"])
 async def test_the_proposed_cap_covers_the_whole_turn(play, budget):
-    class Raises(Chooses):
+    class Raises(User):
         async def at_limit(self, hit):
             self.asked.append(hit)
             return LimitChoice("raise", enough_text(hit))
@@ -123,7 +104,7 @@ async def test_the_proposed_cap_covers_the_whole_turn(play, budget):
 
 
 async def test_a_model_that_cannot_be_loaded_leads_to_another_request(play):
-    user = Chooses(LimitChoice("model", "script:/nowhere.jsonl"), LimitChoice("stop"))
+    user = User(LimitChoice("model", "script:/nowhere.jsonl"), LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.0001", user=user) as shell:
         events = await turn(shell)
     assert [type(event) for event in events if isinstance(event, (LimitHit, LimitChosen, Notice))] == [
@@ -132,7 +113,7 @@ async def test_a_model_that_cannot_be_loaded_leads_to_another_request(play):
 
 
 async def test_an_expensive_step_needs_a_decision_before_its_reservation(play, ask_above):
-    user = Chooses(CostChoice("go"))
+    user = User(CostChoice("go"))
     async with play([finish("ok")], price=PRICE, budget="1.00", user=user) as shell:
         events = await turn(shell)
     kinds = [type(event) for event in events if isinstance(event, (CostWanted, CostChosen, StepStarted, BudgetHeld))]
@@ -143,7 +124,7 @@ async def test_an_expensive_step_needs_a_decision_before_its_reservation(play, a
 
 
 async def test_nothing_is_reserved_while_the_user_decides(play, ask_above):
-    class Looks(Chooses):
+    class Looks(User):
         async def at_cost(self, request):
             self.asked.append(await shell.deps.budget.caps())
             return CostChoice("go")
@@ -155,7 +136,7 @@ async def test_nothing_is_reserved_while_the_user_decides(play, ask_above):
 
 
 async def test_go_applies_to_one_step_and_always_to_the_session(play, ask_above):
-    user = Chooses(CostChoice("go"), CostChoice("always"))
+    user = User(CostChoice("go"), CostChoice("always"))
     lines = [register("count_text"), COUNT, finish("3"), finish("again")]
     async with play(lines, registration="names", price=PRICE, user=user) as shell:
         first, second = await turn(shell), await turn(shell, "Again?")
@@ -164,7 +145,7 @@ async def test_go_applies_to_one_step_and_always_to_the_session(play, ask_above)
 
 
 async def test_always_applies_to_one_model_only(play, ask_above, cheap):
-    user = Chooses(CostChoice("always"), CostChoice("stop"))
+    user = User(CostChoice("always"), CostChoice("stop"))
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         await turn(shell)
         await shell.command(f"/model {cheap}")
@@ -174,7 +155,7 @@ async def test_always_applies_to_one_model_only(play, ask_above, cheap):
 
 
 async def test_a_cheaper_model_can_be_chosen_before_an_expensive_step(play, ask_above, cheap):
-    user = Chooses(CostChoice("model", cheap), CostChoice("go"))
+    user = User(CostChoice("model", cheap), CostChoice("go"))
     async with play([finish("ok")], price=PRICE, budget="1.00", user=user) as shell:
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
@@ -185,7 +166,7 @@ async def test_a_cheaper_model_can_be_chosen_before_an_expensive_step(play, ask_
 
 
 async def test_the_user_can_choose_the_answer_before_an_expensive_step(play, ask_above):
-    user = Chooses(CostChoice("go"), CostChoice("answer"))
+    user = User(CostChoice("go"), CostChoice("answer"))
     lines = [COUNT, say("Three, I think.")]
     async with play(lines, registration="all", price=PRICE, budget="1.00", user=user) as shell:
         events = await turn(shell)
@@ -195,20 +176,20 @@ async def test_the_user_can_choose_the_answer_before_an_expensive_step(play, ask
 
 
 async def test_an_answer_after_a_switch_comes_from_the_chosen_model(play, ask_above, cheap):
-    user = Chooses(CostChoice("model", cheap), CostChoice("answer"))
+    user = User(CostChoice("model", cheap), CostChoice("answer"))
     async with play([finish("ok")], price=PRICE, budget="1.00", user=user) as shell:
         events = await turn(shell)
     assert (events[-1].answer, of(events, BudgetHeld)[-1].model) == ("Cheaply done.", cheap)
 
 
 async def test_stopping_before_an_expensive_step_spends_nothing(play, ask_above):
-    async with play([finish("ok")], price=PRICE, user=Chooses(CostChoice("stop"))) as shell:
+    async with play([finish("ok")], price=PRICE, user=User(CostChoice("stop"))) as shell:
         events = await turn(shell)
     assert (events[-1].status, events[-1].spent_nano, of(events, BudgetHeld)) == ("limit", 0, [])
 
 
 async def test_a_free_step_needs_no_decision(play, ask_above):
-    user = Chooses()
+    user = User()
     async with play([finish("ok")], user=user) as shell:
         events = await turn(shell)
     assert (events[-1].status, user.asked) == ("answered", [])
@@ -224,14 +205,14 @@ async def test_without_a_user_an_expensive_step_proceeds(play, ask_above):
 @pytest.mark.parametrize("above", ["off", "5.00"])
 async def test_a_step_below_the_threshold_needs_no_decision(play, monkeypatch, above):
     monkeypatch.setenv("ECOSHELL_BUDGET_ASK_ABOVE", above)
-    user = Chooses()
+    user = User()
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         events = await turn(shell)
     assert (events[-1].status, user.asked) == ("answered", [])
 
 
 async def test_an_accepted_step_needs_no_second_decision_after_a_limit(play, ask_above):
-    user = Chooses(CostChoice("go"), LimitChoice("raise", "1.00"))
+    user = User(CostChoice("go"), LimitChoice("raise", "1.00"))
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         step = (await shell.status()).next_nano
@@ -242,14 +223,14 @@ async def test_an_accepted_step_needs_no_second_decision_after_a_limit(play, ask
 
 
 async def test_a_step_over_the_cap_is_a_limit_rather_than_a_cost_request(play, ask_above):
-    user = Chooses(LimitChoice("stop"))
+    user = User(LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.000002", user=user) as shell:
         await turn(shell)
     assert [type(request) for request in user.asked] == [LimitHit]
 
 
 async def test_cost_requests_are_stored_in_the_session(play, ask_above, cheap):
-    user = Chooses(CostChoice("stop"))
+    user = User(CostChoice("stop"))
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         await turn(shell)
         stored = [event for _, event in shell.store.events(shell.session)]
@@ -292,7 +273,7 @@ def test_a_dollar_cap_cannot_cover_an_unknown_price():
 
 
 async def test_the_threshold_can_be_changed_while_the_shell_runs(play, ask_above):
-    user = Chooses()
+    user = User()
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         assert await apply(shell, Settings(budget={"ask_above": "off"}), ("budget", "ask_above"), Options())
         events = await turn(shell)

@@ -3,10 +3,9 @@
 from decimal import Decimal
 
 import pytest
-from agent_play import every_pair, finish, of, register, say, turn
+from agent_play import every_pair, finish, is_replayed, of, register, say, turn
 
 from ecoshell.agent import LimitChoice
-from ecoshell.agent.memory import Memory
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -25,13 +24,6 @@ COUNT = say("", "count_text", path="notes.txt")
 NEXT = say("Count them. Next: caller.")
 ENOUGH = say("Enough is known. Next: conclusion.")
 TRIO = [say("A counter is needed. Next: caller."), register("count_text"), NEXT, COUNT, ENOUGH, say("3 lines")]
-
-
-def is_replayed(shell):
-    """Whether the stored events rebuild the live session."""
-    live = shell.conversation.memory
-    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
-    return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
 
 
 async def test_events_name_the_role_of_each_step(play):

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from ecoshell.agent import Approval
+from ecoshell.agent.memory import Memory
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.models.script import ScriptModel
 from ecoshell.modes.small import single_mode
@@ -18,6 +20,35 @@ class Recorder(ScriptModel):
         self.requests.append(request)
         async for piece in super().stream(request):
             yield piece
+
+
+class User:
+    """A scripted user that records every request in `asked`.
+
+    It takes its decisions in turn, except for kinds of requests with a fixed one: `approval`, `limit` or `cost`.
+    """
+
+    def __init__(self, *decisions, approval=None, limit=None, cost=None):
+        self.decisions = list(decisions)
+        self.approval, self.limit, self.cost = approval, limit, cost
+        self.asked = []
+
+    async def approve(self, request):
+        decision = self._decide(request, self.approval)
+        return decision if isinstance(decision, Approval) else Approval(decision)
+
+    async def at_limit(self, hit):
+        return self._decide(hit, self.limit)
+
+    async def at_cost(self, request):
+        return self._decide(request, self.cost)
+
+    async def trust(self, request):
+        return self._decide(request, None)
+
+    def _decide(self, request, fixed):
+        self.asked.append(request)
+        return self.decisions.pop(0) if fixed is None else fixed
 
 
 def say(text="", call=None, /, *, usage=None, **arguments):
@@ -51,6 +82,14 @@ async def turn(shell, question="How many lines has notes.txt?"):
 def every_pair(first, second, third):
     """Pairwise combinations: every pair of the first two lists, with values of the third list spread over them."""
     return [(a, b, third[(at + by) % len(third)]) for at, a in enumerate(first) for by, b in enumerate(second)]
+
+
+def is_replayed(shell):
+    """Whether the stored events rebuild the memory of the live session."""
+    live = shell.conversation.memory
+    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
+    parts = ("messages", "shown", "library", "commands", "turns", "answers", "number")
+    return all(getattr(live, part) == getattr(again, part) for part in parts)
 
 
 def of(events, kind):
