@@ -277,7 +277,7 @@ async def test_the_users_own_instructions_come_first_and_need_no_trust(play, hom
     assert event.text.startswith("What the user wants in every project:\n```\nAnswer in French.\n```\n\nWhat the user")
     sizes = [f"{part.tokens} tokens" for part in event.parts]
     assert (
-        f"The model is also told: your AGENTS.md ({'≈ ' * (not event.exact)}{sizes[0]}), "
+        f"Workspace context: your AGENTS.md ({'≈ ' * (not event.exact)}{sizes[0]}), "
         f"AGENTS.md of this project ({'≈ ' * (not event.exact)}{sizes[1]})"
     ) in printed.text
 
