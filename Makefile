@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3,$(shell \
 	$(name) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $(name))))
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# uv, where it is present, installs faster.
+INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install)
 CODE := ecoshell plugins tests docs
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -19,7 +21,10 @@ WORKERS ?= 4
 
 .PHONY: run test test-all check docs dist lock clean
 
-run: $(VENV)/.local
+# The chat opens as soon as the core is installed; llama.cpp compiles meanwhile in the background.
+run: $(VENV)/.core
+	@test $(VENV)/.local -nt pyproject.toml || $(BIN)/python -m ecoshell.models.local_build start --stamp $(VENV)/.local -- \
+		$(INSTALL) --verbose --constraint constraints.txt --editable '.[local]'
 	@$(BIN)/ecoshell
 
 test: check
@@ -50,17 +55,22 @@ dist: $(VENV)/.dist
 	$(BIN)/twine check --strict dist/*
 	ECOSHELL_DIST=dist $(BIN)/python -m pytest tests/test_release.py tests/test_wheel.py
 
-# Stamp files record what is installed: .local the shell with the embedded model, .dev also the development tools,
+# Stamp files record what is installed: .core the shell, .local the shell with the embedded model, .dev also the development tools,
 # .docs the site generator, .dist the release tools.
+$(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing the core; this takes about a minute."
+	$(INSTALL) --quiet --constraint constraints.txt --editable .
+	@touch $@
+
 $(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
 	$(PIP) --editable '.[local]'
-	@touch $@
+	@touch $@ $(VENV)/.core
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
 	$(PIP) --editable '.[dev]'
-	@touch $@ $(VENV)/.local
+	@touch $@ $(VENV)/.local $(VENV)/.core
 
 $(VENV)/.docs: $(VENV)/.local
 	$(PIP) --editable '.[local,docs]'

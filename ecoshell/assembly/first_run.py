@@ -5,12 +5,15 @@ import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from ecoshell.assembly import load_settings, price_book
 from ecoshell.assembly.inventory import UNUSUAL, Inventory
 from ecoshell.budget import PriceBook
 from ecoshell.models import ModelRow, StartingModel, size_text
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.hub import RECOMMENDED, Recommended, default_endpoint
 from ecoshell.models.keys import Keys
+from ecoshell.models.servers import Servers
+from ecoshell.paths import user_paths
 
 _MODELS_PER_SOURCE = 2
 _USUAL_STEP = (4_000, 500)
@@ -51,6 +54,17 @@ def starting_models(inventory: Inventory, book: PriceBook, keys: Keys) -> tuple[
     if any(row.name == EMBEDDED and row.ready for row in rows):
         offers.append(StartingModel(EMBEDDED, "demo", "built-in demo: 135 million parameters, often wrong"))
     return tuple(offers)
+
+
+def models_without_llama() -> tuple[StartingModel, ...]:
+    """Return the offers that need no llama.cpp, before a shell is open; may block for a few seconds."""
+    paths = user_paths()
+    settings = load_settings(paths)
+    book, keys = price_book(settings), Keys()
+    servers = Servers() if settings.local.ask_servers else None
+    inventory = Inventory(settings, paths.models_folder, barred={}, keys=keys, book=book, servers=servers)
+    offers = starting_models(inventory, book, keys)
+    return tuple(offer for offer in offers if offer.source in ("server", "key"))
 
 
 def suggested_model(book: PriceBook, provider: str) -> str | None:

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import ModalScreen, Screen
 
-from ecoshell.errors import EcoshellError
+from ecoshell.errors import EcoshellError, ModelMissing
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.tui.chat import ChatScreen, QuestionArea
@@ -103,6 +103,12 @@ class ChatApp(ThemedApp[int]):
             self.shell = await self._build(self.options, self.chat.query_one(QuestionArea))
             await self.chat.opened(self.shell)
             self.opened.set()
+        except ModelMissing as error:
+            if self.options.model is None and await self.chat.choose_another_model(error):
+                await self.open_shell()
+                return
+            self._failed = error.exit_status
+            self.chat.failed(error)
         except EcoshellError as error:
             self._failed = error.exit_status
             self.chat.failed(error)

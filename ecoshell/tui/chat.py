@@ -1,6 +1,8 @@
 """The chat screen: its widgets, keys and commands, and the area where the user answers questions."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
 T = TypeVar("T")
 
 _QUIT_COMMANDS = frozenset({"/quit", "/exit"})
+_BUILD_SECONDS = 1.0
+"""Time between two looks at the progress of a compilation."""
 _WIDE = 100
 """Width from which panels are shown next to the transcript."""
 
@@ -142,13 +146,63 @@ class ChatScreen(Screen[None]):
         """Introduce the model; at the first start, let the user choose one, and suggest requests."""
         first = self._first and not controller.shell.past and self._chooses_model
         offers = await controller.shell.starting_models() if first else ()
-        if len(offers) > 1 and not controller.busy:
-            from ecoshell.tui.screens.start_question import StartQuestion
-
-            chosen = await self.query_one(QuestionArea).ask(StartQuestion(offers))
-            if chosen is not None:
-                await self._use(controller, chosen)
+        if len(offers) > 1 and not controller.busy and (chosen := await self._choose(offers)) is not None:
+            await self._use(controller, chosen)
         await controller.introduce(first=self._first)
+
+    async def choose_another_model(self, error: EcoshellError) -> bool:
+        """While llama.cpp compiles, or without it: wait, or let the user choose a model that needs it not.
+
+        Returns whether the shell may be opened now.
+        """
+        from ecoshell.assembly.first_run import models_without_llama
+        from ecoshell.models.local_build import current_build
+
+        build = await asyncio.to_thread(current_build)
+        offers = await asyncio.to_thread(models_without_llama)
+        if not offers and (build is None or not build.running):
+            return False
+        waiting = asyncio.create_task(self._wait_for_llama()) if build is not None and build.running else None
+        choosing = asyncio.create_task(self._choose(offers)) if offers else None
+        tasks = [task for task in (waiting, choosing) if task is not None]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if waiting is not None and choosing is not None and choosing.done() and choosing.result() is None:
+            await asyncio.wait([waiting])
+        for task in tasks:
+            if not task.done():
+                task.cancel()
+        chosen = choosing.result() if choosing is not None and not choosing.cancelled() and choosing.done() else None
+        if chosen is not None:
+            self.app.options = replace(self.app.options, model=chosen.name)
+            await self._store_model(chosen.name)
+            return True
+        return waiting is not None and waiting.done() and waiting.result()
+
+    async def _choose(self, offers: "Sequence[StartingModel]") -> "StartingModel | None":
+        from ecoshell.tui.screens.start_question import StartQuestion
+
+        return await self.query_one(QuestionArea).ask(StartQuestion(offers))
+
+    async def _wait_for_llama(self) -> bool:
+        """Show the progress of the compilation; return whether it ended well."""
+        from ecoshell.models.local_build import current_build
+
+        while (build := await asyncio.to_thread(current_build)) is not None:
+            self.view.title.state = build.words
+            if not build.running:
+                return False
+            await asyncio.sleep(_BUILD_SECONDS)
+        self.view.title.state = f"opening {self._model} …"
+        return True
+
+    async def _store_model(self, name: str) -> None:
+        """Store the model of later chats in the settings."""
+        from ecoshell.settings.edit import write_settings
+
+        try:
+            await asyncio.to_thread(write_settings, self.app.paths.settings_file, {("model",): name})
+        except EcoshellError as error:
+            self.view.show_result("/model", error)
 
     async def _use(self, controller: "ChatController", offer: "StartingModel") -> None:
         """Change to a model of the first run, after its download if it needs one, and store it in the settings."""
@@ -158,12 +212,7 @@ class ChatScreen(Screen[None]):
             return
         if offer.source == "download" and controller.status.model != name:
             return  # it was stopped
-        from ecoshell.settings.edit import write_settings
-
-        try:
-            await asyncio.to_thread(write_settings, self.app.paths.settings_file, {("model",): name})
-        except EcoshellError as error:
-            self.view.show_result("/model", error)
+        await self._store_model(name)
 
     def failed(self, error: Exception, kept: str = "") -> None:
         """Show why the shell could not be opened, and return waiting input to the prompt."""

@@ -6,11 +6,14 @@ import pytest
 from tui_play import FakeShell, eventually
 
 from ecoshell.agent.command_list import COMMANDS
+from ecoshell.errors import ModelMissing
 from ecoshell.models import StartingModel
+from ecoshell.models.local_build import LocalBuild
 from ecoshell.tui.commands import THEME
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.start_question import StartQuestion
 from ecoshell.tui.screens.welcome import is_first_start, requests_block, welcome_block
+from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.transcript.view import Transcript
 
 OFFERS = (
@@ -89,3 +92,45 @@ async def test_nothing_is_asked_if_the_demo_is_the_only_model(make_app):
         await app.opened.wait()
         await eventually(pilot, lambda: "Try one of these" in app.screen.query_one(Transcript).column.plain)
         assert not app.screen.query(StartQuestion)
+
+
+async def test_without_llama_the_chat_offers_other_models_and_opens_with_the_chosen_one(make_app, monkeypatch):
+    monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", lambda: OFFERS[:1])
+    monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: None)
+    shell = FakeShell()
+    app = make_app(shell, model=None)
+    build, opened = app._build, []
+
+    async def build_without_embedded(options, user):
+        if options.model is None:
+            raise ModelMissing("The embedded model is not installed.", fix="Install it.")
+        opened.append(options.model)
+        return await build(options, user)
+
+    app._build = build_without_embedded
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        await pilot.press("enter")
+        await eventually(pilot, app.opened.is_set)
+        assert opened == ["ollama/qwen3:8b"]
+        assert 'model = "ollama/qwen3:8b"' in app.paths.settings_file.read_text()
+
+
+async def test_the_chat_opens_by_itself_when_llama_is_compiled(make_app, monkeypatch):
+    builds = [LocalBuild(running=True, percent=34, seconds_left=366), LocalBuild(running=True, percent=80)]
+    monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", tuple)
+    monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: builds[0] if builds else None)
+    monkeypatch.setattr("ecoshell.tui.chat._BUILD_SECONDS", 0.01)
+    app = make_app(FakeShell(), model=None)
+    build = app._build
+
+    async def build_once_compiled(options, user):
+        if builds:
+            raise ModelMissing("The embedded model is not installed.", fix="Install it.")
+        return await build(options, user)
+
+    app._build = build_once_compiled
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query_one(TitleBar).state == "compiling llama.cpp: 34 %, 6 min left")
+        builds.clear()
+        await eventually(pilot, app.opened.is_set)
