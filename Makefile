@@ -59,7 +59,7 @@ dist: $(VENV)/.dist
 # .docs the site generator, .dist the release tools.
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing the core; this takes about a minute."
-	$(INSTALL) --quiet --constraint constraints.txt --editable .
+	$(INSTALL) --constraint constraints.txt --editable .
 	@touch $@
 
 $(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
