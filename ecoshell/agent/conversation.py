@@ -447,8 +447,8 @@ class Conversation:
         emit(offer.event())
         before, total = len(offer.loaded) - len(offer.upfront), len(self._deps.catalog)
         for loaded, skill in enumerate(offer.upfront, start=before + 1):
-            counts = {"loaded": loaded, "total": total}
-            emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront", **counts))
+            event = ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront", loaded=loaded, total=total)
+            emit(event)
 
     async def _step_limit(self) -> int:
         models, is_capped = self._deps.models.current, False

@@ -120,10 +120,11 @@ def _expand(text: str) -> str:
     """Expand variables in the syntax that other clients use."""
 
     def value(match: re.Match[str]) -> str:
-        name, default = match.groups()
-        if default is None and name not in environ:
+        name: str = match[1]
+        text: str | None = environ.get(name, match[2])
+        if text is None:
             raise ToolError(f"its settings use the variable {name}, which is not set")
-        return environ.get(name, default)
+        return text
 
     return _VARIABLE.sub(value, text)
 

@@ -287,13 +287,15 @@ class EventPresenter:
     def _summarize_tools(self, event: ToolsOffered | ToolRegistered) -> None:
         """Add the offered tools, and those loaded from the start, to the turn's folded summary."""
         block = event_blocks.block_of(event)
-        if isinstance(event, ToolsOffered) and block is not None:
+        if block is None:
+            return
+        if isinstance(event, ToolsOffered):
             likely = set(event.upfront) - set(event.core)
             self._likely = likely if event.known and len(likely) <= _MAX_LIKELY_LINES else set[str]()
             self._add_summary(block, loaded_share(event), (ToolsOffered, (event.names, event.upfront)))
-        elif isinstance(event, ToolRegistered) and event.name in self._likely:
+        elif event.name in self._likely:
             self._column.insert(block)
-        elif block is not None:
+        else:
             self._details.append(block.text())
 
     def _add_summary(self, block: Block, summary: str, content: tuple[type[Event], object] | None = None) -> None:
