@@ -557,7 +557,7 @@ async def test_errors_have_the_messages_of_the_shell(tmp_path, monkeypatch):
         with pytest.raises(acp.RequestError, match=r"script\.jsonl"):
             await opened.new()
     async with editor(tmp_path, [], "--model", "openai/gpt-4o-mini") as opened:
-        with pytest.raises(acp.RequestError, match="There is no API key for openai/gpt-4o-mini") as locked:
+        with pytest.raises(acp.RequestError, match="API key for openai/gpt-4o-mini") as locked:
             await opened.new()
         assert (locked.value.code, locked.value.data) == (-32000, {"kind": "ModelMissing"})
 

@@ -145,7 +145,7 @@ def test_a_problem_without_a_solution_has_no_first_token():
 @pytest.mark.parametrize(
     ("text", "label", "words"),
     [
-        ('["captoin", ["<task>"]]', "captoin", "There is no tool called `captoin`. Nearest: `caption`"),
+        ('["captoin", ["<task>"]]', "captoin", "tool called `captoin`. Nearest: `caption`"),
         ('["caption", ["<task>"], "caption#2", ["<task>"]]', "caption#2", "at most"),
         ('["caption#2", ["<task>"]]', "caption#2", "call it `caption`"),
         ('["caption", ["<task>"], "classify", ["caption"]]', "classify", "takes image, and `caption` gives text"),

@@ -93,7 +93,7 @@ def test_a_byte_order_mark_is_ignored_in_columns():
     with pytest.raises(PlanFault, match=r"^line 1, column 8: ") as caught:
         parse('\ufeff["a", ["b"]]')
     assert caught.value.position == 8
-    with pytest.raises(PlanFault, match=r"^line 1, column 1: There is no plan"):
+    with pytest.raises(PlanFault, match=r"^line 1, column 1: .*no plan"):
         parse("\ufeff")
 
 
@@ -183,7 +183,7 @@ def test_an_invalid_plan_is_refused_at_its_position(text, line, column, words):
 
 
 def test_an_unknown_tool_is_named_with_its_position_and_similar_names():
-    with pytest.raises(PlanFault, match=r"line 1, column 2: There is no tool called `read_fil`. Nearest: `read_file`"):
+    with pytest.raises(PlanFault, match=r"line 1, column 2: .*tool called `read_fil`. Nearest: `read_file`"):
         parse('["read_fil", ["<task>"]]', tools=["read_file", "current_time"])
 
 
