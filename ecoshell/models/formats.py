@@ -195,7 +195,7 @@ class CallFormat:
         None while unknown, and in formats whose values are neither JSON nor XML elements.
         """
         if self.syntax == "named":
-            match = _NAMED.match(text)
+            match = _CALL_NAME.match(text)
             return match and Head(0, sure=True, end=match.end(), tool=match[1])
         if self.elements:
             element = self.elements.called(text)
@@ -485,11 +485,11 @@ def refuse_constant(name: str) -> NoReturn:
 
 # -- the other notations
 
-_NAMED = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*([^\s\[{]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)")
+_CALL_NAME = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*([^\s\[{]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)")
 
 
 def _named_calls(text: str) -> tuple[tuple[Attempt, ...], bool]:
-    attempts, place, broken = _calls_before_objects(_NAMED.match, text)
+    attempts, place, broken = _calls_before_objects(_CALL_NAME.match, text)
     if not attempts and not broken and "{" in text:  # the older form, a list of objects
         parsed = _json_calls(text, 0, 0)
         return parsed.attempts, parsed.broken

@@ -34,12 +34,12 @@ LOCAL = "local:"
 _PLUS = "+"
 _ADAPTED = re.compile(rf"({EMBEDDED}|{LOCAL}.*?\.(?i:gguf))\+(.*)", re.DOTALL)
 
-OWN = "models folder"
+OWN_FOLDER = "models folder"
 _OLLAMA_MODEL = "application/vnd.ollama.image.model"
 """Media type of a manifest's layer with the GGUF file."""
 _OLLAMA_LIBRARY = ("registry.ollama.ai", "library")
 """Default host and owner in manifest paths, which names omit."""
-_LARGEST_MANIFEST = 1 << 20
+_MAX_MANIFEST_BYTES = 1 << 20
 _NO_CHAT = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "t5encoder", "clip", "wavtokenizer-dec"})
 """Architectures that cannot chat: embeddings and vision projectors."""
 
@@ -173,7 +173,7 @@ def _own(folder: Path) -> _Candidates:
     for file in _gguf_below(folder):
         inside = file.relative_to(folder).parts
         root = folder.joinpath(*inside[:2])
-        yield file, OWN, _hub_name("/".join(inside[:2]), file, root) if len(inside) > 2 else None
+        yield file, OWN_FOLDER, _hub_name("/".join(inside[:2]), file, root) if len(inside) > 2 else None
 
 
 def _hub_cache(environ: Mapping[str, str]) -> _Candidates:
@@ -293,6 +293,6 @@ def _text(file: Path) -> str:
     """The text of a small file; empty if it is unreadable."""
     try:
         with file.open("rb") as opened:
-            return opened.read(_LARGEST_MANIFEST).decode("utf-8", "replace")
+            return opened.read(_MAX_MANIFEST_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

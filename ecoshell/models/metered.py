@@ -37,7 +37,7 @@ AccountOf = Callable[[], Account]
 _SHOWN: frozenset[Purpose] = frozenset({"step", "answer", "repair"})
 """Purposes whose text is part of the conversation, unlike rankings, judgments and summaries."""
 
-_MOST_TOKENS = 100_000_000
+_MAX_TOKENS = 100_000_000
 """Usage reports above this are discarded."""
 
 # Limits after which a stream is cut off. Providers usually send one token per piece, sometimes half of one; pieces
@@ -411,7 +411,7 @@ class _Listener:
     def _credible(self, usage: Usage, reply: Reply) -> bool:
         """Whether a usage report is plausible: integers, no part above its total, and not 0 for a non-empty reply."""
         counts: tuple[object, ...] = (usage.input, usage.output, usage.cached, usage.cache_write, usage.reasoning)
-        if not all(type(count) is int and 0 <= count <= _MOST_TOKENS for count in counts):
+        if not all(type(count) is int and 0 <= count <= _MAX_TOKENS for count in counts):
             return False
         if usage.cached + usage.cache_write > usage.input or usage.reasoning > usage.output:
             return False

@@ -1,7 +1,6 @@
 """Remote models: any name litellm knows, called through a process that owns litellm (remote_process)."""
 
 import asyncio
-import difflib
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,7 +10,15 @@ from hashlib import sha1
 from typing import Any
 
 from ecoshell.budget import PriceBook
-from ecoshell.errors import ContextExceeded, ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.errors import (
+    ContextExceeded,
+    ModelBroken,
+    ModelError,
+    ModelMissing,
+    ModelUnavailable,
+    ModelUnreachable,
+    closest_words,
+)
 from ecoshell.images import image_tokens, images_in, without_images
 from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound, text_bound
@@ -42,7 +49,7 @@ SILENCE = 600.0
 """Maximum seconds without data; some providers send nothing while a model reasons."""
 _SECONDS_PER_TOKEN = 2.0
 """Maximum time per output token, for slow local servers; the silence before and after the answer comes on top."""
-_BYTES_PER_TOKEN, _SPARE_BYTES, _MOST_BYTES = 1 << 14, 1 << 23, 1 << 27
+_BYTES_PER_TOKEN, _SPARE_BYTES, _MAX_BYTES = 1 << 14, 1 << 23, 1 << 27
 """Limits of an answer on the network; some providers repeat sources or the whole text with each token."""
 
 _NO_KEY = "none"
@@ -67,10 +74,10 @@ _STATUS_MEANINGS = {
     504: " (gateway timeout)",
     529: " (overloaded)",
 }
-_LONGEST_MESSAGE = 600
+_MAX_MESSAGE_CHARS = 600
 """Characters of a provider's message that are shown; some send whole web pages."""
-_COUNTED_PER_MESSAGE = 3
-_COUNTED_PER_PROMPT = 3
+_TOKENS_PER_MESSAGE = 3
+_TOKENS_PER_PROMPT = 3
 """Tokens that OpenAI counts in addition to the texts; other templates differ slightly."""
 
 
@@ -91,17 +98,17 @@ class RemoteOptions:
 
 
 _AS_KNOWN = RemoteOptions()
-_NAMED_SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2,}(?=m))([bm])(?![a-z0-9])")
+_SIZE_IN_NAME = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2,}(?=m))([bm])(?![a-z0-9])")
 """A parameter count in a name; `1m` would be a context."""
 _SENDABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_NAMED_SCALES = {"b": 10**9, "m": 10**6}
+_SIZE_UNITS = {"b": 10**9, "m": 10**6}
 
 
 def named_parameters(name: str) -> int | None:
     """The parameter count in a model's name, such as `ollama/qwen2.5-coder:1.5b`; None if it has none."""
     sizes = (
-        int(match[1] or 1) * float(match[2]) * _NAMED_SCALES[match[3]]
-        for match in _NAMED_SIZE.finditer(name.casefold())
+        int(match[1] or 1) * float(match[2]) * _SIZE_UNITS[match[3]]
+        for match in _SIZE_IN_NAME.finditer(name.casefold())
     )
     return max(map(round, sizes), default=None)
 
@@ -188,7 +195,7 @@ class RemoteModel:
             texts += [call.signature() for message in messages for call in message.calls]
             tools = (tool for tool in request.tools if self._search is None or not tool.deferred)
             texts += [schema.entry for schema in tools]
-        count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
+        count = sum(map(self._counter.count, texts)) + _TOKENS_PER_MESSAGE * len(messages) + _TOKENS_PER_PROMPT
         images = [*images_in(messages)]
         count += sum(map(image_tokens, images))
         bound = request_bound(request, native_tools=self.traits.native_tools, model=self.traits.name)
@@ -242,7 +249,7 @@ class RemoteModel:
             body["api_key"] = key
         parsed_request = request if request.want != "text" else replace(request, callable_now=())
         reader = ReplyReader(parsed_request, ReplyForm(HERMES, REASONING_TAGS[0], is_remote=True))
-        max_bytes = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MOST_BYTES)
+        max_bytes = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MAX_BYTES)
         seconds = self._deadline or 2 * self._silence + _SECONDS_PER_TOKEN * request.max_tokens
         async with aclosing(
             self._process.ask(body, max_bytes=max_bytes, seconds=seconds, shared=self._shared)
@@ -336,7 +343,7 @@ class RemoteModel:
         """The error for a failure reported by the worker, without keys."""
         name, kind, billed = self.traits.name, record["kind"], bool(record["billed"])
         message = self._keys.redact(record["message"])
-        message = message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
+        message = message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[: _MAX_MESSAGE_CHARS - 1]}…"
         if kind == "unknown":
             return await asyncio.to_thread(self._unknown, message, billed=billed)
         if kind == "key":
@@ -378,7 +385,7 @@ class RemoteModel:
     def _unknown(self, reason: str = "", *, billed: bool = False) -> ModelMissing:
         """The error for an unknown model, with similar names; slow, because it searches thousands of names."""
         name = self.traits.name
-        near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
+        near = closest_words(name, (EMBEDDED, *self._book.names()))
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
         return ModelMissing(f"There is no model {name}." + (f" ({reason})" if reason else ""), fix=hint, billed=billed)
 

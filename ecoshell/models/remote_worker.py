@@ -484,12 +484,12 @@ def _take_stdout() -> BinaryIO:
 REFUSALS = frozenset({400, 401, 403, 404, 413, 422, 429})
 """Statuses that certainly precede any work. Others may follow billed work, as a gateway's 502 usually does."""
 
-_LONGEST_REFUSAL = 1 << 16
+_MAX_ERROR_BYTES = 1 << 16
 """Maximum bytes that are read of an error response."""
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _WINDOW_BITS = 47
 """For zlib: gzip or deflate."""
-_ODD_USAGE = re.compile(
+_UNUSUAL_USAGE = re.compile(
     rb"""(?<!\\)"(?:
         (?:prompt|completion|input|output|total|cached|reasoning|cache_(?:read|write|creation)(?:_input)?
             |prompt_cache_(?:hit|miss))_tokens
@@ -514,7 +514,7 @@ _UNKNOWN_FINISHES = {
 """Finish reasons that litellm turns into `stop`."""
 CONNECT = 3.0
 """Seconds until a connection must be established."""
-_ODD_USAGE_LENGTH = 128
+_OVERLAP_BYTES = 128
 """Bytes that are kept between pieces, enough to match across two of them."""
 
 
@@ -550,20 +550,20 @@ class Traffic:
         sent_bytes, tail, lines = 0, b"", StreamLines()
         async for piece in pieces:
             self._take(len(piece))
-            room = min(self.left, _LONGEST_REFUSAL) if refused else self.left
+            room = min(self.left, _MAX_ERROR_BYTES) if refused else self.left
             try:
                 text = unpack(piece, room + 1) if unpack else piece
             except zlib.error as error:
                 raise BadBody(f"its answer is not in the stated encoding {encoding!r}") from error
             self._take(len(text))
-            tail = (tail + text)[-len(text) - _ODD_USAGE_LENGTH :]
-            self.odd_usage = self.odd_usage or _ODD_USAGE.search(tail) is not None
+            tail = (tail + text)[-len(text) - _OVERLAP_BYTES :]
+            self.odd_usage = self.odd_usage or _UNUSUAL_USAGE.search(tail) is not None
             self.refusal = self.refusal or _REFUSAL.search(tail) is not None
             for reason in _FINISH.finditer(tail):
                 self.sent_finish = reason[1].decode()
             yield text if refused else lines.feed(text)
             sent_bytes += len(text)
-            if refused and sent_bytes > _LONGEST_REFUSAL:
+            if refused and sent_bytes > _MAX_ERROR_BYTES:
                 return
         yield lines.end()
 
@@ -579,7 +579,7 @@ class Traffic:
             raise BadBody("it sent far more data than an answer of this length needs, and was cut off")
 
 
-_ODD_CONTENT = re.compile(rb"""(?<!\\)"(?:content"\s{0,9}:\s{0,9}\[|refusal"\s{0,9}:\s{0,9}")""")
+_UNUSUAL_CONTENT = re.compile(rb"""(?<!\\)"(?:content"\s{0,9}:\s{0,9}\[|refusal"\s{0,9}:\s{0,9}")""")
 """Content as a list of parts, or a refusal: litellm drops both from a stream of chat chunks."""
 
 
@@ -594,7 +594,7 @@ class StreamLines:
 
     def feed(self, piece: bytes) -> bytes:
         """Add a piece; returns the data that is ready."""
-        if not self._waiting and not _ODD_CONTENT.search(piece) and piece.endswith(b"\n"):
+        if not self._waiting and not _UNUSUAL_CONTENT.search(piece) and piece.endswith(b"\n"):
             return piece
         text = self._waiting + piece
         lines, newline, self._waiting = text.rpartition(b"\n")
@@ -609,7 +609,7 @@ class StreamLines:
 def _with_text_content(line: bytes) -> bytes:
     """A line of a stream with its content as text; other lines are returned unchanged."""
     prefix, _, data = line.partition(b"data:")
-    if prefix or not _ODD_CONTENT.search(line):
+    if prefix or not _UNUSUAL_CONTENT.search(line):
         return line
     try:
         chunk = json.loads(data)
@@ -676,7 +676,7 @@ def count_traffic() -> None:
 
 # -- failures
 
-_LONGEST_MESSAGE = 20_000
+_MAX_MESSAGE_CHARS = 20_000
 """Characters; ecoshell shortens the message after removing keys, because half of a key would not be recognised."""
 _WRAPPINGS = re.compile(r"^(?:litellm\.\w+:\s*|\w*Error:\s*|\w+Exception - )+")
 
@@ -738,7 +738,7 @@ def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, An
     return {
         "kind": "unreachable" if traffic.unreached else _kind(chain, status),
         "address": traffic.unreached,
-        "message": _WRAPPINGS.sub("", message).strip()[:_LONGEST_MESSAGE] or type(cause).__name__,
+        "message": _WRAPPINGS.sub("", message).strip()[:_MAX_MESSAGE_CHARS] or type(cause).__name__,
         "status": status,
         "retry_after": float(delay[1]) if delay and traffic.retry_after is None else traffic.retry_after,
         "transient": (status is None or status in _TRANSIENT or status >= 500)

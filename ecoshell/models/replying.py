@@ -20,9 +20,9 @@ from ecoshell.models.protocol import call_fault, parse_reply
 if TYPE_CHECKING:
     from ecoshell.models.choosing import Chooser
 
-_LONGEST_HEAD = 400
+_MAX_HEAD = 400
 """Maximum characters of a call before its arguments."""
-LEAST_AFTER_REASONING = 64
+MIN_TOKENS_AFTER_REASONING = 64
 """Tokens that reasoning leaves for the answer, or a quarter of `max_tokens` if that is more."""
 QUOTE = "[result]"
 """Placeholder with which models trained for ecoshell quote the last result."""
@@ -115,7 +115,7 @@ class ReplyReader:
         self._answer = ElementAnswer(form.calls.elements) if form.calls.elements else AnswerText()
         self.over = False
         """Whether the rest of the reply is not needed."""
-        self.most_reasoning = request.max_tokens - max(LEAST_AFTER_REASONING, request.max_tokens // 4)
+        self.most_reasoning = request.max_tokens - max(MIN_TOKENS_AFTER_REASONING, request.max_tokens // 4)
         """Tokens after which reasoning is closed."""
 
     @property
@@ -234,7 +234,7 @@ class ReplyReader:
         if FINISH not in self._names:
             return []
         if self._called is None:
-            head = self._calls.called(self._text[self._place : self._place + _LONGEST_HEAD])
+            head = self._calls.called(self._text[self._place : self._place + _MAX_HEAD])
             if head is None:
                 return []
             self._called, piece = head, self._text[self._place + head.end :]

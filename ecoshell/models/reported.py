@@ -10,8 +10,8 @@ from ecoshell.models import PER_PROMPT, PER_TOOL_ARRAY, PromptSize, Request
 from ecoshell.models.protocol import as_plain_messages, exchanges, safe_name
 from ecoshell.models.tool_search import loaded_names
 
-REMEMBERED_PROMPTS = 8
-MOST_BYTES_PER_TOKEN = 16
+MAX_PROMPTS = 8
+MAX_BYTES_PER_TOKEN = 16
 """Reports with more bytes per token are not used, because the provider may have omitted cached tokens."""
 MARGIN = 16
 """Divisor of the margin added to reports, for templates that differ between a provider's machines."""
@@ -39,12 +39,12 @@ class ReportedPrompts:
     def __init__(self, *, native_tools: bool, defers_tools: bool = False) -> None:
         self._native_tools = native_tools
         self._defers_tools = defers_tools
-        self._prompts: deque[CountedPrompt] = deque(maxlen=REMEMBERED_PROMPTS)
+        self._prompts: deque[CountedPrompt] = deque(maxlen=MAX_PROMPTS)
         self._lock = Lock()
 
     def record(self, request: Request, usage: Usage, size: PromptSize) -> None:
         """Remember a report, unless it is implausibly small for a prompt of this size."""
-        if usage.input * MOST_BYTES_PER_TOKEN < size.bound:
+        if usage.input * MAX_BYTES_PER_TOKEN < size.bound:
             return
         with self._lock:
             self._prompts.append(CountedPrompt(request, self._groups(request), usage))

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 SECONDS = 0.2
 """Time limit for listing a server's models, which usually takes a thousandth of it."""
-_LARGEST_ANSWER = 4 << 20
-_MOST_MODELS = 64
-_LONGEST_NAME = 300
+_MAX_ANSWER_BYTES = 4 << 20
+_MAX_MODELS = 64
+_MAX_NAME_CHARS = 300
 _OLLAMA_CONTEXT = 4096
 """Tokens of Ollama's default context."""
 _LOOPBACK = re.compile(r"localhost|127(?:\.\d+){3}|::1", re.IGNORECASE)
@@ -122,7 +122,7 @@ class Servers:
             for name, query in queries.items():
                 if query.off:
                     self._off.add(name)
-                models += query.models[:_MOST_MODELS]
+                models += query.models[:_MAX_MODELS]
             self._known.update((model.name, model) for model in models)
             return models
 
@@ -154,7 +154,7 @@ class ServerQuery:
         self, name: Any, *, context: int | None = None, native_tools: bool | None = None, size: int | None = None
     ) -> Iterator[Served]:
         """The model of a name on this server, if the name is valid."""
-        if isinstance(name, str) and name.strip() == name and name.isprintable() and 0 < len(name) <= _LONGEST_NAME:
+        if isinstance(name, str) and name.strip() == name and name.isprintable() and 0 < len(name) <= _MAX_NAME_CHARS:
             provider = self._program.providers[0]
             yield Served(f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size)
 
@@ -173,7 +173,7 @@ class ServerQuery:
             sent = None if body is None else json.dumps(body)
             line.request("GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"})
             response = line.getresponse()
-            answer = json.loads(response.read(_LARGEST_ANSWER))
+            answer = json.loads(response.read(_MAX_ANSWER_BYTES))
             if response.status != OK or not isinstance(answer, dict):
                 raise ValueError(f"status {response.status}, or no JSON object")
             return cast("Answer", answer)
@@ -272,7 +272,7 @@ def is_loopback(host: str) -> bool:
 def _objects(value: Any) -> list[Answer]:
     """The objects in a list; none for other values."""
     items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("Answer", item) for item in items[:_MOST_MODELS] if isinstance(item, dict)]
+    return [cast("Answer", item) for item in items[:_MAX_MODELS] if isinstance(item, dict)]
 
 
 def _count(value: Any) -> int | None:

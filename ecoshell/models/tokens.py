@@ -26,9 +26,9 @@ _EXACT = {
 _ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 """URL of an encoding; its hash is the file name in tiktoken caches. It is never requested."""
 
-_LONGEST = 64_000
+_MAX_COUNTED_CHARS = 64_000
 """Characters; longer texts are estimated, because counting them takes longer than a frame."""
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 
 
 class TokenCounter:
@@ -47,7 +47,7 @@ class TokenCounter:
         self._ready = threading.Event()
         self._broken = folder is None
         self._lock = threading.Lock()
-        self._cached_count = lru_cache(maxsize=_REMEMBERED)(self._requested)
+        self._cached_count = lru_cache(maxsize=_CACHE_SIZE)(self._requested)
 
     @property
     def exact(self) -> bool:
@@ -96,7 +96,7 @@ class TokenCounter:
 
     def _encoded(self, text: str) -> int | None:
         self.start()
-        if not self._ready.is_set() or self._broken or len(text) > _LONGEST:
+        if not self._ready.is_set() or self._broken or len(text) > _MAX_COUNTED_CHARS:
             return None
         try:
             with self._lock:

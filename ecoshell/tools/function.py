@@ -31,8 +31,8 @@ from ecoshell.worker import in_worker
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
-_WORDS = {
+_JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
+_TYPE_TEXTS = {
     "string": "a string",
     "integer": "a whole number",
     "number": "a number",
@@ -40,10 +40,10 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
 }
-_OF_TYPE = ("_type", "enum", "literal_error", "int_parsing", "float_parsing", "bool_parsing", "int_from_float")
+_TYPE_ERRORS = ("_type", "enum", "literal_error", "int_parsing", "float_parsing", "bool_parsing", "int_from_float")
 """Suffixes of pydantic error types for values of a wrong type."""
-_NOISE = frozenset({"title", "$defs"})
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_OMITTED_KEYWORDS = frozenset({"title", "$defs"})
+_KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _MAX_VALUE_CHARS = 80
 """Maximum length of a wrong value in a message."""
 
@@ -164,7 +164,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind not in _NAMED:
+        if parameter.kind not in _KEYWORD_KINDS:
             raise TypeError(f"{function.__name__}: a tool takes arguments by name, so not {parameter}")
         kind, description = split_annotation(hints.get(name, str))
         properties[name] = _type_schema(kind)
@@ -213,8 +213,8 @@ def _subject(annotation: Any) -> Subject | None:
 
 def _type_schema(annotation: Any) -> dict[str, Any]:
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is None and annotation in _PLAIN:
-        return {"type": _PLAIN[annotation]}
+    if origin is None and annotation in _JSON_TYPES:
+        return {"type": _JSON_TYPES[annotation]}
     if origin is Literal and all(isinstance(choice, str) for choice in arguments):
         return {"type": "string", "enum": list(arguments)}
     if origin in (Union, types.UnionType):
@@ -239,7 +239,7 @@ def _clean(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         return {"type": "object"} if name in inside else _clean(definitions[name], definitions, (*inside, name))
-    cleaned = {key: _clean(value, definitions, inside) for key, value in schema.items() if key not in _NOISE}
+    cleaned = {key: _clean(value, definitions, inside) for key, value in schema.items() if key not in _OMITTED_KEYWORDS}
     if isinstance(schema.get("properties"), dict):  # here "title" may be the name of an argument
         cleaned["properties"] = {key: _clean(value, definitions, inside) for key, value in schema["properties"].items()}
     return cleaned
@@ -290,7 +290,7 @@ class Arguments:
             return f"`{name}` is not an argument ({hint})"
         value = json.dumps(detail["input"], ensure_ascii=False, default=repr)
         value = value if len(value) <= _MAX_VALUE_CHARS else value[: _MAX_VALUE_CHARS - 1] + "…"
-        if is_top_level and detail["type"].endswith(_OF_TYPE) and (expected := self._expected(name)):
+        if is_top_level and detail["type"].endswith(_TYPE_ERRORS) and (expected := self._expected(name)):
             return f"`{name}` must be {expected}, not {value}"
         path = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
         return f"`{path}`: {detail['msg']}, not {value}"
@@ -299,4 +299,4 @@ class Arguments:
         schema = self._properties.get(name, {})
         if "enum" in schema:
             return "one of " + ", ".join(map(str, schema["enum"]))
-        return _WORDS.get(schema.get("type", ""), "")
+        return _TYPE_TEXTS.get(schema.get("type", ""), "")

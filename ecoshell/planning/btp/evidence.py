@@ -383,7 +383,7 @@ FEATURES = 1 << 16
 
 _BLOCK = 1 << 12
 """Features whose postings are summed at a time, to bound the memory of the sums."""
-_MOST_CHARACTERS = 4_000
+_MAX_CHARACTERS = 4_000
 """Longer questions contain pasted files; their beginning carries the request."""
 _WIDE = "\u2e80-\U0003ffff"
 """Chinese, Japanese and Korean: no spaces between words, and words of one to three characters."""
@@ -453,7 +453,7 @@ def _features(text: str) -> "NDArray[np.uint16]":
     """Return the distinct features of a text, sorted."""
     import numpy as np
 
-    plain = unicodedata.normalize("NFKC", text[:_MOST_CHARACTERS]).casefold()
+    plain = unicodedata.normalize("NFKC", text[:_MAX_CHARACTERS]).casefold()
     packed = b"".join(map(_word_features, set(_RUN.findall(plain))))
     return np.unique(np.frombuffer(packed, "<u2"))
 

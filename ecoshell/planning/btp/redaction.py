@@ -26,8 +26,8 @@ _SHORTEST = 4
 """Minimum characters of a variable's value to redact it."""
 _WORD = 8
 """Characters below which a value is redacted only as a whole word."""
-_PLAIN = frozenset({"true", "false", "none", "null"})
-_DEEPEST = 20
+_LITERALS = frozenset({"true", "false", "none", "null"})
+_MAX_DEPTH = 20
 _UNLIMITED = 10_000_000
 """Characters, more than any stored text has."""
 _TEXT_LIMITS = (1_000, 200, 50)
@@ -62,7 +62,7 @@ _OPENING = rf"(?P<quote>(?P<sign>{_QUOTE})(?P=sign){{2}}|{_QUOTE})(?(sign)\s{{0,
 _BLOCK = r"(?:[|>][-+\d]{0,2}\s{1,40}+)?+"
 """The indicator of a YAML block scalar."""
 _BARE = r"(?!\[redacted\]|(?:true|false|none|null)\b)[^\s\"'<>&]*[^\s\"'<>&\\,;)}\]]"
-_NAMED = (
+_NAMED_VALUE = (
     rf"(?P<name>{_NAMES}(?:{_QUOTE})?(?:{_SPACE}(?:=>?+|:){_SPACE}{_BLOCK}|>)(?:[\[({{]?{_SPACE}{_OPENING})?+)"
     rf"(?(quote)(?:(?!(?<!\\)(?P=quote))[^\n])+|{_BARE})"
 )
@@ -100,7 +100,7 @@ _PARAMETER = rf"(?P<name>[?&](?:key|sig|code|x-amz-signature)=){_BARE}"
 _USERINFO = r"(?P<name>:(?:\\{0,8}/){2})(?:[^\s/@:\"'<>]{0,200}:[^\s/\"'<>]*|[\w%.~-]{20,200})(?=@)"
 _SURROUNDED: Mapping[str, tuple[str, ...]] = {
     _HEADER: ("authorization", "cookie"),
-    _NAMED: ("pass", "pwd", "secret", "credential", "token", "key"),
+    _NAMED_VALUE: ("pass", "pwd", "secret", "credential", "token", "key"),
     _OPTION: ("--", "password"),
     _BLANK: ("_pass", "_secret", "_token", "_key"),
     _LOGIN: ("-u",),
@@ -177,7 +177,7 @@ def _compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
 def _values(environ: Mapping[str, str]) -> list[str]:
     """Return the secret values of variables, also in JSON and URL encoding, longest first."""
     secrets = {value.strip() for value in secret_variables(environ).values()}
-    long_secrets = {value for value in secrets if len(value) >= _SHORTEST and value.lower() not in _PLAIN}
+    long_secrets = {value for value in secrets if len(value) >= _SHORTEST and value.lower() not in _LITERALS}
     written = set(long_secrets)
     for value in long_secrets:
         written |= {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
@@ -190,14 +190,14 @@ def _clean(value: Any, environ: Mapping[str, str], limit: int, depth: int = 0) -
     if isinstance(value, str):
         text = beginning(value, environ, limit + 1)
         return text if len(text) <= limit else f"{text[:limit]}…"
-    if isinstance(value, Mapping) and depth < _DEEPEST:
+    if isinstance(value, Mapping) and depth < _MAX_DEPTH:
         cleaned: dict[str, Any] = {}
         for name, inner in cast("Mapping[Any, Any]", value).items():
             secret = _compiled(_FIELD).search(str(name)[:_AHEAD]) and not isinstance(inner, (bool, type(None)))
             text = beginning(str(name), environ, limit)
             cleaned[text] = MARK if secret else _clean(inner, environ, limit, depth + 1)
         return cleaned
-    if isinstance(value, (list, tuple)) and depth < _DEEPEST:
+    if isinstance(value, (list, tuple)) and depth < _MAX_DEPTH:
         return [*_clean_items(cast("Sequence[Any]", value), environ, limit, depth + 1)]
     return value if value is None or isinstance(value, (bool, int, float)) else "…"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from ecoshell.errors import UsageError
+from ecoshell.errors import UsageError, closest_words
 from ecoshell.messages import visible_line
 
 TASK = "<task>"
@@ -159,9 +159,7 @@ def _cycle(nodes: Sequence[Node]) -> list[tuple[str, str]]:
 
 def unknown_tool(tool: str, names: Collection[str]) -> str:
     """Return the message for an unknown tool, with similar names."""
-    import difflib
-
-    near = difflib.get_close_matches(tool[:100], names, n=3, cutoff=0.5)
+    near = closest_words(tool[:100], names)
     hint = f" Nearest: {', '.join(map(shown, near))}." if near else ""
     return f"There is no tool called {shown(tool)}.{hint}"
 

@@ -36,11 +36,11 @@ _WORDS_OF: Mapping[str, str] = {
     TABLE: "table csv rows dataframe",
     JSON: "json",
 }
-_NAMED = {word: kind for kind, words in _WORDS_OF.items() for word in words.split()}
+_KIND_BY_WORD = {word: kind for kind, words in _WORDS_OF.items() for word in words.split()}
 _PLACES = frozenset({FILE, URL})
 _MAKING = frozenset({"generate", "create", "make", "render", "draw", "plot", "take", "capture", "record", "to"})
 _FORMATS = {"uri": URL, "url": URL, "uri-reference": URL, "iri": URL, "path": FILE, "file-path": FILE}
-_TYPED: Mapping[str, str] = {"integer": NUMBER, "number": NUMBER, "boolean": TEXT, "object": JSON}
+_KIND_BY_TYPE: Mapping[str, str] = {"integer": NUMBER, "number": NUMBER, "boolean": TEXT, "object": JSON}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -78,9 +78,9 @@ def signature(tool_schema: ToolSchema) -> Signature:
     kinds = {name: _kinds(name, schema) for name, schema in properties.items()}
     needs = {min(options) for name, options in kinds.items() if name in required and options and options <= _MEDIA}
     words = _words(tool_schema.name)
-    media = [at for at, word in enumerate(words) if _NAMED.get(word) in _MEDIA]
+    media = [at for at, word in enumerate(words) if _KIND_BY_WORD.get(word) in _MEDIA]
     makes = media and (_MAKING & set(words[: media[-1]]) or words[-1] == "screenshot")
-    gives = frozenset({_NAMED[words[media[-1]]], TEXT}) if makes else frozenset({TEXT})
+    gives = frozenset({_KIND_BY_WORD[words[media[-1]]], TEXT}) if makes else frozenset({TEXT})
     return Signature(frozenset[str]().union(*kinds.values()), gives, tuple(sorted(needs)))
 
 
@@ -106,14 +106,16 @@ def _kind(name: str, schema: Mapping[str, Any]) -> str:
     if kind == "array":
         within = _kind(name, _mapping(schema.get("items")))
         return within if within in _MEDIA | _PLACES else TABLE if within == JSON else JSON
-    if isinstance(kind, str) and kind in _TYPED:
-        return _TYPED[kind]
+    if isinstance(kind, str) and kind in _KIND_BY_TYPE:
+        return _KIND_BY_TYPE[kind]
     if schema.get("enum") or "const" in schema:
         return TEXT
     if isinstance(schema.get("format"), str) and schema["format"] in _FORMATS:
         return _FORMATS[schema["format"]]
     # by name: the path in `image_path`, the image in `input_image`
-    hints = [_NAMED[word] for word in _words(name) if word in _NAMED] or [TEXT if kind == "string" else ANY]
+    hints = [_KIND_BY_WORD[word] for word in _words(name) if word in _KIND_BY_WORD] or [
+        TEXT if kind == "string" else ANY
+    ]
     return next((hint for hint in hints if hint in _PLACES), hints[-1])
 
 

@@ -49,7 +49,7 @@ from ecoshell_bench.speed.measuring import (
     wall,
 )
 
-_PLAIN = (sys.executable, "-c", "pass")
+_BARE_PYTHON = (sys.executable, "-c", "pass")
 _VERSION = (sys.executable, "-c", "import sys; from ecoshell.cli import main; sys.exit(main(['--version']))")
 _CORE = (sys.executable, "-c", "import ecoshell.assembly.shell")
 _FRAME = (sys.executable, "-m", "ecoshell_bench.speed.first_frame")
@@ -82,11 +82,11 @@ def measure_chat(repeat: int) -> Iterator[Measurement]:
 
 def measure_processes(repeat: int) -> Iterator[Measurement]:
     """Measure seconds from the start of a process to its end or first frame, without a terminal."""
-    yield against("version", wall(_VERSION), wall(_PLAIN), repeat)
+    yield against("version", wall(_VERSION), wall(_BARE_PYTHON), repeat)
     with new_home() as home:
         frame, minimal = reported(_FRAME, home.environ), reported(MINIMAL_COMMAND, home.environ)
         yield against("first_frame", frame, minimal, max(1, repeat // 3))
-    yield against("import_core", wall(_CORE), wall(_PLAIN), max(1, repeat // 3))
+    yield against("import_core", wall(_CORE), wall(_BARE_PYTHON), max(1, repeat // 3))
 
 
 def measure_ready(repeat: int) -> Measurement:
