@@ -474,7 +474,7 @@ def test_damaged_result_is_reported_with_its_line(data, script, tmp_path):
         ({"id": ""}, "`id`: it is empty"),
         ({"id": "a"}, "also has the ID 'a'"),
         ({"tools": None}, "`tools`: "),
-        ({"tools": [FORECAST, FORECAST]}, "two tools"),
+        ({"tools": [FORECAST, FORECAST]}, "occurs twice"),
         ({"tools": [FORECAST, CLOCK, {**CLOCK, "name": "finish"}]}, "'finish' is not a tool name"),
         ({"tools": [FORECAST, {**CLOCK, "parameters": []}]}, "`tools.2.parameters`: "),
         ({"query": " "}, "`query`: it is empty"),
