@@ -113,7 +113,7 @@ def overrun_text(model: str, amount: str) -> str:
     """The warning about a model that charged more than was reserved, by an amount of money or tokens."""
     return (
         f"{visible_line(model)} billed {amount} more than the prompt and max_tokens allow, and than was reserved; "
-        "the overrun is recorded, and the model is no longer called under a cap."
+        "the overrun is recorded, and the model is not called under a cap from now on."
     )
 
 

@@ -206,7 +206,7 @@ class MeteredModel:
                     call.usage = None
                     name, reason = self.traits.name, "continued past max_tokens and was cut off"
                     await finished(asyncio.to_thread(self._gate.ledger.bar, name, f"it {reason}"))
-                    call.emit(Notice(f"{name} {reason}; it is no longer called under a cap."))
+                    call.emit(Notice(f"{name} {reason}; it is not called under a cap from now on."))
                     return Reply("".join(listener.texts), cut=True)
         raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
 
