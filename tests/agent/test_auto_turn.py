@@ -171,7 +171,7 @@ async def test_the_cap_holds_whichever_mode_continues(play, budget, strategy):
 
 async def test_a_second_attempt_that_the_cap_cannot_cover_ends_at_the_limit(play):
     lines = [{**GIVE_UP, "usage": {"input": 2_000, "output": 200}}, ENOUGH, say("3")]
-    async with play(lines, mode="auto", price=PRICE, budget="0.0165", registration="all") as shell:
+    async with play(lines, mode="auto", price=PRICE, budget="0.03", registration="all") as shell:
         shell.deps.settings.plan = "off"
         events = await turn(shell)
         (cap,) = await shell.deps.budget.caps()

@@ -216,7 +216,9 @@ async def test_an_accepted_step_needs_no_second_decision_after_a_limit(play, ask
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         step = (await shell.status()).next_nano
-        await shell.command(f"/budget {nano_to_usd_text(step)}")  # enough for the step, but not for the answer as well
+        await shell.command(
+            f"/budget {nano_to_usd_text(step * 11 // 10)}"
+        )  # enough for the step, but not for the answer as well
         events = await turn(shell)
     assert [type(request) for request in user.asked] == [CostWanted, LimitHit]
     assert events[-1].status == "answered"
