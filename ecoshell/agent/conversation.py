@@ -479,7 +479,7 @@ class Conversation:
         offer = replace(offer, budget=budget)
         costs = ""
         if deps.strategy.parallel:
-            from ecoshell.agent.tool_graph import costs_text  # only tool graphs use it
+            from ecoshell.agent.graph_costs import costs_text  # only tool graphs use it
 
             size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
             costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))

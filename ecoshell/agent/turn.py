@@ -58,7 +58,7 @@ from ecoshell.strategies.react import extend
 from ecoshell.tools import LASTING
 
 if TYPE_CHECKING:
-    from ecoshell.agent.tool_graph import ParallelPlan
+    from ecoshell.agent.tool_graph import ToolGraphs
 
 T = TypeVar("T")
 Reply = Thought | tuple[Observation, ...] | GraphDraft | GraphResult | None
@@ -119,11 +119,11 @@ class Turn:
     """The role of the last thought that could end the turn."""
 
     @cached_property
-    def _parallel(self) -> "ParallelPlan":
+    def _tool_graphs(self) -> "ToolGraphs":
         """Makes and runs tool graphs, which few strategies need."""
-        from ecoshell.agent.tool_graph import ParallelPlan
+        from ecoshell.agent.tool_graph import ToolGraphs
 
-        return ParallelPlan(self.turn_context, executor=self.executor, emit=self.emit)
+        return ToolGraphs(self.turn_context, executor=self.executor, emit=self.emit)
 
     async def run(self, question: str, max_steps: int, take_over: TakeOver) -> TurnEnd:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled.
@@ -176,7 +176,7 @@ class Turn:
                     case DraftGraph():
                         reply = await self._draft(want)
                     case RunGraph():
-                        reply = await self._parallel.run(self.mode, want.path, self._steps)
+                        reply = await self._tool_graphs.run(self.mode, want.path, self._steps)
         except StopIteration as stop:
             return stop.value
         finally:
@@ -283,7 +283,7 @@ class Turn:
         view = self.turn_context.view(want.path)
         if view.closed or not view.usable:
             return None
-        _, draft = await self._step(want.path, (), lambda view: self._parallel.draft(self.mode, view, want))
+        _, draft = await self._step(want.path, (), lambda view: self._tool_graphs.draft(self.mode, view, want))
         return self._reported(draft, proposal=False) if isinstance(draft, Thought) else draft
 
     async def _step(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ecoshell.agent.tool_graph import direct_call
+from ecoshell.agent.direct_call import direct_call
 from ecoshell.messages import Call, Observation, ToolSchema
 from ecoshell.strategies import Step
 

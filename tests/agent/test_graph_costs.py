@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.tool_graph import MOST, costs_text
+from ecoshell.agent.graph_costs import MAX_TOOLS, costs_text
 from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Attachment, Footprint
@@ -129,7 +129,7 @@ async def test_the_prompt_lists_the_likeliest_tools_only(play):
         rows = costs_text(plan, table, (*names, *(f"t{at}" for at in range(20))), None).splitlines()[1:]
         likeliest = max(names, key=lambda name: plan.inputs.chances[name])
     lines = [line for line in rows if "×" in line]
-    assert len(lines) == MOST
+    assert len(lines) == MAX_TOOLS
     assert lines[0].startswith(f"- {likeliest}:")
 
 

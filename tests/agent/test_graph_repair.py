@@ -6,7 +6,7 @@ import pytest
 from agent_play import finish, is_replayed, of, say, turn
 from graph_turns import Probe, add, plan, states
 
-from ecoshell.agent.tool_graph import Finished
+from ecoshell.agent.finished_nodes import FinishedNodes
 from ecoshell.catalog import Catalog
 from ecoshell.events import CallFinished, GraphPlanned, NodeChanged, Notice
 from ecoshell.messages import TOOL_CALL, Call, Observation
@@ -159,7 +159,7 @@ async def test_a_wrapped_call_is_recognized_as_completed(play):
 
 
 def finished(*tools):
-    return Finished(Catalog(tools))
+    return FinishedNodes(Catalog(tools))
 
 
 def step(name, call="", **arguments):
@@ -225,8 +225,8 @@ def test_a_completed_call_is_reused_once():
 def test_a_reused_call_counts_the_lasting_calls_after_it():
     first, second = step("keep", "1", path="x"), step("keep", "2", path="y")
     record = repaired((first, first.call), (second, second.call))
-    assert record.take_over(AGAIN.nodes[0], first.call).followed == 1
-    assert record.take_over(AGAIN.nodes[0], second.call).followed == 0
+    assert record.take_over(AGAIN.nodes[0], first.call).calls_after == 1
+    assert record.take_over(AGAIN.nodes[0], second.call).calls_after == 0
 
 
 def test_a_reading_call_can_be_repeated():

@@ -143,7 +143,7 @@ async def test_two_invalid_plans_fall_back_to_single_steps_with_a_notice(play):
     lines = [say("nothing"), say("nothing again"), COUNT, finish("3")]
     async with play(lines, strategy="graph", registration="all") as shell:
         events = await turn(shell)
-    assert "goes on step by step" in of(events, Notice)[-1].text
+    assert "continuing step by step" in of(events, Notice)[-1].text
     assert of(events, GraphPlanned) == []
     assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "3", 4)
 

@@ -1,0 +1,210 @@
+"""The run of one tool graph: registrations, arguments of nodes, limited uses, and calls through the guards."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from ecoshell.agent.direct_call import direct_call
+from ecoshell.agent.finished_nodes import FinishedNodes
+from ecoshell.agent.guards import CallContext, ToolExecutor
+from ecoshell.agent.judge import JUDGE
+from ecoshell.agent.mode import FillTask, Mode
+from ecoshell.agent.offer import TurnContext
+from ecoshell.budget.gate import sharing
+from ecoshell.errors import BudgetError, ModelError
+from ecoshell.events import BudgetSettled, Emit, Event, NodeChanged, Notice, TextArrived
+from ecoshell.messages import TOOL_REGISTER, Call, visible_line
+from ecoshell.planning.btp.costs import StepCost
+from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
+from ecoshell.planning.catp.plan import GraphPlan, Node
+from ecoshell.planning.catp.tpl import render
+from ecoshell.strategies import GraphResult, Path, Step
+from ecoshell.tools import LASTING
+
+MAX_CONCURRENT_NODES = 8
+_REASON_CHARACTERS = 300
+
+
+@dataclass(slots=True)
+class Spending:
+    """Forwards events, marked with their node, and adds up the cost of thinking."""
+
+    forward: Emit
+    node: str = ""
+    call: str = ""
+    """The ID of the node's call."""
+    thought: StepCost = field(default_factory=StepCost)
+    tool_nano: int = 0
+
+    def emit(self, event: Event) -> None:
+        """Forward an event."""
+        if isinstance(event, BudgetSettled) and event.role != JUDGE:
+            self.thought = self.thought.plus(event)
+        self.forward(replace(event, node=self.node) if self.node and isinstance(event, TextArrived) else event)
+
+
+@dataclass(slots=True, kw_only=True)
+class GraphRun:
+    """Runs one tool graph in one mode."""
+
+    plan: GraphPlan
+    finished: FinishedNodes
+    turn_context: TurnContext
+    mode: Mode
+    path: Path
+    """The path that the nodes continue."""
+    executor: ToolExecutor
+    emit: Emit
+    number: int
+    """Makes the IDs of its calls unique in the turn."""
+    share: StepCost
+    """Each node's part of the cost of the draft."""
+    _text: str = field(init=False)
+    _kept: dict[str, Step] = field(init=False)
+    _spent: dict[str, Spending] = field(init=False)
+    _steps: dict[str, Step] = field(default_factory=dict[str, Step])
+    """The new steps by node label, including failures."""
+    _filling: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    """Locks by tool: its nodes get their arguments one after another, knowing the earlier calls."""
+    _calls: defaultdict[str, list[Call]] = field(default_factory=lambda: defaultdict(list[Call]))
+    """Calls by tool, including those of earlier graphs."""
+    _running_uses: Counter[str] = field(default_factory=Counter[str])
+    _use_ended: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def __post_init__(self) -> None:
+        self._text = render(self.plan, "text")
+        self._kept = dict(self.finished.steps)
+        labels = enumerate((node.label for node in self.plan.nodes), 1)
+        self._spent = {label: Spending(self.emit, label, f"g{self.number}n{at}") for at, label in labels}
+
+    async def run(self) -> GraphResult:
+        """Run the graph to its end."""
+        for step in self.path.result_steps:
+            self._calls[step.call.subject].append(step.call)
+        registrations = await self._register()
+        nodes, catalog = self.plan.nodes, self.turn_context.catalog
+        lasting = [node.label for node in nodes if catalog.tool(node.tool).effects & LASTING]
+        with sharing():
+            ran = await run_graph(
+                self.plan, self._node, parallel=MAX_CONCURRENT_NODES, ordered=lasting, watch=self._report
+            )
+        steps = (self._steps[node.label] for node in nodes if node.label in self._steps)
+        unfinished = tuple(f"{run.node.label} {run.state}: {run.reason}" for run in ran.nodes if run.state != "done")
+        return GraphResult((*registrations, *steps), unfinished)
+
+    async def _register(self) -> list[Step]:
+        """Register the tools that the graph names; no model is asked."""
+        registered, steps = self.turn_context.registered(self.path), list[Step]()
+        tools = dict.fromkeys(node.tool for node in self.plan.nodes if node.label not in self._kept)
+        for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
+            call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self.number}r{at}")
+            context = CallContext(self.path.then(*steps), frozenset(registered), self.emit)
+            steps.append(Step("", call, await self.executor.execute(call, context)))
+        self.path = self.path.then(*steps)
+        return steps
+
+    async def _node(self, node: Node, inputs: Mapping[str, Step]) -> Step:
+        """Make one node's call, or reuse its earlier result; raises NodeFailed."""
+        if node.label in self._kept:
+            return self._kept[node.label]
+        if node.tool not in self.turn_context.registered(self.path):
+            raise NodeFailed(f"{node.tool} is not registered")
+        async with self._use(node.tool):
+            refusal = self.turn_context.plan.refusal(node.tool)
+            if refusal:  # before a model is paid for arguments of a call that the guards would refuse
+                raise NodeFailed(refusal)
+            path = self._path_to(node)
+            call, spent = await self._call(node, inputs, path), self._spent[node.label]
+            done = self.finished.take_over(node, call)
+            if done is not None:
+                spent.call = done.step.call.id
+                later = f" Later calls that may have changed something: {done.calls_after}." if done.calls_after else ""
+                text = "was not run again: this very call was done before the plan was repaired."
+                self.emit(Notice(f"{visible_line(node.label)} {text}{later}"))
+                return done.step
+            context = CallContext(
+                path,
+                frozenset(self.turn_context.registered(self.path)),
+                self.emit,
+                rationale=f"It is {node.label} in the plan {self._text}",
+                node=True,
+                # the time of the draft does not count for a node
+                thought=replace(self.share, seconds=0.0) + spent.thought,
+            )
+            try:
+                observation = await self.executor.execute(call, context)
+            finally:
+                spent.tool_nano = context.bill.spent_nano
+            step = self._steps[node.label] = Step("", call, observation)
+            if not observation.ok:
+                raise NodeFailed(visible_line(observation.text)[:_REASON_CHARACTERS])
+            self.finished.add(node, step, context.bill.made or call)
+            return step
+
+    def _path_to(self, node: Node) -> Path:
+        """The path with the steps of all direct and indirect inputs of a node."""
+        labels = {*node.after}
+        for earlier in reversed(self.plan.nodes):
+            if earlier.label in labels:
+                labels.update(earlier.after)
+        done = labels & self._steps.keys()
+        return self.path.then(*(self._steps[earlier.label] for earlier in self.plan.nodes if earlier.label in done))
+
+    @asynccontextmanager
+    async def _use(self, tool: str) -> AsyncGenerator[None]:
+        """Wait until the plan allows a further use of the tool besides those that run, which may earn more uses."""
+        running, plan = self._running_uses, self.turn_context.plan
+        async with self._use_ended:
+            while running[tool] and (allowed := plan.allows(tool)) is not None and running[tool] >= allowed:
+                await self._use_ended.wait()
+            running[tool] += 1
+        try:
+            yield
+        finally:
+            running[tool] -= 1
+            async with self._use_ended:
+                self._use_ended.notify_all()
+
+    async def _call(self, node: Node, inputs: Mapping[str, Step], path: Path) -> Call:
+        """The node's call, from the results before it or with arguments from the mode; raises NodeFailed.
+
+        The cost of the arguments is the node's, even if it fails.
+        """
+        results = tuple(inputs[label] for label in node.after if label in inputs)
+        schema, spent = self.turn_context.catalog.schema(node.tool), self._spent[node.label]
+        call = direct_call(schema, results)
+        if call is not None:
+            return replace(call, id=spent.call)
+        similar = [other.label for other in self.plan.nodes if (other.tool, other.after) == (node.tool, node.after)]
+        async with self._filling[node.tool]:
+            task = FillTask(
+                label=node.label,
+                schema=schema,
+                plan=self._text,
+                given=results,
+                use=similar.index(node.label) + 1,
+                uses=len(similar),
+                calls=tuple(self._calls[node.tool]),
+            )
+            try:
+                call = await self.mode.fill(self.turn_context.view(path), task, spent.emit)
+            except (BudgetError, ModelError) as failure:
+                raise NodeFailed(f"its arguments could not be filled in: {failure.message}") from failure
+            self._calls[node.tool].append(call)
+        return replace(call, id=spent.call)
+
+    def _report(self, run: NodeRun) -> None:
+        """Emit a node's new state."""
+        label = run.node.label
+        if label in self._kept:
+            return
+        spent, started = self._spent[label], run.started or 0.0
+        call = "" if run.state == "skipped" else spent.call
+        seconds = 0.0 if run.finished is None else run.finished - started
+        step = self._steps.get(label)
+        is_denied = run.state == "failed" and step is not None and step.observation.refused == "unapproved"
+        state = "denied" if is_denied else run.state
+        nano = None if spent.thought.nano is None else spent.thought.nano + spent.tool_nano
+        self.emit(NodeChanged(label, state, call, seconds, nano, run.reason))
