@@ -240,7 +240,7 @@ def test_an_unknown_strategy_is_refused_as_an_option_and_replaced_as_a_setting(
     assert "Unknown strategy 'parot'.\nAvailable: react, dfsdt, tot, graph." in refused.stderr
     settings(tmp_path, '[agent]\nstrategy = "parrot"\n')
     done = ask(command, tmp_path, {"text": "42"})
-    assert notices(done) == ["Unknown strategy 'parrot'. This goes on with react."]
+    assert notices(done) == ["Unknown strategy 'parrot'. Using react."]
     assert events(done)[-1]["answer"] == "42"
     checked = command("config", "check")
     assert checked.returncode == 2
@@ -258,7 +258,7 @@ def test_a_judge_of_a_plugin_is_used_and_an_unknown_one_falls_back_to_rules(comm
     assert (verdicts, notices(done)) == ([(True, "plugin"), (False, "plugin")], [])
     settings(tmp_path, '[plan]\njudge = "lenient"\n')
     done = ask(command, tmp_path, calls[0], {"text": "42"}, options=("--registration", "all"))
-    assert notices(done) == ["Unknown judge 'lenient'. This goes on with rules."]
+    assert notices(done) == ["Unknown judge 'lenient'. Using rules."]
 
 
 def test_a_model_of_a_plugin_answers_at_the_plugins_price(command: Command, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def starting_models(inventory: Inventory, book: PriceBook, keys: Keys) -> tuple[
     A capable model that is already on this machine comes first, the demo last. A download is offered only if the hub
     can be reached.
     """
-    rows = inventory.here()
+    rows = inventory.local_rows()
     ready = [row for row in rows if row.ready and not row.blocked]
     offers = [
         StartingModel(row.name, "server", f"running in {row.place or row.provider}")

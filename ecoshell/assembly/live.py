@@ -1,4 +1,4 @@
-"""Settings that were changed while a shell runs, made to hold in it where they can."""
+"""Applies changed settings to a running shell."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from ecoshell.budget.gate import finished
 from ecoshell.options import ROLES, Options, role_named
 from ecoshell.paths import user_paths
 
-if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+if TYPE_CHECKING:  # imports pydantic
     from ecoshell.settings.schema import Settings
 
 Path = tuple[str, ...]
@@ -29,14 +29,14 @@ AT_ONCE: frozenset[Path] = frozenset(
         ("approval", "ask"),
     }
 )
-"""The settings that a running shell takes up; all others hold when it is started again."""
+"""The settings that apply at once; all others apply after a restart."""
 
 
 async def apply(shell: Shell, settings: "Settings", path: Path, options: Options) -> bool:
-    """Make what the settings now say of this key hold in the shell; says whether it does.
+    """Apply the value of this key to the shell; returns whether it applies at once.
 
-    A cap that was taken out of the settings still holds in the session that runs. Raises EcoshellError, such as
-    ModelMissing for a model that cannot be had.
+    A cap removed from the settings stays in the open session. Raises EcoshellError, such as ModelMissing for an
+    unavailable model.
     """
     deps, models = shell.deps, shell.deps.models
     match path:
@@ -49,21 +49,21 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
                 elif path == ("agent", "mode"):
                     await models.change(mode=settings.agent.mode)
                 else:
-                    role, told = role_named(path[-1]), roles_of(settings, Options())  # of a preset, those of all
+                    role, roles = role_named(path[-1]), roles_of(settings, Options())  # a preset sets all roles
                     deps.settings.presets = presets_of(settings)
-                    await models.give(told if role is None else models.roles.with_role(role, told.of(role)))
+                    await models.give(roles if role is None else models.roles.with_role(role, roles.of(role)))
         case _ if name := SETTING_KEYS.get(".".join(path)):
             value = getattr(session_settings(settings, Options()), name)
             deps.require(name, value)
             setattr(deps.settings, name, value)
         case ("budget", name):
             shell.first_caps = first_caps(settings, options)
-            scope: Scope | None = next((known for known in SCOPES if known == name), None)
+            scope: Scope | None = next((scope for scope in SCOPES if scope == name), None)
             text = None if scope is None else getattr(settings.budget, scope)
             if scope is None or text is None:
                 return False
             cap = parse_amount(text)
-            if scope in ("day", "month"):  # known as the settings' own, or the next start would take it for new
+            if scope in ("day", "month"):  # recorded as a setting, so that the next start does not apply it again
                 await finished(asyncio.to_thread(shell.ledger.adopt_cap, scope, cap))
             await shell.set_cap(scope, cap)
         case ("local", "ask_servers"):

@@ -1,4 +1,4 @@
-"""From a model's name to a model ready to play; of the kinds of models and modes, only those that play are loaded."""
+"""Makes models and modes from names; imports only the kinds in use."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from ecoshell.options import NO_ROLE_MODELS, ROLES, Effort, Options, RoleModels,
 from ecoshell.paths import Paths, expanded
 from ecoshell.plugin_host import Plugins
 
-if TYPE_CHECKING:  # loaded with the first model, or the first question, that needs it
+if TYPE_CHECKING:  # loaded on first use
     from ecoshell.agent.apprentice import Apprentice
     from ecoshell.assembly.inventory import Inventory
     from ecoshell.models.keys import Keys
@@ -33,10 +33,10 @@ SCRIPT = "script:"
 
 
 class ConfiguredModelFactory:
-    """Makes model sets: the model a name stands for, behind the gate, in the mode that suits it."""
+    """Makes model sets: metered models in a mode, by name."""
 
     prices: Mapping[str, Price] = MappingProxyType({})
-    """Where neither this run nor the settings say what a model costs."""
+    """Prices of plugins, for models without a price in the options or the settings."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class ConfiguredModelFactory:
         self._models_folder = paths.models_folder
         self._run_folder = paths.run_folder
         self._experience_file = paths.experience_file
-        told: dict[str, Price] = {}
-        if options.price is not None:  # of the model the run begins with
-            given, taken = options.price
-            rates = Rates(given, given, given, taken, taken)
-            told[options.model or settings.model] = Price(rates, source="--price")
-        self._book = price_book(settings, told, self.prices)
+        run_prices: dict[str, Price] = {}
+        if options.price is not None:  # applies to the first model
+            input_price, output_price = options.price
+            rates = Rates(input_price, input_price, input_price, output_price, output_price)
+            run_prices[options.model or settings.model] = Price(rates, source="--price")
+        self._book = price_book(settings, run_prices, self.prices)
         self._process: RemoteProcess | None = None
         self.effort: Callable[[], Effort] = lambda: settings.agent.effort
-        """How much models are to reason; a running shell changes it."""
+        """The present effort; a running shell changes it."""
         self.ask_servers = settings.local.ask_servers
-        """Whether servers of this machine may be asked for their models."""
+        """Whether local servers may be asked for their models."""
 
     @cached_property
     def _keys(self) -> "Keys":
@@ -84,14 +84,14 @@ class ConfiguredModelFactory:
         return Apprentice(name, partial(self._idle, name), partial(ExperienceStore, self._experience_file))
 
     def _idle(self, name: str) -> Model:
-        """The model of this machine that a caller of this name is, for moments in which nobody waits."""
+        """The local model with this name as a caller, running with low priority."""
         from ecoshell.models.local_models import local_files
 
-        called = _in_role(name, "caller")
-        files = local_files(called, self._models_folder)
+        caller_name = _in_role(name, "caller")
+        files = local_files(caller_name, self._models_folder)
         if files is None:
-            raise UsageError(f"{name} is no model of this machine.", fix="Set [learn] model to embedded or local:FILE.")
-        return self._local(files, called, idle=True)
+            raise UsageError(f"{name} is not a local model.", fix="Set [learn] model to embedded or local:FILE.")
+        return self._local(files, caller_name, idle=True)
 
     def make(
         self,
@@ -101,68 +101,73 @@ class ConfiguredModelFactory:
         roles: RoleModels = NO_ROLE_MODELS,
         at_hand: Iterable[MeteredModel] = (),
     ) -> ModelSet:
-        """The models of this name in this mode, as `ModelFactory` says."""
-        there = {model.traits.name: model for model in at_hand}
-        before = frozenset(there)
+        """Make the model set of a name in a mode; see `ModelFactory`."""
+        models = {model.traits.name: model for model in at_hand}
+        initial_names = frozenset(models)
         players: dict[RoleName, MeteredModel] = {}
         try:
             if mode != "umi":
-                model = self._metered(name.strip(), there)
+                model = self._metered(name.strip(), models)
                 return ModelSet(model, self._mode(mode, model, model, model))
             names = {role: (name if (own := roles.of(role)) is None else own).strip() for role in ROLES}
             for role in ROLES:
                 try:
-                    players[role] = self._metered(_in_role(names[role], role), there)
+                    players[role] = self._metered(_in_role(names[role], role), models)
                 except (ModelMissing, ModelBroken, UsageError) as error:
                     own = roles.of(role)
                     if own is None:
                         raise
-                    told = f"{own} cannot be the {role}. {error.message}"
-                    raise type(error)(told, kept=error.kept, fix=error.fix) from error
+                    message = f"{own} cannot be the {role}. {error.message}"
+                    raise type(error)(message, kept=error.kept, fix=error.fix) from error
             return ModelSet(players["planner"], self._mode(mode, *(players[role] for role in ROLES)), players)
         except EcoshellError:
-            for made in there.keys() - before:
-                there[made].discard()
+            for new_name in models.keys() - initial_names:
+                models[new_name].discard()
             raise
 
-    def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
-        """The model of this name, made unless it is there."""
-        if name not in there:
+    def _metered(self, name: str, models: dict[str, MeteredModel]) -> MeteredModel:
+        """The model with this name, made and added if it is not in `models`."""
+        if name not in models:
             model, budget = self._model(name), self._session_budget
             retry = RetryPolicy(self._settings.models.retry_seconds)
-            there[name] = MeteredModel(model, budget.gate, budget.account, retry=retry)
+            models[name] = MeteredModel(model, budget.gate, budget.account, retry=retry)
             if self._settings.learn.shadow:
                 from ecoshell.agent.apprentice import Shadowed, is_paid
 
                 if is_paid(model.traits):
-                    there[name] = Shadowed(model, budget.gate, budget.account, apprentice=self._apprentice, retry=retry)
-            there[name].effort = self._present_effort
-        return there[name]
+                    models[name] = Shadowed(
+                        model, budget.gate, budget.account, apprentice=self._apprentice, retry=retry
+                    )
+            models[name].effort = self._present_effort
+        return models[name]
 
     def _present_effort(self) -> Effort:
         return self.effort()
 
     def _mode(self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel) -> Mode:
-        """Who thinks: one model, three, or one that was trained as one and has all three roles."""
+        """The mode: one model, three roles, or one model that was trained for all roles."""
         agent = self._settings.agent
-        temperature = None if agent.temperature == "auto" else agent.temperature  # None leaves it to the model
+        temperature = None if agent.temperature == "auto" else agent.temperature  # None is the model's default
         players = (planner, caller, summarizer)
-        most = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
-        answer = agent.answer_tokens
+        max_tokens = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
         from ecoshell.modes.small import single_mode
 
         if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
-            return single_mode(planner, max_tokens=most, answer_tokens=answer, temperature=temperature, name=mode)
+            limits = {"max_tokens": max_tokens, "answer_tokens": agent.answer_tokens}
+            return single_mode(planner, **limits, temperature=temperature, name=mode)
         from ecoshell.modes.umi import Umi
 
-        return Umi(planner, caller, summarizer, max_tokens=most, answer_tokens=answer, temperature=temperature)
+        answer_tokens = agent.answer_tokens
+        return Umi(
+            planner, caller, summarizer, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature
+        )
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
-        """Every model that could be chosen, its price as told for this run; may block."""
+        """All models with their prices in this run; may block."""
         return self._inventory(barred).rows()
 
     def introduction(self, present: str) -> str:
-        """Which model answers, and how to get a better one; may block, and leaves the keyring alone."""
+        """Which model answers and, for the demo model, how to get a better one; may block."""
         return self._inventory({}).introduction(present)
 
     def starting_models(self) -> Sequence[StartingModel]:
@@ -196,11 +201,11 @@ class ConfiguredModelFactory:
         )
 
     def substitutes(self, present: str) -> tuple[str, ...]:
-        """Names of models worth offering in the place of this one; may block, and leaves the keyring alone."""
+        """Names of models to offer instead of this one; may block."""
         return self._inventory({}).substitutes(present)
 
     async def aclose(self) -> None:
-        """End the helper process for remote models, and let the apprentice go, if there are any."""
+        """Close the apprentice and the helper process for remote models."""
         if "_apprentice" in vars(self):
             await self._apprentice.aclose()
         if self._process is not None:
@@ -227,16 +232,16 @@ class ConfiguredModelFactory:
         if self._process is None:
             idle = self._settings.remote.host_idle_seconds
             self._process = RemoteProcess(host=HostOptions(self._run_folder, idle) if idle else None)
-        given = self._settings.models.named.get(name)
+        named = self._settings.models.named.get(name)
         facts = None if "/" in name else self._book.facts(name)
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))
-        if given is not None:
+        if named is not None:
             options = replace(
                 options,
-                native_tools=given.native_tools,
-                context=given.context,
-                vision=given.vision,
-                tool_search=given.tool_search,
+                native_tools=named.native_tools,
+                context=named.context,
+                vision=named.vision,
+                tool_search=named.tool_search,
             )
         if options.base_url is None and (served := self._servers.served(name, ask=self.ask_servers)):
             options = RemoteOptions(
@@ -256,43 +261,41 @@ class ConfiguredModelFactory:
         from ecoshell.models.local import LocalModel
         from ecoshell.models.local_models import is_embedded
 
-        given = self._settings.local
-        threads = 1 if idle else None if given.threads == "auto" else given.threads
-        context = min(CONTEXT, given.context) if is_embedded(name) else given.context
-        options = EngineOptions(given.n_gpu_layers, threads, context, idle)
+        settings = self._settings.local
+        threads = 1 if idle else None if settings.threads == "auto" else settings.threads
+        context = min(CONTEXT, settings.context) if is_embedded(name) else settings.context
+        options = EngineOptions(settings.n_gpu_layers, threads, context, idle)
         return LocalModel(files.base, name=name, adapter=files.adapter, options=options)
 
 
-class _Lent(MeteredModel):
-    """A model that belongs to somebody else, who closes it."""
+class _SharedModel(MeteredModel):
+    """A model that its owner closes."""
 
-    async def aclose(self) -> None:
-        """It stays open."""
+    async def aclose(self) -> None: ...
 
-    def discard(self) -> None:
-        """It was not made here."""
+    def discard(self) -> None: ...
 
 
 def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory]:
-    """What makes sets of models that somebody owns and closes, by their names; None is any other model."""
+    """A factory that uses models which their owner closes; `owned` returns None for other names."""
 
     class Lending(ConfiguredModelFactory):
-        def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
-            if name not in there and (model := owned(name)) is not None:
-                there[name] = _Lent(model, self._session_budget.gate, self._session_budget.account)
-            return super()._metered(name, there)
+        def _metered(self, name: str, models: dict[str, MeteredModel]) -> MeteredModel:
+            if name not in models and (model := owned(name)) is not None:
+                models[name] = _SharedModel(model, self._session_budget.gate, self._session_budget.account)
+            return super()._metered(name, models)
 
     return Lending
 
 
 def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[ConfiguredModelFactory]:
-    """What makes sets of the models of plugins, too, and knows the prices they bring."""
-    makers, more = plugins.models(), plugins.prices()
-    if not makers and not more:
+    """A factory that also makes the models of plugins, with their prices."""
+    makers, plugin_prices = plugins.models(), plugins.prices()
+    if not makers and not plugin_prices:
         return factory
 
     class Extended(factory):
-        prices = more
+        prices = plugin_prices
 
         def _model(self, name: str) -> Model:
             make = next((makers[prefix] for prefix in makers if name.startswith(prefix)), None)
@@ -302,7 +305,7 @@ def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[Co
 
 
 def _in_role(name: str, role: RoleName) -> str:
-    """What a model is called in a role: the embedded one may have an adapter for it."""
+    """The name of a model in a role; the embedded model may have an adapter for it."""
     from ecoshell.models.embedded import NAME, embedded_as
 
     return embedded_as(role) if name == NAME else name

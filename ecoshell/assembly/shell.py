@@ -54,7 +54,7 @@ from ecoshell.tools import Tool, ToolProvider
 from ecoshell.tools.running import keep_measuring
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
-if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+if TYPE_CHECKING:  # imports pydantic
     from ecoshell.agent.commands import CommandTable
     from ecoshell.settings.schema import Settings
 
@@ -81,7 +81,7 @@ class Strategies(Mapping[str, StrategySpec]):
         return len(self._places) + len(self._more)
 
     def including(self, more: Mapping[str, StrategySpec]) -> "Strategies":
-        """These and more."""
+        """These and further strategies."""
         return Strategies(self._places, more)
 
 
@@ -99,10 +99,10 @@ AT_HAND = (
     "ecoshell.agent.tool_graph",
     "ecoshell.assembly.inventory",
 )
-"""What a person may ask for at any moment: loaded with the shell, in its thread, so that no key waits for it."""
+"""Modules that interactive shells load in advance, so that no key waits for them."""
 
 ToolsOf = Callable[["Settings", Workspace], Sequence[Tool]]
-"""Makes the tools of a session in a workspace."""
+"""Makes the tools of a session."""
 
 
 async def assemble(
@@ -114,29 +114,29 @@ async def assemble(
     model_factory: type[ConfiguredModelFactory] = ConfiguredModelFactory,
     tools: ToolsOf = tools_of,
 ) -> Shell:
-    """A shell to be asked, its model not loaded yet; raises SettingsError, StoreError, ModelMissing and UsageError.
+    """A shell with an open session; raises SettingsError, StoreError, ModelMissing and UsageError.
 
-    A bench gives a home, settings, models and tools of its own; without them they are the user's, with the servers'.
+    Benches pass their own paths, settings, models and tools; with their own tools, plugins and servers are left out.
     """
     paths = paths or user_paths()
     settings = settings or await asyncio.to_thread(load_settings, paths)
-    made = partial(build, settings=settings, paths=paths, person=person, model_factory=model_factory, tools=tools)
-    wanted, told = options, ""
+    make = partial(build, settings=settings, paths=paths, person=person, model_factory=model_factory, tools=tools)
+    resumed, problem = options, ""
     if options.resume is not None:
-        wanted = await asyncio.to_thread(_as_it_was, options, paths)
+        resumed = await asyncio.to_thread(_resumed, options, paths)
     try:
-        shell = await asyncio.to_thread(made, wanted)
+        shell = await asyncio.to_thread(make, resumed)
     except (ModelMissing, ModelBroken, UsageError) as error:
-        if wanted.model == options.model:
+        if resumed.model == options.model:
             raise
-        told = f"Its model {wanted.model} is unavailable: {error}"
-        wanted = replace(options, resume=wanted.resume, workspace=wanted.workspace)
-        shell = await asyncio.to_thread(made, wanted)
+        problem = f"Its model {resumed.model} is unavailable: {error}"
+        resumed = replace(options, resume=resumed.resume, workspace=resumed.workspace)
+        shell = await asyncio.to_thread(make, resumed)
     try:
         shell.first_caps = first_caps(settings, options)
-        await shell.open(wanted.resume)
-        if wanted.resume is not None:
-            shell.announce_resume(told, "Change them with --model, --mode, --role and --workspace.")
+        await shell.open(resumed.resume)
+        if resumed.resume is not None:
+            shell.announce_resume(problem, "Change them with --model, --mode, --role and --workspace.")
         if shell.read_only is None:
             await _set_run_caps(shell, options, settings)
     except BaseException:
@@ -145,26 +145,28 @@ async def assemble(
     return shell
 
 
-def _as_it_was(options: Options, paths: Paths) -> Options:
-    """The options with what the session to be resumed was last asked with, wherever they say nothing themselves."""
+def _resumed(options: Options, paths: Paths) -> Options:
+    """The options, completed with the last choices of the session to resume."""
     store = open_store(paths)
     try:
         if options.resume == LATEST_SESSION:
             session = store.latest(str(workspace_folder(options.workspace)))
         else:
             session = store.find(options.resume or "")
-        was = store.last_choices(session)
+        last = store.last_choices(session)
     finally:
         store.close()
-    there = Path(was.workspace) if os.path.isdir(was.workspace) else None  # noqa: PTH112 - a path of any length
-    own = RoleModels(**{role: was.roles.of(role) or SESSION_MODEL for role in ROLES}) if was.mode else NO_ROLE_MODELS
+    workspace = Path(last.workspace) if os.path.isdir(last.workspace) else None  # noqa: PTH112 - may be too long
+    roles = (
+        RoleModels(**{role: last.roles.of(role) or SESSION_MODEL for role in ROLES}) if last.mode else NO_ROLE_MODELS
+    )
     return replace(
         options,
         resume=session,
-        model=options.model or was.model,
-        mode=options.mode or next((mode for mode in MODES if mode == was.mode), None),
-        roles=options.roles.over(own),
-        workspace=options.workspace or there,
+        model=options.model or last.model,
+        mode=options.mode or next((mode for mode in MODES if mode == last.mode), None),
+        roles=options.roles.over(roles),
+        workspace=options.workspace or workspace,
     )
 
 
@@ -177,8 +179,8 @@ def build(
     model_factory: type[ConfiguredModelFactory] = ConfiguredModelFactory,
     tools: ToolsOf = tools_of,
 ) -> Shell:
-    """A shell in which no session is open yet; may block; raises as `assemble` does."""
-    keep_measuring()  # before the process is closed to others, which closes a part of /proc to itself
+    """A shell without an open session; may block. Raises as `assemble` does."""
+    keep_measuring()  # before protect_secrets, which closes a part of /proc
     protect_secrets()
     if person is not None:
         for module in AT_HAND:
@@ -188,41 +190,43 @@ def build(
     undo.sweep()
     ground = Workspace(workspace, undo=undo)
     complaints: list[str] = []
-    usual = tools is tools_of
-    plugins = plugins_of(settings, paths, complaints.append) if usual else Plugins((), complaints.append)
+    has_default_tools = tools is tools_of
+    plugins = plugins_of(settings, paths, complaints.append) if has_default_tools else Plugins((), complaints.append)
     with ExitStack() as opened:
         ledger = opened.enter_context(closing(open_ledger(paths, settings, workspace)))
         store = opened.enter_context(closing(open_store(paths)))
         log = EventLog(store)
         budget = SessionBudget(Gate(ledger, logged=log.flush))
-        kept = paths.files_folder
-        servers = servers_of(settings, paths, ground, lambda: kept / budget.account().session) if usual else ()
-        with _telling(complaints):
+        files = paths.files_folder
+        servers = (
+            servers_of(settings, paths, ground, lambda: files / budget.account().session) if has_default_tools else ()
+        )
+        with _explaining(complaints):
             catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
         ranker = Ranker(catalog.schemas)
         projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
         factory = extended(model_factory, plugins)
-        # whoever names a model for a role means a mode that has roles
-        named = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
-        with _telling(complaints):
+        # a model for a role implies a mode with roles
+        needs_roles = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
+        with _explaining(complaints):
             chosen = session_settings(settings, options)
             made = factory(settings, options, session_budget=budget, paths=paths)
             made.effort = lambda: chosen.effort
             models = ActiveModels(
                 made,
                 options.model or settings.model,
-                mode=options.mode or ("umi" if named else settings.agent.mode),
+                mode=options.mode or ("umi" if needs_roles else settings.agent.mode),
                 roles=roles_of(settings, options),
             )
             strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
             judges = plugins.judges(JUDGES)
             if options.strategy is not None and options.strategy not in strategies:
                 raise no_such("strategy", options.strategy, strategies)
-        complaints += _replaced(chosen, strategies, (*JUDGES, *judges))
+        complaints += _replace_unknown(chosen, strategies, (*JUDGES, *judges))
         deps = Dependencies(
             catalog=catalog,
             ranker=ranker,
-            providers=ProviderFollower(catalog, ranker, kept, complaints),
+            providers=ProviderFollower(catalog, ranker, files, complaints),
             budget=budget,
             log=log,
             approvals=Approvals(
@@ -261,15 +265,15 @@ def _catalog(
     workspace: Workspace,
 ) -> Catalog:
     """The tools of a session with those of plugins."""
-    taken = {*(tool.schema.name for tool in tools), *(server.name for server in servers)}
-    added, providers = plugins.tools(workspace, tool_options(settings, workspace), taken)
-    known = [*tools, *(tool for _, tool in added.values())]
-    return Catalog(priced(known, settings), (*servers, *providers))
+    names = {*(tool.schema.name for tool in tools), *(server.name for server in servers)}
+    added, providers = plugins.tools(workspace, tool_options(settings, workspace), names)
+    all_tools = [*tools, *(tool for _, tool in added.values())]
+    return Catalog(priced(all_tools, settings), (*servers, *providers))
 
 
 @contextmanager
-def _telling(complaints: Sequence[str]) -> Generator[None]:
-    """Have an error say which plugins were left out: it may come of that."""
+def _explaining(complaints: Sequence[str]) -> Generator[None]:
+    """Add the plugins that were left out to an error, because they may be its cause."""
     try:
         yield
     except EcoshellError as error:
@@ -277,16 +281,16 @@ def _telling(complaints: Sequence[str]) -> Generator[None]:
         raise
 
 
-def _replaced(chosen: SessionSettings, strategies: Collection[str], judges: Collection[str]) -> Iterator[str]:
-    """What is put in the place of settings that name what is not there, as of a plugin that was left out."""
-    for name, known, usual in (("strategy", strategies, "react"), ("judge", judges, "rules")):
-        if (told := getattr(chosen, name)) not in known:
-            setattr(chosen, name, usual)
-            yield f"{no_such(name, told, known).message} This goes on with {usual}."
+def _replace_unknown(chosen: SessionSettings, strategies: Collection[str], judges: Collection[str]) -> Iterator[str]:
+    """Replace settings that name an unknown strategy or judge, such as one of a disabled plugin, with a message."""
+    for name, available, default in (("strategy", strategies, "react"), ("judge", judges, "rules")):
+        if (value := getattr(chosen, name)) not in available:
+            setattr(chosen, name, default)
+            yield f"{no_such(name, value, available).message} Using {default}."
 
 
 def _commands(plugins: Plugins) -> "CommandTable[Shell]":
-    """The slash commands, loaded once one is typed."""
+    """The slash commands, loaded with the first one."""
     from ecoshell.agent.command_list import COMMANDS
     from ecoshell.agent.commands import CommandTable
 
@@ -295,7 +299,7 @@ def _commands(plugins: Plugins) -> "CommandTable[Shell]":
 
 
 async def _set_run_caps(shell: Shell, options: Options, settings: "Settings") -> None:
-    """The caps a run brings: the settings' of a day and a month where they say something new, and `--budget`."""
+    """Set the caps of a run: changed caps of day and month in the settings, and `--budget`."""
     for scope in ("day", "month"):
         text = getattr(settings.budget, scope)
         cap = None if text is None else parse_amount(text)

@@ -1,4 +1,4 @@
-"""A shell to look at: nothing is asked, loaded or written."""
+"""A read-only shell for display, which loads no model."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -26,13 +26,13 @@ from ecoshell.paths import user_paths
 
 
 async def assemble_view(options: Options) -> Shell:
-    """A shell over a stored session, or over a new one that is never written; raises as `assemble` does.
+    """A shell over a stored session, or a new one that is never written; raises as `assemble` does.
 
-    Its model is the one of the settings in name and price, and need not be there.
+    Its model has the name and price of the one in the settings, which may be unavailable.
     """
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
-    shell = await asyncio.to_thread(build, options, settings, paths, model_factory=_Portraits)
+    shell = await asyncio.to_thread(build, options, settings, paths, model_factory=_PlaceholderFactory)
     try:
         await shell.open(options.resume)
     except BaseException:
@@ -42,40 +42,40 @@ async def assemble_view(options: Options) -> Shell:
 
 
 async def caps_of(shell: Shell, options: Options) -> tuple[CapState, ...]:
-    """The caps a question would come under now, with `--budget` and the settings' for a session that is not begun."""
+    """The caps that would apply to a question now, including `--budget` and those of the settings for a new session."""
     settings = await asyncio.to_thread(load_settings, user_paths())
-    standing = await shell.deps.budget.caps()
-    caps = {(cap.scope, cap.unit): cap for cap in standing}
+    present = await shell.deps.budget.caps()
+    caps = {(cap.scope, cap.unit): cap for cap in present}
     for scope in SCOPES:
         text = getattr(settings.budget, scope)
         if scope == "session" and options.budget is not None:
             text = options.budget
-        elif any(cap.scope == scope for cap in standing):
+        elif any(cap.scope == scope for cap in present):
             continue
         if text is not None:
-            given = parse_amount(text)
-            before = caps.get((scope, given.unit), CapState(scope, given.unit, 0, 0, 0))
-            caps[scope, given.unit] = replace(before, limit=given.value)
+            amount = parse_amount(text)
+            state = caps.get((scope, amount.unit), CapState(scope, amount.unit, 0, 0, 0))
+            caps[scope, amount.unit] = replace(state, limit=amount.value)
     return tuple(caps.values())
 
 
-class _Portraits(ConfiguredModelFactory):
-    """Gives every model's portrait in its place."""
+class _PlaceholderFactory(ConfiguredModelFactory):
+    """Makes a placeholder for every model."""
 
     def introduction(self, present: str) -> str:
-        """Nothing: a picture does not depend on what else runs on this machine."""
+        """Empty, so that pictures do not depend on other models of this machine."""
         return ""
 
     def _model(self, name: str) -> Model:
         if is_embedded(name):
-            return _Portrait(name, ZERO_PRICE, local=True, small=True)
-        here = is_local(name) or name.startswith(SCRIPT)
-        price = (self._book.user.get(name) or ZERO_PRICE) if here else self._book.price(name)
-        return _Portrait(name, price, local=here)
+            return _Placeholder(name, ZERO_PRICE, local=True, small=True)
+        local = is_local(name) or name.startswith(SCRIPT)
+        price = (self._book.user.get(name) or ZERO_PRICE) if local else self._book.price(name)
+        return _Placeholder(name, price, local=local)
 
 
-class _Portrait:
-    """A model of which there is a name and a price; it looks like one that is not loaded yet, and never is."""
+class _Placeholder:
+    """A model with a name and a price, which is never loaded."""
 
     loaded = False
 
@@ -83,22 +83,18 @@ class _Portrait:
         self.traits = Traits(name, price, None, None, native_tools=True, local=local, small=small)
 
     def count(self, text: str) -> int:
-        """An estimate."""
         return estimate(text)
 
     def size(self, request: Request) -> PromptSize:
-        """An estimate."""
         bound = request_bound(request, native_tools=True)
         return PromptSize(bound, bound, exact=False)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Refuse."""
-        raise _only_looked_at(self.traits)
-        yield  # what makes this a stream
+        raise _unavailable(self.traits)
+        yield  # makes this a generator
 
-    async def aclose(self) -> None:
-        """Nothing is open."""
+    async def aclose(self) -> None: ...
 
 
-def _only_looked_at(traits: Traits) -> ModelMissing:
-    return ModelMissing(f"{traits.name} is only looked at here.", fix="Open the chat to ask it.", billed=False)
+def _unavailable(traits: Traits) -> ModelMissing:
+    return ModelMissing(f"{traits.name} is not loaded for display.", fix="Open the chat to ask it.", billed=False)

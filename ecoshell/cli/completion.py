@@ -80,7 +80,7 @@ def _models(prefix: str, preceding: list[str]) -> Iterable[str]:
     from ecoshell.assembly.inventory import Inventory
 
     settings = load_settings(user_paths())
-    rows = Inventory(settings, user_paths().models_folder, barred={}).here()
+    rows = Inventory(settings, user_paths().models_folder, barred={}).local_rows()
     return [*(row.name for row in rows), *settings.models.named, *(price_book(settings).names() if prefix else ())]
 
 

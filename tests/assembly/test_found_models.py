@@ -145,6 +145,6 @@ async def test_where_nothing_better_is_there_the_introduction_names_one_to_pull(
     try:
         assert f"downloads a better one ({SUGGESTED.summary})" in await shell.introduction()
         monkeypatch.setenv("OPENAI_API_KEY", "sk-something-long")
-        assert "There is a key for openai" in await shell.introduction()
+        assert "A key for openai is available" in await shell.introduction()
     finally:
         await shell.aclose()
