@@ -1,8 +1,8 @@
-"""Who may do what, and what may be spent: rules of the settings, what was allowed before, and the person.
+"""Approval of calls and of spending: by rules, by earlier approvals, and by the user.
 
-What a model may write and run that is too small to be trusted with it is what the request plainly names. That goes by
-what a tool does and by where the words of a call stand, never by how requests are phrased. A turn pauses for money
-before an expensive step and at a limit, and the person chooses how to go on.
+Small models may only write and run what the request names. This is decided from the effects of the tool and the
+sources of the call's arguments, not from the phrasing of the request. Before an expensive step and at a limit, the
+turn pauses and the user decides.
 """
 
 import asyncio
@@ -200,8 +200,8 @@ class Approvals:
     async def rule(self, request: ApprovalRequest, emit: Emit) -> ApprovalDecision:
         """Decide whether the call may run, by the rules or by asking the user.
 
-        In a search, lasting effects need approval each time, except with `--yes`. One call is asked about at a time,
-        and its grants apply to the next.
+        In a search, lasting effects need approval each time, except with `--yes`. The user decides about one call at a
+        time, and its grants apply to the next.
         """
         judged, decision = await self._unasked(request, emit)
         if decision is None:
@@ -253,7 +253,7 @@ class Approvals:
             by, instead = "nobody" if isinstance(self._person, NonInteractive) else "person", approval.instead.strip()
             emit(ApprovalGiven(call.id, "no", by, instead=instead))
             if instead:
-                reason = f"the person said no. Do this instead: {instead}"
+                reason = f"the user said no. Do this instead: {instead}"
             else:
                 if judged.instead and by == "nobody":  # a user who was asked has read the reason; the model does not
                     emit(Notice(f"{visible_line(call.name)} was not run. {judged.why}{_HOW_TO_TRUST}"))
@@ -374,7 +374,7 @@ class SpendApproval:
     async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
         """Ask about a tool that is refused for its cost while budget is left; returns whether to try it again.
 
-        Without a user it stays refused. Concurrent calls ask one at a time, and none of them ends the turn: the next
+        Without a user it stays refused. Concurrent calls ask one at a time, and no decision ends the turn: the next
         step does.
         """
         async with self._asking:
@@ -388,7 +388,7 @@ class SpendApproval:
             return True
 
     async def _carry_out(self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session") -> bool:
-        """Carry out the user's choice; False if it is impossible, so that the user is asked again."""
+        """Carry out the user's choice; False if it is impossible, so that the user can decide again."""
         if choice.kind == "answer":
             raise AnswerNow
         if choice.kind == "stop":
@@ -426,7 +426,7 @@ class SpendApproval:
     async def _offers(self, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
         """Models that fit the caps or are cheaper than the current one, cheapest first.
 
-        Each would play every role, so the models of several roles are offered as well. None of them is loaded.
+        Each would play every role, so the models of several roles are offered as well. No model is loaded.
         """
         models, mode, offers = self.deps.models, self.mode, list[ModelOffer]()
         own = [model.traits.name for model in models.current.models] if models.current.players else []

@@ -24,7 +24,7 @@ class Attempts:
     """One turn's attempts at its question. Call `begin` first."""
 
     deps: Dependencies
-    asked: TurnStarted
+    started: TurnStarted
     session: str
     usage: TurnUsage
     """The turn's usage so far."""
@@ -40,7 +40,7 @@ class Attempts:
         if self.deps.models.mode == AUTO:
             first, models = CANDIDATES[0], self.deps.models
             playing = {mode: models.playing(mode) for mode in CANDIDATES}
-            past, question = self.deps.experience.past, self.asked.question
+            past, question = self.deps.experience.past, self.started.question
             try:
                 if models.no_choice:
                     choice = ModeChoice(first, models.no_choice)
@@ -69,7 +69,7 @@ class Attempts:
     async def end(self, status: Status) -> None:
         """Record the attempt as experience, unless another model took part or it is recorded already."""
         names, self._names = self._names, ""
-        usage, before = replace(self.usage), self._usage_before
+        usage, start = replace(self.usage), self._usage_before
         mode, strategy = self.deps.models.current.mode.name, self.deps.settings.strategy
         if status not in _RECORDED or not names or names != self.deps.models.playing(mode):
             return
@@ -78,16 +78,16 @@ class Attempts:
             from ecoshell.planning.btp.redaction import QUERY, beginning
 
             return Attempt(
-                query=beginning(self.asked.question, environ, QUERY),
+                query=beginning(self.started.question, environ, QUERY),
                 mode=mode,
                 models=names,
                 strategy=strategy,
                 outcome=status,
-                price_nano=None if usage.unpriced > before.unpriced else usage.known_nano - before.known_nano,
-                tokens=usage.usage.total - before.usage.total,
-                seconds=usage.worked - before.worked,
+                price_nano=None if usage.unpriced > start.unpriced else usage.known_nano - start.known_nano,
+                tokens=usage.usage.total - start.usage.total,
+                seconds=usage.worked - start.worked,
                 session=self.session,
-                turn=self.asked.turn,
+                turn=self.started.turn,
                 at=now(),
             )
 

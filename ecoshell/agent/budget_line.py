@@ -1,4 +1,4 @@
-"""The line that tells a capable model what is left of its budget (Budget-Aware Tool-Use, arXiv 2511.17006)."""
+"""The budget line that capable models read with results (Budget-Aware Tool-Use, arXiv 2511.17006)."""
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.turn_usage import TurnUsage
@@ -7,7 +7,7 @@ from ecoshell.errors import StoreError
 
 
 class BudgetLine:
-    """Says what is left of the tightest cap and what a step has cost, once for each change.
+    """Reports the rest of the tightest cap and the mean cost of a step, once per change.
 
     The line is appended to results and stays there, so that a prompt keeps its cached prefix.
     """
@@ -18,13 +18,13 @@ class BudgetLine:
         self._last = ""
 
     async def text(self) -> str:
-        """The line; empty without a cap, for small models, where it is switched off, and where nothing has changed."""
+        """The line; empty without a cap, for small models, if disabled, and if unchanged."""
         traits = self._deps.models.current.model.traits
         if not (self._deps.settings.budget_line and traits.capable):
             return ""
         try:
             caps = [cap for cap in await self._deps.budget.caps(at_rest=True) if cap.over(traits.name)]
-        except StoreError:  # the ledger is locked; the gate says so where it matters
+        except StoreError:  # the ledger is locked; the gate reports it
             return ""
         if not caps:
             return ""
@@ -36,7 +36,7 @@ class BudgetLine:
         return line
 
     def _cost(self, cap: CapState) -> str:
-        """What a step of this turn has cost on average, as far as that is known."""
-        steps, taken = self._usage.steps, self._usage.consumption
-        spent = taken.nano if cap.unit == "usd" else taken.usage.total
+        """The mean cost of a step of this turn; empty if unknown."""
+        steps, consumption = self._usage.steps, self._usage.consumption
+        spent = consumption.nano if cap.unit == "usd" else consumption.usage.total
         return f"; a step costs about {amount_text(spent // steps, cap.unit)}" if steps and spent else ""

@@ -445,8 +445,8 @@ class Conversation:
     def _report_offer(self, offer: ToolOffer, emit: Emit) -> None:
         self.decision = offer.decision
         emit(offer.event())
-        before, total = len(offer.loaded) - len(offer.upfront), len(self._deps.catalog)
-        for loaded, skill in enumerate(offer.upfront, start=before + 1):
+        earlier, total = len(offer.loaded) - len(offer.upfront), len(self._deps.catalog)
+        for loaded, skill in enumerate(offer.upfront, start=earlier + 1):
             event = ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront", loaded=loaded, total=total)
             emit(event)
 

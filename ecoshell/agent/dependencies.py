@@ -58,7 +58,7 @@ class Profiles:
     unit_nano: int
     """The price of one of OpenCATP's price units, in nano-dollars."""
     resources: Mapping[str, int]
-    """The value of the time and memory of one run of each profiled tool, in nano-dollars, which nobody is charged."""
+    """The value of the time and memory of one run of each profiled tool, in nano-dollars; it is never charged."""
     costs: "Callable[[], CostTable]"
     """The costs of tools by the size of their input; may block."""
 
@@ -89,7 +89,7 @@ class Dependencies:
     settings: SessionSettings
 
     def require(self, name: str, value: object) -> None:
-        """Raise UsageError if `value` is no installed strategy or judge; `name` is a field of SessionSettings."""
+        """Raise UsageError if `value` is not an installed strategy or judge; `name` is a field of SessionSettings."""
         names = {"strategy": tuple(self.strategies), "judge": (*JUDGES, *self.judge.more)}.get(name)
         if names is not None and value not in names:
             raise no_such(name, str(value), names)

@@ -1,4 +1,4 @@
-"""Calls of a tool graph whose arguments follow from the results before them, so that no model is asked."""
+"""Calls of a tool graph whose arguments follow from the results before them, without a model call."""
 
 import json
 import re

@@ -19,7 +19,7 @@ async def fall_back(deps: "Dependencies", error: ModelError, failed: set[str], e
     if error.shown or not isinstance(error, (ModelUnavailable, ModelMissing)):
         return False
     models = deps.models
-    unavailable, before = error.model or models.name, (models.session_model, models.roles)
+    unavailable, previous = error.model or models.name, (models.session_model, models.roles)
     failed.add(unavailable)
     for name in deps.settings.fallback:
         if name in failed:
@@ -33,8 +33,8 @@ async def fall_back(deps: "Dependencies", error: ModelError, failed: set[str], e
             continue
         emit(Notice(f"{error.message} {name} takes over, as [models] fallback says."))
         return True
-    if (models.session_model, models.roles) != before:
-        await models.change(model=before[0], roles=before[1])
+    if (models.session_model, models.roles) != previous:
+        await models.change(model=previous[0], roles=previous[1])
     return False
 
 

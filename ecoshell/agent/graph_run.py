@@ -62,7 +62,7 @@ class GraphRun:
     share: StepCost
     """Each node's part of the cost of the draft."""
     _text: str = field(init=False)
-    _kept: dict[str, Step] = field(init=False)
+    _kept_steps: dict[str, Step] = field(init=False)
     _spent: dict[str, Spending] = field(init=False)
     _steps: dict[str, Step] = field(default_factory=dict[str, Step])
     """The new steps by node label, including failures."""
@@ -75,7 +75,7 @@ class GraphRun:
 
     def __post_init__(self) -> None:
         self._text = render(self.plan, "text")
-        self._kept = dict(self.finished.steps)
+        self._kept_steps = dict(self.finished.steps)
         labels = enumerate((node.label for node in self.plan.nodes), 1)
         self._spent = {label: Spending(self.emit, label, f"g{self.number}n{at}") for at, label in labels}
 
@@ -95,9 +95,9 @@ class GraphRun:
         return GraphResult((*registrations, *steps), unfinished)
 
     async def _register(self) -> list[Step]:
-        """Register the tools that the graph names; no model is asked."""
+        """Register the tools that the graph names, without a model call."""
         registered, steps = self.turn_context.registered(self.path), list[Step]()
-        tools = dict.fromkeys(node.tool for node in self.plan.nodes if node.label not in self._kept)
+        tools = dict.fromkeys(node.tool for node in self.plan.nodes if node.label not in self._kept_steps)
         for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
             call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self.number}r{at}")
             context = CallContext(self.path.then(*steps), frozenset(registered), self.emit)
@@ -107,8 +107,8 @@ class GraphRun:
 
     async def _node(self, node: Node, inputs: Mapping[str, Step]) -> Step:
         """Make one node's call, or reuse its earlier result; raises NodeFailed."""
-        if node.label in self._kept:
-            return self._kept[node.label]
+        if node.label in self._kept_steps:
+            return self._kept_steps[node.label]
         if node.tool not in self.turn_context.registered(self.path):
             raise NodeFailed(f"{node.tool} is not registered")
         async with self._use(node.tool):
@@ -154,7 +154,7 @@ class GraphRun:
 
     @asynccontextmanager
     async def _use(self, tool: str) -> AsyncGenerator[None]:
-        """Wait until the plan allows a further use of the tool besides those that run, which may earn more uses."""
+        """Wait until the plan allows a further use of the tool; running uses may earn more."""
         running, plan = self._running_uses, self.turn_context.plan
         async with self._use_ended:
             while running[tool] and (allowed := plan.allows(tool)) is not None and running[tool] >= allowed:
@@ -183,7 +183,7 @@ class GraphRun:
                 label=node.label,
                 schema=schema,
                 plan=self._text,
-                given=results,
+                inputs=results,
                 use=similar.index(node.label) + 1,
                 uses=len(similar),
                 calls=tuple(self._calls[node.tool]),
@@ -198,7 +198,7 @@ class GraphRun:
     def _report(self, run: NodeRun) -> None:
         """Emit a node's new state."""
         label = run.node.label
-        if label in self._kept:
+        if label in self._kept_steps:
             return
         spent, started = self._spent[label], run.started or 0.0
         call = "" if run.state == "skipped" else spent.call

@@ -119,50 +119,50 @@ class Announced(Guard):
         context.emit(CallStarted(call.id, call.name, call.arguments, context.through, context.role, call.group))
         start = time.monotonic()
         try:
-            seen = self._visible(await self.inner.execute(call, context))
+            observation = self._visible(await self.inner.execute(call, context))
         except BaseException:
             has_run, seconds = context.bill.made is not None, time.monotonic() - start
             text = f"The turn ended before {call.name} {'did' if has_run else 'was run'}."
-            seen = Observation(text, ok=False, seconds=seconds, refused="" if has_run else "stopped")
-            context.emit(finished(call, seen, context))
+            observation = Observation(text, ok=False, seconds=seconds, refused="" if has_run else "stopped")
+            context.emit(finished(call, observation, context))
             raise
-        context.emit(finished(call, seen, context))
-        return seen
+        context.emit(finished(call, observation, context))
+        return observation
 
-    def _visible(self, seen: Observation) -> Observation:
+    def _visible(self, observation: Observation) -> Observation:
         """The result; for a model without vision, a note replaces its images."""
         traits = self.deps.models.current.model.traits
-        if not seen.images or traits.vision is not False:
-            return seen
-        return replace(seen, text=f"{seen.text}\n{traits.name} cannot see images.", images=())
+        if not observation.images or traits.vision is not False:
+            return observation
+        return replace(observation, text=f"{observation.text}\n{traits.name} cannot see images.", images=())
 
 
-def finished(call: Call, seen: Observation, context: CallContext) -> CallFinished:
+def finished(call: Call, observation: Observation, context: CallContext) -> CallFinished:
     """The event for a finished call, with its peak memory and its price by time and memory (CATP-LLM Table B.2).
 
     Both are None if the processor's memory is unknown.
     """
-    footprint, memory, units = seen.footprint, None, None
+    footprint, memory, units = observation.footprint, None, None
     if footprint is not None and footprint.cpu_mb is not None:
         from ecoshell.planning.catp.costs import TABLE_B2
 
         parts = (footprint.cpu_mb, footprint.cpu_instant_mb, footprint.gpu_mb, footprint.gpu_instant_mb)
         memory = round(sum(part or 0.0 for part in parts), 3)
-        units = float(TABLE_B2.price(seen.seconds * 1000, footprint))
+        units = float(TABLE_B2.price(observation.seconds * 1000, footprint))
     return CallFinished(
         call.id,
         call.name,
-        seen.ok,
-        seen.text,
-        seen.truncated,
-        seen.seconds,
-        seen.refused,
+        observation.ok,
+        observation.text,
+        observation.truncated,
+        observation.seconds,
+        observation.refused,
         spent_nano=context.bill.spent_nano,
-        changes=seen.changes,
+        changes=observation.changes,
         memory_mb=memory,
         units=units,
         group=call.group,
-        images=seen.images,
+        images=observation.images,
     )
 
 
@@ -227,7 +227,7 @@ class Checked(Guard):
     async def refusal(self, tool: str, context: CallContext) -> str:
         """Why a tool may not be used or registered now (BTP §2.3, SPEC §2); empty if it may.
 
-        If the reason is its cost, the user is asked first and may make room.
+        If the reason is its cost, the user can make room first.
         """
         while refusal := await asyncio.to_thread(self.plan.refusal, tool):
             shortage = None if context.node else self.plan.shortage(tool)
@@ -246,13 +246,13 @@ class Checked(Guard):
             return None
         catalog, times, result = self.deps.catalog, 0, None
         for step in context.path.steps:
-            seen, subject = step.observation, step.call.subject
+            observation, subject = step.observation, step.call.subject
             is_visible = step.call.id not in context.forgotten
-            if is_visible and same(unwrap(step.call), call) and seen.refused in ("", "repeated"):
-                times, result = times + 1, result if seen.refused else seen
-            elif not seen.refused and step.call.name != TOOL_REGISTER and subject in catalog:
+            if is_visible and same(unwrap(step.call), call) and observation.refused in ("", "repeated"):
+                times, result = times + 1, result if observation.refused else observation
+            elif not observation.refused and step.call.name != TOOL_REGISTER and subject in catalog:
                 effects = catalog.tool(subject).effects
-                if "execute" in effects or (seen.ok and effects & LASTING):
+                if "execute" in effects or (observation.ok and effects & LASTING):
                     result = None
         if result is None:
             return None
@@ -285,16 +285,16 @@ class Approved(Guard):
         ruling = await approvals.rule(request, context.emit)
         original, edited = call.arguments, ruling.call.arguments
         if ruling.refusal:
-            seen = refuse("unapproved", ruling.refusal)
+            observation = refuse("unapproved", ruling.refusal)
         else:
-            seen = await self.inner.execute(ruling.call, context)
+            observation = await self.inner.execute(ruling.call, context)
         changed = {name: value for name, value in edited.items() if name not in original or original[name] != value}
         edits = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in changed.items()]
         edits += [f"{name} left out" for name in original if name not in edited]
         if not edits:
-            return seen
-        note = f"The person changed the arguments to {clip(', '.join(edits), _EDIT_CHARACTERS)[0]}.\n"
-        return replace(seen, text=f"{note}{seen.text}")
+            return observation
+        note = f"The user changed the arguments to {clip(', '.join(edits), _EDIT_CHARACTERS)[0]}.\n"
+        return replace(observation, text=f"{note}{observation.text}")
 
 
 class Logged(Guard):
@@ -356,26 +356,26 @@ class Judged(Guard):
     async def execute(self, call: Call, context: CallContext) -> Observation:
         thought = context.thought or self.plan.thinking.total
         try:
-            seen = await self.inner.execute(call, context)
+            observation = await self.inner.execute(call, context)
         except asyncio.CancelledError:
             if context.bill.made is not None:
                 await self._remember(context.bill.made, _STOPPED, None, thought, context)
             raise
-        if seen.refused:
-            return seen
+        if observation.refused:
+            return observation
         call = context.bill.made or call
-        verdict = await self.deps.judge.judge(self.plan.inputs.question, call, seen, context.emit)
+        verdict = await self.deps.judge.judge(self.plan.inputs.question, call, observation, context.emit)
         note = await self.plan.count(
-            call, thought, price=context.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
+            call, thought, price=context.bill.spent_nano, seconds=observation.seconds, helpful=verdict.helpful
         )
         note = "\n".join(filter(None, (note, await self.budget_line())))
         context.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
-        await self._remember(call, seen, verdict, thought, context)
+        await self._remember(call, observation, verdict, thought, context)
         self.plan.report(context.emit, f"{call.name} was used")
-        return replace(seen, note=note)
+        return replace(observation, note=note)
 
     async def _remember(
-        self, call: Call, seen: Observation, verdict: "Verdict | None", thought: StepCost, context: CallContext
+        self, call: Call, observation: Observation, verdict: "Verdict | None", thought: StepCost, context: CallContext
     ) -> None:
         """Record the use as experience, judged or not."""
         deps = self.deps
@@ -390,16 +390,16 @@ class Judged(Guard):
                 tool=call.name,
                 document_hash=document_hash(deps.catalog.schema(call.name)),
                 arguments=redaction.redacted_json(call.arguments, environ, redaction.ARGUMENTS),
-                result=redaction.beginning(seen.text, environ, redaction.RESULT),
-                result_hash=redaction.digest(seen.text, environ),
-                ok=seen.ok,
+                result=redaction.beginning(observation.text, environ, redaction.RESULT),
+                result_hash=redaction.digest(observation.text, environ),
+                ok=observation.ok,
                 helpful=verdict.helpful if verdict else None,
                 judged_by=verdict.by if verdict else "",
                 model=deps.models.name,
                 price_nano=context.bill.spent_nano,
                 step_nano=thought.nano,
                 step_tokens=thought.tokens,
-                seconds=seen.seconds + thought.seconds,
+                seconds=observation.seconds + thought.seconds,
                 size_level=redaction.size_level(size),
                 session=self.session,
                 turn=self.turn,
@@ -425,23 +425,23 @@ class Meta(Guard):
         if call.name == TOOL_CALL:
             return await self.inner.execute(unwrap(call), replace(context, through=TOOL_CALL))
         if call.name == TOOL_SEARCH:
-            seen = await self._search(str(call.arguments.get("query", "")))
+            observation = await self._search(str(call.arguments.get("query", "")))
         elif call.name == TOOL_REGISTER:
             name = str(call.arguments.get("tool_name", ""))
             if name not in catalog:
-                seen = refuse("unknown", unknown_tool(name, catalog))
+                observation = refuse("unknown", unknown_tool(name, catalog))
             elif name in context.registered:
-                seen = Observation(f"{name} is registered already; call it.")
+                observation = Observation(f"{name} is registered already; call it.")
             elif refusal := await self.checked.refusal(name, context):
-                seen = refuse("forbidden", refusal)
+                observation = refuse("forbidden", refusal)
             else:
                 schema = self.registrar.register(name, call, context)
                 return Observation(self.registrar.presentation.registration_result(schema))
         else:
             return await self.inner.execute(call, context)
         context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role, group=call.group))
-        context.emit(finished(call, seen, context))
-        return seen
+        context.emit(finished(call, observation, context))
+        return observation
 
     async def _search(self, query: str) -> Observation:
         """The names of the tools that match a query, without forbidden ones."""

@@ -35,7 +35,7 @@ _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 class Judge:
     """Judges results by rules, the leading model, or a judge of a plugin (`more`); `kind` names the current one.
 
-    A model is asked only if rules cannot decide: failures, empty results and wrong arguments cost nothing. Its call
+    A model judges only if rules cannot decide: failures, empty results and wrong arguments cost nothing. Its call
     passes the gate like every other (BTP §2.1). If a judge fails, the verdict of the rules applies.
     """
 

@@ -143,8 +143,10 @@ class Condensed:
         characters = self.trimmed.get(step.call.id)
         if characters is None:
             return step
-        seen = step.observation
-        return replace(step, observation=replace(seen, text=trimmed(seen.text, characters, step.call.subject)))
+        observation = step.observation
+        return replace(
+            step, observation=replace(observation, text=trimmed(observation.text, characters, step.call.subject))
+        )
 
 
 def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
@@ -321,12 +323,12 @@ class Memory:
 
     @property
     def last_turn(self) -> PastTurn:
-        """The turn that could be undone; raises UsageError if there is none."""
+        """The turn that could be undone; raises UsageError without one."""
         if self.turns:
             return self.turns[-1]
         if self.summary:
             raise UsageError("Earlier turns were compacted into a summary and cannot be undone.")
-        raise UsageError("There is no turn in this session.", fix="Ask something.")
+        raise UsageError("This session has no turns.", fix="Ask something.")
 
     def see(self, event: Event) -> None:
         """Process the next event."""
@@ -501,12 +503,12 @@ def _past_turn(turn: _OpenTurn, ending: str, spent_nano: int | None) -> PastTurn
     )
 
 
-def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "", budget: str = "") -> str:
+def opening_text(listing: str, question: str, *, advice: str = "", context: str = "", budget: str = "") -> str:
     """The first message of a turn: names, workspace context, plan advice, question and budget line.
 
     The names come first because they are the same in every session.
     """
-    return "\n\n".join(part for part in (listing, context, advice, asked, budget) if part)
+    return "\n\n".join(part for part in (listing, context, advice, question, budget) if part)
 
 
 def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()) -> str:

@@ -36,11 +36,11 @@ class View:
     attachments: tuple[Attachment, ...] = ()
     """Files for which a program is tried first."""
     contexts: tuple[str, ...] = ()
-    """Workspace contexts at the head of questions in `history`; left out for small models."""
+    """Workspace contexts at the head of questions in `history`; omitted for small models."""
     forbidden: frozenset[str] = frozenset()
     """Names that the plan forbids now."""
     closed: bool = False
-    """Whether no tool may be used any more, so that only an answer is possible."""
+    """Whether no tool may be used, so that only an answer is possible."""
     searching: bool = False
     """Whether giving up leads to another path, so that `finish` is offered."""
     siblings: tuple[Sibling, ...] = ()
@@ -73,7 +73,7 @@ class StepForecast:
     """The model calls that the next step may take, for estimates: not counted yet, and not fitted to a context."""
 
     steps: tuple[CallForecast, ...]
-    """Each has a reservation of its own."""
+    """Each has its own reservation."""
     conclusion: CallForecast | None = None
     """The answer, reserved in addition."""
     slack: int = 0
@@ -84,9 +84,9 @@ class StepForecast:
 
 @dataclass(frozen=True, slots=True)
 class DraftTask:
-    """What the author of a tool graph needs to know besides the view."""
+    """What the author of a tool graph needs in addition to the view."""
 
-    before: str = ""
+    previous: str = ""
     """The text of the previous graph; empty for the first."""
     unfinished: tuple[str, ...] = ()
     """Nodes of the previous graph that failed, and why."""
@@ -111,7 +111,7 @@ class FillTask:
     schema: ToolSchema
     plan: str
     """The text of the graph."""
-    given: tuple[Step, ...] = ()
+    inputs: tuple[Step, ...] = ()
     """The steps of the node's inputs; the view's path also has the steps before them."""
     use: int = 1
     """Its position among the nodes of the same tool with the same inputs."""

@@ -169,7 +169,7 @@ class ActiveModels:
         """`mode` is one of MODES. May block; raises as ModelFactory does."""
         self.factory = factory
         self.session_model = session_model
-        """The model of every role without a model of its own."""
+        """The model of every role without its own model."""
         self.mode = mode
         self.roles = roles
         """The roles' own models in the mode umi."""
@@ -241,13 +241,13 @@ class ActiveModels:
 
     async def _switch(self, name: str, mode: str, roles: RoleModels, *, setting: str, keep: bool = False) -> None:
         """Activate other models, and close those no longer used or, with `keep`, keep them idle."""
-        before = (*self.current.models, *self.idle)
-        self.current = await asyncio.to_thread(self.factory.make, name, mode, roles=roles, at_hand=before)
+        at_hand = (*self.current.models, *self.idle)
+        self.current = await asyncio.to_thread(self.factory.make, name, mode, roles=roles, at_hand=at_hand)
         self.mode, self.session_model, self.roles = setting, name, roles  # even if closing the others fails
-        unused = tuple(model for model in before if model not in self.current.models)
+        unused = tuple(model for model in at_hand if model not in self.current.models)
         self.idle = unused if keep else ()
         for model in unused if not keep else ():
             await model.aclose()
         for model in self.current.models:
-            if model not in before:
+            if model not in at_hand:
                 await model.warm()

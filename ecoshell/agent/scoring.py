@@ -89,8 +89,8 @@ def resources_value(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapp
     amounts = [
         profiled.get(run.name) if run.units is None else math.ceil(Decimal(repr(run.units)) * unit_nano) for run in runs
     ]
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
+    known_amounts = [amount for amount in amounts if amount is not None]
+    return sum(known_amounts) if len(known_amounts) == len(amounts) else None
 
 
 def score_graph(turn: PlannedTurn, status: Status, spent_nano: int | None, previous: PlanScored) -> PlanScored:

@@ -14,7 +14,7 @@ PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 
 @dataclass(slots=True)
 class SessionSettings:
-    """Settings besides caps and models; changes apply from the next turn on.
+    """Settings except caps and models; changes apply from the next turn on.
 
     A field with a `key` is set by that key of the settings file, and by an option of its name for one run.
     """
@@ -32,7 +32,7 @@ class SessionSettings:
     names_share: float = field(default=0.1, metadata={"key": "registration.names_share"})
     """Share of the context that names may take before only a shortlist is shown."""
     ask_above_nano: int | None = field(default=None, metadata={"key": "budget.ask_above"})
-    """The user is asked before a step that may cost more; None never asks."""
+    """The user approves a step that may cost more; None never asks."""
     plan: PlanMode = field(default="btp", metadata={"key": "plan.mode"})
     threshold: float = field(default=0.15, metadata={"key": "plan.threshold"})
     """τ: the value from which a tool with a history is worth a use."""

@@ -39,7 +39,7 @@ class ToolGraphs:
     async def draft(self, mode: Mode, view: View, want: DraftGraph) -> Thought | GraphDraft:
         """Let the mode draft a graph, and check it; raises BudgetError and ModelError."""
         task = DraftTask(
-            before=self._plan_text,
+            previous=self._plan_text,
             unfinished=want.unfinished,
             finished=tuple(self._finished.steps),
             faulty=self._draft_text,
@@ -125,7 +125,7 @@ def _parse(text: str, view: View, turn_context: TurnContext, finished: FinishedN
 
 
 def _grammar(view: View, turn_context: TurnContext, finished: FinishedNodes) -> str:
-    """The grammar of valid graphs for local models; empty if there is none. May take a second."""
+    """The grammar of valid graphs for local models; empty if none exists. May take a second."""
     forbidden = turn_context.plan.forbidden.keys() - {step.call.subject for step in finished.steps.values()}
     allowed = {name: kinds for name, kinds in _tools(view, turn_context).items() if name not in forbidden}
     try:

@@ -397,9 +397,9 @@ class Turn:
             answer, role = "", ""
         if not answer and not results:
             is_leader = self._answerer in ("", self.mode.role)
-            who, command = (self.mode.model, "/model") if is_leader else (f"The {self._answerer}", "/role")
+            subject, command = (self.mode.model, "/model") if is_leader else (f"The {self._answerer}", "/role")
             raise ModelBroken(
-                f"{who} gave an empty answer twice{_EMPTY_REASONS.get(self.mode.finish, '')}.",
+                f"{subject} gave an empty answer twice{_EMPTY_REASONS.get(self.mode.finish, '')}.",
                 kept="The session is kept.",
                 fix=f"Ask again, or choose another model with {command}.",
             )

@@ -22,7 +22,7 @@ class Approval:
     arguments: Mapping[str, Any] | None = None
     """Edited arguments that replace the agent's."""
     instead: str = ""
-    """With `no`: what the model is asked to do instead."""
+    """With `no`: what the model should do instead."""
 
 
 @dataclass(frozen=True, slots=True)

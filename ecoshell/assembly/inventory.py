@@ -29,7 +29,7 @@ _INTRODUCED_LIMIT = 2
 _PROVIDER_LIMIT = 2
 """Substitutes from one provider."""
 _FILE_LIMIT = 4
-"""Substitutes from files, each of which is read before it is offered."""
+"""Substitutes from files, each of which must be read."""
 _TYPICAL_STEP = (4_000, 500)
 """Input and output tokens by which prices are compared."""
 UNUSUAL = re.compile(r"\d{4}-?\d{2}-?\d{2}$|-\d{4}$|audio|search|realtime|preview|latest|[:@]")

@@ -116,7 +116,7 @@ async def assemble(
 ) -> Shell:
     """A shell with an open session; raises SettingsError, StoreError, ModelMissing and UsageError.
 
-    Benches pass their own paths, settings, models and tools; with their own tools, plugins and servers are left out.
+    Benches pass their own paths, settings, models and tools; with their own tools, there are no plugins and servers.
     """
     paths = paths or user_paths()
     settings = settings or await asyncio.to_thread(load_settings, paths)
@@ -273,7 +273,7 @@ def _catalog(
 
 @contextmanager
 def _explaining(complaints: Sequence[str]) -> Generator[None]:
-    """Add the plugins that were left out to an error, because they may be its cause."""
+    """Add the failed plugins to an error, because they may be its cause."""
     try:
         yield
     except EcoshellError as error:

@@ -63,7 +63,7 @@ class _PlaceholderFactory(ConfiguredModelFactory):
     """Makes a placeholder for every model."""
 
     def introduction(self, present: str) -> str:
-        """Empty, so that pictures do not depend on other models of this machine."""
+        """Empty, so that pictures do not depend on the installed models."""
         return ""
 
     def _model(self, name: str) -> Model:

@@ -50,7 +50,7 @@ def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
     if task.unfinished:
         done = ", ".join(task.finished) or "nothing"
         lines = "\n".join(f"- {line}" for line in task.unfinished)
-        parts.append(f"{prompt('redraft')}\n{task.before}\ndone: {done}\n{lines}")
+        parts.append(f"{prompt('redraft')}\n{task.previous}\ndone: {done}\n{lines}")
     if task.fault:
         parts.append(f"This plan cannot be run:\n{task.faulty}\n{task.fault}\nWrite it again, correctly.")
     return "\n\n".join(parts)

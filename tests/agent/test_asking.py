@@ -54,7 +54,7 @@ async def test_edited_arguments_run_and_the_model_is_informed(play, home):
     ended = of(events, CallFinished)[-1]
     assert (home / "other.txt").read_text() == "mine\n"
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
-    assert ended.observation.startswith('The person changed the arguments to path="other.txt", content="mine\\n".\n')
+    assert ended.observation.startswith('The user changed the arguments to path="other.txt", content="mine\\n".\n')
     assert result.text == ended.observation
     assert ended.id == of(events, CallStarted)[-1].id
     assert of(events, ApprovalGiven)[0].arguments == {"path": "other.txt", "content": "mine\n"}
@@ -65,7 +65,7 @@ async def test_the_model_gets_the_users_instruction_in_place_of_a_refused_call(p
     async with play([WRITE, finish("no")], registration="all", user=user) as shell:
         events = await turn(shell)
         result = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
-    assert result.text == "write_file was not run: the person said no. Do this instead: Append to other.txt."
+    assert result.text == "write_file was not run: the user said no. Do this instead: Append to other.txt."
     assert of(events, ApprovalGiven)[0].instead == "Append to other.txt."
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
@@ -90,7 +90,7 @@ async def test_a_resumed_session_contains_the_note_about_edited_arguments(play):
         live = shell.conversation.memory.messages
         await shell.open(shell.session)
         again = shell.conversation.memory.messages
-    assert any("The person changed the arguments" in message.text for message in live)
+    assert any("The user changed the arguments" in message.text for message in live)
     assert again == live
 
 

@@ -356,7 +356,7 @@ async def test_drafts_nodes_and_repairs_share_the_cached_prefix(is_single):
     model, mode = play("[]", Reply("", fault="no"), Reply("", (CALL,)))
     mode = Single(model, max_tokens=100, answer_tokens=50) if is_single else mode
     await mode.draft(view(), DraftTask(), ignore)
-    await mode.fill(view(), FillTask("read_file", READ, "[]", given=PATH.steps), ignore)
+    await mode.fill(view(), FillTask("read_file", READ, "[]", inputs=PATH.steps), ignore)
     sent = [marked_blocks(request) for _, request in model.calls]
     assert len(sent) == 3
     assert len({tuple(blocks[:marked]) for blocks, marked in sent}) == 1
