@@ -205,9 +205,10 @@ class PluginsSettings(Section):
     __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     enabled: tuple[Text, ...] = ()
-    """Packaged plugins whose tools and other hooks are used, such as `git`; their commands are always available."""
+    """Packaged plugins whose hooks are used beside `git`, `data` and `web`, which are on by default, such as `train`;
+    commands are always available."""
     disabled: tuple[Text, ...] = ()
-    """Plugins that are not loaded."""
+    """Plugins that are not loaded, such as `web`."""
 
 
 EnvironmentTexts = Mapping[str, EnvironmentText]

@@ -121,7 +121,7 @@ def _expand(text: str) -> str:
 
     def value(match: re.Match[str]) -> str:
         name: str = match[1]
-        text: str | None = environ.get(name, match[2])
+        text = environ.get(name, cast("str | None", match[2]))
         if text is None:
             raise ToolError(f"its settings use the variable {name}, which is not set")
         return text
