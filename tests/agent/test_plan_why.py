@@ -169,7 +169,7 @@ def plans(draw):
             frequency_bound(past, value(past), TAU),
             costs[tool].total,
             costs[tool].spread,
-            known=past.weight > 0,
+            is_judged=past.weight > 0,
             chance=draw(st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))),
         )
         for tool, past in evidence.items()
