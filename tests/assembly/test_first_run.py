@@ -26,7 +26,7 @@ class FakeInventory:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    def here(self) -> list[ModelRow]:
+    def local_rows(self) -> list[ModelRow]:
         return [ROWS[name] for name in self.names]
 
 
