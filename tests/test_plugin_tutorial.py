@@ -85,4 +85,5 @@ def test_an_unknown_plugin_name_is_answered_with_the_closest(command: Command) -
     assert "Did you mean git?" in command("plugins", "info", "gti").stderr
     information = command("plugins", "info", "git").stdout
     assert "tool git_status" in information
-    assert "`ecoshell config set plugins.enabled git` enables the rest." in information
+    information = command("plugins", "info", "train").stdout
+    assert "`ecoshell config set plugins.enabled train` enables the rest." in information
