@@ -157,7 +157,7 @@ def test_shorter_content_replaces_a_file_only_with_force(
 ) -> None:
     _, _, events = ground.play(LESS, question="Write price to sales.csv.", options=options, trusted="")
     assert (ground.now["sales.csv"] == "price") is written
-    approvals = [event for event in events if event["type"] == "approval_approvals"]
+    approvals = [event for event in events if event["type"] == "approval_wanted"]
     assert written or "-apple,3" in approvals[0]["changes"]
     assert written or "from 33 to 5 bytes" in approvals[0]["reason"]
 
