@@ -31,9 +31,9 @@ ENDLESS = [say(SO_FAR, "alpha", n=number) for number in range(60)]
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_turn_that_reaches_its_cap_still_ends_with_an_answer_by_the_model(play, unit, seed):
     draw = random.Random(seed)
-    options = {"budget": f"{draw.randint(9_000, 18_000)}tok"}
+    options = {"budget": f"{draw.randint(30_000, 60_000)}tok"}
     if unit == "usd":
-        options = {"price": PRICE, "budget": f"0.0{draw.randint(10, 40)}"}
+        options = {"price": PRICE, "budget": f"0.0{draw.randint(32, 70)}"}
     async with play(ENDLESS, registration="all", yes=True, **options) as shell:
         add(shell, Wordy(draw))
         events = await turn(shell, "alpha")

@@ -185,7 +185,7 @@ async def test_a_compaction_can_be_stopped_and_is_settled(play, monkeypatch):
 
 
 async def test_a_summary_that_saves_nothing_is_rejected(play):
-    async with play([finish("3"), say("A summary that is longer than what it says. " * 20)]) as shell:
+    async with play([finish("3"), say("A summary that is longer than what it says. " * 200)]) as shell:
         with pytest.raises(UsageError, match="nothing to compact"):
             await shell.command("/compact")
         await turn(shell, "How many?")

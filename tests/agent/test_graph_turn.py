@@ -401,7 +401,7 @@ async def test_the_user_decides_at_a_limit_before_the_repair(play):
     """Nodes over the cap fail; the user decides at the next step, when no node is running."""
     user = Decides()
     async with play(
-        [EIGHT, *[COUNT] * 20], user=user, strategy="graph", price=PRICE, budget="0.022", registration="all"
+        [EIGHT, *[COUNT] * 20], user=user, strategy="graph", price=PRICE, budget="0.045", registration="all"
     ) as shell:
         shell.deps.settings.plan = "off"
         events = await turn(shell)
