@@ -29,7 +29,7 @@ _INTRODUCED_LIMIT = 2
 _PROVIDER_LIMIT = 2
 """Substitutes from one provider."""
 _FILE_LIMIT = 4
-"""Substitutes from files, each of which must be read."""
+"""Substitutes from files; each file must be read."""
 _TYPICAL_STEP = (4_000, 500)
 """Input and output tokens by which prices are compared."""
 UNUSUAL = re.compile(r"\d{4}-?\d{2}-?\d{2}$|-\d{4}$|audio|search|realtime|preview|latest|[:@]")
@@ -105,13 +105,13 @@ class Inventory:
     def _server_rows(self) -> list[ModelRow]:
         rows: list[ModelRow] = []
         for model in self._servers.models() if self._servers else ():
-            named = self._settings.models.named.get(model.name)
-            if named is None or named.base_url is None:
+            options = self._settings.models.named.get(model.name)
+            if options is None or options.base_url is None:
                 row = self._row(
                     model.name,
                     model.program,
                     kind="server",
-                    context=(named.context if named else None) or model.context,
+                    context=(options.context if options else None) or model.context,
                     price=self._book.price(model.name),
                     address=model.base_url,
                     size_bytes=model.size_bytes,

@@ -93,7 +93,7 @@ def profiles_of(settings: "Settings", paths: Paths) -> Profiles:
 
 
 class _UnavailableStore:
-    """Stands for a database that cannot be opened; any use raises the reason."""
+    """Replaces a database that cannot be opened; any use raises the reason."""
 
     def __init__(self, failure: StoreError) -> None:
         self._failure = failure
