@@ -208,25 +208,26 @@ def test_unenforced_plan_is_marked():
 
 def test_row_shows_state_value_cost_and_uses():
     assert [row_text(BLACKLISTED, at) for at in range(5)] == [
-        "× count_text  .91 .0012    2/2 quota",
-        "× read_file   .55      1/1 blacklist",
-        "√ list_folder .10 .002       0/1 new",
-        "× fetch_url   .10 .031    0/0 budget",
-        "· run_command .08    0/0 low success",
+        "× count_text  ████ .0012   2/2 quota",
+        "× read_file   ███░     1/1 blacklist",
+        "√ list_folder █░░░ .002      0/1 new",
+        "× fetch_url   █░░░ .031   0/0 budget",
+        "· run_command █░░░   0/0 low success",
     ]
 
 
 def test_wider_panel_shows_more_per_row():
-    assert row_text(USED, 0, 22) == "√ count…xt .91  1/2 ok"
-    assert row_text(USED, 0, 28) == "√ count…xt .91 .0012  1/2 ok"
-    assert row_text(USED, 0, 36) == "√ count_text  .91 .0012±.0003 1/2 ok"
-    assert row_text(USED, 0, 57).split() == ["√", "count_text", "0.91", "$0.0012", "±", "$0.0003", "1/2", "ok"]
-    assert row_text(USED, 0, 78).split() == ["√", "count_text", "0.91", "$0.0012", "±", "$0.0003", "2", "1", "1", "ok"]
+    assert row_text(USED, 0, 22) == "√ count…xt ████ 1/2 ok"
+    assert row_text(USED, 0, 28) == "√ count…xt ████ .0012 1/2 ok"
+    assert row_text(USED, 0, 37) == "√ count_text  ████ .0012±.0003 1/2 ok"
+    numbers = ["√", "count_text", "████", "0.91", "$0.0012", "±", "$0.0003"]
+    assert row_text(USED, 0, 62).split() == [*numbers, "1/2", "ok"]
+    assert row_text(USED, 0, 84).split() == [*numbers, "2", "1", "1", "ok"]
 
 
 def test_token_plan_is_shown_in_tokens():
-    assert row_text(TOKEN_PLAN, 0) == "√ count_text  .91 1.2k±300    0/2 ok"
-    assert plain([Columns(TOKEN_PLAN, 36).head]) == "  tool        val cost tok      used"
+    assert row_text(TOKEN_PLAN, 0) == "√ count_text  ████ 1.2k±300   0/2 ok"
+    assert plain([Columns(TOKEN_PLAN, 36).head]) == "  tool        val  cost tok     used"
 
 
 def test_details_show_everything_about_a_row():

@@ -111,10 +111,10 @@ def test_past_of_a_killed_process_has_no_activity():
     assert board.roles["single", "embedded"].calls == 1
 
 
-def test_plan_of_an_ended_process_is_dropped():
+def test_plan_of_an_ended_process_stays_visible():
     board = heard(STARTED, PLANNED, USED)
     board.end_activity()
-    assert board.plan is None
+    assert board.plan == USED
 
 
 def test_between_turns_the_shells_plan_applies():

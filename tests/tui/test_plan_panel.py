@@ -136,17 +136,17 @@ async def test_filter_finds_a_tool_and_escape_clears_it(paths):
 
 
 async def test_untried_tools_share_a_line_until_filtered(paths):
-    new = tuple(replace(PLANNED.rows[2], tool=f"new_tool_{at}") for at in range(4))
+    new = tuple(replace(PLANNED.rows[2], tool=f"new_tool_{at}", chance=0.05) for at in range(4))
     app = SideApp(paths, past=(STARTED, replace(PLANNED, rows=(*PLANNED.rows[:2], *new))))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f3")
         await pilot.pause()
         assert panel(app).visible_names == ["count_text", "read_file"]
-        assert "√ 4 untried tools: / finds them" in said(panel(app))
+        assert "√ 4 not tried yet: / finds them" in said(panel(app))
         await pilot.press("slash", *"tool_3", "enter")
         await pilot.pause()
         assert app.wanted == [("why", "new_tool_3")]
-        assert "untried" not in said(panel(app))
+        assert "not tried yet" not in said(panel(app))
 
 
 async def test_rows_keep_their_order_while_focused(paths):

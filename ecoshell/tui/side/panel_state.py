@@ -138,8 +138,7 @@ class PanelState:
         """Registrations and their turns."""
 
     def end_activity(self) -> None:
-        """Mark everything as finished, as after the last event of an ended process."""
-        self.plan = None
+        """Mark everything as finished, as after the last event of an ended process; the last plan stays visible."""
         self._between(running=False)
 
     @property

@@ -18,10 +18,10 @@ from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, j
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import align_left, align_right, amount, fit, fit_middle, tokens
 
-_ALL_COLUMNS_MIN_WIDTH, _COLUMNS_MIN_WIDTH = 76, 55
+_ALL_COLUMNS_MIN_WIDTH, _COLUMNS_MIN_WIDTH = 80, 59
 _MIN_NAME_CELLS = 8
-_VALUE_CELLS = 5
-_NARROW_NUMBER_CELLS = 24
+_VALUE_CELLS = 4
+_NARROW_NUMBER_CELLS = 23
 """Cells that a row without columns keeps for its numbers."""
 _REASONS = {
     "value": "worth its price",
@@ -60,7 +60,7 @@ class Columns:
         self._unit: Unit = unit
         self._enforced = plan.enforced
         self._width = width
-        value = _Column("value", 11, lambda row: f"{value_bar(row)} {row.value:.2f}")
+        value = _Column("value", 10, lambda row: f"{value_bar(row)} {row.value:.2f}")
         cost = _Column("cost", 20, lambda row: _cost(row, unit))
         state = _Column("state", 12, lambda _: "")
         counts = (
@@ -78,7 +78,7 @@ class Columns:
         self._name = max(_MIN_NAME_CELLS, room if self._columns else min(longest, room))
         heads = "".join(align_right(column.head, column.width) for column in self._columns)
         if not heads:
-            numbers = f" value cost {'$' if unit == 'usd' else 'tok'}"
+            numbers = f" val  cost {'$' if unit == 'usd' else 'tok'}"
             heads = f"{align_left(numbers, width - 2 - self._name - 4)}used"
         self.head: Line = ((align_left("  tool", 2 + self._name) + heads, "muted"),)
 
@@ -109,7 +109,7 @@ class Columns:
 
 
 def value_bar(row: PlanRow) -> str:
-    """The value of a tool as a bar of five cells."""
+    """The value of a tool as a short bar."""
     return bar(((round(100 * row.value), "█"),), 100, _VALUE_CELLS)
 
 
@@ -249,7 +249,7 @@ class PlanPanel(ListPanel[PlanRow]):
             return []
         plan = self.state.shown_plan
         omitted, untried_count = plan.others if plan else 0, 0 if self.filter else len(self.search_only)
-        untried_line = f"√ {untried_count} more, not tried yet: / finds them"
+        untried_line = f"√ {untried_count} not tried yet: / finds them"
         notes = (untried_line, untried_count), (f"  and {counted(omitted, 'more tool')}", omitted)
         return [*(((fit(line, width), "muted"),) for line, count in notes if count), *super().footer_lines(width)]
 
