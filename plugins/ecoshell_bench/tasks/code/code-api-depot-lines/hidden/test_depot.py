@@ -35,10 +35,10 @@ class Hidden(unittest.TestCase):
         self.assertEqual([pricing.discount(cents) for cents in (10_000, 10_001, 50_000, 50_001)], [0, 300, 1500, 2500])
         anchor = catalogue.BY_SKU["ANC-XS"]
         self.assertEqual((anchor.cents, anchor.pack), (15, 1))
-        found = pricing.total([Line("ANC-XS", 1000)], parcels=3)
-        self.assertEqual((found.lines, found.discount, found.postage, found.tax, found.gross), (15_000, 450, 1470, 3044, 19_064))
-        found = pricing.total([Line("ANC-XS", 1718)], parcels=2)
-        self.assertEqual((found.discount, found.postage, found.net), (773, 980, 25_977))
+        price = pricing.total([Line("ANC-XS", 1000)], parcels=3)
+        self.assertEqual((price.lines, price.discount, price.postage, price.tax, price.gross), (15_000, 450, 1470, 3044, 19_064))
+        price = pricing.total([Line("ANC-XS", 1718)], parcels=2)
+        self.assertEqual((price.discount, price.postage, price.net), (773, 980, 25_977))
         self.assertEqual(pricing.total(iter([Line("ANC-XS", 1719)]), parcels=2).postage, 0)
 
     def test_catalogue(self):
@@ -54,14 +54,14 @@ class Hidden(unittest.TestCase):
     def test_packing(self):
         for pieces in ({"WAS-XL": 30}, {"WAS-XL": 9, "ANC-XS": 40}, {"ANC-S": 28}, {"ANC-S": 29}, {}):
             parcels = packing.pack(pieces)
-            found = {}
+            packed = {}
             for parcel in parcels:
                 grams = 150 + sum(count * catalogue.BY_SKU[sku].grams for sku, count in parcel.pieces.items())
                 self.assertEqual(parcel.grams, grams)
                 self.assertLessEqual(grams, 2000)
                 for sku, count in parcel.pieces.items():
-                    found[sku] = found.get(sku, 0) + count
-            self.assertEqual(found, pieces)
+                    packed[sku] = packed.get(sku, 0) + count
+            self.assertEqual(packed, pieces)
         self.assertEqual([len(packing.pack({"ANC-S": count})) for count in (28, 29)], [1, 2])
         self.assertEqual([parcel.pieces for parcel in packing.pack({"WAS-XL": 9, "ANC-XS": 9})], [{"WAS-XL": 9, "ANC-XS": 1}, {"ANC-XS": 8}])
 

@@ -45,8 +45,8 @@ class Hidden(unittest.TestCase):
     def test_errors(self):
         good = "    assets:a  1\n    income:b\n"
         for text, line, message in (
-            ("    assets:a  1\n", 1, "a posting before"), ("2024-02-30 * x\n" + good, 1, "2024-02-30 is no date"), ("2024-02-03 x\n" + good, 1, "no transaction"),
-            ("2024-02-03 * x\n    a:  1\n", 2, "no account"), ("2024-02-03 * x\n    a  1.\n", 2, "'1.' is no amount"), ("2024-02-03 * x\n    a  1 QQQ\n", 2, "no currency QQQ"),
+            ("    assets:a  1\n", 1, "a posting before"), ("2024-02-30 * x\n" + good, 1, "2024-02-30 is not a date"), ("2024-02-03 x\n" + good, 1, "not a transaction"),
+            ("2024-02-03 * x\n    a:  1\n", 2, "not an account"), ("2024-02-03 * x\n    a  1.\n", 2, "'1.' is not an amount"), ("2024-02-03 * x\n    a  1 QQQ\n", 2, "unknown currency QQQ"),
             ("2024-02-03 * x\n    a  1 ZOL @ 0\n", 2, "rate is zero"), ("2024-02-03 * x\n    a\n    b\n", 3, "a second posting"), ("2024-02-03 * x\n    a  1\n", 1, "at least two"),
             ("\n2024-02-03 * x\n    a  1\n    b  1\n", 2, "does not balance: 2.00 is left"), ("2024-02-03 * x\n    a  1\n2024-02-03 * y\n" + good, 1, "at least two"),
         ):
@@ -56,10 +56,10 @@ class Hidden(unittest.TestCase):
             self.assertIn(message, str(caught.exception))
 
     def test_each_posting_is_rounded_for_itself(self):
-        found = parse("2024-01-01 * x\n    assets:a  0.05 ZOL @ 2\n    assets:b  0.03 ZOL @ 2\n    equity:c\n")[0]
-        self.assertEqual([p.value for p in found.postings], [D("0.02"), D("0.02"), D("-0.04")])
-        found = parse("2024-01-01 * x\n    assets:a  1 KRO\n    assets:b  -130 YEX\n")[0]
-        self.assertEqual(found.postings[1].value, D(-1))
+        transaction = parse("2024-01-01 * x\n    assets:a  0.05 ZOL @ 2\n    assets:b  0.03 ZOL @ 2\n    equity:c\n")[0]
+        self.assertEqual([p.value for p in transaction.postings], [D("0.02"), D("0.02"), D("-0.04")])
+        transaction = parse("2024-01-01 * x\n    assets:a  1 KRO\n    assets:b  -130 YEX\n")[0]
+        self.assertEqual(transaction.postings[1].value, D(-1))
 
     def test_days_keep_their_order(self):
         text = "".join(f"2024-01-0{day} * {name}\n    assets:a  1\n    income:b\n" for day, name in ((2, "z"), (1, "y"), (2, "a"), (1, "x")))
@@ -93,7 +93,7 @@ class Hidden(unittest.TestCase):
             "2024-01-07 * odd\n    asets:a  5\n    asets:a  -5\n2024-01-08 * back\n    assets:a  30\n    income:b\n2024-01-09 * again\n    assets:a  -0.01\n    expenses:b\n"
         )
         self.assertEqual(findings(Books(parse(text))), [
-            "line 1: assets:a falls below zero: -10.00", "line 9: the same as in line 1", "line 12: asets:a is in none of assets, debts, income, expenses, equity",
+            "line 1: assets:a falls below zero: -10.00", "line 9: the same as in line 1", "line 12: asets:a is not in assets, debts, income, expenses, equity",
             "line 18: assets:a falls below zero: -0.01",
         ])
 

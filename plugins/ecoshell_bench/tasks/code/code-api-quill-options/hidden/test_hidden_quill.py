@@ -73,8 +73,8 @@ class Hidden(unittest.TestCase):
         self.assertEqual(contents(read("=== a\n== b\n==== c\n=== d\n=== e\n==== f\n== g\n=== h\n")), ["  1.1 a", "2 b", "    2.1.1 c", "  2.2 d", "  2.3 e", "    2.3.1 f", "3 g", "  3.1 h"])
 
     def test_rendering(self):
-        found = render(read(TEXT), Options(10, True))
-        self.assertEqual(found.split("\n\n")[:5], ["*****\nNotes\n*****", "1 Drinks\n  1.1 Prices\n2 Food", "1 Drinks\n========", "Tea and\ncoffee.", "- hot,\n  which\n  may go\n  on\n- cold"])
+        text = render(read(TEXT), Options(10, True))
+        self.assertEqual(text.split("\n\n")[:5], ["*****\nNotes\n*****", "1 Drinks\n  1.1 Prices\n2 Food", "1 Drinks\n========", "Tea and\ncoffee.", "- hot,\n  which\n  may go\n  on\n- cold"])
         self.assertEqual(render(read("== a\n"), Options(contents=True)), "1 a\n\n1 a\n===\n")
         self.assertEqual(render(read("=== ab\n")), "ab\n--\n")
         self.assertEqual(render([]), "\n")

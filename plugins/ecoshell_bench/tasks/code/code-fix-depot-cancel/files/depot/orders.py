@@ -62,7 +62,7 @@ class Order:
         return parcels
 
     def cancel(self):
-        """Cancel what is not shipped; what was promised for it is free again."""
+        """Cancel the open lines and release their stock."""
         if self.state in ("closed", "cancelled"):
             raise DepotError(f"order {self.number} is {self.state}")
         if self.state == "confirmed":
@@ -72,7 +72,7 @@ class Order:
         self.state = "cancelled"
 
     def price(self):
-        """What is to be paid: of a cancelled order for what was shipped, else for all of it."""
+        """The amount due: for shipped pieces if the order is cancelled, else for all of it."""
         if self.state == "cancelled":
             return total([(line.sku, line.shipped) for line in self.lines if line.shipped], len(self.parcels))
         count = len(self.parcels)

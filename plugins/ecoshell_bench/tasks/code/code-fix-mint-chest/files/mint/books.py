@@ -4,7 +4,7 @@ from decimal import Decimal
 
 
 class Books:
-    """Transactions, and what can be asked about them."""
+    """Transactions and queries."""
 
     def __init__(self, transactions):
         self.transactions = list(transactions)
@@ -36,7 +36,7 @@ class Books:
                     yield transaction, posting
 
     def balance(self, account=""):
-        """What an account and those below it come to, in KRO."""
+        """The total of an account and those below it, in KRO."""
         return sum((posting.value for _, posting in self.postings(account)), Decimal(0))
 
     def running(self, account=""):

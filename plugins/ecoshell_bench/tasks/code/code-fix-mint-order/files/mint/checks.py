@@ -16,7 +16,7 @@ def findings(books):
         for posting in transaction.postings:
             top = posting.account.split(":")[0]
             if top not in TOP:
-                found.append((transaction.line, f"{posting.account} is in none of {', '.join(TOP)}"))
+                found.append((transaction.line, f"{posting.account} is not in {', '.join(TOP)}"))
             if is_within(posting.account, "assets"):
                 before = totals.get(posting.account, Decimal(0))
                 totals[posting.account] = before + posting.value

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 
 class DepotError(Exception):
-    """Something cannot be done; the message is for the person at the desk."""
+    """Something cannot be done; the message is for the user at the desk."""
 
 
 @dataclass(frozen=True)

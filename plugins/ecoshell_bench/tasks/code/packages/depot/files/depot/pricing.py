@@ -1,8 +1,8 @@
-"""What things cost. Amounts are whole cents; a share is rounded half up, once, at the end of its own step.
+"""What things cost. Amounts are whole cents; a share is rounded half up, once, at the end of its step.
 
 - Complete packs (of more than one piece) are 8 % cheaper; pieces beyond them have the full price.
 - An order of more than 100.00 has a discount of 3 %, one of more than 500.00 of 5 %: on the sum of its lines.
-- Postage is 4.90 for each parcel; it is free when the lines, after the discount, come to 250.00 or more.
+- Postage is 4.90 for each parcel; it is free when the lines, after the discount, total 250.00 or more.
 - Tax is 19 % of the lines after the discount and of the postage together.
 """
 
@@ -26,7 +26,7 @@ def percent_of(cents, percent):
 def line_price(sku, count):
     """What so many pieces cost, with the price of complete packs."""
     if sku not in BY_SKU:
-        raise DepotError(f"{sku}: there is no such article")
+        raise DepotError(f"{sku}: unknown article")
     article = BY_SKU[sku]
     if article.pack == 1:
         return count * article.cents

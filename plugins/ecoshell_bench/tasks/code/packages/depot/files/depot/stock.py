@@ -80,7 +80,7 @@ class Stock:
 
     def _known(self, sku):
         if sku not in BY_SKU:
-            raise DepotError(f"{sku}: there is no such article")
+            raise DepotError(f"{sku}: unknown article")
 
     def _positive(self, count):
         if count < 1:

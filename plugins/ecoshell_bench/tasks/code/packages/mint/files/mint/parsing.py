@@ -13,7 +13,7 @@ CENT = Decimal("0.01")
 
 
 def parse(text):
-    """The transactions of a journal in the order of their dates, those of one day as they stand there."""
+    """The transactions of a journal in the order of their dates, those of one day in file order."""
     transactions, missing = [], None
     current = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -40,26 +40,26 @@ def parse(text):
 def _transaction(content, comment, number):
     found = HEAD.fullmatch(content)
     if not found:
-        raise JournalError(number, "this is no transaction")
+        raise JournalError(number, "this is not a transaction")
     try:
         day = date.fromisoformat(found[1])
     except ValueError:
-        raise JournalError(number, f"{found[1]} is no date") from None
+        raise JournalError(number, f"{found[1]} is not a date") from None
     return Transaction(day, found[2] == "*", found[3].strip(), number, comment)
 
 
 def _posting(content, number):
     account, *rest = re.split(r"\s{2,}|\t", content, maxsplit=1)
     if not re.fullmatch(r"[\w-]+( [\w-]+)*(:[\w-]+( [\w-]+)*)*", account):
-        raise JournalError(number, f"{account!r} is no account")
+        raise JournalError(number, f"{account!r} is not an account")
     if not rest:
         return Posting(account, None, "KRO", None)
     found = AMOUNT.fullmatch(rest[0].strip())
     if not found:
-        raise JournalError(number, f"{rest[0].strip()!r} is no amount")
+        raise JournalError(number, f"{rest[0].strip()!r} is not an amount")
     amount, currency = Decimal(found[1].replace(",", "")), found[2] or "KRO"
     if currency not in BY_CODE:
-        raise JournalError(number, f"there is no currency {currency}")
+        raise JournalError(number, f"unknown currency {currency}")
     if found[3]:
         if not Decimal(found[3]):
             raise JournalError(number, "the rate is zero")
