@@ -18,6 +18,7 @@ from ecoshell.agent.judge import JUDGES, Judge
 from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.project_rules import ProjectRules
 from ecoshell.agent.providers import ProviderFollower
+from ecoshell.agent.rules import Rules
 from ecoshell.agent.session_settings import SessionSettings
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.workspace import WorkspaceService
@@ -180,11 +181,7 @@ def build(
     tools: ToolsOf = tools_of,
 ) -> Shell:
     """A shell without an open session; may block. Raises as `assemble` does."""
-    keep_measuring()  # before protect_secrets, which closes a part of /proc
-    protect_secrets()
-    if person is not None:
-        for module in AT_HAND:
-            import_module(module)
+    _prepare_process(interactive=person is not None)
     workspace = workspace_folder(options.workspace)
     undo = undo_log(paths)
     undo.sweep()
@@ -206,22 +203,12 @@ def build(
         ranker = Ranker(catalog.schemas)
         projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
         factory = extended(model_factory, plugins)
-        # a model for a role implies a mode with roles
-        needs_roles = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
         with _explaining(complaints):
             chosen = session_settings(settings, options)
             made = factory(settings, options, session_budget=budget, paths=paths)
             made.effort = lambda: chosen.effort
-            models = ActiveModels(
-                made,
-                options.model or settings.model,
-                mode=options.mode or ("umi" if needs_roles else settings.agent.mode),
-                roles=roles_of(settings, options),
-            )
-            strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
-            judges = plugins.judges(JUDGES)
-            if options.strategy is not None and options.strategy not in strategies:
-                raise no_such("strategy", options.strategy, strategies)
+            models = _active_models(made, settings, options)
+            strategies, judges = _strategies(plugins, options.strategy), plugins.judges(JUDGES)
         complaints += _replace_unknown(chosen, strategies, (*JUDGES, *judges))
         deps = Dependencies(
             catalog=catalog,
@@ -229,22 +216,11 @@ def build(
             providers=ProviderFollower(catalog, ranker, files, complaints),
             budget=budget,
             log=log,
-            approvals=Approvals(
-                rules_of(settings, options, paths),
-                user,
-                granted=projects.rules(workspace),
-                remember=lambda grant: projects.allow(workspace, grant),
-            ),
+            approvals=_approvals(rules_of(settings, options, paths), user, projects, workspace),
             strategies=strategies,
             user=user,
             workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings, ground)),
-            environment=Environment(
-                ground,
-                user_file=paths.instructions_file,
-                projects=projects,
-                facts=settings.agent.context == "auto",
-                instructions="trust" if options.trust_project else settings.agent.instructions,
-            ),
+            environment=_environment(ground, projects, settings, options, paths),
             experience=experience_of(paths),
             judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, more=judges),
             profiles=profiles_of(settings, paths),
@@ -255,6 +231,49 @@ def build(
         return Shell(
             deps, store=store, ledger=ledger, workspace=str(workspace), commands=cache(partial(_commands, plugins))
         )
+
+
+def _prepare_process(*, interactive: bool) -> None:
+    keep_measuring()  # before protect_secrets, which closes a part of /proc
+    protect_secrets()
+    for module in AT_HAND if interactive else ():
+        import_module(module)
+
+
+def _strategies(plugins: Plugins, chosen: str | None) -> Strategies:
+    """All strategies; raises UsageError if the chosen one is unknown."""
+    strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
+    if chosen is not None and chosen not in strategies:
+        raise no_such("strategy", chosen, strategies)
+    return strategies
+
+
+def _approvals(rules: Rules, user: UserInterface, projects: ProjectRules, workspace: Path) -> Approvals:
+    granted = projects.rules(workspace)
+    return Approvals(rules, user, granted=granted, remember=partial(projects.allow, workspace))
+
+
+def _active_models(factory: ConfiguredModelFactory, settings: "Settings", options: Options) -> ActiveModels:
+    """Make the first models; a model for a role implies a mode with roles."""
+    needs_roles = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
+    return ActiveModels(
+        factory,
+        options.model or settings.model,
+        mode=options.mode or ("umi" if needs_roles else settings.agent.mode),
+        roles=roles_of(settings, options),
+    )
+
+
+def _environment(
+    ground: Workspace, projects: ProjectRules, settings: "Settings", options: Options, paths: Paths
+) -> Environment:
+    return Environment(
+        ground,
+        user_file=paths.instructions_file,
+        projects=projects,
+        facts=settings.agent.context == "auto",
+        instructions="trust" if options.trust_project else settings.agent.instructions,
+    )
 
 
 def _catalog(
