@@ -20,7 +20,7 @@ async def test_the_effort_is_shown_set_and_sent_with_steps_only(play):
         ranking = Request((Message("user", "Which?"),), want="text", max_tokens=16, purpose="rank")
         await model.ask(ranking, lambda _: None)
         assert shell.requests[-1].effort == "auto"
-        with pytest.raises(UsageError, match="no effort 'huge'"):
+        with pytest.raises(UsageError, match="Unknown effort 'huge'"):
             await shell.command("/effort huge")
 
 

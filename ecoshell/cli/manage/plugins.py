@@ -67,7 +67,7 @@ _FILES = {
     "test_NAME.py": _TEST,
 }
 """Files of a new plugin; NAME is replaced by its name."""
-_STATES = {"on": "on", "optional": "on by default", "commands": "commands only", "off": "off"}
+_STATES = {"on": "on", "commands": "commands only", "off": "off"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +127,7 @@ def _print_list(records: Sequence[dict[str, Any]], *, as_json: bool) -> None:
 
 def _record(plugin: Plugin) -> dict[str, Any]:
     """Return a plugin as JSON; unless it is disabled, it is loaded and asked what it adds."""
-    state = plugin.state
+    state = "on" if plugin.state == "optional" else plugin.state
     additions: dict[str, list[str]] = {}
     if state != "off":
         plugin.state = "on"
