@@ -17,7 +17,7 @@ _SHARED = frozenset(
 """The symbols of Windows Glyph List 4, which DejaVu Sans Mono, Menlo and Consolas have."""
 _DRAWN = frozenset(map(chr, [*range(0x2500, 0x25A0)]))
 """Lines and blocks, which terminals draw if a font lacks them."""
-_DATA = {"messages.py": {"␛"}, "ask.py": {"\N{REPLACEMENT CHARACTER}"}}
+_DATA = {"messages.py": {"␛"}, "standard_input.py": {"\N{REPLACEMENT CHARACTER}"}}
 """Symbols that represent characters of other programs."""
 
 

@@ -282,7 +282,10 @@ async def test_copy_returns_the_last_or_an_earlier_answer(play):
         for wrong in ("/copy 0", "/copy x", "/copy 3"):
             with pytest.raises(UsageError) as refused:
                 await shell.command(wrong)
-            assert "Use /copy" in (refused.value.fix or "")
+            assert refused.value.fix in (
+                "N counts from the last answer.",
+                "Use /copy, or /copy 2 for an earlier answer.",
+            )
 
 
 async def test_a_new_session_ends_the_running_turn_and_keeps_its_events(play):

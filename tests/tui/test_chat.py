@@ -111,7 +111,7 @@ async def test_events_of_a_turn_are_shown_in_order(make_app):
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
         await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
-        signs = [line[0] for line in seen(app).splitlines()[5:] if line and not line[0].isspace()]
+        signs = [line[0] for line in seen(app).splitlines()[3:] if line and not line[0].isspace()]
         assert signs == ["›", "·", "◊", "+", "►", "√"]
         assert "count_text registered" in seen(app)
         assert "names only is cheaper" not in seen(app)
