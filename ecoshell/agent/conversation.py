@@ -482,7 +482,7 @@ class Conversation:
             from ecoshell.agent.graph_costs import costs_text  # only tool graphs use it
 
             size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
-            costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.names, size))
+            costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.callable_names, size))
         beginning = View(
             path=asking,
             opening=opening_text(offer.listing, text, advice=offer.advice, context=context, budget=budget),

@@ -97,6 +97,8 @@ class GraphRun:
     async def _register(self) -> list[Step]:
         """Register the tools that the graph names, without a model call."""
         registered, steps = self.turn_context.registered(self.path), list[Step]()
+        if self.turn_context.beginning.presentation.by_call:
+            return steps  # the first call of a tool registers it
         tools = dict.fromkeys(node.tool for node in self.plan.nodes if node.label not in self._kept_steps)
         for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
             call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self.number}r{at}")
@@ -109,7 +111,8 @@ class GraphRun:
         """Make one node's call, or reuse its earlier result; raises NodeFailed."""
         if node.label in self._kept_steps:
             return self._kept_steps[node.label]
-        if node.tool not in self.turn_context.registered(self.path):
+        by_call = self.turn_context.beginning.presentation.by_call
+        if not by_call and node.tool not in self.turn_context.registered(self.path):
             raise NodeFailed(f"{node.tool} is not registered")
         async with self._use(node.tool):
             refusal = self.turn_context.plan.refusal(node.tool)

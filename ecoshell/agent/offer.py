@@ -64,6 +64,8 @@ class ToolOffer:
     """Names for this question, including those that a strict plan forbids now."""
     names: tuple[str, ...]
     """The offered names."""
+    callable_names: tuple[str, ...]
+    """Offered names that the model may call now; a small local model knows no others."""
     loaded: tuple[str, ...]
     """All registered tools, those of earlier turns included."""
     upfront: tuple[Skill, ...]
@@ -170,19 +172,24 @@ def make_offer(
     registered = library.including(skills)
     declared = presentation.declared - set(registered.names)
     by_name = [name for name in names if name not in registered.skills and name not in declared]
-    new_names = [name for name in names if name not in shown.names]
+    # Names of further tools distract a small model: it reads its array, and likely tools as text.
+    is_small = presentation.by_call and not models.model.traits.capable
+    new_names = [name for name in names if name not in shown.names and not is_small]
     new_schemas = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
     about = {name: few_words(catalog.schema(name)) for name in new_names} if decision.plan.has_descriptions else {}
     listed_schemas: tuple[ToolSchema, ...] = ()
     if presentation.deferred or presentation.declared:
-        visible = {*registered_before, *presentation.declared}
-        listed_schemas = catalog.schemas_of([name for name in catalog.names if name in visible or name not in hidden])
+        visible = {*registered.names, *presentation.declared}
+        others = () if is_small else set(catalog.names) - set(hidden)
+        listed_schemas = catalog.schemas_of([name for name in catalog.names if name in visible or name in others])
+    callable_names = tuple([schema.name for schema in listed_schemas]) if is_small else names
     return ToolOffer(
         listing=presentation.opening(
             new_names, new_schemas, large=is_large, descriptions=about, servers=catalog.servers
         ),
-        listed=listed,
+        listed=tuple([name for name in listed if name in callable_names]) if is_small else listed,
         names=names,
+        callable_names=callable_names,
         loaded=registered.names,
         upfront=skills,
         presentation=presentation,
@@ -194,7 +201,7 @@ def make_offer(
         everything_tokens=sum(sizes.values()),
         exact=models.exact,
         decision=decision,
-        advice=plan.advice(names),
+        advice=plan.advice(callable_names),
     )
 
 

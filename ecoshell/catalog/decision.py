@@ -188,14 +188,10 @@ def _core_and_declared(
     Likely tools outside of the array are loaded as text.
     """
     if not declared:
-        sizes = {tool.name: tool.tokens if tool.text_tokens is None else tool.text_tokens for tool in candidates}
-        total = sum(sizes.values())
-        room = total if policy.room is None else policy.room
-        for tool in candidates:
-            is_constant = total <= SMALL_LOCAL_ARRAY_TOKENS or tool.name in LOCAL_ARRAY or tool.name in policy.core
-            if is_constant and sizes[tool.name] <= room:
-                declared |= {tool.name}
-                room -= sizes[tool.name]
+        total = sum([tool.tokens if tool.text_tokens is None else tool.text_tokens for tool in candidates])
+        is_small = total <= SMALL_LOCAL_ARRAY_TOKENS
+        constant = {*LOCAL_ARRAY, *policy.core}
+        declared = frozenset(tool.name for tool in candidates if is_small or tool.name in constant)
 
     def is_loaded(tool: Candidate) -> bool:
         return tool.name in policy.core if tool.name in declared else tool.chance >= LIKELY_CHANCE

@@ -346,7 +346,7 @@ async def test_sampling_by_a_server_needs_approval_and_is_billed(play, configure
     assert answers[0]["content"] == {"type": "text", "text": "yes"}
     assert len(paid) == 2
     assert [request.name for request in user.asked] == ["asks:sampling"]
-    assert "paid from this session's caps" in user.asked[0].reason
+    assert "the costs count under the caps" in user.asked[0].reason
 
 
 async def test_sampling_over_the_cap_is_refused_with_a_notice(play, configured):

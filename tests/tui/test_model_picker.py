@@ -119,14 +119,15 @@ async def test_model_of_a_running_server_shows_its_size():
     assert app.given == ["/model ollama_chat/qwen3:4b"]
 
 
-async def test_recommended_model_shows_how_to_pull_it():
+async def test_recommended_model_is_pulled_when_it_is_chosen():
     app = stage()
     async with app.run_test(size=(120, 36)) as pilot:
         await read(pilot, app.shown)
-        await pilot.press(*"to pull", "enter")
-        assert "cannot be used yet: to pull." in detail(app)
+        await pilot.press(*"to pull")
         assert "ecoshell models pull maker/small-GGUF:Q4_K_M brings it: about 1.1 GB" in detail(app)
-        assert app.given == []
+        await pilot.press("enter")
+        await eventually(pilot, lambda: app.given)
+    assert app.given == ["/model pull maker/small-GGUF:Q4_K_M"]
 
 
 async def test_provider_with_other_login_can_be_tried():

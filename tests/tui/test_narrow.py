@@ -44,7 +44,7 @@ async def test_narrow_footer_keeps_keys_of_the_focused_widget(make_app: MakeApp)
         await pilot.press("shift+tab")
         await eventually(pilot, lambda: "esc prompt f1 help ^q quit ^p commands" in screen(pilot)[-1])
         await pilot.press("f2")
-        await eventually(pilot, lambda: "space register / filter f1 help" in screen(pilot)[-1])
+        await eventually(pilot, lambda: "r register / filter f1 help" in screen(pilot)[-1])
         assert keys(pilot)[-2:] == ["^p", "commands"]
         await pilot.resize_terminal(120, 36)
         await eventually(pilot, lambda: "f4 cost ^q quit ^p commands" in screen(pilot)[-1])

@@ -208,11 +208,11 @@ async def test_title_shows_opening_then_mode_and_model(paths):
         app.chat.show(READY)
         title = app.chat.query_one(TitleBar)
         assert bar(app).startswith("ecoshell · fix-readme")
-        assert bar(app).endswith("  one model, step by step ─ embedded")
+        assert bar(app).endswith("  embedded, demo model (f7 changes it)")
         title.state = "read-only"
-        assert bar(app).endswith("  read-only  one model, step by step ─ embedded")
+        assert bar(app).endswith("  read-only  embedded, demo model (f7 changes it)")
         title.state = ""
-        assert " ".join(bar(app).split()) == "ecoshell · fix-readme one model, step by step ─ embedded"
+        assert " ".join(bar(app).split()) == "ecoshell · fix-readme embedded, demo model (f7 changes it)"
 
 
 async def test_title_fits_every_width_and_keeps_the_state(paths):

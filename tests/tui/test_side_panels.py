@@ -109,7 +109,7 @@ async def test_enter_shows_the_highlighted_tools_schema(paths):
     [
         (["space"], [("unregister", "count_text")]),
         (["u"], [("unregister", "count_text")]),
-        (["r"], []),
+        (["r"], [("unregister", "count_text")]),
         (["end", "space"], [("register", "run_command")]),
         (["end", "r"], [("register", "run_command")]),
         (["end", "u"], []),

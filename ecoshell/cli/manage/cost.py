@@ -130,7 +130,7 @@ def _report(
     unreconciled = ledger.unreconciled()
     problem = ledger.away
     if problem is not None:
-        print(f"The team's caps are not known. {problem}", file=sys.stderr)
+        print(f"The team's caps are unknown. {problem}", file=sys.stderr)
     return Report(rows, plans, caps, unreconciled, learned, problem)
 
 

@@ -60,9 +60,8 @@ class TitleBar(Widget):
         self._title = visible_line(status.title) or "new session"
         how = f"{_MODES.get(status.mode, status.mode)}, {_STRATEGIES.get(status.strategy, status.strategy)}"
         self._mode_and_model = (how, visible_line(status.model))
-        self._note = "" if status.effort == "auto" else f" ({status.effort})"
-        if status.model == EMBEDDED:
-            self._note = _DEMO_NOTE
+        effort = "" if status.effort == "auto" else f" ({status.effort})"
+        self._note = effort + (_DEMO_NOTE if status.model == EMBEDDED else "")
 
     def render(self) -> Content:
         """The title on the left; state, mode and model on the right. The mode is dropped first if space is short."""

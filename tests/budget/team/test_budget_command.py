@@ -237,7 +237,7 @@ def test_a_local_ledger_is_imported_once_and_leases_of_dead_shells_are_ended(
         capsys.readouterr()
         assert main(["cost", "--import", "--by", "person", "--json"]) == 0
         output = capsys.readouterr()
-        assert f"{calls} brought" in output.err
+        assert f"{calls} imported" in output.err
         assert json.loads(output.out)["rows"][0]["spent_usd"] == "0.09"
         monkeypatch.setenv("ECOSHELL_LEDGER", "")
     monkeypatch.setenv("ECOSHELL_LEDGER", ann)
