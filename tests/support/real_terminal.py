@@ -13,7 +13,7 @@ import pexpect
 import pyte
 from rich.cells import cell_len
 
-LIMIT_S = 600
+LIMIT_S = 240
 ROWS, COLUMNS = 30, 100
 
 
