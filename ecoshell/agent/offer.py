@@ -127,7 +127,7 @@ class TurnContext:
         return self.catalog.schemas_of(dict.fromkeys((*self.base.skills, *path.registered, *path.called)))
 
     def view(self, path: Path, siblings: tuple[Sibling, ...] = ()) -> View:
-        """What a mode sees on this path; `tried` are the steps already tried from its end."""
+        """What a mode sees on this path; `siblings` are the steps already tried from its end."""
         forbidden = frozenset(self.plan.forbidden)
         return replace(
             self.beginning,
@@ -171,9 +171,9 @@ def make_offer(
     skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(skills)
     declared = presentation.declared - set(registered.names)
-    by_name = [name for name in names if name not in registered.skills and name not in declared]
     # Names of further tools distract a small model: it reads its array, and likely tools as text.
     is_small = presentation.by_call and not models.model.traits.capable
+    by_name = [] if is_small else [name for name in names if name not in registered.skills and name not in declared]
     new_names = [name for name in names if name not in shown.names and not is_small]
     new_schemas = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
     about = {name: few_words(catalog.schema(name)) for name in new_names} if decision.plan.has_descriptions else {}

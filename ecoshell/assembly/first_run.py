@@ -1,12 +1,11 @@
 """The models that the first run offers: found keys, running servers, local files, a download, and the demo."""
 
-import os
 import socket
-from collections.abc import Callable
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from ecoshell.assembly import load_settings, price_book
-from ecoshell.assembly.inventory import UNUSUAL, Inventory
+from ecoshell.assembly.inventory import UNUSUAL, Inventory, fits_memory, memory_bytes
 from ecoshell.budget import PriceBook
 from ecoshell.models import ModelRow, StartingModel, size_text
 from ecoshell.models.embedded import NAME as EMBEDDED
@@ -40,7 +39,7 @@ def starting_models(inventory: Inventory, book: PriceBook, keys: Keys) -> tuple[
     ]
     offers += [
         StartingModel(row.name, "file", f"on this machine, {size_text(row.size_bytes)}")
-        for row in _largest(ready, "file", fits=lambda size: size <= _MEMORY_SHARE * (memory_bytes() or size))
+        for row in _largest([row for row in ready if fits_memory(row.size_bytes or 0)], "file")
     ]
     for provider in keys.at_hand():
         if (name := suggested_model(book, provider)) is not None:
@@ -88,17 +87,11 @@ def _quality(model: Recommended) -> tuple[int, int, float]:
     return model.memory, int("Instruct" in model.name.repo), model.download
 
 
-def memory_bytes() -> int | None:
-    """Return the machine's memory; None if the system does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
 def is_reachable(endpoint: str) -> bool:
-    """Return whether a connection to the endpoint's host opens within a second or two."""
+    """Return whether the endpoint's host accepts a connection within a second or two, or a proxy leads to it."""
     address = urlsplit(endpoint)
+    if address.scheme in getproxies():
+        return True
     try:
         port = address.port or _PORTS.get(address.scheme, 443)
         socket.create_connection((address.hostname or "", port), timeout=_CONNECT_SECONDS).close()
@@ -107,6 +100,6 @@ def is_reachable(endpoint: str) -> bool:
     return True
 
 
-def _largest(rows: list[ModelRow], kind: str, *, fits: Callable[[int], bool] = lambda _: True) -> list[ModelRow]:
-    chosen = [row for row in rows if row.kind == kind and fits(row.size_bytes or 0)]
+def _largest(rows: list[ModelRow], kind: str) -> list[ModelRow]:
+    chosen = [row for row in rows if row.kind == kind]
     return sorted(chosen, key=lambda row: -(row.size_bytes or 0))[:_MODELS_PER_SOURCE]

@@ -194,7 +194,8 @@ class Inventory:
             return text
         text = f"{present} is a demo model of 135 million parameters and often wrong."
         ready = [row for row in self.local_rows() if row.ready and not row.blocked]
-        better = [row for row in ready if row.kind == "server" or (row.kind == "file" and _fits(row.size_bytes or 0))]
+        fitting = [row for row in ready if row.kind == "file" and fits_memory(row.size_bytes or 0)]
+        better = [*(row for row in ready if row.kind == "server"), *fitting]
         better.sort(key=lambda row: (row.kind != "server", -(row.size_bytes or 0)))
         if better:
             names = " or ".join(f"/model {row.name}" for row in better[:_INTRODUCED_LIMIT])
@@ -205,10 +206,15 @@ class Inventory:
         return f"{text} /model downloads a better one ({SUGGESTED.summary})."
 
 
-def _fits(size_bytes: int) -> bool:
-    """Whether a model fits into three quarters of the memory; true if its size is unknown."""
+def fits_memory(size_bytes: int) -> bool:
+    """Whether a model fits into three quarters of the memory; true if that is unknown."""
+    memory = memory_bytes()
+    return memory is None or 4 * size_bytes < 3 * memory
+
+
+def memory_bytes() -> int | None:
+    """The machine's memory; None if the system does not tell."""
     try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not available on every system
-        return True
-    return 4 * size_bytes < 3 * memory
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None

@@ -22,8 +22,6 @@ _STEP = re.compile(rb"\[(\d+)/(\d+)\]")
 """Progress of the build tool: `[12/345] Building CXX object …`."""
 _TAIL_BYTES = 1 << 16
 _POLL_SECONDS = 0.02
-_MAX_SECONDS = 90
-"""Remaining time up to which it is shown in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +35,16 @@ class LocalBuild:
 
     @property
     def words(self) -> str:
-        """The state in a phrase, such as `compiling llama.cpp: 34 %, 6 min left`."""
+        """The state in a phrase, such as `compiling llama.cpp: 34 %, 6 min 6 s left`."""
         if not self.running:
             return f"llama.cpp could not be installed; the log is {self.log}"
         if self.percent is None:
             return "preparing to compile llama.cpp"
         if self.seconds_left is None:
             return f"compiling llama.cpp: {self.percent} %"
-        left = self.seconds_left
-        return f"compiling llama.cpp: {self.percent} %, " + (
-            f"{left:.0f} s left" if left < _MAX_SECONDS else f"{left / 60:.0f} min left"
-        )
+        from ecoshell.events.describe import duration
+
+        return f"compiling llama.cpp: {self.percent} %, {duration(self.seconds_left)} left"
 
 
 def current_build(folder: Path = FOLDER, *, now: float | None = None) -> LocalBuild | None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from ecoshell.events.describe import duration
 from ecoshell.models import size_text
 from ecoshell.models.gguf import HubName
 from ecoshell.models.hub import Hub, HubFile, Pull
@@ -19,7 +20,7 @@ class _Stopped(Exception):
 
 
 class ProgressText:
-    """Turns downloaded bytes into `412 MB of 2.5 GB · 8.1 MB/s · 4 min left`."""
+    """Turns downloaded bytes into `412 MB of 2.5 GB · 8.1 MB/s · 4 min 20 s left`."""
 
     def __init__(self, total: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._total = total
@@ -36,14 +37,7 @@ class ProgressText:
         if now <= start or done <= before:
             return text
         speed = (done - before) / (now - start)
-        return f"{text} · {size_text(int(speed))}/s · {_duration((self._total - done) / speed)} left"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+        return f"{text} · {size_text(int(speed))}/s · {duration((self._total - done) / speed)} left"
 
 
 async def pull_model(hub: Hub, name: HubName, tell: Callable[[str], None]) -> Pull:

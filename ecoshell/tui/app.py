@@ -103,18 +103,28 @@ class ChatApp(ThemedApp[int]):
             self.shell = await self._build(self.options, self.chat.query_one(QuestionArea))
             await self.chat.opened(self.shell)
             self.opened.set()
-        except ModelMissing as error:
-            if self.options.model is None and await self.chat.choose_another_model(error):
-                await self.open_shell()
-                return
-            self._failed = error.exit_status
-            self.chat.failed(error)
         except EcoshellError as error:
-            self._failed = error.exit_status
-            self.chat.failed(error)
+            if not (isinstance(error, ModelMissing) and self.options.model is None):
+                self._fail(error)
+            elif await self._can_open_with_another_model(error):
+                await self.open_shell()
         except Exception as error:  # noqa: BLE001 - worker boundary: a defect must not lose the screen and its draft
             self._failed = 1
             self.chat.failed(error, "Your input is kept.")
+
+    async def _can_open_with_another_model(self, error: EcoshellError) -> bool:
+        """Let the user choose another model, or show why there is none."""
+        try:
+            if await self.chat.choose_another_model():
+                return True
+        except EcoshellError as fault:
+            error = fault
+        self._fail(error)
+        return False
+
+    def _fail(self, error: EcoshellError) -> None:
+        self._failed = error.exit_status
+        self.chat.failed(error)
 
     async def action_transcript(self, action: str) -> None:
         """Run an action of the transcript from any screen."""

@@ -145,38 +145,38 @@ class ChatScreen(Screen[None]):
     async def _introduce(self, controller: "ChatController") -> None:
         """Introduce the model; at the first start, let the user choose one, and suggest requests."""
         first = self._first and not controller.shell.past and self._chooses_model
-        offers = await controller.shell.starting_models() if first else ()
+        offers = await controller.starting_models() if first else ()
         if len(offers) > 1 and not controller.busy and (chosen := await self._choose(offers)) is not None:
             await self._use(controller, chosen)
         await controller.introduce(first=self._first)
 
-    async def choose_another_model(self, error: EcoshellError) -> bool:
-        """While llama.cpp compiles, or without it: wait, or let the user choose a model that needs it not.
+    async def choose_another_model(self) -> bool:
+        """Wait while llama.cpp compiles, and let the user choose a model that does not need it.
 
-        Returns whether the shell may be opened now.
+        Returns whether the shell can be opened now.
         """
         from ecoshell.assembly.first_run import models_without_llama
-        from ecoshell.models.local_build import current_build
 
-        build = await asyncio.to_thread(current_build)
         offers = await asyncio.to_thread(models_without_llama)
-        if not offers and (build is None or not build.running):
-            return False
-        waiting = asyncio.create_task(self._wait_for_llama()) if build is not None and build.running else None
+        compiling = asyncio.create_task(self._wait_for_llama())
         choosing = asyncio.create_task(self._choose(offers)) if offers else None
-        tasks = [task for task in (waiting, choosing) if task is not None]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if waiting is not None and choosing is not None and choosing.done() and choosing.result() is None:
-            await asyncio.wait([waiting])
-        for task in tasks:
-            if not task.done():
+        pending: set[asyncio.Task[bool] | asyncio.Task[StartingModel | None]] = {compiling}
+        if choosing is not None:
+            pending.add(choosing)
+        try:
+            while pending:
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                if compiling.done() and compiling.result():
+                    return True
+                if choosing is not None and choosing.done() and (chosen := choosing.result()) is not None:
+                    self.app.options = replace(self.app.options, model=chosen.name)
+                    await self._store_model(chosen.name)
+                    return True
+                pending = {task for task in pending if not task.done()}
+            return False
+        finally:
+            for task in pending:
                 task.cancel()
-        chosen = choosing.result() if choosing is not None and not choosing.cancelled() and choosing.done() else None
-        if chosen is not None:
-            self.app.options = replace(self.app.options, model=chosen.name)
-            await self._store_model(chosen.name)
-            return True
-        return waiting is not None and waiting.done() and waiting.result()
 
     async def _choose(self, offers: "Sequence[StartingModel]") -> "StartingModel | None":
         from ecoshell.tui.screens.start_question import StartQuestion
@@ -184,14 +184,18 @@ class ChatScreen(Screen[None]):
         return await self.query_one(QuestionArea).ask(StartQuestion(offers))
 
     async def _wait_for_llama(self) -> bool:
-        """Show the progress of the compilation; return whether it ended well."""
+        """Show the progress of a running compilation; return whether there was one, and it succeeded."""
         from ecoshell.models.local_build import current_build
 
-        while (build := await asyncio.to_thread(current_build)) is not None:
+        build = await asyncio.to_thread(current_build)
+        if build is None:
+            return False
+        while build is not None:
             self.view.title.state = build.words
             if not build.running:
                 return False
             await asyncio.sleep(_BUILD_SECONDS)
+            build = await asyncio.to_thread(current_build)
         self.view.title.state = f"opening {self._model} …"
         return True
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ecoshell.agent.commands import Printed
     from ecoshell.agent.shell import Shell
     from ecoshell.agent.shell_status import ShellStatus
+    from ecoshell.models import StartingModel
 
 
 READ_ONLY = "read-only"
@@ -166,6 +167,12 @@ class ChatController:
         if (why := self.shell.read_only) is not None:
             self.view.title.state = READ_ONLY
             self.view.column.insert(event_blocks.error(ErrorHappened.of(why)))
+
+    async def starting_models(self) -> "Sequence[StartingModel]":
+        """The models that the first run offers; none if they cannot be read, which is shown."""
+        with self._errors_shown():
+            return await self.shell.starting_models()
+        return ()
 
     async def introduce(self, *, first: bool = False) -> None:
         """In a new session, introduce the model; at the first start, also suggest questions."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ecoshell.assembly import first_run
+from ecoshell.assembly import first_run, inventory
 from ecoshell.assembly.first_run import starting_models, suggested_download, suggested_model
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.models import ModelRow
@@ -33,6 +33,7 @@ class FakeInventory:
 def offers(monkeypatch, *names: str, keys: dict[str, str] | None = None, online: bool = False) -> list[tuple[str, str]]:
     monkeypatch.setattr(first_run, "is_reachable", lambda _: online)
     monkeypatch.setattr(first_run, "memory_bytes", lambda: 16 * GB)
+    monkeypatch.setattr(inventory, "memory_bytes", lambda: 16 * GB)
     models = starting_models(FakeInventory(*names), PriceBook(), Keys(keys or {}))
     return [(model.source, model.name) for model in models]
 
@@ -65,7 +66,7 @@ def test_progress_tells_amounts_speed_and_remaining_time():
     times = iter([0.0, 2.0])
     progress = ProgressText(1000 * 10**6, clock=lambda: next(times))
     assert progress.text(500 * 10**6) == "500 MB of 1.0 GB"
-    assert progress.text(520 * 10**6) == "520 MB of 1.0 GB · 10.0 MB/s · 48 s left"
+    assert progress.text(520 * 10**6) == "520 MB of 1.0 GB · 10.0 MB/s · 48.0 s left"
 
 
 class SlowHub:

@@ -65,8 +65,8 @@ def test_a_damaged_state_is_none(tmp_path: Path, state: str):
     ("build", "words"),
     [
         (LocalBuild(running=True), "preparing to compile llama.cpp"),
-        (LocalBuild(running=True, percent=34, seconds_left=366), "compiling llama.cpp: 34 %, 6 min left"),
-        (LocalBuild(running=True, percent=99, seconds_left=4.2), "compiling llama.cpp: 99 %, 4 s left"),
+        (LocalBuild(running=True, percent=34, seconds_left=366), "compiling llama.cpp: 34 %, 6 min 6 s left"),
+        (LocalBuild(running=True, percent=99, seconds_left=4.2), "compiling llama.cpp: 99 %, 4.2 s left"),
     ],
 )
 def test_the_state_in_words(build: LocalBuild, words: str):

@@ -6,7 +6,7 @@ import pytest
 from tui_play import FakeShell, eventually
 
 from ecoshell.agent.command_list import COMMANDS
-from ecoshell.errors import ModelMissing
+from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.models import StartingModel
 from ecoshell.models.local_build import LocalBuild
 from ecoshell.tui.commands import THEME
@@ -121,7 +121,8 @@ async def test_the_chat_opens_by_itself_when_llama_is_compiled(make_app, monkeyp
     monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", tuple)
     monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: builds[0] if builds else None)
     monkeypatch.setattr("ecoshell.tui.chat._BUILD_SECONDS", 0.01)
-    app = make_app(FakeShell(), model=None)
+    shell = FakeShell()
+    app = make_app(shell, model=None)
     build = app._build
 
     async def build_once_compiled(options, user):
@@ -131,6 +132,42 @@ async def test_the_chat_opens_by_itself_when_llama_is_compiled(make_app, monkeyp
 
     app._build = build_once_compiled
     async with app.run_test(size=(100, 30)) as pilot:
-        await eventually(pilot, lambda: app.screen.query_one(TitleBar).state == "compiling llama.cpp: 34 %, 6 min left")
+        words = "compiling llama.cpp: 34 %, 6 min 6 s left"
+        await eventually(pilot, lambda: app.screen.query_one(TitleBar).state == words)
+        assert not app.opened.is_set()
         builds.clear()
         await eventually(pilot, app.opened.is_set)
+        assert app.shell is shell
+
+
+async def test_offers_that_cannot_be_read_are_shown_and_the_chat_stays_open(make_app):
+    class Broken(FakeShell):
+        async def starting_models(self):
+            raise UsageError("The settings are damaged.", fix="Repair them.")
+
+    app = make_app(Broken(introduced="embedded answers."), model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        transcript = app.screen.query_one(Transcript).column
+        await eventually(pilot, lambda: "Try one of these" in transcript.plain)
+        assert "The settings are damaged." in transcript.plain
+
+
+async def test_a_failed_compilation_leaves_the_choice_of_other_models(make_app, monkeypatch):
+    monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", lambda: OFFERS[:1])
+    monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: LocalBuild(running=False))
+    shell = FakeShell()
+    app = make_app(shell, model=None)
+    build = app._build
+
+    async def build_without_embedded(options, user):
+        if options.model is None:
+            raise ModelMissing("The embedded model is not installed.", fix="Install it.")
+        return await build(options, user)
+
+    app._build = build_without_embedded
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        await eventually(pilot, lambda: "could not be installed" in app.screen.query_one(TitleBar).state)
+        await pilot.press("enter")
+        await eventually(pilot, app.opened.is_set)
+        assert app.shell is shell

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -29,7 +30,7 @@ from ecoshell.models import size_text
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.host_address import host_address, status
 from ecoshell.models.keys import Keys
-from ecoshell.models.llama import GET_LLAMA
+from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_build import current_build
 from ecoshell.models.servers import Servers
 from ecoshell.paths import Paths, user_paths
@@ -89,7 +90,7 @@ def run_checks(paths: Paths) -> Iterator[Check]:
     yield Check("ecoshell", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     yield from _packages()
     yield _library("llama.cpp", _LLAMA_PROGRAM, GET_LLAMA)
-    if (build := current_build()) is not None:
+    if (build := current_build()) is not None and find_spec(LLAMA) is None:
         fix = "" if build.running else "Run `make run` again, or pip install 'ecoshell[local]'."
         yield Check("llama.cpp build", "ok" if build.running else "missing", build.words, fix)
     yield _library("GPU", _GPU_PROGRAM, "Models run on the processor.")
