@@ -33,7 +33,7 @@ def open_chat(tmp_path: Path) -> Iterator[Open]:
 
 def test_whole_session_survives_a_cap_and_a_kill(open_chat: Open, tmp_path: Path) -> None:
     terminal = open_chat("--model", NAME)
-    terminal.wait(r"step by step ─ embedded")
+    terminal.wait(r"embedded, demo model")
     terminal.type("What is 17 * 23?\r")
     terminal.wait(r"6 tools loaded, \d+ known by name")
     terminal.wait(r"\+ +calculate registered · \d+ tokens · 7 of \d+ loaded")
