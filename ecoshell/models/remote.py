@@ -221,7 +221,7 @@ class RemoteModel:
 
     @property
     def _marks_cache(self) -> bool:
-        return "claude" in self.traits.name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai"))
+        return is_anthropic(self._provider, self.traits.name)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Call the provider; closing the iterator closes the connection."""
@@ -401,16 +401,21 @@ def _responses_name(name: str) -> str:
     return name if "responses/" in name else f"openai/responses/{name.removeprefix('openai/')}"
 
 
-_CLAUDE = ("anthropic", "bedrock", "vertex_ai")
+_ANTHROPIC_HOSTS = ("anthropic", "azure_ai", "bedrock", "vertex_ai")
 _GEMINI = ("gemini", "vertex_ai")
 _RESPONSES_FIELDS = ("openai_responses_replay", "tool_search_items")
+
+
+def is_anthropic(provider: str, name: str) -> bool:
+    """Whether a model takes Anthropic's fields: cache marks and thinking blocks."""
+    return "claude" in name and provider.startswith(_ANTHROPIC_HOSTS)
 
 
 def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_server: bool) -> dict[str, Any]:
     """The fields of a reply that its provider accepts back; litellm passes on all keys, and some are rejected."""
     sent_keys = {"content", "tool_calls"}
     fields: Mapping[str, Any] = message.get("provider_specific_fields") or {}
-    if "claude" in name and provider.startswith(_CLAUDE):
+    if is_anthropic(provider, name):
         sent_keys |= {"thinking_blocks"}
         fields = {key: value for key, value in fields.items() if key == "tool_results"}
     elif provider in _GEMINI:

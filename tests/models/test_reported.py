@@ -1,22 +1,32 @@
-"""The bound based on reported usage, for any tokenizer and template."""
+"""The bound based on reported usage, for any tokenizer, template and way of billing caches."""
 
 import itertools
+import json
 import random
 import statistics
 import string
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from counted_session import play
+from counted_session import PRICES, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ecoshell
+from ecoshell.budget import Account, PriceBook
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.ledger import Ledger
 from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import PromptSize, Request, json_bound, request_bound, text_bound
+from ecoshell.models.keys import Keys
+from ecoshell.models.metered import MeteredModel
+from ecoshell.models.protocol import chat_body, mark_for_cache
+from ecoshell.models.remote import RemoteModel, is_anthropic
+from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.reported import ReportedPrompts
 
 CORPUS = [
@@ -239,13 +249,92 @@ def test_reasoning_that_is_sent_back_counts_as_reported() -> None:
     assert with_state - without >= 900
 
 
-@pytest.mark.parametrize("max_tokens", [1024, 16_384])
+@pytest.mark.parametrize(
+    ("rules", "max_tokens"), [("no cache", 1024), ("cache written at 1.25 x, read at 0.1 x", 16_384)]
+)
 async def test_after_the_first_step_a_session_reserves_at_most_twice_the_billed_prompt(
-    tmp_path: Path, max_tokens: int
+    tmp_path: Path, rules: str, max_tokens: int
 ) -> None:
-    steps = await play(tmp_path / "ledger.sqlite", max_tokens=max_tokens)
+    steps = await play(tmp_path / "ledger.sqlite", PRICES[rules], max_tokens=max_tokens)
     assert len(steps) == 30
     assert all(step.held_prompt >= step.usage.input for step in steps)
     assert statistics.median(step.held_prompt / step.usage.input for step in steps[1:]) <= 2
-    if max_tokens == 1024:
-        assert statistics.median(step.held_nano / step.uncached_nano for step in steps[1:]) <= 2
+    if rules == "no cache":
+        assert statistics.median(step.held_nano / step.spent_nano for step in steps[1:]) <= 2
+
+
+ACCOUNT = Account("s", 1, "", "", "")
+MODELS = {
+    "claude-sonnet-4-5": {"litellm_provider": "anthropic"},
+    "azure_ai/claude-sonnet-4-5": {"litellm_provider": "azure_ai"},
+    "openai/gpt-5.6": {"litellm_provider": "openai"},
+    "openai/gpt-4.1": {"litellm_provider": "openai", "cache_creation_input_token_cost": None},
+    "gemini/gemini-3-pro": {"litellm_provider": "gemini", "cache_creation_input_token_cost": None},
+}
+"""Models whose caches are billed by different rules; some have no price for writing."""
+RATES = {
+    "input_cost_per_token": 3e-6,
+    "input_cost_per_token_above_200k_tokens": 6e-6,
+    "cache_read_input_token_cost": 3e-7,
+    "cache_creation_input_token_cost": 3.75e-6,
+    "output_cost_per_token": 15e-6,
+    "output_cost_per_reasoning_token": 18e-6,
+}
+
+
+@pytest.fixture(scope="module")
+def billed_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RemoteModel]]:
+    file = tmp_path_factory.mktemp("prices") / "prices.json"
+    facts = {"mode": "chat", "supports_function_calling": True, "max_output_tokens": 4000}
+    entries = {
+        name: {key: value for key, value in ({**facts, **RATES, **entry}).items() if value is not None}
+        for name, entry in MODELS.items()
+    }
+    file.write_text(json.dumps(entries, indent=4))
+    book = PriceBook(file=file)
+    models = {name: RemoteModel(name, book=book, keys=Keys({}), process=RemoteProcess()) for name in MODELS}
+    yield models
+    for model in models.values():
+        model._counter.close()
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    with closing(Ledger(tmp_path_factory.mktemp("ledger") / "ledger.sqlite")) as ledger:
+        yield Gate(ledger)
+
+
+def billed_usage(chance: random.Random, model: RemoteModel, request: Request, count: int, max_tokens: int) -> Usage:
+    """A usage within the provider's rules: hits and misses are arbitrary, but only some prompts can be written."""
+    name, price = model.traits.name, model.traits.price
+    assert price is not None
+    body = chat_body(request, native=True)
+    mark_for_cache(body, request)
+    can_write = "cache_control" in json.dumps(body) if is_anthropic(model._provider, name) else True
+    cached = chance.choice([0, count, chance.randint(0, count)])
+    rest = count - cached
+    written = chance.choice([rest, chance.randint(0, rest)]) if can_write else 0
+    output = chance.choice([max_tokens, chance.randint(1, max_tokens)])
+    return Usage(count, output, cached, written, chance.randint(0, output))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_bill_exceeds_its_reservation(
+    billed_models: dict[str, RemoteModel], gate: Gate, name: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    model, tokenizer = billed_models[name], next(tokenizers(chance))
+    plain, hidden = chance.random() < 0.5, chance.choice([0, 400])
+    metered = MeteredModel(model, gate, lambda: ACCOUNT)
+    request = Request((Message("system", text_of(chance, 300)), Message("user", text_of(chance, 100))), TOOLS[:2])
+    for _ in range(6):
+        request = replace(request, purpose=chance.choice(["step", "answer", "rank", "judge"]))
+        ask = metered.reservation(request)
+        assert ask.price is not None
+        count = counted(request, tokenizer, plain=plain, hidden=hidden)
+        usage = billed_usage(chance, model, request, count, ask.max_tokens)
+        assert ask.price.cost(usage) <= ask.price.worst(ask.prompt_tokens, ask.max_tokens)
+        metered._reported.record(request, usage, model.size(request))
+        request = changed(chance, request)

@@ -21,7 +21,13 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import chat_body
 from ecoshell.models.tokens import TokenCounter, counter_for
 
-PRICE = Price(Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15"))))
+PRICES = {
+    "cache written at 1.25 x, read at 0.1 x": Price(Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15")))),
+    "cache read at 0.1 x": Price(Rates(*map(Decimal, ("3", "0.3", "3", "15", "15")))),
+    "cache read at 0.5 x": Price(Rates(*map(Decimal, ("3", "1.5", "3", "15", "15")))),
+    "no cache": Price(Rates(*map(Decimal, ("3", "3", "3", "15", "15")))),
+}
+"""Prices of the same model, by its provider's rules for caches."""
 ACCOUNT = Account("s", 1, "", "", "")
 STEPS = 30
 MESSAGE_TOKENS = 4
@@ -33,8 +39,8 @@ CAP = Amount(20 * NANO, "usd")
 class CountingModel:
     """A model with native tools whose provider counts the rendered messages and caches their prefixes."""
 
-    def __init__(self, counter: TokenCounter) -> None:
-        self.traits = Traits("counting", PRICE, 200_000, 64_000, native_tools=True, local=False)
+    def __init__(self, counter: TokenCounter, price: Price) -> None:
+        self.traits = Traits("counting", price, 200_000, 64_000, native_tools=True, local=False)
         self._counter = counter
         self._read: list[str] = []
 
@@ -86,20 +92,15 @@ class Step:
     held_nano: int
     spent_nano: int
 
-    @property
-    def uncached_nano(self) -> int:
-        """The price of the same tokens without a cache."""
-        return PRICE.cost(Usage(self.usage.input, self.usage.output))
 
-
-async def play(path: Path, *, max_tokens: int = 1024) -> list[Step]:
+async def play(path: Path, price: Price, *, max_tokens: int = 1024) -> list[Step]:
     """Run the session under a cap and return its steps."""
     counter = counter_for("gpt-4o")
     if not counter.wait():
         raise RuntimeError("The tokenizer cannot be loaded.")
     ledger = Ledger(path)
     ledger.set_cap("s", "session", CAP)
-    model = MeteredModel(CountingModel(counter), Gate(ledger), lambda: ACCOUNT)
+    model = MeteredModel(CountingModel(counter, price), Gate(ledger), lambda: ACCOUNT)
     sources = sorted(Path(ecoshell.__file__).parent.rglob("*.py"), key=lambda file: file.stat().st_size)
     texts = [file.read_text(encoding="utf-8")[:8000] for file in sources[-STEPS:]]
     tools = tuple(
@@ -138,18 +139,15 @@ _SCHEMA = {
 
 def main() -> None:
     """Print the ratios of reserved to billed amounts."""
-    with tempfile.TemporaryDirectory() as folder:
-        steps = asyncio.run(play(Path(folder) / "ledger.sqlite"))
-    later = steps[1:]
-    rows = {
-        "prompt tokens, reserved / billed": [step.held_prompt / step.usage.input for step in later],
-        "dollars, reserved / billed without a cache": [step.held_nano / step.uncached_nano for step in later],
-        "dollars, reserved / billed with the cache": [step.held_nano / step.spent_nano for step in later],
-    }
-    first = steps[0]
-    sys.stdout.write(f"first step: {first.held_prompt / first.usage.input:.2f} (prompt tokens)\n")
-    for name, ratios in rows.items():
-        sys.stdout.write(f"{name}: median {statistics.median(ratios):.2f}, most {max(ratios):.2f}\n")
+    for number, (rules, price) in enumerate(PRICES.items()):
+        with tempfile.TemporaryDirectory() as folder:
+            first, *later = asyncio.run(play(Path(folder) / "ledger.sqlite", price))
+        if not number:
+            tokens = [step.held_prompt / step.usage.input for step in later]
+            sys.stdout.write(f"first step: {first.held_prompt / first.usage.input:.2f} (prompt tokens)\n")
+            sys.stdout.write(f"prompt tokens: median {statistics.median(tokens):.2f}, most {max(tokens):.2f}\n")
+        ratios = [step.held_nano / step.spent_nano for step in later]
+        sys.stdout.write(f"dollars, {rules}: median {statistics.median(ratios):.2f}, most {max(ratios):.2f}\n")
 
 
 if __name__ == "__main__":
