@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +10,7 @@ from ecoshell.agent.direct_call import direct_call
 from ecoshell.agent.finished_nodes import FinishedNodes
 from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.judge import JUDGE
-from ecoshell.agent.mode import FillTask, Mode
+from ecoshell.agent.mode import FillTask
 from ecoshell.agent.offer import TurnContext
 from ecoshell.budget.gate import sharing
 from ecoshell.errors import BudgetError, ModelError
@@ -23,6 +23,8 @@ from ecoshell.planning.catp.tpl import render
 from ecoshell.strategies import GraphResult, Path, Step
 from ecoshell.tools import LASTING
 
+Fill = Callable[[Path, FillTask, Emit], Awaitable[Call]]
+"""Makes the call of a node that continues a path; raises BudgetError and ModelError."""
 MAX_CONCURRENT_NODES = 8
 _REASON_CHARACTERS = 300
 
@@ -47,12 +49,12 @@ class Spending:
 
 @dataclass(slots=True, kw_only=True)
 class GraphRun:
-    """Runs one tool graph in one mode."""
+    """Runs one tool graph."""
 
     plan: GraphPlan
     finished: FinishedNodes
     turn_context: TurnContext
-    mode: Mode
+    fill: Fill
     path: Path
     """The path that the nodes continue."""
     executor: ToolExecutor
@@ -171,7 +173,7 @@ class GraphRun:
                 self._use_ended.notify_all()
 
     async def _call(self, node: Node, inputs: Mapping[str, Step], path: Path) -> Call:
-        """The node's call, from the results before it or with arguments from the mode; raises NodeFailed.
+        """The node's call, from the results before it or with arguments from a model; raises NodeFailed.
 
         The cost of the arguments is the node's, even if it fails.
         """
@@ -192,7 +194,7 @@ class GraphRun:
                 calls=tuple(self._calls[node.tool]),
             )
             try:
-                call = await self.mode.fill(self.turn_context.view(path), task, spent.emit)
+                call = await self.fill(path, task, spent.emit)
             except (BudgetError, ModelError) as failure:
                 raise NodeFailed(f"its arguments could not be filled in: {failure.message}") from failure
             self._calls[node.tool].append(call)

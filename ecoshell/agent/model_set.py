@@ -160,6 +160,12 @@ class ModelFactory(Protocol):
         ...
 
 
+def replaced(session_model: str, roles: RoleModels, model: str, by: str) -> tuple[str, RoleModels]:
+    """The session's model and those of the roles, with `by` in place of a model."""
+    new_roles = RoleModels(*(by if (own := roles.of(role)) == model else own for role in ROLES))
+    return by if session_model == model or new_roles == roles else session_model, new_roles
+
+
 class ActiveModels:
     """The models in use, and the choices for the next turns. Closes models that are no longer used."""
 
@@ -214,8 +220,7 @@ class ActiveModels:
 
     async def replace(self, model: str, by: str) -> None:
         """Replace a model in every role that it plays; raises as `change` does."""
-        roles = RoleModels(*(by if (own := self.roles.of(role)) == model else own for role in ROLES))
-        session_model = by if self.session_model == model or roles == self.roles else self.session_model
+        session_model, roles = replaced(self.session_model, self.roles, model, by)
         await self.change(model=session_model, roles=roles)
 
     async def choose(self, mode: str) -> None:

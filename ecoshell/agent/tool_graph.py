@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from ecoshell.agent.finished_nodes import FinishedNodes
-from ecoshell.agent.graph_run import GraphRun, Spending
+from ecoshell.agent.graph_run import Fill, GraphRun, Spending
 from ecoshell.agent.guards import ToolExecutor
 from ecoshell.agent.mode import DraftTask, Mode, View
 from ecoshell.agent.offer import TurnContext
@@ -64,7 +64,7 @@ class ToolGraphs:
         self._emit(await asyncio.to_thread(self._planned, plan, repaired=bool(want.unfinished)))
         return GraphDraft()
 
-    async def run(self, mode: Mode, path: Path, number: int) -> GraphResult:
+    async def run(self, fill: Fill, path: Path, number: int) -> GraphResult:
         """Run the last valid graph from this path; `number` makes the IDs of its calls unique in the turn."""
         if self._plan is None:
             return GraphResult()
@@ -73,7 +73,7 @@ class ToolGraphs:
             plan=self._plan,
             finished=self._finished,
             turn_context=self._turn_context,
-            mode=mode,
+            fill=fill,
             path=path,
             executor=self._executor,
             emit=self._emit,

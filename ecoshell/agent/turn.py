@@ -11,7 +11,7 @@ from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.fallback import fall_back
 from ecoshell.agent.guards import CallContext, ToolExecutor
-from ecoshell.agent.mode import Mode, View
+from ecoshell.agent.mode import FillTask, Mode, View
 from ecoshell.agent.offer import TurnContext
 from ecoshell.errors import (
     BudgetError,
@@ -115,6 +115,8 @@ class Turn:
     """The origin of each pending call, by ID."""
     _unavailable: set[str] = field(default_factory=set[str])
     """Models that failed in this turn."""
+    _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a fallback model takes over from one that concurrent nodes of a tool graph use."""
     _answerer: str = ""
     """The role of the last thought that could end the turn."""
 
@@ -176,7 +178,7 @@ class Turn:
                     case DraftGraph():
                         reply = await self._draft(want)
                     case RunGraph():
-                        reply = await self._tool_graphs.run(self.mode, want.path, self._steps)
+                        reply = await self._tool_graphs.run(self._fill, want.path, self._steps)
         except StopIteration as stop:
             return stop.value
         finally:
@@ -285,6 +287,21 @@ class Turn:
             return None
         _, draft = await self._step(want.path, (), lambda view: self._tool_graphs.draft(self.mode, view, want))
         return self._reported(draft, proposal=False) if isinstance(draft, Thought) else draft
+
+    async def _fill(self, path: Path, task: FillTask, emit: Emit) -> Call:
+        """The call of a node of a tool graph; a fallback model takes over for all nodes."""
+        while True:
+            mode = self.mode
+            try:
+                return await mode.fill(self.turn_context.view(path), task, emit)
+            except ModelError as error:
+                async with self._switching:
+                    if self.mode is not mode:  # another node has switched
+                        continue
+                    if not await fall_back(self.spending.deps, error, self._unavailable, self.emit):
+                        raise
+                    await self._follow()
+                    await self.mode.hold_answer(self.turn_context.view(self._best))
 
     async def _step(
         self, path: Path, siblings: tuple[Sibling, ...], ask: Callable[[View], Awaitable[T]]

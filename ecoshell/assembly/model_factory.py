@@ -117,8 +117,8 @@ class ConfiguredModelFactory:
                     own = roles.of(role)
                     if own is None:
                         raise
-                    message = f"{own} cannot be the {role}. {error.message}"
-                    raise type(error)(message, kept=error.kept, fix=error.fix) from error
+                    error.message = f"{own} cannot be the {role}. {error.message}"
+                    raise
             return ModelSet(players["planner"], self._mode(mode, *(players[role] for role in ROLES)), players)
         except EcoshellError:
             for new_name in models.keys() - initial_names:

@@ -14,6 +14,7 @@ from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.dependencies import Dependencies, SessionBudget, no_such
 from ecoshell.agent.environment import Environment
+from ecoshell.agent.fallback import first_models
 from ecoshell.agent.judge import JUDGES, Judge
 from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.project_rules import ProjectRules
@@ -207,7 +208,7 @@ def build(
             chosen = session_settings(settings, options)
             made = factory(settings, options, session_budget=budget, paths=paths)
             made.effort = lambda: chosen.effort
-            models = _active_models(made, settings, options)
+            models = _active_models(made, settings, options, complaints.append)
             strategies, judges = _strategies(plugins, options.strategy), plugins.judges(JUDGES)
         complaints += _replace_unknown(chosen, strategies, (*JUDGES, *judges))
         deps = Dependencies(
@@ -253,14 +254,18 @@ def _approvals(rules: Rules, user: UserInterface, projects: ProjectRules, worksp
     return Approvals(rules, user, granted=granted, remember=partial(projects.allow, workspace))
 
 
-def _active_models(factory: ConfiguredModelFactory, settings: "Settings", options: Options) -> ActiveModels:
-    """Make the first models; a model for a role implies a mode with roles."""
+def _active_models(
+    factory: ConfiguredModelFactory, settings: "Settings", options: Options, notify: Callable[[str], None]
+) -> ActiveModels:
+    """Make the first models, or their fallbacks; a model for a role implies a mode with roles."""
     needs_roles = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
-    return ActiveModels(
-        factory,
+    mode = options.mode or ("umi" if needs_roles else settings.agent.mode)
+    return first_models(
+        lambda model, roles: ActiveModels(factory, model, mode=mode, roles=roles),
         options.model or settings.model,
-        mode=options.mode or ("umi" if needs_roles else settings.agent.mode),
-        roles=roles_of(settings, options),
+        roles_of(settings, options),
+        fallback=settings.models.fallback,
+        notify=notify,
     )
 
 

@@ -172,7 +172,9 @@ class RemoteModel:
         key = self._keys.find(self._provider)
         if key is None and self._base_url is None:
             message = f"There is no API key for {self.traits.name}."
-            raise ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False, key=True)
+            missing = ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False, key=True)
+            missing.model = self.traits.name
+            raise missing
         return key or _NO_KEY
 
     async def warm(self, ahead: Request | None = None) -> None:
