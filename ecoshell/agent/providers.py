@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from ecoshell.catalog import Catalog, CatalogChanges
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.events import Emit, Notice
+from ecoshell.images import attached
 from ecoshell.messages import Attachment, visible_line
 from ecoshell.tools import ToolProvider
 from ecoshell.tools.running import clip
@@ -138,6 +140,7 @@ class ProviderFollower:
             if is_cut:
                 mentioned.notices.append(f"@{name} was cut: the first {FILE_BYTES:,} characters are attached.")
             mentioned.attachments.append(Attachment(f"{name} (as the server {server} gave it)", text))
+            mentioned.attachments += (attached(replace(image, name=name)) for image in resource.images)
         return mentioned
 
     def prompt_names(self) -> "Iterator[tuple[str, Prompt]]":

@@ -79,7 +79,7 @@ class EditorAgent:
             agent_info=schema.Implementation(name="ecoshell", title="ecoshell", version=__version__),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
-                prompt_capabilities=schema.PromptCapabilities(image=False, audio=False, embedded_context=True),
+                prompt_capabilities=schema.PromptCapabilities(image=True, audio=False, embedded_context=True),
                 mcp_capabilities=schema.McpCapabilities(http=True, sse=False),
                 session_capabilities=schema.SessionCapabilities(
                     list=schema.SessionListCapabilities(),

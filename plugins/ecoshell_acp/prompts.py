@@ -8,7 +8,9 @@ from urllib.parse import unquote, urlsplit
 from acp import schema
 
 from ecoshell.agent.mentions import FILE_BYTES
-from ecoshell.messages import Attachment
+from ecoshell.errors import ToolError
+from ecoshell.images import attached, image_of_base64
+from ecoshell.messages import Attachment, visible_line
 
 Block = (
     schema.TextContentBlock
@@ -24,7 +26,8 @@ _WORD = re.compile(r"[\w@]")
 def read_prompt(blocks: Sequence[Block], workspace: str) -> tuple[str, list[Attachment], list[str]]:
     """Convert a prompt's blocks to a question, its attachments, and notices about cut or skipped content.
 
-    A link to a file in the workspace becomes a mention, which attaches the file.
+    A link to a file in the workspace becomes a mention, which attaches the file. The question of a prompt that has only
+    images is their labels.
     """
     root = os.path.realpath(workspace)
     text, attachments, notices = "", list[Attachment](), list[str]()
@@ -47,12 +50,34 @@ def read_prompt(blocks: Sequence[Block], workspace: str) -> tuple[str, list[Atta
                     notices.append(f"{added} was cut: {part} are attached.")
                     content = f"{data[:FILE_BYTES].decode('utf-8', 'ignore')}\n[cut: {part}]"
                 attachments.append(Attachment(added, content))
+            case (
+                schema.ImageContentBlock(data=data, uri=uri)
+                | schema.EmbeddedResourceContentBlock(resource=schema.BlobResourceContents(blob=data, uri=uri))
+            ):
+                name = _file_name(uri or "") or f"image {len(attachments) + 1}"
+                try:
+                    attachments.append(attached(image_of_base64(data, name)))
+                except ToolError as error:
+                    notices.append(f"{name} was not attached: {error.message}")
+                continue
             case _:
-                notices.append(f"Content of the type {block.type} was not attached; only text is supported.")
+                notices.append(
+                    f"Content of the type {block.type} was not attached; only text and images are supported."
+                )
                 continue
         needs_space = text and not text[-1].isspace() and _WORD.match(added)
         text += f" {added}" if needs_space else added
+    if not text.strip():
+        text = " ".join(attachment.text for attachment in attachments if attachment.image)
     return text, attachments, notices
+
+
+def _file_name(uri: str) -> str:
+    """Return the last part of an address, without control characters; empty if it is invalid."""
+    try:
+        return visible_line(unquote(urlsplit(uri).path).rpartition("/")[2])
+    except ValueError:
+        return ""
 
 
 def _workspace_path(root: str, uri: str) -> str | None:

@@ -1,6 +1,7 @@
 """`ecoshell acp` in a separate process, with the SDK's client over pipes."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from acp import schema
 from agent_play import finish, register, say
 from editor import LIMIT_S, command, editor, environment
 from graph_turns import plan
+from pictures import png
 from processes import process_appears, processes_of
 
 from ecoshell.agent import LimitChoice
@@ -47,7 +49,7 @@ async def test_initialize_reports_version_1_and_capabilities(tmp_path):
     assert capabilities.session_capabilities.close is not None
     assert capabilities.session_capabilities.resume is not None
     assert capabilities.session_capabilities.delete is capabilities.session_capabilities.fork is None
-    assert (capabilities.prompt_capabilities.embedded_context, capabilities.prompt_capabilities.image) == (True, False)
+    assert (capabilities.prompt_capabilities.embedded_context, capabilities.prompt_capabilities.image) == (True, True)
     assert (capabilities.mcp_capabilities.http, capabilities.mcp_capabilities.sse) == (True, False)
 
 
@@ -320,7 +322,6 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
         (tmp_path / "outside.txt").write_text("secret\n")
         uri = opened.workspace.as_uri()
         session = await opened.new()
-        image = acp.image_block("aGk=", "image/png")
         await opened.ask(
             session,
             "Compare",
@@ -331,7 +332,7 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
             acp.resource_link_block("outside", (tmp_path / "outside.txt").as_uri()),
             acp.resource_link_block("odd", "file://[/x%00"),
             acp.resource_link_block("web", "https://example.org/page"),
-            image,
+            acp.audio_block("aGk=", "audio/wav"),
         )
         selected = acp.embedded_text_resource(f"{uri}/plain.txt#L1:2", "unsaved\n")
         long = acp.embedded_text_resource("zed:///rules", "x" * 200_000)
@@ -343,11 +344,40 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
     assert linked.question.endswith("https://example.org/page")
     notes = opened.text(schema.AgentThoughtChunk)
     assert "outside.txt was not attached: it is outside the workspace" in notes
-    assert "Content of the type image was not attached; only text is supported." in notes
+    assert "Content of the type audio was not attached; only text and images are supported." in notes
     assert embedded.question == "What is this? plain.txt#L1:2 zed:///rules"
     texts = {item.name: item.text for item in embedded.attachments}
     assert texts["plain.txt#L1:2"] == "unsaved\n"
     assert texts["zed:///rules"].endswith("[cut: the first 100,000 of 200,000 bytes]")
+
+
+async def test_images_of_a_prompt_are_attached(tmp_path):
+    data = base64.b64encode(png()).decode()
+    async with editor(tmp_path, [finish("Grey."), finish("Grey.")]) as opened:
+        session = await opened.new()
+        blob = acp.embedded_blob_resource("file:///tmp/a%20plan.png", data, mime_type="image/png")
+        await opened.ask(
+            session,
+            "What is this?",
+            acp.image_block(data, "image/png"),
+            acp.resource_block(blob),
+            acp.image_block("aGk=", "image/png"),
+        )
+        await opened.ask(session, acp.image_block(data, "image/png"))
+    asked, alone = started(tmp_path, session)
+    assert [(item.name, item.image.data) for item in asked.attachments] == [("image 1", data), ("a plan.png", data)]
+    assert "image 3 was not attached: image 3 is not a PNG" in opened.text(schema.AgentThoughtChunk)
+    assert (asked.question, alone.question) == ("What is this?", "[image image 1 64×48]")
+
+
+async def test_an_image_for_a_model_without_vision_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    async with editor(tmp_path, []) as opened:
+        session = await opened.new()
+        assert await opened.ask(session, "/model openai/gpt-3.5-turbo") == "end_turn"
+        with pytest.raises(acp.RequestError, match=r"gpt-3.5-turbo cannot see images"):
+            await opened.ask(session, "And this?", acp.image_block(base64.b64encode(png()).decode(), "image/png"))
+    assert started(tmp_path, session) == []
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])

@@ -30,6 +30,11 @@ def photograph() -> list[TextContent | ImageContent]:
     good = ImageContent(type="image", mime_type="image/png", data="DATA")
     return [TextContent(type="text", text="Taken:"), bad, good]
 
+@server.resource("album://last", mime_type="image/png")
+def last() -> bytes:
+    """The last picture."""
+    return base64.b64decode("DATA")
+
 server.run("stdio")
 '''
 
@@ -109,13 +114,34 @@ async def test_read_file_shows_an_image(play, photo):
         assert (result.speaker, result.images) == ("tool", (IMAGE,))
 
 
-async def test_an_image_from_a_server_is_sent_to_the_model(play, home, tmp_path):
+def saved_bytes(observation):
+    return Path(observation.rpartition("saved as ")[2].rstrip("]")).read_bytes()
+
+
+@pytest.fixture
+def camera(home, tmp_path):
+    """A server whose tool and resource return an image."""
     pytest.importorskip("mcp")
     script = tmp_path / "camera.py"
     script.write_text(SERVER.replace("DATA", IMAGE.data))
     file = user_paths().settings_file
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'[mcp.servers.camera]\ncommand = "{sys.executable}"\nargs = ["{script}"]\n')
+
+
+async def test_an_image_of_a_mentioned_resource_is_sent_to_the_model(play, camera):
+    async with play([say("Grey.")]) as shell:
+        await shell.deps.catalog.providers[0].connect()
+        events = await turn(shell, "What is in @camera:album://last?")
+        (message,) = [message for message in shell.requests[0].messages if message.images]
+    assert message.images == (replace(IMAGE, name="camera:album://last"),)
+    assert "[image camera:album://last 64×48]" in message.text
+    saved, image = of(events, TurnStarted)[0].attachments
+    assert "saved as" in saved.text
+    assert (image.image, IMAGE.data in message.text) == (message.images[0], False)
+
+
+async def test_an_image_from_a_server_is_sent_to_the_model(play, camera):
     lines = [register("camera.photograph"), say("", "camera.photograph"), finish("Grey.")]
     async with play(lines, user=User(approval="once"), presentation="grow") as shell:
         await shell.deps.catalog.providers[0].connect()
@@ -124,5 +150,4 @@ async def test_an_image_from_a_server_is_sent_to_the_model(play, home, tmp_path)
         assert done.observation.startswith("Taken:")
         assert [(image.media_type, image.data) for image in done.images] == [("image/png", IMAGE.data)]
         assert IMAGE.data not in done.observation
-        file = Path(done.observation.rpartition("saved as ")[2].rstrip("]"))
-        assert file.read_bytes() == png()
+        assert saved_bytes(done.observation) == png()

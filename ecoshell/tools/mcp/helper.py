@@ -38,7 +38,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -299,7 +299,8 @@ class Bridge:
         if "read" in request:
             await self._watch(request["read"])
             resource = await self._client.read_resource(request["read"])
-            return "\n".join(_text_of(content, save) for content in resource.contents), True, []
+            text = "\n".join(_text_of(content, save) for content in resource.contents)
+            return text, True, _images_of(resource.contents)
         if "complete" in request:
             reference = PromptReference(type="ref/prompt", name=request["complete"])
             argument = {"name": request["argument"], "value": request["prefix"]}
@@ -322,9 +323,7 @@ class Bridge:
         texts = [_text_of(block, save) for block in result.content]
         if not texts and result.structured_content is not None:
             texts = [json.dumps(result.structured_content, ensure_ascii=False)]
-        images = [block.data for block in result.content if block.type == "image"]
-        images = [image for image in images if len(image) <= _MAX_IMAGE_CHARS]
-        return "\n".join(texts), not result.is_error, images[:MAX_IMAGES]
+        return "\n".join(texts), not result.is_error, _images_of(result.content)
 
     @asynccontextmanager
     async def _http(self, server: Mapping[str, Any]) -> AsyncGenerator[Any]:
@@ -633,6 +632,18 @@ def _text_of(block: Any, save: Save) -> str:
             resource = getattr(block, "resource", block)
             text = getattr(resource, "text", None)
             return text if text is not None else save(f"resource {resource.uri}", resource.mime_type, resource.blob)
+
+
+def _images_of(blocks: Iterable[Any]) -> list[str]:
+    """Return the images among blocks and resources in base64, except those too large for models."""
+    images: list[str] = []
+    for block in blocks:
+        content = getattr(block, "resource", block)
+        data = getattr(content, "blob", None) or getattr(content, "data", None)
+        is_image = (getattr(content, "mime_type", None) or "").startswith("image/")
+        if is_image and isinstance(data, str) and len(data) <= _MAX_IMAGE_CHARS:
+            images.append(data)
+    return images[:MAX_IMAGES]
 
 
 def _describe(error: BaseException) -> str:

@@ -143,7 +143,7 @@ class McpServer:
             raise ToolError(f"{self.name} did not finish the call: {error.message}.") from error
 
     async def read(self, uri: str) -> Observation:
-        """Return the text of a resource; raises ToolError."""
+        """Return the text and the images of a resource; raises ToolError."""
         connection = await self._open()
         self._updated.discard(uri)
         return await self._request(connection, {"read": uri})
