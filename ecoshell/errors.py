@@ -167,7 +167,8 @@ class BudgetError(EcoshellError):
 class LimitReached(BudgetError):
     """The next call could exceed a cap.
 
-    `scope` is the cap's scope (turn, session, day, month); `need` and `left` are in nano-dollars or tokens (`unit`).
+    `scope` is the cap's scope (turn, session, day, month); `need` and `left` are in nano-dollars, tokens or
+    milliseconds (`unit`). `text` is what a model had written when a cap in time stopped its call.
     """
 
     exit_status = 3
@@ -178,6 +179,7 @@ class LimitReached(BudgetError):
         self.need = need
         self.left = left
         self.unit = unit
+        self.text = ""
 
 
 class PriceUnknown(BudgetError):

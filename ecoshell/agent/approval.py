@@ -363,6 +363,8 @@ class SpendApproval:
         if cap is not None:  # room for the longest step and the answer
             bound = sum(await asyncio.to_thread(_bounds, self.mode, view), NOTHING).in_unit_of(cap) or 0
             enough = rounded_up(max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need))
+            if cap.unit == "ms":  # how long a step takes is not known in advance
+                enough = 2 * cap.limit
         event = LimitHit(hit.scope, cast("Unit", hit.unit), hit.need, hit.left, str(hit), offers=offers, enough=enough)
         while True:
             emit(event)

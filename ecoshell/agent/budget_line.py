@@ -38,5 +38,6 @@ class BudgetLine:
     def _cost(self, cap: CapState) -> str:
         """The mean cost of a step of this turn; empty if unknown."""
         steps, consumption = self._usage.steps, self._usage.consumption
-        spent = consumption.nano if cap.unit == "usd" else consumption.usage.total
+        ms = round(1_000 * self._usage.worked)
+        spent = {"usd": consumption.nano, "tokens": consumption.usage.total, "ms": ms}[cap.unit]
         return f"; a step costs about {amount_text(spent // steps, cap.unit)}" if steps and spent else ""

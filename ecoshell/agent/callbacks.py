@@ -2,10 +2,13 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 from ecoshell.agent.dependencies import Dependencies
+from ecoshell.budget.gate import sharing
+from ecoshell.budget.working_time import WorkingTime, current_time
 from ecoshell.errors import BudgetError, ModelError, StoreError, ToolError
 from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Notice
 from ecoshell.messages import Call, Message, ToolSchema
@@ -29,6 +32,8 @@ class RunningCall:
     """By server: the decision in this session whether the model may write for it."""
     call: Call
     emit: Emit
+    clock: WorkingTime | None = field(default_factory=current_time)
+    """Measures the tool; stopped while the user is asked or the model writes."""
 
     def progress(self, text: str) -> None:
         self.emit(CallProgressed(self.call.id, self.call.name, text))
@@ -64,11 +69,15 @@ class RunningCall:
             raise ToolError("The user declined it.")
         request = Request(mask_secrets(tuple(messages)), want="text", max_tokens=max_tokens, purpose="sample")
         try:
-            reply = await model.ask(request, self.emit, role=ROLE)
+            with self._paused(), sharing():  # waiting for the tool's own reservation would never end
+                reply = await model.ask(request, self.emit, role=ROLE)
         except (BudgetError, ModelError, StoreError) as failure:
             self.emit(Notice(f"{name} wrote nothing for {server}. {failure.message}"))
             raise ToolError("The model could not be asked.") from failure
         return Sample(reply.text, name, reply.cut)
+
+    def _paused(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.clock is None else self.clock.paused()
 
     async def _ask(
         self, message: str, schema: ToolSchema, arguments: Mapping[str, Any], why: str
@@ -76,5 +85,6 @@ class RunningCall:
         """The arguments as the user approves them; None if declined."""
         rationale = clip(message, _MAX_MESSAGE)[0]
         question = ApprovalWanted(secrets.token_hex(4), schema.name, arguments, ("network",), why, rationale=rationale)
-        approval = await self.deps.approvals.fill_in(mask_secrets(question), schema, self.emit)
+        with self._paused():
+            approval = await self.deps.approvals.fill_in(mask_secrets(question), schema, self.emit)
         return None if approval.decision == "no" else approval.arguments

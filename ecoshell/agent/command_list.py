@@ -14,7 +14,7 @@ from ecoshell.agent.model_set import AUTO, MODES
 from ecoshell.agent.plan_text import plan_summary, plan_table
 from ecoshell.agent.session_settings import PlanMode
 from ecoshell.agent.shell import Shell
-from ecoshell.budget import SCOPES, Scope, about, counted, parse_amount
+from ecoshell.budget import SCOPES, Scope, about, counted, duration_text, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion
 from ecoshell.events import TurnUndone
 from ecoshell.events.describe import context_line, describe
@@ -54,23 +54,23 @@ async def _help(shell: Shell, argument: str) -> Printed:
 
 @COMMANDS.add("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", lambda _: (*SCOPES, "off"))
 async def _budget(shell: Shell, argument: str) -> Printed:
-    """`/budget`, `/budget 0.50`, `/budget 20k tok`, `/budget day`, `/budget day 2`, `/budget day off`."""
+    """`/budget`, `/budget 0.50`, `/budget 20k tok`, `/budget 2min`, `/budget day`, `/budget day 2`, `/budget off`."""
     word, _, tail = argument.partition(" ")
     scope: Scope | None = next((name for name in SCOPES if name == word.lower()), None)
     limit = tail.strip() if scope else argument
-    hint = ""
+    is_free, hint = shell.deps.models.current.is_free, ""
     if limit:
         cap = None if limit.lower() == "off" else parse_amount(limit)
         await shell.set_cap(scope or "session", cap)
-        traits = shell.deps.models.current.model.traits
-        if cap is not None and cap.unit == "usd" and traits.price is not None and traits.price.summary() == "free":
-            hint = f"{traits.name} is free: a cap in tokens limits it, such as /budget 20000tok.\n"
+        if cap is not None and cap.unit == "usd" and is_free:
+            hint = f"{shell.deps.models.name} is free. /budget 20000tok limits its tokens, /budget 2min its time.\n"
     caps = await shell.deps.budget.caps()
     if scope and not limit:
         caps = tuple(cap for cap in caps if cap.scope == scope)
         if not caps:
-            return Printed(f"No cap is set for the {scope}. /budget {scope} 2.00 sets one.")
-    return Printed(f"{hint}{caps_table(caps, shell.ledger.away)}")
+            amount = "2min" if is_free else "2.00"
+            return Printed(f"No cap is set for the {scope}. /budget {scope} {amount} sets one.")
+    return Printed(f"{hint}{caps_table(caps, shell.ledger.away, is_free=is_free)}")
 
 
 @COMMANDS.add(
@@ -360,12 +360,13 @@ async def _cost(shell: Shell, argument: str) -> Printed:
         used += f" (reasoning: {row.usage.reasoning:,} for {dollars(reasoning)})"
     tokens = about(used, estimated=row.estimate is not None)
     spent = f"spent {spent_text(row)}, held {dollars(row.held_nano)}; calls {row.calls}; tokens {tokens}"
+    spent += f"; time {'unknown' if row.ms is None else duration_text(row.ms)}"
     if row.estimate is not None or row.estimate_nano is not None:
         spent += "\n≈: some calls reported no usage; a tokenizer estimated it, and caps count the whole reservation."
     roles = await asyncio.to_thread(shell.ledger.rows, "role", shell.session)
     cells = [
         (
-            row.key or "-",  # paid tools have no role
+            row.key or "tools",
             f"{row.calls:,}",
             about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
             f"{row.usage.cached:,}",

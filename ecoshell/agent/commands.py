@@ -110,27 +110,26 @@ def dollars(nano: int | None) -> str:
     return "unknown" if nano is None else amount_text(nano, "usd")
 
 
-def amount(value: int, unit: str) -> str:
-    """Nano-dollars or tokens as text."""
-    return amount_text(value, "usd" if unit == "usd" else "tokens")
-
-
 def spent_text(row: CostRow) -> str:
     """The amount spent, marked if it is partly an estimate, with the number of calls of unknown price."""
     spent = about(dollars(row.shown_nano), estimated=row.estimate_nano is not None)
     return spent if not row.unpriced or row.shown_nano is None else f"{spent} + {row.unpriced} unknown"
 
 
-def caps_table(caps: Iterable[CapState], away: EcoshellError | None) -> str:
-    """The caps and their use; without caps, how to set one. `away` is the reason why a team's caps are unknown."""
+def caps_table(caps: Iterable[CapState], away: EcoshellError | None, *, is_free: bool = False) -> str:
+    """The caps and their use; without caps, how to set one.
+
+    `away` is the reason why a team's caps are unknown; `is_free` whether the model costs nothing.
+    """
     states = list(caps)
     if not states and away is None:
-        return "No cap is set. /budget 0.50 caps this session at 50 cents, /budget 20000tok at 20,000 tokens."
+        dollars_command = "" if is_free else "/budget 0.50, "
+        return f"No cap is set. Set one for this session: {dollars_command}/budget 20000tok or /budget 2min."
     has_own = any(cap.own is not None for cap in states)
     rows: list[list[str]] = []
     for cap in states:
         amounts = (cap.limit, cap.spent, cap.held, cap.left, *((cap.own,) if has_own else ()))
-        rows.append([cap.scope, *("" if value is None else amount(value, cap.unit) for value in amounts)])
+        rows.append([cap.scope, *("" if value is None else amount_text(value, cap.unit) for value in amounts)])
     head = ("cap", "limit", "spent", "held", "left", *(("spent by you",) if has_own else ()))
     parts = (table(head, rows) if rows else "", f"The team's caps are unknown. {away}" if away else "")
     return "\n".join(part for part in parts if part)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.attempts import Attempts
 from ecoshell.agent.budget_line import BudgetLine
+from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Registrar, Runner, ToolExecutor
@@ -99,6 +100,7 @@ class Conversation:
         """Why experience cannot be read, as last reported."""
         self._deps = deps
         self._spending = SpendApproval(deps)
+        self._watch = CapWatch(past)
         self._sampling: dict[str, bool] = {}
         """Servers for which the user allowed or denied sampling."""
         self._turn_now: Turn | None = None
@@ -382,7 +384,9 @@ class Conversation:
             emit(ErrorHappened.of(failure))
         finally:
             try:
-                emit(BudgetChanged(await deps.budget.caps()))
+                caps = await deps.budget.caps()
+                emit(BudgetChanged(caps))
+                self._watch.look(caps, emit)
                 if self._scorer is not None:
                     await self._scorer.end(self.turn, ended.status, ended.answer, emit)
             except (asyncio.CancelledError, EcoshellError):
@@ -431,6 +435,7 @@ class Conversation:
             context=ContextKeeper(
                 deps, self.memory, turn_context, emit, partial(self._begin_again, asked, plan, turn_context, emit)
             ),
+            watch=self._watch,
             emit=emit,
         )
         self._emit = emit

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ecoshell.agent.mode import CallForecast, StepForecast
-from ecoshell.budget import CapState, Hold, price_unknown
+from ecoshell.budget import MIN_CALL_MS, CapState, Hold, price_unknown
 from ecoshell.errors import PriceUnknown
 
 
@@ -21,8 +21,8 @@ class CostBound:
         return CostBound(nano, self.tokens + other.tokens)
 
     def in_unit_of(self, cap: CapState) -> int | None:
-        """The amount that counts against this cap."""
-        return self.nano if cap.unit == "usd" else self.tokens
+        """The amount that counts against this cap; of working time, the least that a call needs."""
+        return {"usd": self.nano, "tokens": self.tokens, "ms": MIN_CALL_MS if self.tokens else 0}[cap.unit]
 
 
 NOTHING = CostBound(0, 0)
@@ -72,6 +72,4 @@ def with_room(caps: Iterable[CapState], answer_hold: Hold | None, bound: CostBou
 
 def used(cap: CapState, answer_hold: Hold | None) -> int:
     """The spent and reserved part of a cap, without the reservation for the answer."""
-    hold = answer_hold
-    freed = 0 if hold is None else (hold.nano or 0) if cap.unit == "usd" else hold.tokens
-    return cap.spent + cap.held - freed
+    return cap.spent + cap.held - (answer_hold.amount(cap.unit) if answer_hold else 0)

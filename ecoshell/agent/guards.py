@@ -16,9 +16,11 @@ from ecoshell.agent.approval import ApprovalRequest, Guess
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.experience import now
 from ecoshell.agent.turn_plan import TurnPlan
+from ecoshell.budget import ToolHold, time_is_up
+from ecoshell.budget.working_time import TimeUp, WorkingTime, measuring
 from ecoshell.catalog import Catalog, Presentation
 from ecoshell.errors import LimitReached, StoreError
-from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, ToolRegistered
+from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, Notice, ToolRegistered
 from ecoshell.events.describe import why_words
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolSchema
 from ecoshell.planning.btp.costs import StepCost
@@ -298,7 +300,7 @@ class Approved(Guard):
 
 
 class Logged(Guard):
-    """Writes all events to disk before a call that has a price or does more than read, then charges its price."""
+    """Writes all events to disk before a call that has a price or does more than read, then charges price and time."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         tool, budget = self.deps.catalog.tool(call.name), self.deps.budget
@@ -308,17 +310,34 @@ class Logged(Guard):
             except StoreError as failure:
                 message = f"{call.name} was not run, because its start could not be recorded: {failure.message}"
                 raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
-        if tool.price_nano:
-            price = tool.price_nano
+        price = tool.price_nano
 
-            def add_price() -> None:
-                context.bill.spent_nano += price
+        def add_price() -> None:
+            context.bill.spent_nano += price
 
+        try:
+            hold = await budget.gate.start_tool(budget.account(), call.name, price, add_price)
+        except LimitReached as limit:
+            return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
+        return await self._timed(call, context, hold)
+
+    async def _timed(self, call: Call, context: CallContext, hold: ToolHold) -> Observation:
+        """Run the tool, stop it when a cap in time leaves nothing, and record its time."""
+        budget, entry = self.deps.budget, hold.entry
+        clock = WorkingTime(hold.ms, lambda: budget.gate.extend(entry or 0))
+        try:
+            with measuring(clock):
+                return await clock.spend(lambda: self.inner.execute(call, context))
+        except TimeUp:
+            text = f"{call.name} was stopped. {time_is_up(await budget.caps()).message}"
+            if self.deps.catalog.tool(call.name).effects & LASTING:
+                text += " Its changes up to that point remain."
+            return Observation(text, ok=False, seconds=clock.ms / 1_000)
+        finally:
             try:
-                await budget.gate.charge_tool(budget.account(), call.name, price, add_price)
-            except LimitReached as limit:
-                return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
-        return await self.inner.execute(call, context)
+                await budget.gate.end_tool(hold, clock.ms)
+            except StoreError as failure:  # the result is kept
+                context.emit(Notice(f"The time of {call.name} could not be recorded. {failure}"))
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,12 @@ class ModelSet:
         return max(prices, key=lambda price: price.worst(_COMPARED_PROMPT_TOKENS, 0))
 
     @property
+    def is_free(self) -> bool:
+        """Whether every model is known to cost nothing."""
+        prices = [model.traits.price for model in self.models]
+        return all(price is not None and price.summary() == "free" for price in prices)
+
+    @property
     def calls_undeclared(self) -> bool:
         """Whether every model may call a tool that is missing from its tool array."""
         return all(model.traits.calls_undeclared for model in self.models)

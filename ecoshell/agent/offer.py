@@ -257,7 +257,7 @@ def _schemas_room(plan: TurnPlan, deps: Dependencies) -> int:
     """Tokens available for loaded schemas, by the context and by the caps."""
     models, remaining = deps.models.current, plan.priced.remaining
     room = (_UNKNOWN_CONTEXT if models.context is None else models.context) // _CONTEXT_PER_SCHEMAS
-    if remaining is None:
+    if remaining is None or remaining.unit == "ms":
         return room
     share = max(0, remaining.budget) // (_BUDGET_PER_SCHEMAS * Workload().calls)
     if remaining.unit == "tokens":

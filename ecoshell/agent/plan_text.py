@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ecoshell.agent.commands import amount, table
+from ecoshell.agent.commands import table
+from ecoshell.budget import Unit, amount_text
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import untried, why_words
 from ecoshell.planning.btp.costs import state_word
@@ -10,7 +11,7 @@ from ecoshell.planning.btp.costs import state_word
 _SIGNS = {"planned": "√", "blocked": "×", "advised against": "!", "unplanned": "·"}
 
 
-def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
+def plan_table(rows: Sequence[PlanRow], unit: Unit, *, enforced: bool) -> str:
     """One row per tool, within 80 columns; tools without history share a line."""
     new = untried(rows)
     cells: list[tuple[str, ...]] = []
@@ -18,9 +19,9 @@ def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
         if row.tool in new:
             continue
         state, used = state_word(row, enforced=enforced), f"{row.used}/{row.planned}"
-        cost, why = amount(row.cost, unit).removesuffix(" tokens"), f"{state}: {why_words(row.why)}"
+        cost, why = amount_text(row.cost, unit).removesuffix(" tokens"), f"{state}: {why_words(row.why)}"
         cells.append((f"{_SIGNS[state]} {row.tool}", f"{row.value:.2f}", f"{row.chance:.2f}", cost, used, why))
-    head = ("  tool", "value", "chance", "cost" if unit == "usd" else "tokens", "used", "state")
+    head = ("  tool", "value", "chance", {"usd": "cost", "tokens": "tokens", "ms": "time"}[unit], "used", "state")
     new_line = [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
     return "\n".join([*([table(head, cells)] if cells else []), *new_line])
 
@@ -32,17 +33,18 @@ def plan_summary(plan: PlanChanged) -> str:
         sentences.append("No cap is set, so the plan is advice and blocks nothing; /budget sets one.")
     else:
         cap = plan.cap or 0
-        details = f"of {amount(cap, plan.unit)}, {amount(plan.reserved, plan.unit)} reserved for the answer"
-        details += f", {amount(plan.paid, plan.unit)} already paid for thinking of the next use" if plan.paid else ""
-        sentences.append(f"Left for tools: {amount(plan.budget, plan.unit)} ({details}).")
+        details = f"of {amount_text(cap, plan.unit)}, {amount_text(plan.reserved, plan.unit)} reserved for the answer"
+        if plan.paid:
+            details += f", {amount_text(plan.paid, plan.unit)} already paid for thinking of the next use"
+        sentences.append(f"Left for tools: {amount_text(plan.budget, plan.unit)} ({details}).")
         if plan.reserved > cap:
             sentences.append("This does not cover an answer; a turn would stop before it spends anything.")
-        sentences.append(f"Planned uses are expected to cost {amount(plan.planned_cost, plan.unit)}.")
+        sentences.append(f"Planned uses are expected to cost {amount_text(plan.planned_cost, plan.unit)}.")
         if not plan.enforced:
             sentences.append("Nothing is blocked in this mode.")
     if plan.low is None or plan.high is None:
         sentences.append("The model's price is unknown, so the costs include only tools and waiting.")
     else:
-        low, high = amount(plan.low, plan.unit), amount(plan.high, plan.unit)
+        low, high = amount_text(plan.low, plan.unit), amount_text(plan.high, plan.unit)
         sentences.append(f"The turn is estimated at {low if low == high else f'{low} to {high}'}.")
     return " ".join(sentences)

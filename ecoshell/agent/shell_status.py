@@ -69,6 +69,12 @@ class ShellStatus:
     """Whether `used_tokens` is partly an estimate."""
     estimated_nano: bool = False
     """Whether `spent_nano` is partly an estimate."""
+    is_free: bool = False
+    """Whether the session's models cost nothing, so that tokens and time are what counts."""
+    used_ms: int | None = 0
+    """Working time of this session; None if partly unknown."""
+    next_ms: int | None = None
+    """Expected working time of the next step: the session's mean; None before the first."""
 
 
 def shell_status(shell: "Shell") -> ShellStatus:
@@ -103,6 +109,9 @@ def shell_status(shell: "Shell") -> ShellStatus:
         away=shell.ledger.away is not None,
         estimated=spent is not None and spent.estimate is not None,
         estimated_nano=spent is not None and spent.estimate_nano is not None,
+        is_free=deps.models.current.is_free,
+        used_ms=spent.ms if spent else 0,
+        next_ms=spent.ms // spent.calls if spent and spent.ms is not None and spent.calls else None,
     )
 
 

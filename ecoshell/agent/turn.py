@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
+from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.fallback import fall_back
 from ecoshell.agent.guards import CallContext, ToolExecutor
@@ -103,6 +104,7 @@ class Turn:
     executor: ToolExecutor
     spending: SpendApproval
     context: ContextKeeper
+    watch: CapWatch
     emit: Emit
     _path: Path = field(default_factory=lambda: Path(""))
     _best: Path = field(default_factory=lambda: Path(""))
@@ -117,6 +119,8 @@ class Turn:
     """Models that failed in this turn."""
     _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a fallback model takes over from one that concurrent nodes of a tool graph use."""
+    _stopped_text: str = ""
+    """What the model had written when a cap in time last stopped a call."""
     _answerer: str = ""
     """The role of the last thought that could end the turn."""
 
@@ -316,6 +320,7 @@ class Turn:
             nonlocal view, approved_model
             while True:
                 await self.turn_context.plan.refresh(self.emit)
+                self.watch.look(self.turn_context.plan.caps, self.emit)
                 view = self.turn_context.view(path, siblings)
                 try:
                     if await self.context.make_room(path, siblings, refused=overflow is not None):
@@ -330,6 +335,7 @@ class Turn:
                     self.emit(StepStarted(self._steps + 1, self.mode.role, self.mode.model))
                     return await ask(view)
                 except LimitReached as hit:
+                    self._stopped_text = hit.text
                     await self.spending.at_limit(hit, view, self.emit)
                 await self._follow()
 
@@ -428,6 +434,7 @@ class Turn:
         self._backtrack(self._best, FOUND_MOST)
         text, role = await self._final_text()
         results = self._path.result_steps
+        text = text or self._stopped_text.strip()
         if not text and results:
             quote = _quoted(results[-1])
             separator = "\n\n" if quote.startswith("```") else " "
@@ -448,6 +455,9 @@ class Turn:
             try:
                 text = (await self.mode.conclude(self.view, self.emit)).strip()
             except BudgetError as refused:
+                if isinstance(refused, LimitReached) and refused.text.strip():
+                    self.emit(Notice(f"The answer is incomplete. {refused.message}"))
+                    return refused.text.strip(), hold.account.role if hold is not None else ""
                 self.emit(Notice(f"No further model call fits under the cap. {refused.message}"))
                 return "", ""
             return text, hold.account.role if text and hold is not None else ""

@@ -150,7 +150,7 @@ class PlanSnapshot:
             if self.answer_hold is None:
                 reserved = of_conclusion(forecast, counted=True).in_unit_of(cap) or 0
             else:
-                reserved = (self.answer_hold.nano or 0) if cap.unit == "usd" else self.answer_hold.tokens
+                reserved = self.answer_hold.amount(cap.unit)
             remaining[cap.unit] = RemainingBudget(cap.unit, max(0, amount), reserved)
         return remaining
 
@@ -287,6 +287,11 @@ class TurnPlan:
         """What changed since the plan was made; empty if nothing did."""
         self._reason = ""
         """Why the last reported plan was made."""
+
+    @property
+    def caps(self) -> Sequence[CapState]:
+        """The caps as last read, without the turn's running calls."""
+        return self._caps
 
     @property
     def enforced(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
-from ecoshell.budget import nano_to_usd_text
+from ecoshell.budget import typed_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
 
@@ -77,9 +77,7 @@ class NonInteractive(UserInterface):
 
 def enough_text(hit: LimitHit) -> str:
     """The cap that a limit proposes, as the user would type it; empty if unknown."""
-    if not hit.enough:
-        return ""
-    return nano_to_usd_text(hit.enough) if hit.unit == "usd" else f"{hit.enough}tok"
+    return typed_amount(hit.enough, hit.unit) if hit.enough else ""
 
 
 def parse_arguments(text: str) -> dict[str, Any]:

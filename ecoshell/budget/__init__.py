@@ -1,6 +1,7 @@
 """Amounts, prices, caps and the ledger that every model call is reserved and settled in."""
 
 from ecoshell.budget.amounts import (
+    MAX_MS,
     MAX_TOKENS,
     MAX_USD,
     NANO,
@@ -9,23 +10,32 @@ from ecoshell.budget.amounts import (
     about,
     amount_text,
     counted,
+    duration_text,
     nano_to_usd_text,
     parse_amount,
     parse_spent,
     rounded_up,
+    typed_amount,
 )
 from ecoshell.budget.caps import (
+    MIN_CALL_MS,
+    NEAR_CAP_SHARE,
     SCOPES,
+    SLICE_MS,
     Account,
     Ask,
     CapState,
     Hold,
     Scope,
     Settlement,
+    ToolHold,
+    answer_ms,
     exchanged_output,
+    fitting_ms,
     fitting_output,
     limit_reached,
     price_unknown,
+    time_is_up,
 )
 from ecoshell.budget.price import (
     UNBOUNDED,
@@ -42,10 +52,14 @@ from ecoshell.budget.pricebook import ASSUMED_FREE, ModelFacts, PriceBook
 
 __all__ = [
     "ASSUMED_FREE",
+    "MAX_MS",
     "MAX_TOKENS",
     "MAX_USD",
+    "MIN_CALL_MS",
     "NANO",
+    "NEAR_CAP_SHARE",
     "SCOPES",
+    "SLICE_MS",
     "UNBOUNDED",
     "ZERO_PRICE",
     "Account",
@@ -61,11 +75,15 @@ __all__ = [
     "Scope",
     "Settlement",
     "Tier",
+    "ToolHold",
     "Unit",
     "about",
     "amount_text",
+    "answer_ms",
     "counted",
+    "duration_text",
     "exchanged_output",
+    "fitting_ms",
     "fitting_output",
     "limit_reached",
     "nano_to_usd_text",
@@ -76,4 +94,6 @@ __all__ = [
     "price_to_json",
     "price_unknown",
     "rounded_up",
+    "time_is_up",
+    "typed_amount",
 ]

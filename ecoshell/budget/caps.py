@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal
 
 from ecoshell.budget.amounts import Unit, amount_text
@@ -12,10 +13,20 @@ from ecoshell.messages import Usage
 Scope = Literal["turn", "session", "day", "month"]
 SCOPES: tuple[Scope, ...] = ("turn", "session", "day", "month")
 
+NEAR_CAP_SHARE = Decimal("0.8")
+"""The spent share of a cap from which it is reported as nearly used up."""
+SLICE_MS = 15_000
+"""Working time that a running call reserves at once, so that parallel calls and other processes share a cap."""
+MIN_CALL_MS = 1_000
+"""A call that has less time than this is refused."""
+_MAX_ANSWER_MS = 60_000
+_ANSWER_SHARE = 4
+"""The final answer gets this fraction of the time that is left, within bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class CapState:
-    """A cap and its use, in nano-dollars or tokens as `unit` says.
+    """A cap and its use, in nano-dollars, tokens or milliseconds as `unit` says.
 
     `own` is this user's part of `spent` if the cap is shared with other users.
     """
@@ -73,7 +84,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The reserved worst case of a call; `nano` is None if the price is unknown, which no dollar cap allows."""
+    """The reserved worst case of a call; `nano` is None if the price is unknown, which no dollar cap allows.
+
+    `ms` is the time reserved first, and None without a cap in time.
+    """
 
     entry: int
     nano: int | None
@@ -82,11 +96,29 @@ class Hold:
     clamped: bool
     account: Account
     price: Price | None
+    ms: int | None = None
+
+    def amount(self, unit: Unit) -> int:
+        """Return the reserved amount in a unit; 0 if unknown."""
+        return {"usd": self.nano or 0, "tokens": self.tokens, "ms": self.ms or 0}[unit]
 
     @property
     def prompt_tokens(self) -> int:
         """The upper bound of the prompt."""
         return self.tokens - self.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHold:
+    """A running tool: its price is paid, and its time is reserved under a cap in time.
+
+    `entry` is None if nothing had to be booked before the run, `ms` without a cap in time.
+    """
+
+    account: Account
+    tool: str
+    entry: int | None = None
+    ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +159,10 @@ def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
     for cap in caps:
         if not cap.over(ask.account.model):
             continue
+        if cap.unit == "ms":
+            if cap.left < MIN_CALL_MS:
+                raise limit_reached(cap, MIN_CALL_MS)
+            continue
         if cap.unit == "tokens":
             room = cap.left - ask.prompt_tokens
         elif ask.price is None:
@@ -141,6 +177,18 @@ def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
             need = ask.price.worst(ask.prompt_tokens, ask.floor)
         raise limit_reached(tightest, need)
     return allowed
+
+
+def fitting_ms(wanted: int, caps: Iterable[CapState]) -> int | None:
+    """Return the working time that all caps allow, at most `wanted`; None without a cap in time."""
+    left = [cap.left for cap in caps if cap.unit == "ms"]
+    return min(wanted, *left) if left else None
+
+
+def answer_ms(caps: Iterable[CapState]) -> int | None:
+    """Return the working time to reserve for the final answer; None without a cap in time."""
+    left = fitting_ms(_ANSWER_SHARE * _MAX_ANSWER_MS, caps)
+    return None if left is None else min(left, max(MIN_CALL_MS, left // _ANSWER_SHARE))
 
 
 def exchanged_output(ask: Ask, caps: Iterable[CapState], old: Hold) -> int:
@@ -171,11 +219,7 @@ def price_unknown(model: str, cap: CapState) -> PriceUnknown:
 
 def limit_reached(cap: CapState, need: int) -> LimitReached:
     """Return the error for a reservation that exceeds what the cap has left."""
-    command = f"/budget {cap.scope} AMOUNT in a chat"
-    if cap.scope == "session":
-        command = "/budget AMOUNT in a chat, or --budget AMOUNT on the command line"
-    elif cap.scope not in SCOPES:
-        command = f"administrators: ecoshell budget set {cap.scope} AMOUNT"
+    cheaper = "use a faster model" if cap.unit == "ms" else "use a cheaper or local model"
     return LimitReached(
         f"The next call may need {amount_text(need, cap.unit)}, and the {cap.scope}'s cap of "
         f"{amount_text(cap.limit, cap.unit)} has {amount_text(cap.left, cap.unit)} left.",
@@ -183,5 +227,29 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
         need=need,
         left=cap.left,
         unit=cap.unit,
-        fix=f"Raise the cap ({command}), or use a cheaper or local model.",
+        fix=f"Raise the cap ({_raise_command(cap)}), or {cheaper}.",
     )
+
+
+def time_is_up(caps: Iterable[CapState], text: str = "") -> LimitReached:
+    """Return the error for a call that a cap in time stopped; `text` is what the model had written."""
+    cap = min((cap for cap in caps if cap.unit == "ms"), key=lambda cap: cap.left)
+    limit = LimitReached(
+        f"The {cap.scope}'s cap of {amount_text(cap.limit, 'ms')} working time stopped the running call.",
+        scope=cap.scope,
+        need=MIN_CALL_MS,
+        left=cap.left,
+        unit="ms",
+        fix=f"Raise the cap ({_raise_command(cap)}), or use a faster model.",
+    )
+    limit.text = text
+    return limit
+
+
+def _raise_command(cap: CapState) -> str:
+    """Return how to raise a cap."""
+    if cap.scope == "session":
+        return "/budget AMOUNT in a chat, or --budget AMOUNT on the command line"
+    if cap.scope not in SCOPES:
+        return f"administrators: ecoshell budget set {cap.scope} AMOUNT"
+    return f"/budget {cap.scope} AMOUNT in a chat"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from ecoshell.budget import SCOPES, Account, Ask, CapState, Hold, Settlement, limit_reached
+from ecoshell.budget import SCOPES, Account, Ask, CapState, Hold, Settlement, ToolHold, limit_reached
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
@@ -47,13 +47,13 @@ class Sharing:
                     else:
                         attempt, last = last, None
                     continue
-                if isinstance(result, Hold):
+                if isinstance(result, Hold | ToolHold) and result.entry is not None:
                     self._entries.add(result.entry)
                 return result
 
-    def ended(self, hold: Hold, by: Hold | None = None) -> None:
+    def ended(self, hold: Hold | ToolHold, by: Hold | None = None) -> None:
         """Record the end of a reservation, optionally replaced by another, and wake the waiting call."""
-        if hold.entry in self._entries:
+        if hold.entry is not None and hold.entry in self._entries:
             self._entries.remove(hold.entry)
             if by is not None:
                 self._entries.add(by.entry)
@@ -122,36 +122,55 @@ class Gate:
         usage: Usage | None,
         *,
         tool: str = "",
-        seconds: float | None = None,
+        ms: int | None = None,
         estimate: Usage | None = None,
     ) -> Settlement:
         """End a reservation with the reported usage; without usage all of it counts, and `estimate` is displayed."""
-        operation = partial(self.ledger.settle, hold, usage, tool, seconds=seconds, estimate=estimate)
+        operation = partial(self.ledger.settle, hold, usage, tool, ms=ms, estimate=estimate)
         try:
             return await finished(asyncio.to_thread(operation))
         finally:
             shared().ended(hold)
 
-    async def release(self, hold: Hold) -> None:
-        """Cancel a reservation because nothing was sent."""
+    async def release(self, hold: Hold, ms: int | None = None) -> None:
+        """Cancel a reservation because nothing was billed; `ms` is the working time of a failed call."""
         try:
-            await finished(asyncio.to_thread(self.ledger.release, hold))
+            await finished(asyncio.to_thread(self.ledger.release, hold, ms))
         finally:
             shared().ended(hold)
 
-    async def charge_tool(
+    async def end_attempt(self, hold: Hold, ms: int) -> None:
+        """Record the time of a failed attempt whose reservation the next attempt will use."""
+        await finished(asyncio.to_thread(self.ledger.end_attempt, hold, ms))
+
+    async def extend(self, entry: int) -> int:
+        """Reserve more time for a running call or tool, and return how much."""
+        return await asyncio.to_thread(self.ledger.extend, entry)
+
+    async def start_tool(
         self, account: Account, tool: str, nano: int, paid: Callable[[], None] = lambda: None
-    ) -> None:
-        """Charge one use of a tool; raises LimitReached if a cap does not have that much left.
+    ) -> ToolHold:
+        """Charge one use of a tool and reserve its first time; raises LimitReached if a cap has too little left.
 
         `paid` is called after the charge, even if the waiting task is cancelled.
         """
 
-        def charge() -> None:
-            self.ledger.charge_tool(account, tool, nano)
+        def start() -> ToolHold:
+            hold = self.ledger.start_tool(account, tool, nano)
             paid()
+            return hold
 
-        await shared().fit(lambda: finished(asyncio.to_thread(charge)))
+        def undo(hold: ToolHold) -> None:
+            self.ledger.end_tool(hold, 0)
+
+        return await shared().fit(lambda: _reserved(start, undo))
+
+    async def end_tool(self, hold: ToolHold, ms: int) -> None:
+        """Record the working time of a tool."""
+        try:
+            await finished(asyncio.to_thread(self.ledger.end_tool, hold, ms))
+        finally:
+            shared().ended(hold)
 
     async def require(self, account: Account, nano: int) -> None:
         """Raise LimitReached if a cap does not have this much left for a tool; reserves nothing."""
@@ -171,20 +190,25 @@ class Gate:
         await shared().fit(look)
 
     async def _reserve(self, operation: Callable[P, Hold], *args: P.args, **kwargs: P.kwargs) -> Hold:
-        task = asyncio.ensure_future(asyncio.to_thread(operation, *args, **kwargs))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await finished(self._undo(task))
-            raise
+        return await _reserved(partial(operation, *args, **kwargs), self.ledger.release)
 
-    async def _undo(self, task: asyncio.Future[Hold]) -> None:
-        """Release the reservation of a cancelled task."""
+
+async def _reserved(reserve: Callable[[], T], undo: Callable[[T], None]) -> T:
+    """Reserve in a thread; the reservation of a cancelled task is undone."""
+    task = asyncio.ensure_future(asyncio.to_thread(reserve))
+
+    async def undone() -> None:
         # A reservation that cannot be released stays counted and is listed as unreconciled.
         with suppress(StoreError):
             await asyncio.wait([task])
             if task.exception() is None:
-                await asyncio.to_thread(self.ledger.release, task.result())
+                await asyncio.to_thread(undo, task.result())
+
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await finished(undone())
+        raise
 
 
 async def finished(work: Awaitable[T]) -> T:

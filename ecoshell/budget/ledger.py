@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ecoshell.budget import (
+    MIN_CALL_MS,
     SCOPES,
+    SLICE_MS,
     Account,
     Amount,
     Ask,
@@ -21,8 +23,11 @@ from ecoshell.budget import (
     Price,
     Scope,
     Settlement,
+    ToolHold,
     amount_text,
+    answer_ms,
     exchanged_output,
+    fitting_ms,
     fitting_output,
     limit_reached,
     price_from_json,
@@ -39,9 +44,9 @@ By = Literal["day", "session", "model", "role", "tool"]
 class CostRow:
     """The sum of all entries with one key.
 
-    `spent_nano` is the sum of the calls with a known price, None without any; `unpriced` counts the others. `seconds`
-    and `untimed` do the same for durations. As under caps, a call without a usage report counts with its whole
-    reservation. The empty key means no tool.
+    `spent_nano` is the sum of the calls with a known price, None without any; `unpriced` counts the others. `ms` and
+    `untimed` do the same for the working time of model and tool calls. As under caps, a call without a usage report
+    counts with its whole reservation. The empty key means no tool.
     """
 
     key: str
@@ -50,12 +55,17 @@ class CostRow:
     usage: Usage
     calls: int
     unpriced: int
-    seconds: float | None = None
+    ms: int | None = None
     untimed: int = 0
     estimate: Usage | None = None
     """The usage with tokenizer counts for calls without a report; None if all calls reported."""
     estimate_nano: int | None = None
     """The price with these estimates; None if it is equal to `spent_nano`."""
+
+    @property
+    def seconds(self) -> float | None:
+        """The working time in seconds."""
+        return None if self.ms is None else self.ms / 1_000
 
     @property
     def shown_nano(self) -> int | None:
@@ -71,21 +81,21 @@ class CostRow:
 _SUMS = """SUM(spent_nano) AS spent,
     COALESCE(SUM(CASE WHEN state IN ('held', 'aside') THEN held_nano END), 0) AS held,
     SUM(input) AS input, SUM(output) AS output, SUM(cached) AS cached, SUM(cache_write) AS cache_write,
-    SUM(reasoning) AS reasoning, SUM(purpose != 'tool' AND state != 'aside') AS calls,
+    SUM(reasoning) AS reasoning, SUM(purpose != 'tool' AND state NOT IN ('aside', 'released')) AS calls,
     SUM(state IN ('settled', 'unreported') AND spent_nano IS NULL) AS unpriced,
-    SUM({seconds}) AS seconds,
-    SUM(state IN ('settled', 'unreported') AND purpose != 'tool' AND {seconds} IS NULL) AS untimed,
+    SUM({spent_ms}) AS ms,
+    SUM(state IN ('settled', 'unreported') AND purpose != 'tool' AND {spent_ms} IS NULL) AS untimed,
     COUNT({estimate_input}) AS estimates, COUNT({estimate_nano}) AS estimates_nano,
     SUM(COALESCE({estimate_nano}, spent_nano)) AS likely_nano,
     SUM(COALESCE({estimate_input}, input)) AS likely_input, SUM(COALESCE({estimate_output}, output)) AS likely_output
 FROM entries"""
-_NEW_COLUMNS = ("seconds", "estimate_nano", "estimate_input", "estimate_output")
+_NEW_COLUMNS = ("spent_ms", "estimate_nano", "estimate_input", "estimate_output")
 """Columns that are missing in files of older versions."""
 
 
 State = Literal["held", "aside", "settled", "unreported", "released"]
 
-_VERSION = 4
+_VERSION = 5
 SCHEMA = """
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, day TEXT NOT NULL,
@@ -111,7 +121,7 @@ CREATE TABLE caps (
 CREATE TABLE barred (model TEXT PRIMARY KEY, at REAL NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID
 """
 _WITH_SECONDS = "ALTER TABLE entries ADD COLUMN seconds REAL"
-"""Version 2: the duration of each call."""
+"""Version 2: the duration of each call, replaced by `spent_ms` in version 5."""
 _WITH_ESTIMATES = (
     "ALTER TABLE entries ADD COLUMN estimate_nano INTEGER;ALTER TABLE entries ADD COLUMN estimate_input INTEGER;"
     "ALTER TABLE entries ADD COLUMN estimate_output INTEGER"
@@ -120,10 +130,28 @@ _WITH_ESTIMATES = (
 _WITH_LEASES = "ALTER TABLE entries ADD COLUMN lease TEXT NOT NULL DEFAULT ''"
 """Version 4: the lease of a shared ledger that a call was reserved from; empty without one."""
 
-Counted = tuple[int, int, int, int]
-"""Spent and held nano-dollars, spent and held tokens: the contribution of one row to the totals."""
+_TIME_KEYS = {"turn": "session || '/' || turn", "session": "session", "day": "day", "month": "substr(day, 1, 7)"}
+_WITH_MS = ";".join(
+    (
+        "ALTER TABLE entries ADD COLUMN held_ms INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE entries ADD COLUMN spent_ms INTEGER",
+        "UPDATE entries SET spent_ms = CAST(ROUND(seconds * 1000) AS INTEGER) WHERE seconds >= 0",
+        "CREATE INDEX entries_running ON entries (held_ms) WHERE held_ms > 0",
+        "ALTER TABLE totals ADD COLUMN spent_ms INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE totals ADD COLUMN held_ms INTEGER NOT NULL DEFAULT 0",
+        *(
+            f"UPDATE totals SET spent_ms = sums.ms FROM (SELECT {key} AS key, SUM(COALESCE(spent_ms, 0)) AS ms "
+            f"FROM entries GROUP BY {key}) AS sums WHERE totals.scope = '{scope}' AND totals.key = sums.key"
+            for scope, key in _TIME_KEYS.items()
+        ),
+    )
+)
+"""Version 5: working time in milliseconds. `held_ms` counts while a call or tool runs, in every state of its entry."""
 
-_NOTHING: Counted = (0, 0, 0, 0)
+Counted = tuple[int, int, int, int, int, int]
+"""The contribution of one row to the totals: spent and held nano-dollars, tokens and milliseconds."""
+
+_NOTHING: Counted = (0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +180,8 @@ class Entry:
     estimate: Usage | None = None
     estimate_nano: int | None = None
     lease: str = ""
+    held_ms: int = 0
+    spent_ms: int | None = None
 
     @property
     def held_usage(self) -> Usage:
@@ -200,8 +230,7 @@ def entry_from_row(row: sqlite3.Row) -> Entry:
         columns["estimate_nano"] = row["estimate_nano"]
         if row["estimate_input"] is not None:
             columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
-    if "lease" in row.keys():  # noqa: SIM118 - the same
-        columns["lease"] = row["lease"]
+    columns |= {name: row[name] for name in ("lease", "held_ms", "spent_ms") if name in row.keys()}  # noqa: SIM118
     return Entry(**columns)
 
 
@@ -234,12 +263,13 @@ def _change(db: sqlite3.Connection, row: sqlite3.Row, columns: Mapping[str, Any]
 
 
 def _counted(row: sqlite3.Row) -> Counted:
-    """Return a row's contribution: the worst case if pending, the usage if settled, nothing if released."""
+    """Return a row's contribution: the worst case if pending, the usage if settled, only its time if released."""
+    time = (row["spent_ms"] or 0, row["held_ms"])
     if row["state"] in ("held", "aside"):
-        return (0, row["held_nano"] or 0, 0, row["held_input"] + row["held_output"])
+        return (0, row["held_nano"] or 0, 0, row["held_input"] + row["held_output"], *time)
     if row["state"] == "released":
-        return _NOTHING
-    return (row["spent_nano"] or 0, 0, row["input"] + row["output"], 0)
+        return (0, 0, 0, 0, *time)
+    return (row["spent_nano"] or 0, 0, row["input"] + row["output"], 0, *time)
 
 
 def _scope_keys(session: str, turn: int, day: str, lease: str) -> dict[str, str]:
@@ -253,8 +283,8 @@ def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease:
     keys = {**_scope_keys(session, turn, day, ""), LEASE: lease}
     rows = db.execute(
         """SELECT c.scope, c.unit, c.amount,
-            CASE c.unit WHEN 'usd' THEN t.spent_nano ELSE t.spent_tokens END AS spent,
-            CASE c.unit WHEN 'usd' THEN t.held_nano ELSE t.held_tokens END AS held
+            CASE c.unit WHEN 'usd' THEN t.spent_nano WHEN 'tokens' THEN t.spent_tokens ELSE t.spent_ms END AS spent,
+            CASE c.unit WHEN 'usd' THEN t.held_nano WHEN 'tokens' THEN t.held_tokens ELSE t.held_ms END AS held
         FROM caps c LEFT JOIN totals t ON t.scope = c.scope AND t.key =
             CASE c.scope WHEN 'turn' THEN :turn WHEN 'session' THEN :session WHEN 'day' THEN :day
             WHEN 'month' THEN :month ELSE :lease END
@@ -263,7 +293,7 @@ def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease:
         keys,
     ).fetchall()
     caps = [CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0) for row in rows]
-    return tuple(sorted(caps, key=lambda cap: (_ORDER.index(cap.scope), cap.unit != "usd")))
+    return tuple(sorted(caps, key=lambda cap: (_ORDER.index(cap.scope), _UNITS.index(cap.unit))))
 
 
 def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -> None:
@@ -272,10 +302,12 @@ def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -
         return
     keys = _scope_keys(row["session"], row["turn"], row["day"], row["lease"])
     db.executemany(
-        """INSERT INTO totals (scope, key, spent_nano, held_nano, spent_tokens, held_tokens) VALUES (?, ?, ?, ?, ?, ?)
+        """INSERT INTO totals (scope, key, spent_nano, held_nano, spent_tokens, held_tokens, spent_ms, held_ms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT DO UPDATE SET
             spent_nano = spent_nano + excluded.spent_nano, held_nano = held_nano + excluded.held_nano,
-            spent_tokens = spent_tokens + excluded.spent_tokens, held_tokens = held_tokens + excluded.held_tokens""",
+            spent_tokens = spent_tokens + excluded.spent_tokens, held_tokens = held_tokens + excluded.held_tokens,
+            spent_ms = spent_ms + excluded.spent_ms, held_ms = held_ms + excluded.held_ms""",
         [(scope, key, *difference) for scope, key in keys.items()],
     )
 
@@ -286,6 +318,8 @@ _UNCHANGED = "Nothing was changed."
 LEASE = "lease"
 """Scope of the cap that limits a lease; its owner is the lease."""
 _ORDER = (*SCOPES, LEASE)
+_UNITS = ("usd", "tokens", "ms")
+_RELEASED = {"state": "released", "held_ms": 0}
 _FROM_SETTINGS = "(settings)"
 """Owner of the rows that record the caps last read from the settings; they limit nothing."""
 
@@ -304,7 +338,7 @@ class Ledger(Database):
             path,
             schema=SCHEMA,
             version=_VERSION,
-            upgrades=(_WITH_SECONDS, _WITH_ESTIMATES, _WITH_LEASES),
+            upgrades=(_WITH_SECONDS, _WITH_ESTIMATES, _WITH_LEASES, _WITH_MS),
             busy_seconds=busy_seconds,
         )
         self._clock = clock
@@ -312,7 +346,7 @@ class Ledger(Database):
             with self.writing(_UNCHANGED) as db:
                 for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
                     if not alive(row["pid"]):
-                        _change(db, row, {"state": "released"})
+                        _change(db, row, _RELEASED)
 
     def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call, with `max_tokens` lowered to what all caps allow.
@@ -321,7 +355,7 @@ class Ledger(Database):
         """
         with self.writing(_NOT_SENT) as db:
             caps = self._caps_for(db, ask.account, self._today())
-            return self._place(db, ask, fitting_output(ask, caps), "held")
+            return self._place(db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps))
 
     def set_aside(self, ask: Ask) -> Hold:
         """Reserve the price of the final answer; replaces the turn's earlier reservation for it."""
@@ -330,9 +364,9 @@ class Ledger(Database):
             mine = (account.session, account.turn, os.getpid())
             pending = "SELECT * FROM entries WHERE state = 'aside' AND session = ? AND turn = ? AND pid = ?"
             for row in db.execute(pending, mine).fetchall():
-                _change(db, row, {"state": "released"})
+                _change(db, row, _RELEASED)
             caps = self._caps_for(db, account, self._today())
-            return self._place(db, ask, fitting_output(ask, caps), "aside")
+            return self._place(db, ask, fitting_output(ask, caps), "aside", answer_ms(caps))
 
     def exchange(self, old: Hold, ask: Ask) -> Hold:
         """Replace an unused reservation with a call; always fits if the call is not larger."""
@@ -340,10 +374,30 @@ class Ledger(Database):
             row = _find(db, old.entry)
             if row["state"] not in ("held", "aside"):  # already released, so there is nothing to replace
                 caps = self._caps_for(db, ask.account, self._today())
-                return self._place(db, ask, fitting_output(ask, caps), "held")
-            _change(db, row, {"state": "released"})
+                return self._place(db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps))
+            _change(db, row, _RELEASED)
             caps = self._caps_for(db, ask.account, row["day"])
-            return self._place(db, ask, exchanged_output(ask, caps, old), "held", day=row["day"])
+            ms = fitting_ms(max(SLICE_MS, row["held_ms"]), caps)
+            return self._place(db, ask, exchanged_output(ask, caps, old), "held", ms, day=row["day"])
+
+    def extend(self, entry: int) -> int:
+        """Reserve more time for a running call or tool, and return how much the caps allow; 0 if it has ended."""
+        with self.writing(_STILL_HELD) as db:
+            row = _find(db, entry)
+            if not row["held_ms"]:
+                return 0
+            caps = _caps_over(db, row["session"], row["turn"], row["day"], row["lease"])
+            more = fitting_ms(SLICE_MS, caps)
+            more = SLICE_MS if more is None else more  # the cap was removed
+            if more:
+                _change(db, row, {"held_ms": row["held_ms"] + more})
+            return more
+
+    def end_attempt(self, hold: Hold, ms: int) -> None:
+        """Record the time of an attempt whose reservation the next attempt will use."""
+        with self.writing(_STILL_HELD) as db:
+            row = _find(db, hold.entry)
+            _change(db, row, {"spent_ms": ms, "held_ms": 0})
 
     def settle(
         self,
@@ -351,12 +405,12 @@ class Ledger(Database):
         usage: Usage | None,
         tool: str = "",
         *,
-        seconds: float | None = None,
+        ms: int | None = None,
         estimate: Usage | None = None,
     ) -> Settlement:
         """End a reservation with the reported usage; without usage all of it counts, and `estimate` is displayed.
 
-        A report above the reservation is recorded as an overrun and bars the model. `seconds` is the call's duration.
+        A report above the reservation is recorded as an overrun and bars the model. `ms` is the call's working time.
         """
         with self.writing(_STILL_HELD) as db:
             row = _find(db, hold.entry)
@@ -372,28 +426,56 @@ class Ledger(Database):
                 spent = None if hold.price is None else hold.price.cost(usage)
                 over = 0 if spent is None or hold.nano is None else max(0, spent - hold.nano)
                 settlement = Settlement(hold.entry, spent, usage, True, over, max(0, usage.total - hold.tokens))
-            _change(db, row, {**_settled(settlement), "tool": tool, "seconds": seconds})
+            _change(db, row, {**_settled(settlement), "tool": tool, "spent_ms": ms})
             if settlement.overran:
                 reason = f"it billed {settlement.overrun_text} more than its prompt and max_tokens allow"
                 self._bar(db, hold.account.model, reason)
             return settlement
 
-    def release(self, hold: Hold) -> None:
-        """Cancel a reservation because nothing was sent; does nothing if it is already settled or released."""
+    def release(self, hold: Hold, ms: int | None = None) -> None:
+        """Cancel a reservation because nothing was billed; does nothing if it is already settled or released.
+
+        `ms` is the working time of a failed call.
+        """
         with self.writing(_STILL_HELD) as db:
             row = _find(db, hold.entry)
             if row["state"] in ("held", "aside"):
-                _change(db, row, {"state": "released"})
+                _change(db, row, {**_RELEASED, "spent_ms": row["spent_ms"] if ms is None else ms})
 
-    def charge_tool(self, account: Account, tool: str, nano: int) -> int:
-        """Charge one use of a tool and return the entry; raises LimitReached if a cap does not have that much left."""
+    def start_tool(self, account: Account, tool: str, nano: int, wanted_ms: int = SLICE_MS) -> ToolHold:
+        """Charge one use of a tool and reserve its first working time.
+
+        Raises LimitReached if a cap has too little left for the price, or no time. Nothing is booked yet for a free
+        tool without a cap in time.
+        """
+        if not nano:
+            with self.reading() as db:
+                caps = _caps_over(db, account.session, account.turn, self._today(), account.lease)
+            if fitting_ms(wanted_ms, caps) is None:
+                return ToolHold(account, tool)
         with self.writing("Nothing was charged and the tool was not run.") as db:
-            for cap in _caps_over(db, account.session, account.turn, self._today(), account.lease):
-                if cap.unit == "usd" and nano > cap.left:
-                    raise limit_reached(cap, nano)
-            columns = self._columns(account, self._today())
-            paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
-            return _insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
+            caps = _caps_over(db, account.session, account.turn, self._today(), account.lease)
+            for cap in caps:
+                need = {"usd": nano, "tokens": 0, "ms": min(wanted_ms, MIN_CALL_MS)}[cap.unit]
+                if need > cap.left:
+                    raise limit_reached(cap, need)
+            ms = fitting_ms(wanted_ms, caps)
+            return ToolHold(account, tool, self._insert_tool(db, account, tool, nano, {"held_ms": ms or 0}), ms)
+
+    def end_tool(self, hold: ToolHold, ms: int) -> None:
+        """Record the working time of a tool."""
+        with self.writing(_STILL_HELD) as db:
+            if hold.entry is None:
+                self._insert_tool(db, hold.account, hold.tool, 0, {"spent_ms": ms})
+            else:
+                _change(db, _find(db, hold.entry), {"spent_ms": ms, "held_ms": 0})
+
+    def _insert_tool(
+        self, db: sqlite3.Connection, account: Account, tool: str, nano: int, time: Mapping[str, int]
+    ) -> int:
+        columns = self._columns(account, self._today())
+        paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
+        return _insert(db, {**columns, **paid, **time, "state": "settled", "held_input": 0, "held_output": 0})
 
     def caps(self, session: str, turn: int, *, at_rest: bool = False) -> tuple[CapState, ...]:
         """Return the user's own and the shared caps over a session's turn.
@@ -406,8 +488,10 @@ class Ledger(Database):
             if not at_rest:
                 return caps
             own = db.execute(
-                """SELECT COALESCE(SUM(held_nano), 0) AS usd, COALESCE(SUM(held_input + held_output), 0) AS tokens
-                FROM entries WHERE state = 'held' AND session = ? AND turn = ? AND pid = ?""",
+                """SELECT COALESCE(SUM(CASE state WHEN 'held' THEN held_nano END), 0) AS usd,
+                COALESCE(SUM(CASE state WHEN 'held' THEN held_input + held_output END), 0) AS tokens,
+                COALESCE(SUM(held_ms), 0) AS ms
+                FROM entries WHERE state != 'aside' AND session = ? AND turn = ? AND pid = ?""",
                 (session, turn, os.getpid()),
             ).fetchone()
         return tuple(replace(cap, held=max(0, cap.held - own[cap.unit])) for cap in caps)
@@ -494,10 +578,18 @@ class Ledger(Database):
         with self.writing(_UNCHANGED) as db:
             row = _find(db, entry)
             recorded = entry_from_row(row)
-            if recorded.state in ("aside", "released") or recorded.purpose == "tool":
+            is_tool = recorded.purpose == "tool"
+            if recorded.state in ("aside", "released") or (is_tool and not recorded.held_ms):
                 raise UsageError(f"Entry {entry} is not a call that was sent.", fix="Reconcile a held or settled call.")
-            if recorded.state == "held" and alive(recorded.pid):
+            if (recorded.state == "held" or is_tool) and alive(recorded.pid):
                 raise UsageError(f"The call of entry {entry} is still running.", fix="Wait until it ends, or stop it.")
+            if isinstance(actual, Amount) and actual.unit == "ms":
+                _change(db, row, {"spent_ms": actual.value, "held_ms": 0})
+                usage = recorded.usage or recorded.held_usage
+                return Settlement(entry, recorded.spent_nano, usage, reported=recorded.state == "settled")
+            if is_tool:
+                fix = f"Give the working time, such as --reconcile {entry}=2s."
+                raise UsageError(f"Entry {entry} is a tool call, whose price is known.", fix=fix)
             counted = recorded.usage or recorded.held_usage
             spent = recorded.spent_nano if recorded.usage else recorded.held_nano
             if isinstance(actual, Usage):
@@ -508,20 +600,24 @@ class Ledger(Database):
             else:
                 tokens = Usage(input=actual.value)
                 settlement = Settlement(entry, spent, tokens, reported=True, estimate_nano=recorded.estimate_nano)
-            _change(db, row, _settled(settlement))
+            ms = (row["spent_ms"] or 0) + row["held_ms"] if row["held_ms"] else row["spent_ms"]
+            _change(db, row, {**_settled(settlement), "spent_ms": ms})
             return settlement
 
     def unreconciled(self) -> tuple[Entry, ...]:
         """Return the calls that count in full because their usage was not reported or their process died."""
         with self.reading() as db:
-            rows = db.execute("SELECT * FROM entries WHERE state IN ('held', 'unreported') ORDER BY id").fetchall()
-        entries = (entry_from_row(row) for row in rows)
-        return tuple(entry for entry in entries if entry.state == "unreported" or not alive(entry.pid))
+            columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
+            running = " OR held_ms > 0" if "held_ms" in columns else ""
+            query = f"SELECT * FROM entries WHERE state IN ('held', 'unreported'){running} ORDER BY id"
+            entries = [entry_from_row(row) for row in db.execute(query)]
+        pending = (entry for entry in entries if entry.state != "aside")
+        return tuple(entry for entry in pending if entry.state == "unreported" or not alive(entry.pid))
 
     def rows(self, by: By, session: str | None = None) -> tuple[CostRow, ...]:
         """Return the sums of all entries, or of one session, by this key in order of first appearance."""
         condition = "" if session is None else "AND session = :session"
-        grouped = f"state != 'released' {condition} GROUP BY {by} ORDER BY MIN(id)"
+        grouped = f"(state != 'released' OR {{spent_ms}} > 0) {condition} GROUP BY {by} ORDER BY MIN(id)"
         return tuple(cost for _, cost in self._sums(by, grouped, session))
 
     def session_row(self, session: str) -> CostRow | None:
@@ -540,19 +636,19 @@ class Ledger(Database):
 
         Summaries of /compact are excluded because they are written after the turn they are booked under.
         """
-        grouped = "state != 'released' AND role != 'compact' AND session = :session GROUP BY turn"
+        grouped = "(state != 'released' OR {spent_ms} > 0) AND role != 'compact' AND session = :session GROUP BY turn"
         return dict(self._sums("session", grouped, session, turn="turn"))
 
     def _sums(self, by: str, grouped: str, session: str | None, *, turn: str = "0") -> list[tuple[int, CostRow]]:
         """Return each group's sum and turn; columns missing in a read-only file of an older version count as NULL."""
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
-            selected = _SUMS.format(**{name: name if name in columns else "NULL" for name in _NEW_COLUMNS})
-            query = f"SELECT {by} AS key, {turn} AS turn, {selected} WHERE {grouped}"
+            present = {name: name if name in columns else "NULL" for name in _NEW_COLUMNS}
+            query = f"SELECT {by} AS key, {turn} AS turn, {_SUMS} WHERE {grouped}".format(**present)
             rows = db.execute(query, {"session": session}).fetchall()
         sums: list[tuple[int, CostRow]] = []
         for row in rows:
-            spent, seconds = row["spent"], row["seconds"]
+            spent, ms = row["spent"], row["ms"]
             usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
             likely = replace(usage, input=row["likely_input"], output=row["likely_output"])
             cost = CostRow(
@@ -562,7 +658,7 @@ class Ledger(Database):
                 usage=usage,
                 calls=row["calls"],
                 unpriced=row["unpriced"],
-                seconds=0.0 if seconds is None and not row["untimed"] else seconds,
+                ms=0 if ms is None and not row["untimed"] else ms,
                 untimed=row["untimed"],
                 estimate=likely if row["estimates"] else None,
                 estimate_nano=row["likely_nano"] if row["estimates_nano"] else None,
@@ -665,8 +761,10 @@ class Ledger(Database):
         """Return whether any cap applies."""
         return bool(caps)
 
-    def _place(self, db: sqlite3.Connection, ask: Ask, output: int, state: State, *, day: str = "") -> Hold:
-        """Insert the reservation of a call with this output limit."""
+    def _place(
+        self, db: sqlite3.Connection, ask: Ask, output: int, state: State, ms: int | None, *, day: str = ""
+    ) -> Hold:
+        """Insert the reservation of a call with this output limit and working time."""
         nano = None if ask.price is None else ask.price.worst(ask.prompt_tokens, output)
         reserved = {
             "state": state,
@@ -674,10 +772,11 @@ class Ledger(Database):
             "held_nano": nano,
             "held_input": ask.prompt_tokens,
             "held_output": output,
+            "held_ms": ms or 0,
         }
         entry = _insert(db, {**self._columns(ask.account, day or self._today()), **reserved})
         tokens = ask.prompt_tokens + output
-        return Hold(entry, nano, tokens, output, output < ask.max_tokens, ask.account, ask.price)
+        return Hold(entry, nano, tokens, output, output < ask.max_tokens, ask.account, ask.price, ms)
 
     def _columns(self, account: Account, day: str) -> dict[str, Any]:
         return {
@@ -706,6 +805,7 @@ def _settled(settlement: Settlement) -> dict[str, Any]:
     usage = settlement.usage
     return {
         "state": "settled" if settlement.reported else "unreported",
+        "held_ms": 0,
         "spent_nano": settlement.spent_nano,
         "input": usage.input,
         "output": usage.output,

@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from ecoshell.api import Result
-from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
+from ecoshell.events import CapNear, ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
 from ecoshell.messages import visible
 
 if TYPE_CHECKING:  # imported only if progress is shown
@@ -70,7 +70,7 @@ class AnswerOutput:
             self._line_is_open = True
 
     def _is_problem(self, event: Event) -> bool:
-        if isinstance(event, Notice):
+        if isinstance(event, Notice | CapNear):
             return not self._quiet
         if isinstance(event, TurnFinished):
             return event.status != "answered"

@@ -17,7 +17,7 @@ from ecoshell.agent import (
     enough_text,
     parse_arguments,
 )
-from ecoshell.agent.commands import amount, dollars
+from ecoshell.agent.commands import dollars
 from ecoshell.budget import counted, parse_amount
 from ecoshell.cli.signals import Interrupted
 from ecoshell.errors import UsageError
@@ -55,6 +55,7 @@ _DECISIONS: Mapping[str, Decision] = _by_word(
 _LIMIT_CHOICES: Mapping[str, Literal["raise", "model", "answer", "stop"]] = _by_word(
     {"raise": "r raise", "model": "m model", "answer": "a answer", "stop": "s stop"}
 )
+_AMOUNT_EXAMPLES: Mapping[str, str] = {"usd": "0.50", "tokens": "20000tok", "ms": "2min"}
 _COST_CHOICES: Mapping[str, Literal["go", "always", "model", "answer", "stop"]] = _by_word(
     {"go": "g y go", "always": "d always", "model": "m model", "answer": "a answer", "stop": "s stop"}
 )
@@ -204,7 +205,7 @@ class LineUser:
             if kind != "raise":
                 return LimitChoice(kind, model)
             proposal = enough_text(event)
-            hint = f"enter for {proposal}" if proposal else f"such as {'0.50' if event.unit == 'usd' else '20000tok'}"
+            hint = f"enter for {proposal}" if proposal else f"such as {_AMOUNT_EXAMPLES[event.unit]}"
             # a blank at the end of the input, because that must not accept the proposal
             typed = await self._word(f"New cap for this {event.scope} ({hint}): ", at_end=" ") or proposal
             try:
@@ -250,7 +251,7 @@ class LineUser:
             warning = "" if offer.fits else "; may not fit under the caps"
             place = "local" if offer.local else "remote"
             cost = "price unknown" if offer.most_nano is None else f"{dollars(offer.most_nano)} at most"
-            size = amount(offer.most_tokens, "tokens")
+            size = counted(offer.most_tokens, "token")
             self.say(f"  [{number}] {visible_line(offer.name)} ({place}): {cost}, {size} at most{warning}")
 
     async def _edited(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:

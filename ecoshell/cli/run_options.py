@@ -32,7 +32,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(*names, default=argparse.SUPPRESS, **settings)  # pyright: ignore[reportArgumentType]
 
     add("--model", metavar="NAME", type=_model, help="embedded, local:PATH.gguf, script:FILE.jsonl or any litellm name")
-    add("--budget", metavar="AMOUNT", type=_amount, help="cap of the session, such as 0.50 (dollars) or 20000tok")
+    add("--budget", metavar="AMOUNT", type=_amount, help="cap of the session, such as 0.50 (dollars), 20000tok or 2min")
     add("--registration", choices=get_args(Registration), help="which tools the model sees at first")
     add("--presentation", choices=get_args(Presentation), help="how registered tools reach the model")
     add("--max-steps", metavar="N", type=_steps, help="steps of a turn before it must answer")

@@ -22,6 +22,8 @@ class BudgetHeld(Event):
     max_tokens: int
     clamped: bool
     """Whether `max_tokens` was lowered to fit the remaining budget."""
+    held_ms: int | None = None
+    """The working time reserved first, in milliseconds; None without a cap in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,17 @@ class BudgetChanged(Event):
 
     type: ClassVar[str] = "budget_changed"
     caps: tuple[CapState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CapNear(Event):
+    """At least 80 % of a cap is spent; reported once per cap and limit."""
+
+    type: ClassVar[str] = "cap_near"
+    scope: str
+    unit: Unit
+    limit: int
+    spent: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ecoshell.events import (
     CallMarked,
     CallProgressed,
     CallStarted,
+    CapNear,
     Compacted,
     ContextPart,
     ContextTold,
@@ -302,6 +303,13 @@ def compacted_text(event: Compacted) -> str:
     return f"{replaced} {by}{price}: {event.tokens_before:,} tokens became {event.tokens_after:,}"
 
 
+def near_cap(event: CapNear) -> str:
+    """How much of a cap is used, and what is left."""
+    limit, left = (amount_text(value, event.unit) for value in (event.limit, max(0, event.limit - event.spent)))
+    percent = 100 * event.spent // event.limit
+    return f"{percent} % of the {visible_line(event.scope)}'s cap of {limit} is used: {left} left"
+
+
 def trimmed_text(event: ResultsTrimmed) -> str:
     """How many results were trimmed, and the tokens before and after."""
     results = counted(len(event.results), "large result")
@@ -319,6 +327,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     CallJudged: lambda event: _because("unhelpful", event.reason) if event.helpful is False else "",
     CallMarked: lambda event: f"{_MARKS[event.helpful]}: {visible_line(event.name)} of turn {event.turn}",
     CallProgressed: lambda event: visible_line(event.text),
+    CapNear: near_cap,
     CallStarted: lambda event: f"call {visible_line(Call(event.name, event.arguments).signature())}",
     Compacted: compacted_text,
     # Only a panel shows context that consists of facts.

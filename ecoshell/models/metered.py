@@ -4,14 +4,14 @@ Streams model output as events, discards implausible usage figures, and cuts off
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal, TypeVar
 
-from ecoshell.budget import Account, Ask, Hold, Settlement
+from ecoshell.budget import Account, Ask, Hold, Settlement, time_is_up
 from ecoshell.budget.gate import Gate, finished
+from ecoshell.budget.working_time import TimeUp, WorkingTime
 from ecoshell.errors import BudgetError, ContextExceeded, ModelBroken, ModelError, ModelUnavailable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, ModelReplied, Notice, Reasoned, TextArrived
 from ecoshell.messages import Usage
@@ -130,7 +130,8 @@ class MeteredModel:
         """Call the model within the caps and stream its text as events; `aside` is a reservation to use for the call.
 
         A transient failure before any part of a reply is retried, in the same reservation if it was not billed and
-        otherwise in a new one. Raises BudgetError and ModelError.
+        otherwise in a new one. Raises BudgetError and ModelError; if a cap in time stops the call, the LimitReached
+        holds the text so far.
         """
         request = self._with_effort(replace(request, messages=mask_secrets(request.messages)))
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
@@ -149,6 +150,10 @@ class MeteredModel:
             call = _Call(self._gate, hold, emit, retries, local=self.traits.local)
             try:
                 return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
+            except TimeUp:
+                account = hold.account
+                caps = await asyncio.to_thread(self._gate.ledger.caps, account.session, account.turn)
+                raise time_is_up(caps, call.text()) from None
             except ContextExceeded as error:
                 error.model = self.traits.name
                 await asyncio.to_thread(self._learn_context, granted, error.limit)
@@ -189,6 +194,7 @@ class MeteredModel:
         """Consume the model's stream, and cut it off if it exceeds the output limit."""
         listener = _Listener(request, call.hold.account.role, self.traits, call.emit)
         call.estimate = lambda: Usage(self.size(request).count, listener.tokens(self.count))
+        call.text = lambda: "".join(listener.answers or listener.texts)
         async with aclosing(self._model.stream(request)) as pieces:
             async for piece in pieces:
                 reply = listener.take(piece)
@@ -244,6 +250,8 @@ class _Call:
         self.usage: Usage | None = None
         self.estimate: Callable[[], Usage] | None = None
         """Counts what was sent and received; may block."""
+        self.text: Callable[[], str] = lambda: ""
+        """The text received so far."""
         self.tool = ""
         self.pause: float | None = None
         """Seconds until the next attempt; None without one."""
@@ -253,7 +261,7 @@ class _Call:
         self._gate = gate
         self._retries = retries
         self._outside = not local or hold.nano != 0
-        self._started = time.monotonic()
+        self._time = WorkingTime(hold.ms, lambda: gate.extend(hold.entry))
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work and end the hold: settled once anything was sent, otherwise released."""
@@ -268,12 +276,16 @@ class _Call:
                 held_tokens=hold.tokens,
                 max_tokens=hold.max_tokens,
                 clamped=hold.clamped,
+                held_ms=hold.ms,
             )
             self.emit(reserved)
             if self._outside:
                 await self._gate.logged()
             ending = "settle"
-            return await work()
+            return await self._time.spend(work)
+        except TimeUp:
+            self._ended = "its time was up"
+            raise
         except asyncio.CancelledError:
             self._ended = "the call was stopped"
             raise
@@ -288,15 +300,17 @@ class _Call:
             if ending == "settle":
                 await finished(self._settle())
             elif ending == "release":
-                await self._gate.release(self.hold)
+                await self._gate.release(self.hold, self._time.ms or None)
+            elif self._time.ms:
+                await self._gate.end_attempt(self.hold, self._time.ms)
 
     async def _settle(self) -> None:
-        hold, seconds = self.hold, time.monotonic() - self._started
+        hold, ms = self.hold, self._time.ms
         estimate = None
         if self.usage is None and self.estimate is not None:
             estimate = await asyncio.to_thread(self.estimate)
         try:
-            settlement = await self._gate.settle(hold, self.usage, tool=self.tool, seconds=seconds, estimate=estimate)
+            settlement = await self._gate.settle(hold, self.usage, tool=self.tool, ms=ms, estimate=estimate)
         except StoreError as error:  # the answer is kept, and the hold counts in full
             self.emit(Notice(f"The call could not be settled. {error}"))
             worst = Usage(hold.prompt_tokens, hold.max_tokens)
@@ -310,7 +324,7 @@ class _Call:
                 spent_nano=settlement.spent_nano,
                 usage=settlement.usage,
                 reported=settlement.reported,
-                seconds=seconds,
+                seconds=ms / 1_000,
                 overrun_nano=settlement.overrun_nano,
                 estimate=settlement.estimate,
                 estimate_nano=settlement.estimate_nano,
@@ -331,6 +345,8 @@ class _Listener:
         """The last plausible usage report."""
         self.texts: list[str] = []
         """Texts received so far, without reasoning and answers in calls."""
+        self.answers: list[str] = []
+        """Answers in calls received so far."""
         self._received: dict[bool, list[str]] = {False: [], True: []}
         """All received texts (False), and the answers in calls (True)."""
         self._unseen = 0
@@ -401,8 +417,8 @@ class _Listener:
         """Emit a piece of text with secrets masked."""
         if not text:
             return
-        if not reasoning and not answer:
-            self.texts.append(text)
+        if not reasoning:
+            (self.answers if answer else self.texts).append(text)
         if self._request.purpose in _SHOWN:
             answers = answer or self._request.purpose == "answer"
             channel = "reasoning" if reasoning else "answer" if answers else "thought"

@@ -63,6 +63,9 @@ async def _continued(reply: Reply, request: Request, model: MeteredModel, emit: 
         try:
             piece = await model.ask(following, emit, role=role)
         except (LimitReached, ModelError) as failure:  # the text so far is an answer
+            if isinstance(failure, LimitReached):
+                text = joined(text, failure.text)
+                reply = replace(reply, text=text, state=with_content(reply.state, text))
             failure_text = f" {failure.message}"
             break
         text = joined(text, _content(piece))

@@ -16,6 +16,7 @@ from ecoshell.events import (
     CallJudged,
     CallMarked,
     CallStarted,
+    CapNear,
     CommandRan,
     Compacted,
     ErrorHappened,
@@ -253,6 +254,8 @@ def _line(event: Event) -> tuple[str, ...]:
             line = f"{subject}: {literal(event.decision)} ({literal(event.by)})"
         case LimitHit():
             line = f"**Limit**: {literal(event.message)}"
+        case CapNear():
+            line = literal(_capitalized(describe(event)))
         case LimitChosen():
             line = f"Choice: {literal(event.choice)}"
         case StepProposed():

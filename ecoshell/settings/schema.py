@@ -41,10 +41,10 @@ class Section(BaseModel):
 
 
 class BudgetSettings(Section):
-    """Caps in dollars or tokens, and when to ask before spending."""
+    """Caps in dollars, tokens or working time, and when to ask before spending."""
 
     turn: AmountText | None = None
-    """Cap of one turn: dollars, such as 0.50, or tokens, such as 20000tok."""
+    """Cap of one turn: dollars, such as 0.50, tokens, such as 20000tok, or working time, such as 2min."""
     session: AmountText | None = None
     """Cap of a session; `--budget` overrides it for one run, `/budget` for the open session."""
     day: AmountText | None = None

@@ -31,7 +31,7 @@ def _amount_text(value: Any) -> str:
 
 
 def _amount(value: Any) -> Amount | None:
-    """Parse an amount of dollars or tokens; None if it is not one."""
+    """Parse an amount of dollars, tokens or working time; None if it is not one."""
     try:
         return None if isinstance(value, bool) else parse_amount(_amount_text(value))
     except UsageError:
@@ -95,14 +95,14 @@ def _not_empty(value: str) -> str:
     return value.strip()
 
 
-def _amount_or_refuse(requirement: str, *, tokens: bool = False, off: bool = False) -> PlainValidator:
-    """Accept dollars and, if allowed, tokens or the word `off`; `requirement` is the error message."""
+def _amount_or_refuse(requirement: str, *, units: bool = False, off: bool = False) -> PlainValidator:
+    """Accept dollars and, if allowed, amounts of other `units` or the word `off`; `requirement` is the error."""
 
     def check(value: Any) -> str:
         if off and str(value).strip().lower() == "off":
             return "off"
         amount = _amount(value)
-        if amount is None or (amount.unit != "usd" and not tokens):
+        if amount is None or (amount.unit != "usd" and not units):
             raise ValueError(requirement)
         return _amount_text(value)
 
@@ -126,7 +126,10 @@ def _environment_text(value: Any) -> Any:
 
 
 AmountText = Annotated[
-    str, _amount_or_refuse('must be dollars, such as "0.50", or tokens, such as "20000tok"', tokens=True)
+    str,
+    _amount_or_refuse(
+        'must be dollars, such as "0.50", tokens, such as "20000tok", or working time, such as "2min"', units=True
+    ),
 ]
 Dollars = Annotated[str, _amount_or_refuse('must be dollars, such as "0.05"')]
 DollarsOrOff = Annotated[str, _amount_or_refuse('must be dollars, such as "0.05", or "off"', off=True)]

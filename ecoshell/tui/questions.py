@@ -45,7 +45,7 @@ _CHARACTERS_PER_LINE = 75
 _CHOICE_GAP = "  "
 _MAX_NAME_CELLS = 30
 _PLACEHOLDERS = {
-    "raise": "the new cap: 0.50 for dollars, 20000tok for tokens",
+    "raise": "the new cap: 0.50 for dollars, 20000tok for tokens, 2min for time",
     "model": "the model's name: embedded, local:FILE.gguf, or a provider's",
 }
 _INSTRUCTION_LINES, _RATIONALE_LINES, _ARGUMENT_LINES = 5, 3, 6

@@ -2,7 +2,7 @@
 
 from rich.cells import cell_len, set_cell_size
 
-from ecoshell.budget import Unit, amount_text
+from ecoshell.budget import Unit, amount_text, duration_text
 
 
 def money(nano: int | None) -> str:
@@ -21,6 +21,8 @@ def tokens(count: int) -> str:
 
 def amount(value: int, unit: Unit) -> str:
     """A part of a cap, in its unit."""
+    if unit == "ms":
+        return duration_text(value)
     return money(value) if unit == "usd" else f"{tokens(value)} tok"
 
 

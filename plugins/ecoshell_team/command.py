@@ -117,7 +117,10 @@ def _set(server: TeamServer, scope: str, period: str, text: str) -> None:
         return
     amount = parse_amount(text)
     if amount.unit != "usd":
-        raise UsageError("A team cap is in dollars.", fix="Use an amount such as 200 or $0.50.")
+        fix = "Use an amount such as 200 or $0.50."
+        if amount.unit == "ms":
+            fix = f"A cap in time limits one user only, who sets it with /budget or [budget]. {fix}"
+        raise UsageError("A team cap is in dollars.", fix=fix)
     used = server.set_cap(scope, period, amount.value)
     if used > amount.value:
         minimum = nano_to_usd_text(used)

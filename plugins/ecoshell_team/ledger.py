@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from ecoshell.budget import (
+    SLICE_MS,
     Account,
     Amount,
     Ask,
     CapState,
     Hold,
     Settlement,
+    ToolHold,
     fitting_output,
     limit_reached,
     price_unknown,
@@ -102,36 +104,36 @@ class TeamLedger(Ledger):
         usage: Usage | None,
         tool: str = "",
         *,
-        seconds: float | None = None,
+        ms: int | None = None,
         estimate: Usage | None = None,
     ) -> Settlement:
-        settlement = super().settle(hold, usage, tool, seconds=seconds, estimate=estimate)
+        settlement = super().settle(hold, usage, tool, ms=ms, estimate=estimate)
         lease = self._leases.get(hold.account.model)
         self._end_call(hold.account.lease, hold.entry)
         if settlement.overran and lease is not None and lease.id == hold.account.lease:
             self._grow(lease, 0, 0)  # Report the overrun before other users spend the same amount.
         return settlement
 
-    def release(self, hold: Hold) -> None:
-        super().release(hold)
+    def release(self, hold: Hold, ms: int | None = None) -> None:
+        super().release(hold, ms)
         self._end_call(hold.account.lease)
 
-    def charge_tool(self, account: Account, tool: str, nano: int) -> int:
+    def start_tool(self, account: Account, tool: str, nano: int, wanted_ms: int = SLICE_MS) -> ToolHold:
         account = replace(account, model="")
-        place = super().charge_tool
+        place = super().start_tool
         if not nano:
-            return place(account, tool, nano)
+            return place(account, tool, nano, wanted_ms)
         while True:
             lease = self._lease_of("")
             try:
-                entry = place(replace(account, lease=lease.id), tool, nano)
+                hold = place(replace(account, lease=lease.id), tool, nano, wanted_ms)
             except LimitReached as hit:
                 if hit.scope != LEASE:
                     raise
                 self._refuse(lease, self._grow(lease, nano, nano), nano)
                 continue
-            self._end_call(lease.id, entry)
-            return entry
+            self._end_call(lease.id, hold.entry)
+            return hold
 
     def reconcile(self, entry: int, actual: Amount | Usage) -> Settlement:
         settlement = super().reconcile(entry, actual)

@@ -177,14 +177,14 @@ async def test_a_call_stopped_during_its_payment_shows_its_cost(play, monkeypatc
     async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
         priced(shell, lambda path, content: "written", effects=("read",))
         ledger, loop, paying = shell.deps.budget.gate.ledger, asyncio.get_running_loop(), asyncio.Event()
-        pay = ledger.charge_tool
+        pay = ledger.start_tool
 
         def slowly(*account):
             loop.call_soon_threadsafe(paying.set)
             time.sleep(0.2)
             return pay(*account)
 
-        monkeypatch.setattr(ledger, "charge_tool", slowly)
+        monkeypatch.setattr(ledger, "start_tool", slowly)
         asking = asyncio.ensure_future(turn(shell))
         await asyncio.wait_for(paying.wait(), 600)
         await shell.stop()

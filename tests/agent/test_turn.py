@@ -306,10 +306,14 @@ async def test_parallel_reads_end_with_the_turn(play, monkeypatch):
         shell.deps.catalog.__init__(extended)
         shell.deps.ranker.__init__(shell.deps.catalog.schemas)
 
-        def locked(*account):
-            raise StoreError("The ledger is locked.")
+        start = shell.deps.budget.gate.ledger.start_tool
 
-        monkeypatch.setattr(shell.deps.budget.gate.ledger, "charge_tool", locked)
+        def locked(account, tool, *amounts):
+            if tool == "paid":
+                raise StoreError("The ledger is locked.")
+            return start(account, tool, *amounts)
+
+        monkeypatch.setattr(shell.deps.budget.gate.ledger, "start_tool", locked)
         events = await turn(shell)
         assert ended == ["slow"]
         stored = [event for _, event in shell.store.events(shell.session)]

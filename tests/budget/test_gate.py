@@ -24,7 +24,7 @@ async def test_calls_and_tools_through_the_gate_count_for_the_caps(gate: Gate, a
     settlement = await gate.settle(await gate.hold(ask(100, 50)), Usage(10, 10), tool="read_file")
     (cap,) = gate.ledger.caps(account.session, account.turn)
     assert (cap.spent, cap.held) == (settlement.spent_nano, 0)
-    await gate.charge_tool(account, "search", 1)
+    await gate.start_tool(account, "search", 1)
     assert [row.key for row in gate.ledger.rows("tool")] == ["read_file", "search"]
     gate.ledger.set_cap(account.session, "session", None)
     assert gate.ledger.caps(account.session, account.turn) == ()

@@ -256,9 +256,9 @@ def test_a_reserve_does_not_let_a_model_without_a_price_pass_a_dollar_cap(ledger
 
 def test_a_tool_with_a_price_is_charged_within_the_caps(ledger: Ledger, account: Account) -> None:
     ledger.set_cap("s1", "session", usd("0.010"))
-    ledger.charge_tool(account, "search", 8 * MILLION)
+    ledger.start_tool(account, "search", 8 * MILLION)
     with pytest.raises(LimitReached):
-        ledger.charge_tool(account, "search", 3 * MILLION)
+        ledger.start_tool(account, "search", 3 * MILLION)
     assert ledger.caps("s1", 1)[0].spent == 8 * MILLION
     row = ledger.rows("tool")[0]
     assert (row.key, row.spent_nano, row.calls) == ("search", 8 * MILLION, 0)
@@ -397,6 +397,7 @@ def test_totals_match_entries_and_caps_hold_after_any_operations(
     ledger = Ledger(tmp_path_factory.mktemp("any") / "ledger.sqlite")
     ledger.set_cap("s1", "session", Amount(limit * MILLION, "usd"))
     ledger.set_cap("s1", "day", Amount(limit, "tokens"))
+    ledger.set_cap("s1", "month", Amount(10 * limit, "ms"))
     pending: list[Hold] = []
     overran = False
     for kind, prompt, output, index in steps:
@@ -414,7 +415,8 @@ def _perform(ledger: Ledger, kind: str, ask: Ask, pending: list[Hold], index: in
     if kind == "hold":
         pending.append(ledger.hold(ask))
     elif kind == "tool":
-        ledger.charge_tool(ask.account, "t", ask.prompt_tokens * MILLION)
+        tool = ledger.start_tool(ask.account, "t", ask.prompt_tokens * MILLION)
+        ledger.end_tool(tool, (tool.ms or 0) + ledger.extend(tool.entry or 0))
     elif kind == "aside":
         ledger.set_aside(ask)
     elif kind == "final":
@@ -425,13 +427,14 @@ def _perform(ledger: Ledger, kind: str, ask: Ask, pending: list[Hold], index: in
         ledger.reconcile(hold.entry, Usage(hold.prompt_tokens, 0))
     elif pending:
         hold = pending.pop(index % len(pending))
+        ms = (hold.ms or 0) + ledger.extend(hold.entry)
         if kind == "release":
-            ledger.release(hold)
+            ledger.release(hold, ms)
         elif kind == "overrun":
             ledger.settle(hold, Usage(hold.prompt_tokens + 1, hold.max_tokens))
         else:
             reported = None if kind == "unreported" else Usage(hold.prompt_tokens, hold.max_tokens)
-            ledger.settle(hold, reported, estimate=Usage(index, index))
+            ledger.settle(hold, reported, ms=ms, estimate=Usage(index, index))
 
 
 def test_verify_names_a_changed_total(path: Path, ledger: Ledger, ask: MakeAsk) -> None:

@@ -90,7 +90,7 @@ async def test_a_tools_price_waits_for_room_when_required_and_when_charged(
 ) -> None:
     limited(gate, account, CALL_NANO)
     with sharing():
-        for pay in (gate.require(account, CALL_NANO // 2), gate.charge_tool(account, "search", CALL_NANO // 2)):
+        for pay in (gate.require(account, CALL_NANO // 2), gate.start_tool(account, "search", CALL_NANO // 2)):
             first = await gate.hold(ask(100, 50))
             paying = asyncio.create_task(pay)
             for _ in range(20):

@@ -465,7 +465,7 @@ def test_budget_command_accepts_common_amounts_and_shows_one_scope(tmp_path: Pat
     output = ended.stdout
     assert "session  $1.50" in output
     assert "month    $0.50" in output
-    after_turn = output.rpartition("No cap is set for the turn. /budget turn 2.00 sets one.")
+    after_turn = output.rpartition("No cap is set for the turn. /budget turn 2min sets one.")
     assert after_turn[0].rstrip().splitlines()[-1].split()[:3] == ["day", "20,000", "tokens"]
     assert "is ambiguous" in after_turn[2]
     assert ended.returncode == 2

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, many_tools, plain
 from tui_play import CAP, FINISHED, STARTED
 
+from ecoshell.budget import CapState
 from ecoshell.events import Event, PlanChanged, ToolUnregistered
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import Line, bar, percent
@@ -110,6 +111,25 @@ def test_budget_without_a_cap_shows_how_to_set_one():
     text_shown = plain(BudgetPanel(board(status=replace(uncapped, away=True))).lines(36))
     assert "team caps unknown" in text_shown
     assert "no cap" not in text_shown
+
+
+def test_a_free_model_is_counted_in_tokens_and_seconds():
+    free = replace(READY, caps=(), is_free=True, spent_nano=0, next_nano=0, used_ms=61_200, next_ms=4_400)
+    assert plain(BudgetPanel(board(status=free)).lines(36)).splitlines() == [
+        "no cap — /budget 20000tok or 2min",
+        "next step  ≤ 2.3k tok · ≈ 4 s",
+        "held now   nothing",
+        "so far     18k tok · 1 min 1 s",
+    ]
+    assert "next step  ≤ 2.3k tok\n" in plain(BudgetPanel(board(status=replace(free, next_ms=None))).lines(36))
+
+
+def test_a_cap_in_time_is_shown_in_seconds_beside_the_price():
+    cap = CapState("session", "ms", 120_000, 30_000, 15_000)
+    lines = plain(BudgetPanel(board(status=replace(READY, caps=(cap,), used_ms=30_000))).lines(40)).splitlines()
+    assert lines[0].endswith("1 min 15 s left of 2 min")
+    assert lines[2] == "spent 30 s · held 15 s"
+    assert lines[-1] == "so far     $0.0912 · 18k tok · 30 s"
 
 
 def test_running_call_is_held():

@@ -84,30 +84,30 @@ def test_no_role_thinks_during_a_call():
 def test_held_amount_is_the_sum_of_unsettled_holds():
     other = BudgetHeld(2, "caller", "embedded", 900_000, 400, 256, clamped=False)
     board = heard(STARTED, HELD, other)
-    assert board.held == (8_000_000, 2_700)
+    assert board.held == (8_000_000, 2_700, 0)
     board.handle(SETTLED)
-    assert board.held == (900_000, 400)
+    assert board.held == (900_000, 400, 0)
 
 
 def test_hold_with_unknown_price_makes_the_sum_unknown():
     board = heard(HELD, BudgetHeld(2, "single", "x", None, 400, 256, clamped=False))
-    assert board.held == (None, 2_700)
+    assert board.held == (None, 2_700, 0)
 
 
 def test_silently_released_hold_ends_with_the_next_step():
     board = heard(STARTED, STEP, HELD, StepStarted(2, "single", "embedded"))
-    assert board.held == (0, 0)
+    assert board.held == (0, 0, 0)
 
 
 def test_no_hold_and_no_thinking_role_after_a_turn():
     board = heard(STARTED, STEP, HELD, FINISHED)
-    assert (board.held, board.thinking, board.running) == ((0, 0), None, False)
+    assert (board.held, board.thinking, board.running) == ((0, 0, 0), None, False)
 
 
 def test_past_of_a_killed_process_has_no_activity():
     board = heard(*TURN, TurnStarted(2, "more", "embedded", "single", "react"), STEP, HELD)
     board.end_activity()
-    assert (board.held, board.thinking, board.running) == ((0, 0), None, False)
+    assert (board.held, board.thinking, board.running) == ((0, 0, 0), None, False)
     assert board.roles["single", "embedded"].calls == 1
 
 

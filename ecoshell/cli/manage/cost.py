@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.commands import dollars, spent_text
 from ecoshell.assembly import load_settings, open_ledger, open_store
-from ecoshell.budget import CapState, about, amount_text, counted, nano_to_usd_text, parse_spent
+from ecoshell.budget import CapState, about, amount_text, counted, duration_text, nano_to_usd_text, parse_spent
 from ecoshell.budget.ledger import By, CostRow, Entry, Ledger
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", metavar="ID", help="session whose caps are shown (default: the latest)")
     parser.add_argument(
         "--reconcile",
-        metavar="ENTRY=USD",
+        metavar="ENTRY=AMOUNT",
         nargs="?",
         const="",
         help="set the cost of a call whose cost is unknown; without a value, end the leases of dead shells",
@@ -106,8 +106,8 @@ def _reconcile(ledger: Ledger, typed: str) -> None:
     entry, equals, cost = typed.partition("=")
     if not equals or not (entry.isascii() and entry.isdecimal()):
         raise UsageError(
-            f"--reconcile {typed!r} is not ENTRY=USD.",
-            fix="Give the entry's number and the call's cost, such as --reconcile 12=0.0031 or 12=0.",
+            f"--reconcile {typed!r} is not ENTRY=AMOUNT.",
+            fix="Give the entry's number and the call's cost or time, such as --reconcile 12=0.0031, 12=0 or 12=3s.",
         )
     ledger.reconcile(int(entry[:_MAX_ENTRY_DIGITS]), parse_spent(cost))
 
@@ -168,14 +168,17 @@ def _row_record(row: CostRow) -> dict[str, object]:
 def _records(report: Report) -> dict[str, list[dict[str, object]]]:
     """Return caps, calls of unknown cost and the apprentice's savings as JSON.
 
-    A cap in dollars sets the keys in `_usd`, one in tokens those in `_tokens`; the other three are null.
+    A cap in dollars sets the keys in `_usd`, one in tokens those in `_tokens`, one in time those in `_seconds`; the
+    others are null.
     """
     caps: list[dict[str, object]] = []
     for cap in report.caps:
-        amounts, in_usd = {"limit": cap.limit, "spent": cap.spent, "held": cap.held}, cap.unit == "usd"
-        usd = {f"{name}_usd": _usd(value if in_usd else None) for name, value in amounts.items()}
-        tokens = {f"{name}_tokens": None if in_usd else value for name, value in amounts.items()}
-        caps.append({"scope": cap.scope, **usd, **tokens})
+        record: dict[str, object] = {"scope": cap.scope}
+        for name, value in (("limit", cap.limit), ("spent", cap.spent), ("held", cap.held)):
+            record[f"{name}_usd"] = _usd(value if cap.unit == "usd" else None)
+            record[f"{name}_tokens"] = value if cap.unit == "tokens" else None
+            record[f"{name}_seconds"] = value / 1_000 if cap.unit == "ms" else None
+        caps.append(record)
     entries: list[dict[str, object]] = [
         {
             "entry": entry.id,
@@ -185,6 +188,7 @@ def _records(report: Report) -> dict[str, list[dict[str, object]]]:
             "state": entry.state,
             "counted_usd": _usd(_counted_nano(entry)),
             "counted_tokens": entry.held_usage.total,
+            "counted_seconds": _counted_ms(entry) / 1_000,
             "estimate_usd": _usd(entry.estimate_nano),
             "estimate_tokens": None if entry.estimate is None else entry.estimate.total,
         }
@@ -222,7 +226,8 @@ def _print_rows(group: str, rows: Sequence[CostRow]) -> None:
         tokens_out = about(f"{row.shown_usage.output:,}", estimated=is_estimated)
         reasoning = (f"{row.usage.reasoning:,}",) if has_reasoning else ()
         tokens = (tokens_in, f"{row.usage.cached:,}", tokens_out, *reasoning)
-        cells.append((row.key or "-", spent_text(row), dollars(row.held_nano), *tokens, f"{row.calls:,}", seconds))
+        key = row.key or ("tools" if group in ("role", "model") else "-")
+        cells.append((key, spent_text(row), dollars(row.held_nano), *tokens, f"{row.calls:,}", seconds))
     print_table((group, *right), cells, right=right)
 
 
@@ -245,10 +250,12 @@ def _print_unreconciled(entries: Sequence[Entry]) -> None:
             nano = entry.estimate_nano
             text = dollars(nano) if nano is not None else counted(entry.estimate.total, "token")
             estimate = about(text, estimated=True)
-        identity = (str(entry.id), _time(entry), entry.session, entry.model, entry.state)
-        cells.append((*identity, dollars(_counted_nano(entry)), estimate))
-    head = ("entry", "at", "session", "model", "state", "counted", "estimate")
-    print_table(head, cells, right=("entry", "counted", "estimate"))
+        is_tool = entry.purpose == "tool"
+        state, subject = "stopped" if is_tool else entry.state, entry.tool if is_tool else entry.model
+        identity = (str(entry.id), _time(entry), entry.session, subject, state)
+        cells.append((*identity, dollars(_counted_nano(entry)), duration_text(_counted_ms(entry)), estimate))
+    head = ("entry", "at", "session", "model or tool", "state", "counted", "time", "estimate")
+    print_table(head, cells, right=("entry", "counted", "time", "estimate"))
     print(f"If the provider's bill differs: ecoshell cost --reconcile {entries[0].id}=0.0031")
 
 
@@ -267,6 +274,11 @@ def _print_agreements(learned: Sequence[Agreement]) -> None:
 def _counted_nano(entry: Entry) -> int | None:
     """Return what counts against the caps."""
     return entry.held_nano if entry.usage is None else entry.spent_nano
+
+
+def _counted_ms(entry: Entry) -> int:
+    """Return the working time that counts against the caps."""
+    return (entry.spent_ms or 0) + entry.held_ms
 
 
 def _usd(nano: int | None) -> str | None:

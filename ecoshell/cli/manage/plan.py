@@ -35,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
         print(visible(plan.inputs.fault), file=sys.stderr)
     event, rows = plan.event(), plan.priced.plan.rows
     if args.json:
-        # amounts are whole nano-dollars or tokens, see `unit`; without a cap they are null, like `fault` without one
-        record = {"mode": event.mode, "unit": "nano_usd" if event.unit == "usd" else "tokens"}
+        # whole nano-dollars, tokens or milliseconds, see `unit`; null without a cap, like `fault` without one.
+        record = {"mode": event.mode, "unit": "nano_usd" if event.unit == "usd" else event.unit}
         record |= {name: getattr(event, name) for name in _PLAN_FIELDS} | {"fault": plan.inputs.fault or None}
         print_json({**record, "rows": [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]})
     else:

@@ -41,7 +41,7 @@ class StepCost:
 
     def amount(self, unit: Unit) -> int:
         """Return the amount that counts against a budget in this unit."""
-        return self.tokens if unit == "tokens" else self.nano or 0
+        return {"usd": self.nano or 0, "tokens": self.tokens, "ms": round(1_000 * self.seconds)}[unit]
 
     def part(self, of: int) -> "StepCost":
         """Return one of `of` equal parts, rounded up."""

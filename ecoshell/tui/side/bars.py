@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ecoshell.budget import CapState, about
+from ecoshell.budget import NEAR_CAP_SHARE, CapState, about
 from ecoshell.messages import visible_line
 from ecoshell.options import EMBEDDED
 from ecoshell.tui.text import align_left, amount, fit, model_name, money, tokens
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ecoshell.agent.shell_status import ShellStatus
 
 
-NEAR_CAP_SHARE = 0.8
 _DEMO_NOTE = ", demo model (f7 changes it)"
 _MIN_TITLE_CELLS = 24
 _MODEL_CELLS = 28

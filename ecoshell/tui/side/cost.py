@@ -1,12 +1,12 @@
 """The budget panel (caps and spending) and the roles panel (models with their calls, tokens and price)."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
-from ecoshell.budget import about, counted
+from ecoshell.budget import CapState, about, counted, duration_text
 from ecoshell.events.describe import duration
 from ecoshell.messages import visible_line
 from ecoshell.models.local_models import name_parts
@@ -14,6 +14,9 @@ from ecoshell.tui.side.bars import cap_word, tightest
 from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, justify, percent, row
 from ecoshell.tui.side.panel_state import RoleUse, shares
 from ecoshell.tui.text import align_left, align_right, amount, fit, fit_middle, model_name, money, tokens
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell_status import ShellStatus
 
 _CAP_WORD_CELLS = 8
 _TONES: dict[str, Tone] = {"": "good", "near": "warning", "reached": "error"}
@@ -45,40 +48,68 @@ class BudgetPanel(Panel):
             if (cap := tightest(self.state.caps)) is not None:
                 word = cap_word(cap)
                 self.gist = f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
-        lines: list[Line] = []
-        for cap in self.state.caps:  # the remaining amount, a bar (█ spent, ▒ held) and the amounts
-            word, used = cap_word(cap), percent(cap.spent + cap.held, cap.limit)
-            bar_width = max(0, width - len(used) - 1 - _CAP_WORD_CELLS)
-            drawn = bar(((cap.spent, "█"), (cap.held, "▒")), cap.limit, bar_width)
-            amount_left = tokens(cap.left) if cap.unit == "tokens" else money(cap.left)
-            amounts = f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}"
-            if cap.own is not None:
-                amounts += f" · by you {amount(cap.own, cap.unit)}"
-            remaining: Piece = (f"{amount_left} left of {amount(cap.limit, cap.unit)}", "text")
-            entry: tuple[Line, ...] = (
-                justify((visible_line(cap.scope), "strong"), remaining, width),
-                ((drawn, _TONES[word]), (f" {used}", "text"), (f" {word}", _TONES[word])),
-                ((fit(amounts, width), "muted"),),
-            )
-            lines += entry
+        lines = [line for cap in self.state.caps for line in _cap_lines(cap, width)]
         if status.away:
             lines.append((("team caps unknown", "warning"),))
         elif not lines:
-            lines = [(("no cap set", "strong"), (" — /budget 0.50 sets one", "muted"))]
-        nano, token_limit = status.next_nano, status.next_tokens
-        step = "unknown" if token_limit is None else f"≤ {tokens(token_limit)} tok, price unknown"
-        if token_limit is not None and nano is not None:
-            step = f"≤ {money(nano)} · {tokens(token_limit)} tok"
-        held_nano, held_tokens = self.state.held
-        held_text = f"{money(held_nano)} · {tokens(held_tokens)} tok" if held_tokens or held_nano else "nothing"
-        spent = about(money(status.spent_nano), estimated=status.estimated_nano)
-        used = about(tokens(status.used_tokens), estimated=status.estimated)
+            hint = "/budget 20000tok or 2min" if status.is_free else "/budget 0.50 sets one"
+            lines = [(("no cap" if status.is_free else "no cap set", "strong"), (f" — {hint}", "muted"))]
+        is_timed = status.is_free or any(cap.unit == "ms" for cap in self.state.caps)
+        held_nano, held_tokens, held_ms = self.state.held
+        parts = [f"{tokens(held_tokens)} tok"] if status.is_free else [money(held_nano), f"{tokens(held_tokens)} tok"]
+        parts += [duration_text(held_ms)] if is_timed and held_ms else []
+        held = " · ".join(parts) if held_tokens or held_nano else "nothing"
         return [
             *lines,
-            row("next step", step, width),
-            row("held now", held_text, width),
-            row("so far", f"{spent} · {used} tok", width),
+            row("next step", _next_step(status, is_timed=is_timed), width),
+            row("held now", held, width),
+            row("so far", _used(status, is_timed=is_timed), width),
         ]
+
+
+def _cap_lines(cap: CapState, width: int) -> tuple[Line, ...]:
+    """The remaining amount, a bar (█ spent, ▒ held), and the amounts of a cap."""
+    word, used = cap_word(cap), percent(cap.spent + cap.held, cap.limit)
+    bar_width = max(0, width - len(used) - 1 - _CAP_WORD_CELLS)
+    drawn = bar(((cap.spent, "█"), (cap.held, "▒")), cap.limit, bar_width)
+    amount_left = tokens(cap.left) if cap.unit == "tokens" else amount(cap.left, cap.unit)
+    amounts = f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}"
+    if cap.own is not None:
+        amounts += f" · by you {amount(cap.own, cap.unit)}"
+    remaining: Piece = (f"{amount_left} left of {amount(cap.limit, cap.unit)}", "text")
+    return (
+        justify((visible_line(cap.scope), "strong"), remaining, width),
+        ((drawn, _TONES[word]), (f" {used}", "text"), (f" {word}", _TONES[word])),
+        ((fit(amounts, width), "muted"),),
+    )
+
+
+def _next_step(status: "ShellStatus", *, is_timed: bool) -> str:
+    """The most that the next step reserves and, if time matters, how long it is expected to take."""
+    nano, token_limit = status.next_nano, status.next_tokens
+    if token_limit is None:
+        return "unknown"
+    step = f"≤ {tokens(token_limit)} tok, price unknown"
+    if status.is_free:
+        step = f"≤ {tokens(token_limit)} tok"
+    elif nano is not None:
+        step = f"≤ {money(nano)} · {tokens(token_limit)} tok"
+    return f"{step} · ≈ {_whole_seconds(status.next_ms)}" if is_timed and status.next_ms is not None else step
+
+
+def _used(status: "ShellStatus", *, is_timed: bool) -> str:
+    """What the session has used; the price only if the models have one."""
+    spent = about(money(status.spent_nano), estimated=status.estimated_nano)
+    parts = [] if status.is_free and not status.spent_nano else [spent]
+    parts.append(about(f"{tokens(status.used_tokens)} tok", estimated=status.estimated))
+    if is_timed and status.used_ms is not None:
+        parts.append(_whole_seconds(status.used_ms))
+    return " · ".join(parts)
+
+
+def _whole_seconds(ms: int) -> str:
+    """A duration without tenths, which would change with every glance."""
+    return duration_text(round(ms, -3))
 
 
 class RolesPanel(Panel):

@@ -219,11 +219,12 @@ class PanelState:
         return sorted(uses, key=lambda use: _ORDER.get(use.role, len(_ORDER)))
 
     @property
-    def held(self) -> tuple[int | None, int]:
-        """Reserved price and tokens of running calls; the price is None if any is unknown."""
+    def held(self) -> tuple[int | None, int, int]:
+        """Reserved price, tokens and milliseconds of running calls; the price is None if any is unknown."""
         nano = [hold.held_nano for hold in self._holds.values()]
         used = sum(hold.held_tokens for hold in self._holds.values())
-        return None if None in nano else sum(price or 0 for price in nano), used
+        ms = sum(hold.held_ms or 0 for hold in self._holds.values())
+        return None if None in nano else sum(price or 0 for price in nano), used, ms
 
     @property
     def planning(self) -> bool:

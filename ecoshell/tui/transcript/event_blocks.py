@@ -12,6 +12,7 @@ from ecoshell.events import (
     BranchLeft,
     CallFinished,
     CallStarted,
+    CapNear,
     CommandRan,
     Compacted,
     ContextTold,
@@ -44,6 +45,7 @@ from ecoshell.events.describe import (
     duration,
     length_text,
     loaded_share,
+    near_cap,
     plan_news,
     refusal,
     registration_sizes,
@@ -287,6 +289,8 @@ def block_of(event: Event) -> Block | None:
         case BranchLeft():
             reason = Piece(visible_line(event.reason), "muted")
             block = _line("←", "warning", Piece(f"{back_to(event)}  ", "warning"), reason)
+        case CapNear():
+            block = _line("■", "warning", Piece(near_cap(event), "warning"))
         case LimitHit():
             block = _line("■", "warning", Piece("limit reached  ", "warning"), Piece(visible_line(event.message)))
         case CostWanted():

@@ -148,7 +148,7 @@ def test_team_caps_and_local_caps_agree_to_the_nano_dollar_after_any_operations(
             case "final":
                 start(lambda ledger, request=request: ledger.exchange(ledger.set_aside(request), request))
             case "tool":
-                perform(local, team, lambda ledger, nano=prompt * MILLION: ledger.charge_tool(account, "t", nano))
+                perform(local, team, lambda ledger, nano=prompt * MILLION: ledger.start_tool(account, "t", nano).ms)
             case _ if not pending:
                 continue
             case "release":
