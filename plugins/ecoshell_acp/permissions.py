@@ -17,7 +17,8 @@ from ecoshell.agent import (
     Trust,
     enough_text,
 )
-from ecoshell.agent.commands import amount, dollars
+from ecoshell.agent.commands import dollars
+from ecoshell.budget import amount_text
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.messages import visible_line
 from ecoshell_acp.updates import Question
@@ -80,7 +81,7 @@ class EditorUser:
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice:
         enough = enough_text(hit)
-        raised = f"Raise the cap of this {hit.scope} to {amount(hit.enough, hit.unit)}"
+        raised = f"Raise the cap of this {hit.scope} to {amount_text(hit.enough, hit.unit)}"
         options: list[Option] = [("raise", raised, "allow_once")] if enough else []
         try:
             chosen = await self._choice(hit, (*options, *_models(hit.offers), *_ENDINGS))

@@ -178,22 +178,28 @@ async def test_parallel_calls_share_a_cap_in_time(ledger: Ledger, ask: MakeAsk) 
     assert (cap.spent, cap.held) == (SLICE_MS + 2_000, 0)
 
 
-def start(path: Path, session: str, end: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(SPENDER), str(path), session, end]
+def start(path: Path, session: str) -> subprocess.Popen[str]:
+    """Start a process and wait until its first call runs."""
+    command = [sys.executable, str(SPENDER), str(path), session]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
 def test_two_processes_never_exceed_a_day_cap_and_a_killed_one_leaves_its_reservation(path: Path) -> None:
     with closing(Ledger(path, busy_seconds=60)) as ledger:
         ledger.set_cap("observer", "day", Amount(1_000_000, "ms"))
-        killed = start(path, "killed", "never")
-        assert killed.stdout is not None
-        assert killed.stdout.readline() == "held\n"
+        killed = start(path, "killed")
         killed.kill()
         killed.communicate()
-        workers = [start(path, f"s{number}", "soon") for number in range(2)]
+        workers = [start(path, f"s{number}") for number in range(2)]
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write("\n")
+            worker.stdin.flush()
         granted = [int(worker.communicate()[0].splitlines()[-1]) for worker in workers]
         (cap,) = ledger.caps("observer", 1)
         assert min(granted) > 0

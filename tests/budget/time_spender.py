@@ -1,6 +1,7 @@
 """A process that spends working time under the day cap until it is refused, for tests that may kill it.
 
-It prints `held` when a call runs, and the milliseconds that it was granted in all at the end.
+It prints `held` when a call runs, waits for a line before the first call ends, and prints the milliseconds that it was
+granted in all at the end.
 """
 
 import sys
@@ -12,8 +13,8 @@ from ecoshell.errors import LimitReached
 from ecoshell.messages import Usage
 
 
-def main(path: str, session: str, end: str) -> None:
-    """Hold calls and tools one after another; with `end` = "never", keep the first one."""
+def main(path: str, session: str) -> None:
+    """Hold calls and tools one after another."""
     ledger = Ledger(Path(path), busy_seconds=60)
     account = Account(session, 1, "single", "m", "step")
     granted = 0
@@ -24,8 +25,8 @@ def main(path: str, session: str, end: str) -> None:
             break
         print("held", flush=True)
         ms = (hold.ms or 0) + ledger.extend(hold.entry)
-        if end == "never":
-            sys.stdin.read()
+        if not granted:
+            sys.stdin.readline()
         ledger.settle(hold, Usage(1, 1), ms=ms)
         granted += ms
         try:
