@@ -20,6 +20,7 @@ PLUGINS = (
     "ecoshell_acp",
     "ecoshell_bench",
     "ecoshell_data",
+    "ecoshell_gateway",
     "ecoshell_git",
     "ecoshell_team",
     "ecoshell_train",

@@ -15,8 +15,13 @@ def price_book(
     settings: "Settings",
     run_prices: Mapping[str, Price] | None = None,
     plugin_prices: Mapping[str, Price] | None = None,
+    *,
+    free_local: bool = True,
 ) -> PriceBook:
-    """Return prices by model name, in order of precedence: run, settings, plugins, packaged file."""
+    """Return prices by model name, in order of precedence: run, settings, plugins, packaged file.
+
+    With `free_local`, unlisted models of a server on this machine are free.
+    """
     prices: dict[str, Price] = {}
     for name, model in settings.models.named.items():
         if (price := model.price) is not None:  # Missing rates are those of input or output.
@@ -32,7 +37,7 @@ def price_book(
     def is_local(name: str) -> bool:
         from ecoshell.models.servers import is_loopback
 
-        return is_loopback(urlsplit(base_url(settings, name) or "").hostname or "")
+        return free_local and is_loopback(urlsplit(base_url(settings, name) or "").hostname or "")
 
     combined = {**(plugin_prices or {}), **prices, **(run_prices or {})}
     return PriceBook(combined, is_local=is_local)

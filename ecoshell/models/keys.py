@@ -39,10 +39,14 @@ _SHAPES = re.compile(
 )
 
 
+def key_variables() -> tuple[str, ...]:
+    """Variables that hold a provider's key, sorted."""
+    return tuple(sorted({variable for variables in _VARIABLES.values() for variable in variables}))
+
+
 def key_prefixes() -> tuple[str, ...]:
     """Prefixes of these providers' variables, such as `OPENAI_`, which their other settings share."""
-    names = {variable for variables in _VARIABLES.values() for variable in variables}
-    return tuple(sorted({f"{re.sub('_(?:API_KEY|TOKEN)$', '', name)}_" for name in names}))
+    return tuple(sorted({f"{re.sub('_(?:API_KEY|TOKEN)$', '', name)}_" for name in key_variables()}))
 
 
 class Keys:
