@@ -26,6 +26,7 @@ MODULES = {
     "umi": "umi.run",
     "catp": "catp",
     "search": "search",
+    "gateway": "gateway",
 }
 """The module of each benchmark; its `run` returns the exit status."""
 DEFAULT_POOLS = (5, 10, 20, 40, 64, 527)
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def add_arguments(bench: argparse.ArgumentParser) -> None:
     """Add the benchmarks and their arguments."""
     benchmarks = bench.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK", title="benchmarks")
-    for add in (_add_ecoact, _add_speed, _add_tasks, _add_btp, _add_umi, _add_catp, _add_search):
+    for add in (_add_ecoact, _add_speed, _add_tasks, _add_btp, _add_umi, _add_catp, _add_search, _add_gateway):
         add(benchmarks).add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -67,6 +68,16 @@ def _add_ecoact(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--questions", type=number, default=1, metavar="N", help="runs per session (default: 1)")
     add("--limit", type=number, metavar="N", help="only the first N successful runs")
     return ecoact
+
+
+def _add_gateway(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
+    gateway = benchmarks.add_parser("gateway", help="latency, throughput and memory of `ecoshell gateway`")
+    gateway.add_argument(
+        "--requests", type=number, default=1000, metavar="N", help="requests per figure (default: 1000)"
+    )
+    streams = "streamed requests of the memory figure (default: 10000)"
+    gateway.add_argument("--streams", type=number, default=10_000, metavar="N", help=streams)
+    return gateway
 
 
 def _add_speed(benchmarks: "Benchmarks") -> argparse.ArgumentParser:

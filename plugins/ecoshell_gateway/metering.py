@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from ecoshell.budget import Account, Ask, CapState, Hold, amount_text
+from ecoshell.budget import Account, Ask, CapState, Hold, amount_text, time_is_up
 from ecoshell.budget.gate import finished
 from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.working_time import WorkingTime
 from ecoshell.errors import BudgetError, LimitReached, PriceUnknown, StoreError
 from ecoshell.messages import Usage
 from ecoshell_gateway.errors import Refused
@@ -38,7 +39,7 @@ class Reserved:
     hold: Hold
     facts: RequestFacts
     limit: int | None
-    started: float
+    time: WorkingTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Meter:
         limit = hold.max_tokens // facts.choices if hold.max_tokens < facts.choices * (facts.max_tokens or 0) else None
         if facts.max_tokens is None and hold.clamped:
             limit = hold.max_tokens // facts.choices
-        return Reserved(hold, facts, limit, time.monotonic())
+        return Reserved(hold, facts, limit, WorkingTime(hold.ms, lambda: self._extend(hold)))
 
     async def settle(self, reserved: Reserved, report: Report, received_tokens: int) -> None:
         """End a reservation with the reported usage; without one, the whole reservation counts."""
@@ -105,13 +106,16 @@ class Meter:
             estimate = Usage(reserved.facts.prompt.bound // 4, received_tokens)
         else:
             self._counted.record(hold.account.model, reserved.facts.prompt, usage.input)
-        seconds = time.monotonic() - reserved.started
-        settle = partial(self._ledger.settle, hold, usage, seconds=seconds, estimate=estimate)
+        settle = partial(self._ledger.settle, hold, usage, ms=reserved.time.ms, estimate=estimate)
         await self._end(hold, settle)
 
     async def release(self, reserved: Reserved) -> None:
         """Cancel the reservation of a request that certainly caused no work."""
-        await self._end(reserved.hold, partial(self._ledger.release, reserved.hold))
+        await self._end(reserved.hold, partial(self._ledger.release, reserved.hold, reserved.time.ms or None))
+
+    async def time_refusal(self) -> Refused:
+        """Return the refusal of a request that a cap in time stopped."""
+        return Refused("cap", str(time_is_up(await self.caps())))
 
     async def bar(self, reserved: Reserved, reason: str) -> None:
         """Refuse further requests to a model that ignores its output limit."""
@@ -184,6 +188,9 @@ class Meter:
         except asyncio.CancelledError:
             await finished(self._undo(task))
             raise
+
+    async def _extend(self, hold: Hold) -> int:
+        return await self._in_thread(partial(self._ledger.extend, hold.entry))
 
     async def _undo(self, task: asyncio.Future[Hold]) -> None:
         with suppress(StoreError):  # it stays reserved and is listed as unreconciled

@@ -93,6 +93,8 @@ def _rules(args: argparse.Namespace) -> RuleOptions:
         requests = _number(args.per_minute.removesuffix("req"), "--per-minute", "requests", 1_000_000)
     elif args.per_minute is not None:
         per_minute = parse_amount(args.per_minute)
+        if per_minute.unit == "ms":
+            raise UsageError("--per-minute is in dollars, tokens or requests.", fix="Use 0.50, 100000tok or 30req.")
     max_request = None if args.max_request is None else parse_amount(args.max_request)
     if max_request is not None and max_request.unit != "usd":
         raise UsageError("--max-request is in dollars.", fix="Use an amount such as 0.25.")

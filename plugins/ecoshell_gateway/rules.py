@@ -130,7 +130,7 @@ class Rules:
             raise Refused("rate", f"cap of {requests:,} requests per minute reached.", retry_after=wait)
         if limit is not None:
             holds = [hold for _, hold in self._recent]
-            used = sum((hold.nano or 0) if limit.unit == "usd" else hold.tokens for hold in holds)
+            used = sum(hold.amount(limit.unit) for hold in holds)
             if used >= limit.value:
                 text = f"cap of {limit} per minute reached, {amount_text(used, limit.unit)} reserved in that time."
                 raise Refused("rate", text, retry_after=wait)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.budget import nano_to_usd_text
+from ecoshell.budget.working_time import TimeUp
 from ecoshell.models.remote_worker import REFUSALS
 from ecoshell.secrecy import mask_secrets
 from ecoshell_gateway.bodies import Body, mapping, parse_body
@@ -189,7 +190,10 @@ class Gateway:
         exchange = _Exchange(self._meter, wire, reserved)
         try:
             self._rules.count(reserved.hold)
-            await self._exchange(request, exchange, _prepared(body, reserved).encoded())
+            prepared = _prepared(body, reserved).encoded()
+            await reserved.time.spend(lambda: self._exchange(request, exchange, prepared))
+        except TimeUp:
+            raise await self._meter.time_refusal() from None
         finally:
             await exchange.settle()
 

@@ -448,6 +448,18 @@ async def test_a_second_gateway_on_the_port_is_refused(tmp_path: Path):
                 pass
 
 
+async def test_a_cap_in_time_stops_a_running_request(tmp_path: Path):
+    async with (
+        OddProvider(lambda _: Answer(hangs=True)) as provider,
+        playing(tmp_path, provider.address, budget="1.1s") as play,
+    ):
+        with pytest.raises(httpx.RemoteProtocolError):
+            await play.chat(stream=True)
+        response = await play.chat()
+        assert response.status_code == 402
+        assert "cap" in message_of(response)
+
+
 async def test_one_cap_holds_for_concurrent_clients(tmp_path: Path):
     async with OddProvider() as provider, playing(tmp_path, provider.address, budget="0.003") as play:
 
