@@ -19,7 +19,8 @@ def plan_table(rows: Sequence[PlanRow], unit: Unit, *, enforced: bool) -> str:
         if row.tool in new:
             continue
         state, used = state_word(row, enforced=enforced), f"{row.used}/{row.planned}"
-        cost, why = amount_text(row.cost, unit).removesuffix(" tokens"), f"{state}: {why_words(row.why)}"
+        cost = amount_text(row.cost, unit).removesuffix(" tokens") if row.is_cost_known else "unknown"
+        why = f"{state}: {why_words(row.why)}"
         cells.append((f"{_SIGNS[state]} {row.tool}", f"{row.value:.2f}", f"{row.chance:.2f}", cost, used, why))
     head = ("  tool", "value", "chance", {"usd": "cost", "tokens": "tokens", "ms": "time"}[unit], "used", "state")
     new_line = [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
@@ -43,7 +44,10 @@ def plan_summary(plan: PlanChanged) -> str:
         if not plan.enforced:
             sentences.append("Nothing is blocked in this mode.")
     if plan.low is None or plan.high is None:
-        sentences.append("The model's price is unknown, so the costs include only tools and waiting.")
+        unknown = "speed is unknown, so costs without experience count as 0 s"
+        if plan.unit != "ms":
+            unknown = "price is unknown, so the costs include only tools and waiting"
+        sentences.append(f"The model's {unknown}.")
     else:
         low, high = amount_text(plan.low, plan.unit), amount_text(plan.high, plan.unit)
         sentences.append(f"The turn is estimated at {low if low == high else f'{low} to {high}'}.")

@@ -15,7 +15,7 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.judge import JUDGE
 from ecoshell.agent.mode import CallForecast, StepForecast, View
 from ecoshell.agent.model_set import ModelSet
-from ecoshell.budget import CapState, Hold, Unit, amount_text
+from ecoshell.budget import CapState, Hold, Unit, amount_text, answer_ms
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (
     BranchLeft,
@@ -65,6 +65,8 @@ class PlanInputs:
     """The value of each tool before its own history, by its fit and similar tools."""
     record: ModeEvidence = NOTHING_KNOWN
     """How the current models did with similar questions."""
+    tokens_per_second: float | None = None
+    """The observed speed of the model; None before its first call."""
     fault: str = ""
     """Why experience could not be read, so that the plan is made without it."""
 
@@ -73,8 +75,9 @@ class PlanInputs:
         """Collect the inputs; reads the experience, so it may block."""
         hashes = {schema.name: document_hash(schema) for schema in deps.catalog.schemas}
         evidence: Mapping[str, Evidence] = {}
-        record, fault = NOTHING_KNOWN, ""
+        record, fault, speed = NOTHING_KNOWN, "", None
         try:
+            speed = deps.budget.gate.ledger.tokens_per_second(deps.models.name)
             evidence = deps.experience.past.evidence(question, hashes, deps.models.name)
             mode = deps.models.current.mode.name
             record = deps.experience.past.modes(question, {mode: deps.models.playing(mode)})[mode]
@@ -84,7 +87,7 @@ class PlanInputs:
         usual = sum(fits.values()) / max(1, len(fits))
         chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
         kinds = {schema.name: schema.server for schema in deps.catalog.schemas}
-        return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, fault)
+        return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, speed, fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ class PlanSnapshot:
         """
         forecast = self.models.mode.forecast(self.view)
         remaining = self._remaining(forecast)
-        step_cost = _expected([call for call in forecast.steps if call.request.purpose != "answer"])
+        calls = [call for call in forecast.steps if call.request.purpose != "answer"]
+        step_cost = _expected(calls, self.inputs.tokens_per_second)
         prices = [model.traits.price for model in self.models.models]
         costs_money = self.tools.priced or any(price is not None and price.worst(1, 1) for price in prices)
         default: Unit = "usd" if costs_money else "tokens"
@@ -148,7 +152,8 @@ class PlanSnapshot:
             if cap.unit in remaining and amount >= remaining[cap.unit].cap:
                 continue
             if self.answer_hold is None:
-                reserved = of_conclusion(forecast, counted=True).in_unit_of(cap) or 0
+                bound = of_conclusion(forecast, counted=True)
+                reserved = (answer_ms((cap,)) if cap.unit == "ms" else bound.in_unit_of(cap)) or 0
             else:
                 reserved = self.answer_hold.amount(cap.unit)
             remaining[cap.unit] = RemainingBudget(cap.unit, max(0, amount), reserved)
@@ -174,7 +179,16 @@ class PlanSnapshot:
             bound = frequency_bound(past, tool_value, self.threshold)
             has_history, probability = past.weight > 0, self.inputs.chances.get(name, 0.0)
             candidates.append(
-                Candidate(name, tool_value, bound, cost.total, cost.spread, is_judged=has_history, chance=probability)
+                Candidate(
+                    name,
+                    tool_value,
+                    bound,
+                    cost.total,
+                    cost.spread,
+                    is_judged=has_history,
+                    chance=probability,
+                    is_cost_known=cost.is_known,
+                )
             )
         if remaining is None:
             return PricedPlan(self.task.solve(None, candidates), unit, None, costs, priors=priors)
@@ -187,8 +201,11 @@ class PlanSnapshot:
             paid = planned_paid
 
 
-def _expected(calls: Sequence[CallForecast]) -> StepCost:
-    """The expected cost of model calls, estimated without a tokenizer; unknown if any price is."""
+def _expected(calls: Sequence[CallForecast], tokens_per_second: float | None) -> StepCost:
+    """The expected cost of model calls, estimated without a tokenizer; unknown if any price is.
+
+    Its time follows from the model's speed; 0 if that is unknown.
+    """
     nano: int | None = 0
     tokens = 0
     for call in calls:
@@ -198,7 +215,7 @@ def _expected(calls: Sequence[CallForecast]) -> StepCost:
         usage = Usage(input=prompt_tokens, output=min(request.max_tokens, STEP_OUTPUT))
         nano = None if nano is None or price is None else nano + price.cost(usage)
         tokens += usage.total
-    return StepCost(nano, tokens)
+    return StepCost(nano, tokens, tokens / tokens_per_second if tokens_per_second else 0.0)
 
 
 @dataclass(slots=True)
@@ -231,7 +248,7 @@ class ThinkingCost:
             case CallStarted():
                 self.total = StepCost()
             case CallFinished():
-                self.spent = self.spent + StepCost(event.spent_nano)
+                self.spent = self.spent + StepCost(event.spent_nano, 0, event.seconds)
                 self.drop()
             case BranchLeft():
                 self.drop()
@@ -474,7 +491,7 @@ class TurnPlan:
         """The current plan as an event."""
         priced, forecast = self.priced, self._forecast
         remaining, rows = priced.remaining, self._rows
-        answer = _expected(forecast.ending or forecast.steps[-1:])
+        answer = _expected(forecast.ending or forecast.steps[-1:], self.inputs.tokens_per_second)
         low, high = priced.price_range(self.inputs.chances, answer, enforced=self.enforced)
         return PlanChanged(
             mode=self._deps.settings.plan,

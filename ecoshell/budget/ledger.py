@@ -631,6 +631,20 @@ class Ledger(Database):
             entries = [entry_from_row(row) for row in db.execute(query, (session,))]
         return sum(entry.price.reasoning_cost(entry.usage) for entry in entries if entry.price and entry.usage)
 
+    def tokens_per_second(self, model: str) -> float | None:
+        """Return the speed of a model's last steps, prompts included; None without a timed step."""
+        with self.reading() as db:
+            columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
+            if "spent_ms" not in columns:
+                return None
+            row = db.execute(
+                """SELECT SUM(input + output) AS tokens, SUM(spent_ms) AS ms FROM
+                (SELECT * FROM entries WHERE model = ? AND state = 'settled' AND purpose = 'step' AND spent_ms > 0
+                ORDER BY id DESC LIMIT 50)""",
+                (model,),
+            ).fetchone()
+        return 1_000 * row["tokens"] / row["ms"] if row["tokens"] else None
+
     def turn_rows(self, session: str) -> dict[int, CostRow]:
         """Return the sum of each turn of a session, by turn number.
 

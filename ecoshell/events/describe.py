@@ -240,9 +240,9 @@ def planned_share(plan: PlanChanged) -> str:
 
 
 def price_range(plan: PlanChanged, format_amount: FormatAmount = amount_text) -> str:
-    """The estimated price of the turn from here: `about $0.002 to $0.011`, `$0`, `price unknown`."""
+    """The estimated cost of the turn from here: `about $0.002 to $0.011`, `$0`, `price unknown`, `time unknown`."""
     if plan.low is None or plan.high is None:
-        return "price unknown"
+        return "time unknown" if plan.unit == "ms" else "price unknown"
     low, high = format_amount(plan.low, plan.unit), format_amount(plan.high, plan.unit)
     if not plan.high:
         return high

@@ -31,6 +31,8 @@ class PlanRow:
     it is not planned, whether that is binding (`forbidden`) or advice (`unplanned`)."""
     chance: float = 1.0
     """Probability that the question uses the tool, by experience and local ranking."""
+    is_cost_known: bool = True
+    """Whether the cost is known at least as an estimate; otherwise `cost` is 0."""
 
     @property
     def worth(self) -> float:

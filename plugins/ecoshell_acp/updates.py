@@ -18,6 +18,7 @@ from ecoshell.events import (
     BudgetSettled,
     CallFinished,
     CallStarted,
+    CapNear,
     CommandRan,
     Compacted,
     CostChosen,
@@ -115,6 +116,7 @@ class Updates:
             case (
                 BranchLeft()
                 | BudgetSettled()
+                | CapNear()
                 | Compacted()
                 | ModeChosen()
                 | Notice()

@@ -69,3 +69,13 @@ def test_a_use_in_this_task_changes_the_expected_cost_of_the_next():
 def test_figures_are_pooled_by_count_and_empty_ones_are_ignored():
     assert pooled([Figure(), Figure(1, 10.0, 2.0), Figure(3, 2.0, 0.0)]) == Figure(4, 4.0)
     assert pooled([Figure()]) == Figure()
+
+
+def test_in_milliseconds_a_use_costs_its_time_with_the_step_that_leads_to_it():
+    past = Evidence(uses=3, seconds=Figure(3, 1.25, 0.5))
+    cost = expected_cost(past, 500, StepCost(0, 10, 9.0), "ms", hour_nano=10**9)
+    assert (cost.total, cost.spread, cost.is_known) == (1_250, 500, True)
+    estimated = expected_cost(NO_EVIDENCE, 500, StepCost(0, 10, 9.0), "ms")
+    assert (estimated.total, estimated.is_known) == (9_000, True)
+    unknown = expected_cost(NO_EVIDENCE, 500, StepCost(0, 10), "ms")
+    assert (unknown.total, unknown.is_known) == (0, False)

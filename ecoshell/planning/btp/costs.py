@@ -62,6 +62,8 @@ class Expected:
     """Uses behind the means; 0 for the declared price and an estimate."""
     registering: int = 0
     """The step that registers the tool; 0 once it is registered."""
+    is_known: bool = True
+    """Whether the cost is at least estimated; otherwise all parts are 0."""
 
     @property
     def total(self) -> int:
@@ -71,8 +73,14 @@ class Expected:
 def expected_cost(evidence: Evidence, declared_nano: int, step: StepCost, unit: Unit, hour_nano: int = 0) -> Expected:
     """Return c = c_tool + c_LLM + T from running means, or from the declared price and an estimate without samples.
 
-    `hour_nano` is the price of an hour of waiting. In tokens, tools and time cost nothing.
+    `hour_nano` is the price of an hour of waiting. In tokens, tools and time cost nothing; in milliseconds, a use
+    takes the time of its step and its tool.
     """
+    if unit == "ms":
+        seconds = evidence.seconds
+        mean = seconds.mean if seconds.count else step.seconds
+        is_known, spread = bool(seconds.count or mean), _up(1_000 * seconds.spread)
+        return Expected(unit, 0, _up(1_000 * mean), 0, spread, seconds.count, is_known=is_known)
     if unit == "tokens":
         tokens = evidence.step_tokens
         mean = tokens.mean if tokens.count else step.tokens
@@ -123,6 +131,8 @@ class ToolCosts:
         """Tools that need no registration step."""
         self._tokens = Figure()
         self._nano = Figure()
+        self._seconds = Figure()
+        self._usual_seconds = pooled(past.seconds for past in evidence.values())
         self._usual_tokens = pooled(past.step_tokens for past in evidence.values())
         self._usual_nano = pooled(past.step_nano for past in evidence.values())
 
@@ -149,6 +159,7 @@ class ToolCosts:
             step_tokens=with_sample(past.step_tokens, thought.tokens),
         )
         self._tokens = with_sample(self._tokens, thought.tokens)
+        self._seconds = with_sample(self._seconds, thought.seconds)
         if thought.nano is not None:
             self._nano = with_sample(self._nano, thought.nano)
 
@@ -160,11 +171,14 @@ class ToolCosts:
         # The mean of this turn's steps, else of all uses with this model, else the estimate.
         tokens = self._tokens if self._tokens.count else self._usual_tokens
         nano = self._nano if self._nano.count else self._usual_nano
+        # A use's time includes its tool, so for a step the model's speed is the better guess.
+        seconds = self._seconds.mean if self._seconds.count else guess.seconds or self._usual_seconds.mean
         step = StepCost(
             math.ceil(nano.mean) if nano.count else guess.nano,
             math.ceil(tokens.mean) if tokens.count else guess.tokens,
+            seconds,
         )
-        registering = step.tokens if unit == "tokens" else step.nano or 0
+        registering = step.amount(unit)
         free = expected_cost(
             NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano
         )  # shared by all tools without price and history
@@ -230,7 +244,9 @@ class PricedPlan:
 
         Uses the mean and deviation of the planned uses, each with its tool's chance of use, and the cost of an answer.
         """
-        answer_cost = answer.tokens if self.unit == "tokens" else answer.nano
+        answer_cost = answer.nano if self.unit == "usd" else answer.amount(self.unit)
+        if self.unit == "ms" and not answer_cost:
+            return None, None
         if answer_cost is None:
             return None, None
         allowed = [row for row in self.plan.rows if row.state == "planned" or not enforced]
@@ -320,6 +336,8 @@ def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool)
 
 def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: bool) -> str:
     unit = cost.unit
+    if unit == "ms":
+        return _time_line(cost)
     step = _exact(cost.step, unit) if price_known or cost.step else "of unknown price"
     parts = f"tool {_exact(cost.tool, unit)} + model step {step}"
     parts += f" + registering {_exact(cost.registering, unit)} + time {_exact(cost.time, unit)}"
@@ -331,6 +349,17 @@ def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: boo
         if not row.used and not steps.count:
             source += "; the step is estimated, because no use was with this model"
     return f"cost   {_exact(cost.total, unit)} = {parts}; ± {_exact(cost.spread, unit)}, {source}"
+
+
+def _time_line(cost: Expected) -> str:
+    if not cost.is_known:
+        return "cost   unknown: neither the tool nor the model was used before, so it counts as 0 s"
+    source = "estimated from the model's speed: it was not used before"
+    if cost.sample_count:
+        source = f"from {_uses(cost.sample_count)}"
+    use, registering = _exact(cost.step, "ms"), _exact(cost.registering, "ms")
+    sum_text = f"model step and tool {use} + registering {registering}"
+    return f"cost   {_exact(cost.total, 'ms')} = {sum_text}; ± {_exact(cost.spread, 'ms')}, {source}"
 
 
 def _budget_line(priced: PricedPlan) -> str:
@@ -398,6 +427,8 @@ def state_word(row: PlanRow, *, enforced: bool) -> str:
 
 def _exact(value: int, unit: Unit) -> str:
     """Format an amount to its last digit, so that users can check the sums."""
+    if unit == "ms":
+        return f"{value / 1_000:,.3f}".rstrip("0").rstrip(".") + " s"
     return amount_text(value, unit, digits=len(str(value)))
 
 

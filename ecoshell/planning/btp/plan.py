@@ -23,6 +23,7 @@ class Candidate:
     """Whether any use of the tool was judged."""
     chance: float = 1.0
     """Probability that the task uses the tool; 1 for tools selected by a retriever, as in the paper."""
+    is_cost_known: bool = True
 
     @property
     def worth(self) -> float:
@@ -219,4 +220,5 @@ class TaskPlan:
             state=state,
             why=why,
             chance=round(candidate.chance, 4),
+            is_cost_known=candidate.is_cost_known,
         )

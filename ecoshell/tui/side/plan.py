@@ -52,6 +52,9 @@ class _Column:
     text: Callable[[PlanRow], str]
 
 
+_COST_UNITS: Mapping[Unit, str] = {"usd": "$", "tokens": "tok", "ms": "time"}
+
+
 class Columns:
     """Columns of a plan at a width: one per number, or none where each row is fitted on its own."""
 
@@ -78,7 +81,7 @@ class Columns:
         self._name = max(_MIN_NAME_CELLS, room if self._columns else min(longest, room))
         heads = "".join(align_right(column.head, column.width) for column in self._columns)
         if not heads:
-            numbers = f" val  cost {'$' if unit == 'usd' else 'tok'}"
+            numbers = f" val  cost {_COST_UNITS[unit]}"
             heads = f"{align_left(numbers, width - 2 - self._name - 4)}used"
         self.head: Line = ((align_left("  tool", 2 + self._name) + heads, "muted"),)
 
@@ -101,6 +104,7 @@ class Columns:
         room = self._width - 2 - self._name
         value = value_bar(row)
         cost, spread = (_short(_expected(part, self._unit).removesuffix(" tok")) for part in (row.cost, row.spread))
+        cost = cost if row.is_cost_known else "?"
         spread = f"±{spread}" if row.spread else ""
         end = f"{row.used}/{row.planned} {word}"
         choices = ((f" {value} {cost}{spread} ", end), (f" {value} {cost} ", end), (f" {value} ", end), (" ", end))
@@ -124,13 +128,15 @@ def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
 
 
 def _cost(row: PlanRow, unit: Unit) -> str:
+    if not row.is_cost_known:
+        return "unknown"
     spread = f" ± {_expected(row.spread, unit)}" if row.spread else ""
     return f"{_expected(row.cost, unit)}{spread}"
 
 
 def _expected(value: int, unit: Unit) -> str:
     """An estimated cost, in two significant digits."""
-    return f"{tokens(value)} tok" if unit == "tokens" else amount_text(value, "usd", digits=2)
+    return f"{tokens(value)} tok" if unit == "tokens" else amount_text(value, unit, digits=2)
 
 
 def _short(number: str) -> str:
