@@ -74,7 +74,7 @@ class ShellStatus:
     used_ms: int | None = 0
     """Working time of this session; None if partly unknown."""
     next_ms: int | None = None
-    """Expected working time of the next step: the session's mean; None before the first."""
+    """Expected working time of the next step: the mean of the model's last ones; None before the first."""
 
 
 def shell_status(shell: "Shell") -> ShellStatus:
@@ -86,6 +86,7 @@ def shell_status(shell: "Shell") -> ShellStatus:
     listed = (name for name in deps.catalog.names if name in shown_names)
     names = names_tokens(deps, listed, lambda parts: deps.models.current.sizes_at_hand(parts)[0])
     spent = shell.ledger.session_row(session)
+    pace = shell.ledger.pace(deps.models.name)
     next_step = of_step(deps.models.current.mode.forecast(conversation.ahead))
     return ShellStatus(
         session=session,
@@ -111,7 +112,7 @@ def shell_status(shell: "Shell") -> ShellStatus:
         estimated_nano=spent is not None and spent.estimate_nano is not None,
         is_free=deps.models.current.is_free,
         used_ms=spent.ms if spent else 0,
-        next_ms=spent.ms // spent.calls if spent and spent.ms is not None and spent.calls else None,
+        next_ms=None if pace is None else pace.step_ms,
     )
 
 

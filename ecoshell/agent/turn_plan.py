@@ -77,7 +77,8 @@ class PlanInputs:
         evidence: Mapping[str, Evidence] = {}
         record, fault, speed = NOTHING_KNOWN, "", None
         try:
-            speed = deps.budget.gate.ledger.tokens_per_second(deps.models.name)
+            pace = deps.budget.gate.ledger.pace(deps.models.name)
+            speed = None if pace is None else pace.tokens_per_second
             evidence = deps.experience.past.evidence(question, hashes, deps.models.name)
             mode = deps.models.current.mode.name
             record = deps.experience.past.modes(question, {mode: deps.models.playing(mode)})[mode]

@@ -78,6 +78,24 @@ class CostRow:
         return self.estimate or self.usage
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Tokens, prompts included, and working time of some steps of a model."""
+
+    tokens: int
+    ms: int
+    steps: int
+
+    @property
+    def tokens_per_second(self) -> float:
+        return 1_000 * self.tokens / self.ms
+
+    @property
+    def step_ms(self) -> int:
+        """The mean duration of a step."""
+        return self.ms // self.steps
+
+
 _SUMS = """SUM(spent_nano) AS spent,
     COALESCE(SUM(CASE WHEN state IN ('held', 'aside') THEN held_nano END), 0) AS held,
     SUM(input) AS input, SUM(output) AS output, SUM(cached) AS cached, SUM(cache_write) AS cache_write,
@@ -631,19 +649,19 @@ class Ledger(Database):
             entries = [entry_from_row(row) for row in db.execute(query, (session,))]
         return sum(entry.price.reasoning_cost(entry.usage) for entry in entries if entry.price and entry.usage)
 
-    def tokens_per_second(self, model: str) -> float | None:
-        """Return the speed of a model's last steps, prompts included; None without a timed step."""
+    def pace(self, model: str) -> Pace | None:
+        """Return the speed of a model's last steps; None without a timed step."""
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
             if "spent_ms" not in columns:
                 return None
             row = db.execute(
-                """SELECT SUM(input + output) AS tokens, SUM(spent_ms) AS ms FROM
+                """SELECT SUM(input + output), SUM(spent_ms), COUNT(*) FROM
                 (SELECT * FROM entries WHERE model = ? AND state = 'settled' AND purpose = 'step' AND spent_ms > 0
                 ORDER BY id DESC LIMIT 50)""",
                 (model,),
             ).fetchone()
-        return 1_000 * row["tokens"] / row["ms"] if row["tokens"] else None
+        return Pace(*row) if row[0] else None
 
     def turn_rows(self, session: str) -> dict[int, CostRow]:
         """Return the sum of each turn of a session, by turn number.

@@ -128,7 +128,8 @@ def unannounced_effects(home):
     edits = sum(1 for arguments in started if arguments.get("path") == "private.txt")
     reserved = {event.entry for event in events if isinstance(event, BudgetHeld)}
     with closing(sqlite3.connect(home / "home/data/ledger.sqlite")) as rows:
-        paid = {entry for (entry,) in rows.execute("SELECT id FROM entries WHERE state IN ('settled', 'unreported')")}
+        query = "SELECT id FROM entries WHERE state IN ('settled', 'unreported') AND purpose != 'tool'"
+        paid = {entry for (entry,) in rows.execute(query)}
         pending = {entry for (entry,) in rows.execute("SELECT id FROM entries WHERE state = 'held'")}
     assert ledger.verify() == ()
     assert pending <= {

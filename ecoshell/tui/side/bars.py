@@ -25,10 +25,17 @@ _STRATEGIES = {"react": "step by step", "dfsdt": "backtracking", "tot": "compari
 
 
 def cap_word(cap: CapState) -> str:
-    """The state of a cap as a word: `reached`, `near` or nothing."""
-    if cap.left == 0:
+    """The state of a cap as a word: `reached`, `near` or nothing.
+
+    Of time only the spent part counts, since a running call reserves much more than it usually takes.
+    """
+    if cap.unit == "ms":
+        left, used = cap.limit - cap.spent, cap.spent
+    else:
+        left, used = cap.left, cap.spent + cap.held
+    if left <= 0:
         return "reached"
-    return "near" if cap.spent + cap.held >= NEAR_CAP_SHARE * cap.limit else ""
+    return "near" if used >= NEAR_CAP_SHARE * cap.limit else ""
 
 
 def tightest(caps: Sequence[CapState]) -> CapState | None:
