@@ -633,8 +633,13 @@ class Ledger(Database):
         return tuple(entry for entry in pending if entry.state == "unreported" or not alive(entry.pid))
 
     def rows(self, by: By, session: str | None = None) -> tuple[CostRow, ...]:
-        """Return the sums of all entries, or of one session, by this key in order of first appearance."""
+        """Return the sums of all entries, or of one session, by this key in order of first appearance.
+
+        By role and model, tools have a row (with an empty key) only if they cost something.
+        """
         condition = "" if session is None else "AND session = :session"
+        if by in ("role", "model"):
+            condition += " AND (purpose != 'tool' OR spent_nano > 0)"
         grouped = f"(state != 'released' OR {{spent_ms}} > 0) {condition} GROUP BY {by} ORDER BY MIN(id)"
         return tuple(cost for _, cost in self._sums(by, grouped, session))
 

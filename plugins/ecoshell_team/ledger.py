@@ -167,7 +167,8 @@ class TeamLedger(Ledger):
         return len(dead)
 
     def import_calls(self) -> int:
-        entries = [entry for entry in self.entries_of("") if entry.usage is not None]
+        sent = (entry for entry in self.entries_of("") if entry.usage is not None)
+        entries = [entry for entry in sent if entry.purpose != "tool" or entry.spent_nano]
         calls = [
             {**_report(entry), "entry": f"{entry.session}/{entry.turn}/{entry.id}/{entry.at}", "day": entry.day}
             | {"model": entry.model}

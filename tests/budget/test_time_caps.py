@@ -102,6 +102,8 @@ def test_a_tool_takes_its_time_from_the_cap(ledger: Ledger, account: Account) ->
     with pytest.raises(LimitReached):
         ledger.start_tool(account, "run", 0)
     ledger.end_tool(tool, 2_000)
+    assert [(row.key, row.calls, row.seconds) for row in ledger.rows("tool")] == [("run", 0, 3.5)]
+    assert ledger.rows("role") == ledger.rows("model") == ()
     (cap,) = ledger.caps("s1", 1)
     assert (cap.spent, cap.held) == (3_500, 0)
     assert ledger.verify() == ()
