@@ -20,7 +20,8 @@ from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import BudgetError, ModelError, ModelMissing, ModelUnavailable
 from ecoshell.events import Event
-from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
+from ecoshell.images import image_tokens, images_in
+from ecoshell.messages import Call, Image, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import chat_body
@@ -73,7 +74,7 @@ class UnreliableModel:
 
     def _used(self, request: Request, *, reasoning: bool) -> tuple[Usage, ProviderState | None]:
         chance, body = self._chance, chat_body(request, native=True, family=self.traits.name)
-        prompt = 300 + len(json.dumps(body["tools"])) // 3
+        prompt = 300 + len(json.dumps(body["tools"])) // 3 + sum(map(image_tokens, images_in(request.messages)))
         for message in body["messages"]:
             text = f"{message.get('content') or ''}{message.get('tool_calls') or ''}"
             prompt += 5 + len(text.encode()) * 2 // 3 + self._reasoned.get(str(message.get("thinking_blocks")), 0)
@@ -105,7 +106,7 @@ async def spend(gate: Gate, chance: random.Random, session: str, attempts: int, 
 
     retry = RetryPolicy(8, sleep=sleep, clock=lambda: now)
     turn = 0
-    while counts.total() - counts["refused"] < attempts:
+    while sum(counts[mood] for mood in set(MOODS)) < attempts:
         turn += 1
         account = Account(session, turn, "single", "", "step")
         unreliable = [UnreliableModel(name, chance, bills, counts) for name in PRICES]
@@ -116,7 +117,8 @@ async def spend(gate: Gate, chance: random.Random, session: str, attempts: int, 
 
 async def _converse(models: list[MeteredModel], chance: random.Random, counts: Counter[str]) -> None:
     """Run a turn until its last step or until a cap ends it."""
-    messages = [Message("system", "You help. " * 50), Message("user", "x" * chance.randint(1, 3000))]
+    opening = Message("user", "x" * chance.randint(1, 3000), images=_images(chance, counts))
+    messages = [Message("system", "You help. " * 50), opening]
     events: list[Event] = []
     for _ in range(12):
         request = Request(tuple(messages), (TOOL,), (TOOL,), max_tokens=chance.choice([64, 1024, 16_384]))
@@ -134,10 +136,19 @@ async def _converse(models: list[MeteredModel], chance: random.Random, counts: C
             models = models[1:] + models[:1]  # the other model takes over
             continue
         if chance.random() < 0.1:
-            messages = [messages[0], Message("user", "A summary. " * 20)]  # compaction
+            messages = [messages[0], Message("user", "A summary. " * 20)]
+            counts["compacted"] += 1
         elif reply.call is not None:
             messages.append(Message("assistant", reply.text, reply.calls, state=reply.state))
-            messages.append(Message("tool", "line\n" * chance.randint(1, 400), reply.calls))
+            images = _images(chance, counts)
+            messages.append(Message("tool", "line\n" * chance.randint(1, 400), reply.calls, images=images))
+
+
+def _images(chance: random.Random, counts: Counter[str]) -> tuple[Image, ...]:
+    """Usually none, else one or two of random size."""
+    sizes = [(chance.randint(1, 8000), chance.randint(1, 8000)) for _ in range(chance.choice([0, 0, 0, 0, 1, 2]))]
+    counts["images"] += len(sizes)
+    return tuple(Image("photo.png", "image/png", "iVBORw0KGgo=", width, height) for width, height in sizes)
 
 
 def main(ledger_path: str, bills: str, seed: str, attempts: str) -> None:
