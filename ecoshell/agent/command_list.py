@@ -159,7 +159,7 @@ def _why_loaded(shell: Shell, name: str) -> str:
     skill, decision = shell.conversation.memory.library.skills.get(name), shell.conversation.decision
     if skill is not None and skill.by != "upfront":
         return f"{name} was registered by {'you' if skill.by == 'user' else 'the agent'}."
-    if decision is not None and skill is None and name in decision.plan.loaded:
+    if decision is not None and skill is None and name in decision.loaded:
         return f"{name} was registered at the start, and you unregistered it."
     return "" if decision is None else decision.why(name)
 

@@ -52,7 +52,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import Attachment, Call, Message, ToolSchema
+from ecoshell.messages import Attachment, Call, ToolSchema
 from ecoshell.options import ROLES
 from ecoshell.secrecy import mask_secrets
 
@@ -475,12 +475,11 @@ class Conversation:
         self, asked: Asked, plan: TurnPlan, context: str, *, budget: str = ""
     ) -> tuple[ToolOffer, TurnContext]:
         """The tool offer and the first view of a turn under its plan; `context` describes the workspace."""
-        deps, history = self._deps, () if self._forgetful else self.memory.messages
+        deps = self._deps
         text = asked_text(asked.question, asked.attachments, asked.commands)
         asking = path_of(asked.question, asked.attachments)
-        messages = (*history, Message("user", opening_text("", text, context=context), images=asking.images))
         library = self.memory.library
-        offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown, messages=messages)
+        offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown)
         offer = replace(offer, budget=budget)
         costs = ""
         if deps.strategy.parallel:
@@ -494,7 +493,7 @@ class Conversation:
             along=asked_text("", asked.attachments, asked.commands),
             attachments=asked.attachments if deps.by_program else (),
             contexts=self.memory.contexts,
-            history=history,
+            history=() if self._forgetful else self.memory.messages,
             known=offer.listed,
             registered=(),
             presentation=offer.presentation,

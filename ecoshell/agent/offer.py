@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Literal
 
 from ecoshell.agent.dependencies import Dependencies
@@ -12,31 +11,25 @@ from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
     CORE,
     DEFERRED,
-    FAILURE_RATE,
     GROW,
     PLAIN,
-    SMALL_SET_SHARE,
-    SMALL_SET_TOKENS,
     STABLE,
     TEXT,
-    TOKEN_WEIGHTS,
     Catalog,
     LoadingDecision,
     LoadingPolicy,
     Presentation,
     Skill,
     SkillLibrary,
-    Workload,
     candidates_of,
     decide_loading,
     few_words,
     listed_parts,
     presentation_of,
-    rates_of,
 )
 from ecoshell.catalog.search import shortlist
 from ecoshell.events import ToolsOffered
-from ecoshell.messages import Message, ToolSchema, Usage
+from ecoshell.messages import ToolSchema, Usage
 from ecoshell.strategies import Path, Sibling
 
 _MAX_NAMES_TOKENS = 5_000
@@ -49,9 +42,8 @@ _BUDGET_PER_SCHEMAS = 4
 """Over a turn, they cost at most one part in so many of the remaining budget."""
 _RATE_TOKENS = 1_000
 """The number of tokens from whose price a rate is computed."""
-_LOCAL_FAILURE_RATE = Decimal("0.25")
-"""`FAILURE_RATE` for local models: most are small, and call only the tools whose schemas they see."""
-_CHARACTERS_PER_TOKEN = 4
+_CALLS_PER_TURN = 7
+"""The usual number of model calls of a turn with tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +132,11 @@ class TurnContext:
         )
 
 
-def make_offer(
-    plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, shown: Shown, messages: Sequence[Message]
-) -> ToolOffer:
+def make_offer(plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, shown: Shown) -> ToolOffer:
     """The offer for the plan's question; counts tokens, so it may block.
 
-    `library` is registered and `shown` was shown in earlier turns. `messages` is everything else that the model reads:
-    the earlier turns, and the question with its attachments. The names shrink only for the context or a strict plan.
+    `library` is registered and `shown` was shown in earlier turns. The names shrink only for the context or a strict
+    plan.
     """
     question = plan.inputs.question
     models, catalog = deps.models.current, deps.catalog
@@ -160,14 +150,13 @@ def make_offer(
     is_large = catalog.is_open or len(names) < len(catalog)
 
     unregistered = [name for name in names if name not in registered_before and name not in forbidden]
-    work = Workload(base=Workload().base + sum(len(message.text) for message in messages) // _CHARACTERS_PER_TOKEN)
     candidates = candidates_of(catalog.schemas_of(unregistered), plan.inputs.chances, models.sizes)
     policy = _policy(plan, deps, shown, lists_all=len(listed) == len(catalog))
-    decision = decide_loading(candidates, rates_of(models.price, work.base), work, policy)
-    presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.plan.loaded))
+    decision = decide_loading(candidates, policy)
+    presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.loaded))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True))
     # Core tools come first in the array, so that sessions with other tools share its beginning in prompt caches.
-    upfront = sorted(decision.plan.loaded, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
+    upfront = sorted(decision.loaded, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
     skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(skills)
     declared = presentation.declared - set(registered.names)
@@ -176,7 +165,7 @@ def make_offer(
     by_name = [] if is_small else [name for name in names if name not in registered.skills and name not in declared]
     new_names = [name for name in names if name not in shown.names and not is_small]
     new_schemas = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
-    about = {name: few_words(catalog.schema(name)) for name in new_names} if decision.plan.has_descriptions else {}
+    about = {name: few_words(catalog.schema(name)) for name in new_names} if decision.has_descriptions else {}
     listed_schemas: tuple[ToolSchema, ...] = ()
     if presentation.deferred or presentation.declared:
         visible = {*registered.names, *presentation.declared}
@@ -217,15 +206,9 @@ def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Callable[[Iter
 
 
 def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, lists_all: bool) -> LoadingPolicy:
-    """The policy from the settings, the session's presentation, the models' limits and their record with names."""
+    """The policy from the settings, the session's presentation and the models' limits."""
     models, traits = deps.models.current, deps.models.current.model.traits
-    context, is_unpriced = models.context, rates_of(traits.price, 0) is TOKEN_WEIGHTS
     room = _schemas_room(plan, deps)
-    # The loss of a needed tool that is only a name: half of the model's failures, because their causes are unknown;
-    # two successes are added, so that one failure has little effect.
-    record = plan.inputs.record
-    failed = (record.weight - record.answered_weight) / (record.weight + 2)
-    failure_rate = _LOCAL_FAILURE_RATE if traits.local and is_unpriced else FAILURE_RATE
     native_calls = traits.native_tools and not traits.calls_undeclared
     presentation: Literal["auto", "grow", "deferred", "stable"] = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
@@ -241,12 +224,11 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, lists_all: bool
     return LoadingPolicy(
         deps.settings.registration,
         presentation,
-        lists_all,
-        room,
-        small_tokens=SMALL_SET_TOKENS if context is None else int(context * SMALL_SET_SHARE),
-        failure_rate=failure_rate + Decimal(str(round(failed / 2, 3))),
-        prefers_array=is_unpriced,
-        array_only=native_calls,
+        has_all_tools=lists_all,
+        is_first=shown.presentation is None,
+        room=room,
+        prefers_array=traits.price is None or not traits.price.worst(1, 1),
+        native=native_calls,
         core=frozenset(CORE) if native_calls or declared is not None else frozenset(),
         declared=declared,
         is_open=deps.catalog.is_open,
@@ -259,7 +241,7 @@ def _schemas_room(plan: TurnPlan, deps: Dependencies) -> int:
     room = (_UNKNOWN_CONTEXT if models.context is None else models.context) // _CONTEXT_PER_SCHEMAS
     if remaining is None or remaining.unit == "ms":
         return room
-    share = max(0, remaining.budget) // (_BUDGET_PER_SCHEMAS * Workload().calls)
+    share = max(0, remaining.budget) // (_BUDGET_PER_SCHEMAS * _CALLS_PER_TURN)
     if remaining.unit == "tokens":
         return min(room, share)
     rate = 0 if models.price is None else models.price.cost(Usage(input=_RATE_TOKENS))
@@ -281,12 +263,12 @@ def _presentation(
     if previous in (GROW, DEFERRED):
         return DEFERRED if policy.presentation == "deferred" else GROW
     if previous is not None and previous.name == "direct":
-        return previous if deps.models.current.calls_undeclared else decision.plan.presentation
+        return previous if deps.models.current.calls_undeclared else decision.presentation
     if previous is not None and (is_complete or previous not in (PLAIN, TEXT)):
         return previous
     if decision.declared:
-        return decision.plan.presentation
+        return decision.presentation
     models = deps.models.current
     if deps.settings.presentation == "auto" and models.calls_undeclared:
-        return presentation_of("direct", registered, registers=not is_complete) or decision.plan.presentation
-    return decision.plan.presentation
+        return presentation_of("direct", registered, registers=not is_complete) or decision.presentation
+    return decision.presentation

@@ -41,7 +41,7 @@ from ecoshell.planning.btp.costs import (
     explain,
     refused,
 )
-from ecoshell.planning.btp.evidence import NO_EVIDENCE, NOTHING_KNOWN, Evidence, ModeEvidence
+from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence
 from ecoshell.planning.btp.experience import document_hash
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.planning.btp.value import HELPFUL_PRIOR, chance, frequency_bound, priors, value
@@ -63,8 +63,6 @@ class PlanInputs:
     chances: Mapping[str, float]
     priors: Mapping[str, float] = field(default_factory=dict[str, float])
     """The value of each tool before its own history, by its fit and similar tools."""
-    record: ModeEvidence = NOTHING_KNOWN
-    """How the current models did with similar questions."""
     tokens_per_second: float | None = None
     """The observed speed of the model; None before its first call."""
     fault: str = ""
@@ -75,20 +73,18 @@ class PlanInputs:
         """Collect the inputs; reads the experience, so it may block."""
         hashes = {schema.name: document_hash(schema) for schema in deps.catalog.schemas}
         evidence: Mapping[str, Evidence] = {}
-        record, fault, speed = NOTHING_KNOWN, "", None
+        fault, speed = "", None
         try:
             pace = deps.budget.gate.ledger.pace(deps.models.name)
             speed = None if pace is None else pace.tokens_per_second
             evidence = deps.experience.past.evidence(question, hashes, deps.models.name)
-            mode = deps.models.current.mode.name
-            record = deps.experience.past.modes(question, {mode: deps.models.playing(mode)})[mode]
         except StoreError as failure:
             fault = f"This turn is planned without experience. {failure}"
         fits = deps.ranker.chances(question)
         usual = sum(fits.values()) / max(1, len(fits))
         chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
         kinds = {schema.name: schema.server for schema in deps.catalog.schemas}
-        return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, speed, fault)
+        return cls(question, view, evidence, chances, priors(evidence, fits, kinds), speed, fault)
 
 
 @dataclass(frozen=True, slots=True)

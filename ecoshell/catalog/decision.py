@@ -1,19 +1,9 @@
 """Which tools are loaded at the start of a turn, and why (SPEC §1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from operator import attrgetter
+from typing import Literal
 
-from ecoshell.budget import Rates
-from ecoshell.catalog.forecast import (
-    Candidate,
-    Forecast,
-    LoadingPlan,
-    LoadingPolicy,
-    Workload,
-    sized_for,
-)
 from ecoshell.catalog.presentation import (
     DEFERRED,
     GROW,
@@ -22,230 +12,205 @@ from ecoshell.catalog.presentation import (
     STABLE,
     TEXT,
     Presentation,
+    few_words,
 )
+from ecoshell.messages import ToolSchema
 
-MIN_SAVING = Decimal("0.05")
-"""The share that listing names must save, as its cost is less certain than that of loading all."""
-MIN_SAVING_SMALL_SET = Decimal("0.1")
-SMALL_SET_SHARE = Decimal("0.04")
-"""Share of the context up to which a set of tools counts as small."""
-MIN_SAVING_UNLUCKY = Decimal("0.03")
-"""The share that listing names must save in the unlucky case, so that single tasks do not lose.
+LIKELY_IN_ARRAY = 0.5
+"""Chance of use from which a tool beyond the core set is loaded into the tool array.
 
-Chosen with the 36 successful runs of LiveMCPBench in pools of 10 and 20.
+Loading changes the array, so that the request shares no prompt cache with other sessions. That costs
+about half as much as registering a tool later.
 """
-LIKELY_CHANCE = Decimal("0.5")
-"""Chance of use from which a tool beyond the core set is loaded.
-
-Loading changes the tool array, so that the request shares no prompt cache with other sessions. That
-costs about half as much as registering a tool later.
-"""
+LIKELY_AS_TEXT = 0.3
+"""Chance of use from which a tool is loaded as text, after the part that sessions share."""
 SMALL_ARRAY_TOKENS = 2_000
 """Tokens of schemas up to which a model with native calls has all tools loaded."""
+SMALL_TEXT_TOKENS = 1_200
+"""The same for schemas as text of a model without native calls (`ecoshell bench ecoact`)."""
+SMALL_LOCAL_ARRAY_TOKENS = 1_000
+"""Tokens of short schemas that a local model reads whole, whichever tools they are."""
 DESCRIPTION_TOKENS = 400
 """Tokens that short descriptions of the listed names may take.
 
 They help to choose a tool, and with the core set and the system prompt they pass 1,024 tokens, the
 usual minimum of prompt caches.
 """
-SMALL_LOCAL_ARRAY_TOKENS = 1_000
-"""Tokens of short schemas that a local model reads whole, whichever tools they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tool that could be registered.
+
+    `tokens` and `text_tokens` are the sizes of its schema in a tool array and as text,
+    `description_tokens` that of the short description after its name, and `chance` is the
+    probability of use.
+    """
+
+    name: str
+    tokens: int
+    chance: float
+    text_tokens: int
+    description_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingPolicy:
+    """The user's choices, and the limits of the model and the catalog.
+
+    - `has_all_tools`: the candidates are all tools, so that loading everything is possible.
+    - `is_first`: the session has no presentation yet.
+    - `room`: tokens that loaded schemas may take, None without a limit.
+    - `prefers_array`: all tools go into the tool array, the form that weak models were trained on.
+    - `native`: the model has native tool calls, so tools are never shown as text.
+    - `core`: tools that are always registered.
+    - `declared`: tools of the session's constant array of short schemas, empty before its first
+      turn, None if the model reads no such array.
+    - `is_open`: tools may appear during the session, so there must be a way to register them.
+    """
+
+    registration: Literal["auto", "names", "all", "all_text"] = "auto"
+    presentation: Literal["auto", "grow", "deferred", "stable"] = "auto"
+    has_all_tools: bool = True
+    is_first: bool = True
+    room: int | None = None
+    prefers_array: bool = False
+    native: bool = False
+    core: frozenset[str] = frozenset()
+    declared: frozenset[str] | None = None
+    is_open: bool = False
+
+    @property
+    def as_text(self) -> bool:
+        """Whether schemas are text in the conversation."""
+        if self.presentation != "auto":
+            return self.presentation == "stable"
+        return not (self.native or self.prefers_array)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadingDecision:
-    """The chosen plan and a summary of the reason.
+    """The presentation, the tools to load in catalog order, and a summary of the reason.
 
     `declared` are the tools of the constant array of short schemas, loaded or known by name.
     """
 
-    plan: LoadingPlan
+    presentation: Presentation
+    loaded: tuple[str, ...]
     summary: str
+    has_descriptions: bool = False
     declared: frozenset[str] = frozenset()
+    chances: Mapping[str, float] | None = None
+    """The chance of use of each tool, if it was a reason."""
 
     def why(self, name: str) -> str:
         """Explain why this tool is loaded or not."""
-        forecast, registration_cost = self.plan.forecast, self.plan.registration_cost
-        tools = forecast.candidates if forecast else ()
-        tool = next((tool for tool in tools if tool.name == name), None)
-        if forecast is None or tool is None:
+        if self.chances is None or name not in self.chances:
             return self.summary
-        is_loaded = name in self.plan.loaded
-        used = f"{name}, used with a chance of {tool.chance:.0%}:"
-        if not registration_cost:
-            return f"{used} {'loaded' if is_loaded else 'name only'}. {self.summary}"
-        waste = (1 - tool.chance) * forecast.carry(tool.tokens, forecast.work.calls)
-        saves = tool.chance * registration_cost > waste
-        if is_loaded and saves:
-            return f"{used} loaded; registering it later would cost more than its size."
-        if is_loaded:
-            return f"{used} loaded; a few tasks would pay much more otherwise."
-        if saves:
-            return f"{used} name only, although loading it would save (by choice, or no room)."
-        return f"{used} name only; its size ({tool.tokens} tokens) costs more than registering it."
+        state = "loaded" if name in self.loaded else "name only"
+        return f"{name}, used with a chance of {self.chances[name]:.0%}: {state}. {self.summary}"
 
 
-def decide_loading(
-    candidates: Sequence[Candidate], rates: Rates, work: Workload, policy: LoadingPolicy
-) -> LoadingDecision:
-    """Return the plan of the lowest expected cost, failed tasks included.
+def candidates_of(
+    schemas: Iterable[ToolSchema],
+    chances: Mapping[str, float],
+    sizes: Callable[[Iterable[str]], Sequence[int]],
+) -> tuple[Candidate, ...]:
+    """Return the tools as candidates; `sizes` counts the tokens of texts."""
+    schemas = tuple(schemas)
+    texts = [text for schema in schemas for text in (schema.entry, schema.as_text(), f" ({few_words(schema)})")]
+    counts = iter(sizes(texts))
+    return tuple(
+        [
+            Candidate(schema.name, array_tokens, chances.get(schema.name, 0.0), text_tokens, description_tokens)
+            for schema, array_tokens, text_tokens, description_tokens in zip(schemas, *[counts] * 3, strict=True)
+        ]
+    )
 
-    Loaded tools are always the likeliest, however large they are. A plan that lists names must save
-    a margin compared with loading everything, and must not cost more in the unlucky case.
-    """
-    presentation = _presentation_of_everything(policy, candidates)
-    sized = sized_for(presentation, candidates)
-    everything = Forecast(rates, work, sized).everything(presentation)
+
+def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> LoadingDecision:
+    """Load the core set and the likely tools that fit, or all tools of a small catalog."""
+    names = tuple([tool.name for tool in candidates])
     if policy.registration in ("all", "all_text"):
-        return LoadingDecision(everything, "Every tool is loaded, as set.")
-    if policy.declared is not None and policy.registration == policy.presentation == "auto" and policy.has_all_tools:
-        return _core_and_declared(candidates, rates, work, policy, policy.declared)
-    if policy.core and policy.registration == "auto" and policy.presentation != "stable":
-        return _core_and_likely(candidates, rates, work, policy, everything)
-    failure_cost = everything.cost * policy.failure_rate
-    plans = [
-        plan
-        for presentation in _presentations_of_names(policy)
-        for plan in Forecast(rates, work, sized_for(presentation, candidates)).by_name(
-            presentation, policy, failure_cost
-        )
-    ]
-    best = min(plans, key=attrgetter("cost"))
+        as_text = policy.registration == "all_text" or policy.presentation == "stable"
+        return LoadingDecision(TEXT if as_text else PLAIN, names, "Every tool is loaded, as set.")
     if policy.registration == "names":
-        return LoadingDecision(best, f"Names only, as set; presentation {best.presentation.name}.")
-    tokens = sum([tool.tokens for tool in sized])
-    if not policy.has_all_tools or (policy.room is not None and tokens > policy.room):
-        return LoadingDecision(best, _summary(best, None))
-    text_tokens = sum([tool.tokens for tool in sized_for(TEXT, candidates)])
-    is_small = text_tokens <= policy.small_tokens
-    limit = everything.cost * (1 - (MIN_SAVING_SMALL_SET if is_small else MIN_SAVING))
-    unlucky_limit = everything.cost * (1 - MIN_SAVING_UNLUCKY)
-    saving = [
-        plan
-        for plan in plans
-        if len(plan.loaded) < len(candidates) and plan.cost < limit and plan.unlucky_cost <= unlucky_limit
-    ]
-    best = min(saving, key=attrgetter("cost"), default=everything)
-    return LoadingDecision(best, _summary(best, everything))
+        presentation = _presentation_of_names(policy)
+        return LoadingDecision(presentation, (), f"Names only, as set; presentation {presentation.name}.")
+    if policy.declared is not None and policy.presentation == "auto" and policy.has_all_tools:
+        return _core_and_declared(candidates, policy, policy.declared)
+    if not candidates or (policy.is_first and policy.has_all_tools and _is_small(candidates, policy)):
+        presentation = _presentation_of_everything(policy)
+        return LoadingDecision(presentation, names, "Every tool is loaded: listing names saves too little.")
+    return _core_and_likely(candidates, policy)
 
 
-def _core_and_likely(
-    candidates: Sequence[Candidate],
-    rates: Rates,
-    work: Workload,
-    policy: LoadingPolicy,
-    everything: LoadingPlan,
-) -> LoadingDecision:
-    """Load the core set and the likely tools that fit; list the others by name.
-
-    All tools of a small catalog are loaded: below the minimum of prompt caches, fewer schemas cost
-    more than they save.
-    """
-    is_first = any(tool.name in policy.core for tool in candidates)
-    total = sum([tool.tokens for tool in candidates])
-    fits = total <= SMALL_ARRAY_TOKENS and (policy.room is None or total <= policy.room)
-    is_small = is_first and policy.has_all_tools and fits and policy.presentation != "grow"
-    if not candidates or (is_small and not policy.is_open):
-        return LoadingDecision(everything, "Every tool is loaded: listing names saves too little.")
-    room, has_room = policy.room, True
+def _core_and_likely(candidates: Sequence[Candidate], policy: LoadingPolicy) -> LoadingDecision:
+    """Load the core set and the likely tools that fit, likeliest first; list the others by name."""
+    least_chance = LIKELY_AS_TEXT if policy.as_text else LIKELY_IN_ARRAY
     names = {tool.name for tool in candidates if tool.name in policy.core}
-    for tool in candidates:
-        if tool.name in names or not (is_small or tool.chance >= LIKELY_CHANCE):
+    room, has_room = policy.room, True
+    for tool in sorted(candidates, key=lambda tool: tool.chance, reverse=True):
+        if tool.name in names or tool.chance < least_chance:
             continue
-        if room is not None and tool.tokens > room:
+        tokens = tool.text_tokens if policy.as_text else tool.tokens
+        if room is not None and tokens > room:
             has_room = False
             continue
-        room = None if room is None else room - tool.tokens
+        room = None if room is None else room - tokens
         names.add(tool.name)
-    presentation = DEFERRED if policy.presentation == "deferred" else GROW
-    loaded = [tool for tool in candidates if tool.name in names]
-    cost = Forecast(rates, work, loaded).everything(presentation).cost
     described = sum([tool.description_tokens for tool in candidates if tool.name not in names])
-    plan = LoadingPlan(
-        presentation,
-        tuple([tool.name for tool in loaded]),
-        cost,
-        unlucky_cost=cost,
-        has_descriptions=described <= DESCRIPTION_TOKENS,
-        forecast=Forecast(rates, work, candidates),
-    )
-    reason = "" if has_room else " (no room for more)"
+    core = "the core set and those" if policy.core else "those"
+    limit = "" if has_room else " that fit"
     return LoadingDecision(
-        plan,
-        f"{len(names)} tools are loaded: the core set and likely ones. The others are known by name{reason}.",
+        _presentation_of_names(policy),
+        tuple([tool.name for tool in candidates if tool.name in names]),
+        f"{len(names)} tools are loaded: {core} with a chance of {least_chance:.0%}{limit}. "
+        "The others are known by name.",
+        has_descriptions=policy.native and described <= DESCRIPTION_TOKENS,
+        chances={tool.name: tool.chance for tool in candidates},
     )
 
 
 def _core_and_declared(
-    candidates: Sequence[Candidate],
-    rates: Rates,
-    work: Workload,
-    policy: LoadingPolicy,
-    declared: frozenset[str],
+    candidates: Sequence[Candidate], policy: LoadingPolicy, declared: frozenset[str]
 ) -> LoadingDecision:
     """Load the core set; a local model reads the constant array, and its first call loads another tool.
 
     Likely tools outside of the array are loaded as text.
     """
     if not declared:
-        total = sum([tool.tokens if tool.text_tokens is None else tool.text_tokens for tool in candidates])
-        is_small = total <= SMALL_LOCAL_ARRAY_TOKENS
+        is_small = sum([tool.text_tokens for tool in candidates]) <= SMALL_LOCAL_ARRAY_TOKENS
         constant = {*LOCAL_ARRAY, *policy.core}
         declared = frozenset(tool.name for tool in candidates if is_small or tool.name in constant)
 
     def is_loaded(tool: Candidate) -> bool:
-        return tool.name in policy.core if tool.name in declared else tool.chance >= LIKELY_CHANCE
+        return tool.name in policy.core if tool.name in declared else tool.chance >= LIKELY_IN_ARRAY
 
-    presentation = Presentation("direct", as_text=True, registers=False, declared=declared)
-    forecast = Forecast(rates, work, candidates)
-    cost = forecast.everything(presentation).cost
-    loaded = tuple([tool.name for tool in candidates if is_loaded(tool)])
-    plan = LoadingPlan(presentation, loaded, cost, unlucky_cost=cost, forecast=forecast)
-    return LoadingDecision(plan, "The core set is loaded; the first call of another tool registers it.", declared)
-
-
-def _presentations_of_names(policy: LoadingPolicy) -> tuple[Presentation, ...]:
-    match policy.presentation:
-        case "grow":
-            return (GROW,)
-        case "deferred":
-            return (DEFERRED,)
-        case "stable":
-            return (STABLE,)
-        case "auto":
-            return (GROW,) if policy.array_only else (GROW, STABLE)
+    return LoadingDecision(
+        Presentation("direct", as_text=True, registers=False, declared=declared),
+        tuple([tool.name for tool in candidates if is_loaded(tool)]),
+        "The core set is loaded; the first call of another tool registers it.",
+        declared=declared,
+        chances={tool.name: tool.chance for tool in candidates},
+    )
 
 
-def _presentation_of_everything(policy: LoadingPolicy, candidates: Sequence[Candidate]) -> Presentation:
-    """Return how everything is presented if all tools are loaded.
-
-    Text takes about two thirds of the tokens. The overhead of `tool_call` is ignored: on recorded
-    runs the array was at most 1 % cheaper, and text up to 10 %.
-    """
-    if policy.registration == "all_text":
-        return TEXT
-    if policy.is_open and policy.registration != "all":
-        if policy.presentation == "deferred":
-            return DEFERRED
-        return GROW if policy.presentation == "grow" or policy.array_only else STABLE
-    if policy.presentation != "auto":
-        return TEXT if policy.presentation == "stable" else PLAIN
-    if policy.registration == "all" or policy.array_only:
-        return PLAIN
-    tokens = sum(tool.tokens for tool in candidates)
-    fits = policy.room is None or tokens <= policy.room
-    return PLAIN if policy.prefers_array and fits else TEXT
+def _is_small(candidates: Sequence[Candidate], policy: LoadingPolicy) -> bool:
+    """Whether all tools are loaded: fewer schemas would cost more than they save."""
+    tokens = sum([tool.text_tokens if policy.as_text else tool.tokens for tool in candidates])
+    limit = SMALL_TEXT_TOKENS if policy.as_text else SMALL_ARRAY_TOKENS
+    return tokens <= limit and (policy.room is None or tokens <= policy.room)
 
 
-def _summary(best: LoadingPlan, everything: LoadingPlan | None) -> str:
-    """Explain the choice; `everything` is None if not all tools can be loaded."""
-    count = len(best.loaded)
-    loaded = f"{count} schema{'' if count == 1 else 's'} loaded"
-    by_name = f"Names by {best.presentation.name}, {loaded}"
-    if everything is None:
-        return f"{by_name}: loading every tool does not fit."
-    if best is everything:
-        form = " as text" if best.presentation in (TEXT, STABLE) else ""
-        return f"Every tool is loaded{form}: listing names is not expected to save enough."
-    saving = 1 - best.cost / everything.cost
-    return f"{by_name}: expected to save {saving:.0%} compared with loading every tool."
+def _presentation_of_names(policy: LoadingPolicy) -> Presentation:
+    if policy.presentation == "deferred":
+        return DEFERRED
+    return STABLE if policy.as_text else GROW
+
+
+def _presentation_of_everything(policy: LoadingPolicy) -> Presentation:
+    """How a small catalog is presented; an open one keeps a way to register further tools."""
+    if policy.is_open or policy.presentation == "deferred":
+        return _presentation_of_names(policy)
+    return TEXT if policy.as_text else PLAIN

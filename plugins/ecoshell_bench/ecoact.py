@@ -5,7 +5,7 @@ Each session of one or more runs gets a pool of tools: those it used and a unifo
 - all: every tool schema in the tool array from the start;
 - all_text: every tool schema as text from the start, in the compact form;
 - grow, stable: names only, in that presentation;
-- auto: the shell's decision from the question, the tool schemas and the prices (catalog/decision);
+- auto: the shell's decision for a model without native calls, from the question and the schemas (catalog/decision);
 - oracle: loads exactly the tools that will be used, in the cheaper of the two presentations.
 
 The cost is computed without a model, request by request, as the shell sends requests and providers bill them:
@@ -38,7 +38,6 @@ from ecoshell.catalog import (
     LoadingDecision,
     LoadingPolicy,
     Presentation,
-    Workload,
     candidates_of,
     decide_loading,
     few_words,
@@ -269,17 +268,15 @@ def decide_for(
     setting: Setting,
     *,
     presentation: Literal["auto", "grow", "stable"] = "auto",
-    history: int = 0,
     registered: Container[str] = (),
 ) -> LoadingDecision:
-    """Return the shell's decision from the question, the tool schemas and the prices, without looking at the run.
+    """Return the shell's decision from the question and the tool schemas, without looking at the run.
 
-    `history` is the token count of earlier questions of the session, `registered` the tools they registered.
+    `registered` are the tools that earlier questions of the session registered.
     """
-    work = Workload(base=setting.count(setting.system(PLAIN)) + history + setting.count(question))
     schemas = [schema for schema in pool if schema.name not in registered]
     candidates = candidates_of(schemas, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)])
-    return decide_loading(candidates, setting.rates, work, LoadingPolicy(presentation=presentation))
+    return decide_loading(candidates, LoadingPolicy(presentation=presentation, is_first=presentation == "auto"))
 
 
 def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolSchema], setting: Setting, result: PoolResult) -> None:
@@ -319,11 +316,10 @@ def _replay_auto(
 ) -> Session:
     """Replay a session with the shell's decision for each question; the first one fixes the presentation."""
     decision = decide_for(runs[0].query, pool, setting)
-    plan = decision.plan
-    session = setting.session(plan.presentation, pool)
-    result.presentations[plan.presentation.name] += 1
-    about = {schema.name: few_words(schema) for schema in pool} if plan.has_descriptions else {}
-    presentation = "grow" if plan.presentation in (GROW, PLAIN) else "stable"
+    session = setting.session(decision.presentation, pool)
+    result.presentations[decision.presentation.name] += 1
+    about = {schema.name: few_words(schema) for schema in pool} if decision.has_descriptions else {}
+    presentation = "grow" if decision.presentation in (GROW, PLAIN) else "stable"
     for run in runs:
         if run is not runs[0]:
             decision = decide_for(
@@ -331,13 +327,12 @@ def _replay_auto(
                 pool,
                 setting,
                 presentation=presentation,
-                history=session.history,
                 registered=session.registered,
             )
-        loaded = [schema for schema in pool if schema.name in decision.plan.loaded]
+        loaded = [schema for schema in pool if schema.name in decision.loaded]
         session.ask(run, loaded, about=about, wrong=_wrong_tool(run, pool, session, setting))
         result.loaded += len(loaded)
-        result.loaded_used += len({*decision.plan.loaded} & {*run.used})
+        result.loaded_used += len({*decision.loaded} & {*run.used})
     return session
 
 
