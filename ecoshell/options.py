@@ -8,7 +8,7 @@ from typing import Literal
 
 Registration = Literal["auto", "names", "all", "all_text"]
 Presentation = Literal["auto", "grow", "stable"]
-ModeName = Literal["single", "umi", "auto"]
+ModeName = Literal["single", "umi"]
 RoleName = Literal["planner", "caller", "summarizer"]
 Effort = Literal["auto", "off", "low", "medium", "high", "max"]
 """How much a model reasons before it answers; `auto` leaves it to the provider."""

@@ -10,14 +10,14 @@ from ecoshell.agent.commands import CommandTable, Printed, caps_table, dollars, 
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.cost_bounds import unpriced
 from ecoshell.agent.memory import PastTurn
-from ecoshell.agent.model_set import AUTO, MODES
+from ecoshell.agent.model_set import MODES
 from ecoshell.agent.plan_text import plan_summary, plan_table
 from ecoshell.agent.session_settings import PlanMode
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, duration_text, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion
 from ecoshell.events import TurnUndone
-from ecoshell.events.describe import context_line, describe
+from ecoshell.events.describe import context_line
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
@@ -322,15 +322,7 @@ async def _mode(shell: Shell, argument: str) -> Printed:
         with shell.conversation.occupying():
             await models.change(mode=argument)
     rows = [("›" if name == models.mode else "", name, about) for name, about in MODES.items()]
-    text = table(("", "agent mode", "models"), rows)
-    if models.mode != AUTO:
-        return Printed(text)
-    choice = "No mode was chosen yet; each question chooses one."
-    if models.no_choice:
-        choice = f"Only one choice: {visible(models.no_choice)}."
-    elif models.chosen is not None:
-        choice = f"Last choice: {describe(models.chosen)}"
-    return Printed(f"{text}\n\n{choice}")
+    return Printed(table(("", "agent mode", "models"), rows))
 
 
 @COMMANDS.add("strategy", "[NAME]", "show or change the strategy", lambda shell: shell.deps.strategies)

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.approval import SpendApproval
-from ecoshell.agent.attempts import Attempts
 from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.agent.context import ContextKeeper
@@ -376,8 +375,7 @@ class Conversation:
             emit(started)
             for text in asked.notices:
                 emit(Notice(text))
-            attempts = Attempts(deps, started, self.session, usage, emit)
-            ended = await self._turn(asked, attempts, emit, listeners)
+            ended = await self._turn(asked, usage, emit, listeners)
         except asyncio.CancelledError:
             ended = TurnEnd("interrupted")
         except Exception as failure:  # noqa: BLE001 - boundary of the worker: a defect ends the turn, not the shell
@@ -402,11 +400,10 @@ class Conversation:
             queue.put_nowait(finished)
         queue.put_nowait(None)
 
-    async def _turn(self, asked: Asked, attempts: Attempts, emit: Emit, listeners: list[Emit]) -> TurnEnd:
+    async def _turn(self, asked: Asked, usage: TurnUsage, emit: Emit, listeners: list[Emit]) -> TurnEnd:
         """Prepare and run a turn; adds its plan to the listeners."""
         deps = self._deps
         self._spending.ending = None
-        await attempts.begin()
         deps.workspace.result.characters = result_characters(deps.models.current.context)
         await deps.providers.follow(self.memory.library, emit)
         environment = await deps.environment.read(
@@ -419,7 +416,7 @@ class Conversation:
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
         self._fault = plan.inputs.fault
-        budget_line = BudgetLine(deps, attempts.usage)
+        budget_line = BudgetLine(deps, usage)
         offer, turn_context = await self._beginning(asked, plan, context, budget=await budget_line.text())
         self._report_offer(offer, emit)
         await plan.settle(turn_context.view(turn_context.beginning.path), offer.names)
@@ -440,12 +437,10 @@ class Conversation:
         )
         self._emit = emit
         try:
-            ended = await turn.run(asked.question, await self._step_limit(), attempts.take_over)
+            return await turn.run(asked.question, await self._step_limit())
         finally:
             self._turn_now = self._emit = None
             plan.thinking.drop()  # the last thought led to no call
-        await attempts.end(ended.status)
-        return ended
 
     def _report_offer(self, offer: ToolOffer, emit: Emit) -> None:
         self.decision = offer.decision

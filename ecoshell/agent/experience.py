@@ -9,7 +9,7 @@ from threading import Lock
 from ecoshell.errors import StoreError
 from ecoshell.events import Emit, Notice
 from ecoshell.planning.btp.evidence import Past
-from ecoshell.planning.btp.experience import ExperienceRecord, ExperienceStore
+from ecoshell.planning.btp.experience import ExperienceStore, Use
 
 _PENDING_LIMIT = 200
 """Records that wait for a store that cannot be written; the oldest are dropped beyond that."""
@@ -17,15 +17,15 @@ _PENDING_LIMIT = 200
 
 @dataclass(slots=True, eq=False)
 class Experience:
-    """`records` stores uses and attempts; `past` evaluates them, may block, and raises StoreError."""
+    """`records` stores uses; `past` evaluates them, may block, and raises StoreError."""
 
     records: ExperienceStore
     past: Past
-    unkept: list[ExperienceRecord] = field(default_factory=list[ExperienceRecord])
+    unkept: list[Use] = field(default_factory=list[Use])
     """Records that could not be written yet."""
     _writing: Lock = field(default_factory=Lock)
 
-    def keep(self, *items: ExperienceRecord) -> None:
+    def keep(self, *items: Use) -> None:
         """Write these records and those that wait; may block. Records that cannot be written wait for the next call.
 
         Raises StoreError only if no records were waiting before.
@@ -42,7 +42,7 @@ class Experience:
                 if not was_waiting:
                     raise
 
-    async def remember(self, make: Callable[[], ExperienceRecord], emit: Emit) -> None:
+    async def remember(self, make: Callable[[], Use], emit: Emit) -> None:
         """Make and write a record in a thread; emits a notice for the first record that cannot be written."""
         try:
             await asyncio.to_thread(lambda: self.keep(make()))

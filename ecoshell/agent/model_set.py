@@ -9,20 +9,16 @@ from typing import Protocol
 from ecoshell.agent.mode import Mode
 from ecoshell.budget import CapState, Price
 from ecoshell.catalog import Presentation
-from ecoshell.events import ModeChosen
 from ecoshell.messages import Message, ToolSchema
-from ecoshell.models import ModelRow, Request, StartingModel, embedded, estimate
+from ecoshell.models import ModelRow, Request, StartingModel, estimate
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels, RoleName
-from ecoshell.planning.btp.evidence import CANDIDATES
 
 MODES: Mapping[str, str] = {
     "single": "one model plans, calls tools and answers",
     "umi": "three roles: a planner decides, a caller calls, a summarizer answers",
-    "auto": "single or umi, chosen for each question by experience; the other if one gives up",
 }
 """Modes and their descriptions."""
-AUTO = "auto"
 _COMPARED_PROMPT_TOKENS = 4_000
 """A typical prompt, by which prices are compared."""
 
@@ -185,26 +181,12 @@ class ActiveModels:
         self.mode = mode
         self.roles = roles
         """The roles' own models in the mode umi."""
-        self.current = factory.make(session_model, CANDIDATES[0] if mode == AUTO else mode, roles=roles)
-        self.chosen: ModeChosen | None = None
-        """The last choice of AUTO, if any."""
-        self.idle: tuple[MeteredModel, ...] = ()
-        """Models of the inactive mode, to which AUTO may return."""
+        self.current = factory.make(session_model, mode, roles=roles)
 
     @property
     def name(self) -> str:
         """The name of the leading model."""
         return self.current.model.traits.name
-
-    @property
-    def no_choice(self) -> str:
-        """Why both modes are the same: one adapter plays all roles; empty if they differ."""
-        name = self.playing("single")
-        if self.playing("umi") != name or self.current.model.traits.trained != "single":
-            return ""
-        if name == embedded.NAME and embedded.embedded_as("planner") != name:  # roles have their own
-            return ""
-        return f"{name} plays all roles as one in either mode, so they are the same"
 
     def playing(self, mode: str) -> str:
         """The name of the model that plays in a mode, or those of its roles, joined by `+`, if they differ."""
@@ -219,20 +201,21 @@ class ActiveModels:
 
         Models used before and after stay loaded. Nothing changes if a model is unavailable.
         """
-        mode = mode or self.mode
-        active = self.current.mode.name if mode == AUTO else mode
-        roles = self.roles if roles is None else roles
-        await self._switch(model or self.session_model, active, roles, setting=mode)
+        name, mode = model or self.session_model, mode or self.mode
+        roles, at_hand = self.roles if roles is None else roles, self.current.models
+        self.current = await asyncio.to_thread(self.factory.make, name, mode, roles=roles, at_hand=at_hand)
+        self.mode, self.session_model, self.roles = mode, name, roles  # even if closing the others fails
+        for unused in at_hand:
+            if unused not in self.current.models:
+                await unused.aclose()
+        for new in self.current.models:
+            if new not in at_hand:
+                await new.warm()
 
     async def replace(self, model: str, by: str) -> None:
         """Replace a model in every role that it plays; raises as `change` does."""
         session_model, roles = replaced(self.session_model, self.roles, model, by)
         await self.change(model=session_model, roles=roles)
-
-    async def choose(self, mode: str) -> None:
-        """Activate a mode on behalf of AUTO; the models of the other stay loaded."""
-        if self.current.mode.name != mode:
-            await self._switch(self.session_model, mode, self.roles, setting=AUTO, keep=True)
 
     async def give(self, roles: RoleModels) -> None:
         """Set the roles' models of the mode umi; in another mode, check that they are available first."""
@@ -246,19 +229,6 @@ class ActiveModels:
 
     async def aclose(self) -> None:
         """Close the models and their shared resources."""
-        for model in (*self.current.models, *self.idle):
+        for model in self.current.models:
             await model.aclose()
         await self.factory.aclose()
-
-    async def _switch(self, name: str, mode: str, roles: RoleModels, *, setting: str, keep: bool = False) -> None:
-        """Activate other models, and close those no longer used or, with `keep`, keep them idle."""
-        at_hand = (*self.current.models, *self.idle)
-        self.current = await asyncio.to_thread(self.factory.make, name, mode, roles=roles, at_hand=at_hand)
-        self.mode, self.session_model, self.roles = setting, name, roles  # even if closing the others fails
-        unused = tuple(model for model in at_hand if model not in self.current.models)
-        self.idle = unused if keep else ()
-        for model in unused if not keep else ():
-            await model.aclose()
-        for model in self.current.models:
-            if model not in at_hand:
-                await model.warm()

@@ -151,7 +151,7 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, sho
 
     unregistered = [name for name in names if name not in registered_before and name not in forbidden]
     candidates = candidates_of(catalog.schemas_of(unregistered), plan.inputs.chances, models.sizes)
-    policy = _policy(plan, deps, shown, lists_all=len(listed) == len(catalog))
+    policy = _policy(plan, deps, shown, is_first=not registered_before, lists_all=len(listed) == len(catalog))
     decision = decide_loading(candidates, policy)
     presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.loaded))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True))
@@ -205,7 +205,7 @@ def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Callable[[Iter
     return sum(sizes(listed_parts(names, deps.catalog.servers)))
 
 
-def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, lists_all: bool) -> LoadingPolicy:
+def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, is_first: bool, lists_all: bool) -> LoadingPolicy:
     """The policy from the settings, the session's presentation and the models' limits."""
     models, traits = deps.models.current, deps.models.current.model.traits
     room = _schemas_room(plan, deps)
@@ -225,7 +225,7 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, lists_all: bool
         deps.settings.registration,
         presentation,
         has_all_tools=lists_all,
-        is_first=shown.presentation is None,
+        is_first=is_first and shown.presentation is None,
         room=room,
         prefers_array=traits.price is None or not traits.price.worst(1, 1),
         native=native_calls,

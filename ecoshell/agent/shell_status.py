@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.cost_bounds import of_step
-from ecoshell.agent.model_set import AUTO
 from ecoshell.agent.offer import names_room, names_tokens
 from ecoshell.budget import CapState
 from ecoshell.events import ContextTold, Event, PlanChanged, ToolRegistered, ToolUnregistered, TurnStarted
@@ -37,7 +36,6 @@ class ShellStatus:
     title: str
     model: str
     mode: str
-    """The mode; if that is AUTO, also the mode chosen last."""
     strategy: str
     caps: tuple[CapState, ...]
     """Without a team's caps if its server is unavailable."""
@@ -92,7 +90,7 @@ def shell_status(shell: "Shell") -> ShellStatus:
         session=session,
         title=shell.store.title(session),
         model=deps.models.name,
-        mode=f"{AUTO} → {deps.models.current.mode.name}" if deps.models.mode == AUTO else deps.models.mode,
+        mode=deps.models.mode,
         strategy=deps.settings.strategy,
         caps=shell.ledger.caps(session, conversation.turn),
         spent_nano=spent.shown_nano if spent else 0,

@@ -55,7 +55,6 @@ from ecoshell.strategies import (
     Thought,
     same,
 )
-from ecoshell.strategies.react import extend
 from ecoshell.tools import LASTING
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ Reply = Thought | tuple[Observation, ...] | GraphDraft | GraphResult | None
 """What a strategy receives for a request."""
 MOST_CALLS = 64
 """Calls of one reply that run; the others are dropped."""
-TakeOver = Callable[[str], Awaitable[bool]]
 """Receives the reason why a mode gave up; returns whether another mode continues."""
 _EMPTY_REASONS = {
     "content_filter": ": the provider's content filter removed it",
@@ -131,22 +129,12 @@ class Turn:
 
         return ToolGraphs(self.turn_context, executor=self.executor, emit=self.emit)
 
-    async def run(self, question: str, max_steps: int, take_over: TakeOver) -> TurnEnd:
-        """Drive the strategy until it ends, a limit ends it, or the task is cancelled.
-
-        If it gives up and another mode takes over, that mode continues with ReAct from the results so far.
-        """
+    async def run(self, question: str, max_steps: int) -> TurnEnd:
+        """Drive the strategy until it ends, a limit ends it, or the task is cancelled."""
         self._go_on(Path(question))
         self._step_limit = max_steps
         try:
-            outcome = await self._drive(self.strategy(question, max_steps))
-            if outcome.ending == "gave_up" and self._steps < max_steps:
-                self._go_on(outcome.path)
-                has_successor = await take_over(outcome.answer)
-                await self._follow()
-                if has_successor:
-                    outcome = await self._drive(extend(outcome.path, max_steps - self._steps))
-            return await self._end(outcome)
+            return await self._end(await self._drive(self.strategy(question, max_steps)))
         except AnswerNow:
             return await self._conclude()
         except CallBroken as broken:

@@ -22,8 +22,8 @@ LIKELY_IN_ARRAY = 0.5
 Loading changes the array, so that the request shares no prompt cache with other sessions. That costs
 about half as much as registering a tool later.
 """
-LIKELY_AS_TEXT = 0.3
-"""Chance of use from which a tool is loaded as text, after the part that sessions share."""
+LIKELY_AS_TEXT = 0.25
+"""Chance of use from which a tool is loaded as text, after the part that sessions share (`ecoshell bench ecoact`)."""
 SMALL_ARRAY_TOKENS = 2_000
 """Tokens of schemas up to which a model with native calls has all tools loaded."""
 SMALL_TEXT_TOKENS = 1_200
@@ -59,7 +59,7 @@ class LoadingPolicy:
     """The user's choices, and the limits of the model and the catalog.
 
     - `has_all_tools`: the candidates are all tools, so that loading everything is possible.
-    - `is_first`: the session has no presentation yet.
+    - `is_first`: the session has no presentation and no registered tool yet.
     - `room`: tokens that loaded schemas may take, None without a limit.
     - `prefers_array`: all tools go into the tool array, the form that weak models were trained on.
     - `native`: the model has native tool calls, so tools are never shown as text.
@@ -136,7 +136,8 @@ def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> Lo
         return LoadingDecision(TEXT if as_text else PLAIN, names, "Every tool is loaded, as set.")
     if policy.registration == "names":
         presentation = _presentation_of_names(policy)
-        return LoadingDecision(presentation, (), f"Names only, as set; presentation {presentation.name}.")
+        summary = f"Names only, as set; presentation {presentation.name}."
+        return LoadingDecision(presentation, (), summary, chances=_chances(candidates))
     if policy.declared is not None and policy.presentation == "auto" and policy.has_all_tools:
         return _core_and_declared(candidates, policy, policy.declared)
     if not candidates or (policy.is_first and policy.has_all_tools and _is_small(candidates, policy)):
@@ -168,7 +169,7 @@ def _core_and_likely(candidates: Sequence[Candidate], policy: LoadingPolicy) -> 
         f"{len(names)} tools are loaded: {core} with a chance of {least_chance:.0%}{limit}. "
         "The others are known by name.",
         has_descriptions=policy.native and described <= DESCRIPTION_TOKENS,
-        chances={tool.name: tool.chance for tool in candidates},
+        chances=_chances(candidates),
     )
 
 
@@ -192,8 +193,12 @@ def _core_and_declared(
         tuple([tool.name for tool in candidates if is_loaded(tool)]),
         "The core set is loaded; the first call of another tool registers it.",
         declared=declared,
-        chances={tool.name: tool.chance for tool in candidates},
+        chances=_chances(candidates),
     )
+
+
+def _chances(candidates: Sequence[Candidate]) -> dict[str, float]:
+    return {tool.name: tool.chance for tool in candidates}
 
 
 def _is_small(candidates: Sequence[Candidate], policy: LoadingPolicy) -> bool:

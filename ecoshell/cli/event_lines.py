@@ -24,7 +24,6 @@ from ecoshell.events import (
     Event,
     GraphPlanned,
     LimitHit,
-    ModeChosen,
     NodeChanged,
     Notice,
     PlanChanged,
@@ -60,7 +59,6 @@ _STYLES: Mapping[type[Event], tuple[str, str]] = {
     CapNear: ("{dot}", "yellow"),
     Compacted: ("{dot}", "yellow"),
     ContextTold: ("{dot}", "dim"),
-    ModeChosen: ("{dot}", "dim"),
     PlanScored: ("{dot}", "dim"),
     ResultsTrimmed: ("{dot}", "yellow"),
     ToolRegistered: ("{registered}", "cyan"),
@@ -144,8 +142,6 @@ class EventLines:
                 sign, style = _STYLES[type(event)]
                 if isinstance(event, CallFinished) and not event.ok:
                     style = "red"
-                elif isinstance(event, ModeChosen) and event.after:
-                    style = "yellow"
                 text = self._with_call(event, text).replace(UNICODE_SIGNS.dot, signs.dot)
                 line(f"{sign.format(**asdict(signs))} {text}", style)
             case _:

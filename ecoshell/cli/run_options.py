@@ -49,7 +49,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="resume the latest session of this folder",
     )
     add("--price", metavar="IN,OUT", type=_price, help="price of the model in dollars per million tokens")
-    add("--mode", choices=get_args(ModeName), help="one model (single), three roles (umi), or from experience (auto)")
+    add("--mode", choices=get_args(ModeName), help="one model (single) or three roles (umi)")
     add("--role", metavar="ROLE=MODEL", action=_RoleAction, help="model of a role in the mode umi; repeatable")
     add("--effort", choices=tuple(EFFORTS), help="how much the model reasons before it answers")
     strategies = "react (one path), dfsdt or tot (backtracking), graph (a tool graph), or a plugin's strategy"

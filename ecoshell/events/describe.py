@@ -20,7 +20,6 @@ from ecoshell.events import (
     Event,
     GraphPlanned,
     LimitChosen,
-    ModeChosen,
     NodeChanged,
     PlanChanged,
     PlanRow,
@@ -336,7 +335,6 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     ),
     CostChosen: lambda event: str(_COST_CHOICES.get(event.choice, event.choice)),
     LimitChosen: lambda event: str(_CHOICES.get(event.choice, event.choice)),
-    ModeChosen: lambda event: f"{event.mode} thinks: {visible_line(event.why)}",
     GraphPlanned: _graph,
     NodeChanged: lambda event: (
         _because(f"{visible_line(event.label)} {event.state}", event.reason) if event.state in _NODE_ENDINGS else ""

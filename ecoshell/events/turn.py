@@ -33,18 +33,6 @@ class TurnStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ModeChosen(Event):
-    """The mode `auto` chose the mode for the rest of the turn."""
-
-    type: ClassVar[str] = "mode_chosen"
-    mode: str
-    model: str
-    why: str
-    after: str = ""
-    """The mode that gave up in this turn; empty before the first step."""
-
-
-@dataclass(frozen=True, slots=True)
 class ToolsOffered(Event):
     """The tools that the model knows when the turn starts: names, loaded schemas, and the reason for the choice."""
 

@@ -24,7 +24,6 @@ from ecoshell.events import (
     GraphPlanned,
     LimitChosen,
     LimitHit,
-    ModeChosen,
     NodeChanged,
     Notice,
     PlanChanged,
@@ -268,8 +267,6 @@ def _line(event: Event) -> tuple[str, ...]:
             tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in planned)
             advice = "" if event.enforced else "; advice only"
             line = f"Plan ({literal(event.mode)}): {tools or 'no tool'}; {price_range(event)}{advice}"
-        case ModeChosen():
-            line = f"{code(event.mode)} thinks: {literal(event.why)}"
         case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
             reason = f": {literal(event.reason)}" if event.reason else ""
             line = f"{code(event.label)} {event.state}{reason}"

@@ -70,7 +70,7 @@ class AgentSettings(Section):
     """How registered tools reach the model: the tool array grows, it stays as the provider cached it (stable), or auto,
     which uses the provider's own tool search if it has one."""
     mode: ModeName = "single"
-    """One model for everything, three roles (umi: planner, caller, summarizer), or chosen from experience (auto)."""
+    """One model for everything, or three roles (umi: planner, caller, summarizer)."""
     strategy: Annotated[Literal["react", "dfsdt", "tot", "graph"] | str, Name] = "react"
     """The order of steps: one path (react), a search that backtracks (dfsdt, tot), parallel tool calls (graph), or a
     plugin's strategy."""

@@ -28,7 +28,6 @@ from ecoshell.events import (
     GraphPlanned,
     LimitChosen,
     LimitHit,
-    ModeChosen,
     NodeChanged,
     NodeState,
     Notice,
@@ -118,7 +117,6 @@ class Updates:
                 | BudgetSettled()
                 | CapNear()
                 | Compacted()
-                | ModeChosen()
                 | Notice()
                 | ResultsTrimmed()
                 | ToolRegistered()

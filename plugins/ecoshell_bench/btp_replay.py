@@ -21,7 +21,7 @@ from ecoshell.agent.guards import refuse
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
 from ecoshell.messages import FINISH, Call, Observation, ToolSchema
-from ecoshell.planning.btp.evidence import AttemptRow, Evidence, Past
+from ecoshell.planning.btp.evidence import Evidence, Past
 from ecoshell.planning.btp.experience import Columns
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.planning.btp.value import chance, frequency_bound, priors, value
@@ -176,9 +176,6 @@ class RecordedStore:
 
     def columns(self, after: int = 0) -> Columns:
         return Columns() if after else self._uses
-
-    def attempts_after(self, after: int = 0) -> list[AttemptRow]:
-        return []
 
 
 # Replay

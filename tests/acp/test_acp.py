@@ -200,7 +200,7 @@ async def test_modes_match_the_shell_and_can_be_changed(tmp_path):
     async with editor(tmp_path, []) as opened:
         output = await opened.agent.new_session(cwd=str(opened.workspace), mcp_servers=[])
         assert output.modes.current_mode_id == "single"
-        assert [mode.id for mode in output.modes.available_modes] == ["single", "umi", "auto"]
+        assert [mode.id for mode in output.modes.available_modes] == ["single", "umi"]
         await opened.agent.set_session_mode(mode_id="umi", session_id=output.session_id)
         assert await opened.ask(output.session_id, "/mode") == "end_turn"
         assert "›  umi" in opened.text()

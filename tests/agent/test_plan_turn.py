@@ -32,7 +32,7 @@ from ecoshell.messages import Call
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.costs import StepCost
-from ecoshell.planning.btp.experience import USES, ExperienceStore, Use, document_hash
+from ecoshell.planning.btp.experience import ExperienceStore, Use, document_hash
 from ecoshell.planning.judging import Verdict
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
@@ -459,7 +459,7 @@ async def test_uses_that_could_not_be_recorded_are_written_on_close(play):
         assert waiting > 0
         assert uses(shell) == []
     with closing(ExperienceStore(user_paths().experience_file)) as store:
-        assert [record.item.tool for record in store.find(USES)] == ["count_text"]
+        assert [stored.use.tool for stored in store.find()] == ["count_text"]
 
 
 async def test_an_experience_file_removed_in_use_does_not_end_the_turn(play):

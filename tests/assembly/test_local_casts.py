@@ -70,7 +70,6 @@ async def test_an_adapter_for_one_model_plays_all_roles_as_one(tmp_path: Path, m
     models = shell.deps.models
     assert (models.current.mode.name, type(models.current.mode).__name__) == ("umi", "SmallSingle")
     assert models.current.model.traits.trained == "single"
-    assert "embedded plays all roles as one" in models.no_choice
     await models.give(RoleModels(planner=f"script:{_script(tmp_path)}"))
     others = {player.traits.name for player in models.current.models} - {models.current.model.traits.name}
     assert others == {"embedded"}  # beside another planner it wears the same

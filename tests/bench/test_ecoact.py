@@ -85,8 +85,8 @@ def test_decision_does_not_depend_on_the_recorded_steps(runs: list[RecordedRun],
     pool = draw_pool([runs[0]], tools, 6, 0)
     (result,) = measure_pools([runs[0]], tools, (6,), SETTING)
     decision = decide_for(runs[0].query, pool, SETTING)
-    assert result.presentations == {decision.plan.presentation.name: 1}
-    assert result.loaded == len(decision.plan.loaded)
+    assert result.presentations == {decision.presentation.name: 1}
+    assert result.loaded == len(decision.loaded)
 
 
 def test_long_unused_schema_raises_the_cost_of_registering_everything(runs: list[RecordedRun], tools: Tools) -> None:

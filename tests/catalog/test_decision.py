@@ -60,7 +60,7 @@ def test_tool_that_is_not_loaded_is_unlikely_or_does_not_fit(
     used = sum(tool.tokens for tool in optional if tool.name in names)
     assert room is None or used <= room
     for tool in optional:
-        if tool.name not in names and tool.chance >= 0.5:
+        if tool.name not in names and tool.chance >= (0.5 if policy.native else 0.25):
             assert room is not None
             likelier = sum(other.tokens for other in optional if other.name in names and other.chance >= tool.chance)
             assert likelier + tool.tokens > room

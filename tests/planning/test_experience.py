@@ -1,19 +1,15 @@
 import sqlite3
 import threading
-import time
 from contextlib import closing
 from dataclasses import replace
 from multiprocessing import get_context
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from unprivileged import read_only_folder
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.planning.btp.experience import USES, Choice, ExperienceStore, Use
-from ecoshell.planning.btp.interchange import from_lines, to_line
+from ecoshell.planning.btp.experience import Choice, ExperienceStore, Use
 
 USE = Use(
     query="How many lines has notes.txt?",
@@ -49,7 +45,7 @@ def test_uses_are_stored_unchanged(store):
     other = replace(USE, call="c2", helpful=None, judged_by="", ok=False, step_nano=7)
     store.add([USE, other])
     assert [*store.uses()] == [USE, other]
-    assert [match.item for match in store.find(USES)] == [other, USE]
+    assert [match.use for match in store.find()] == [other, USE]
     assert store.queries() == [(1, USE.query)]
 
 
@@ -93,14 +89,6 @@ def test_a_question_is_deleted_with_its_last_use(store):
     assert [text for _, text in store.queries()] == ["What else?"]
 
 
-def test_only_new_uses_are_added(store):
-    store.add([USE])
-    duplicate = replace(USE, query="Asked otherwise?")
-    assert store.add_new([duplicate, replace(USE, turn=2), replace(USE, turn=2)]) == 1
-    assert [use.turn for use in store.uses()] == [1, 2]
-    assert len(store.queries()) == 1
-
-
 def test_unpaired_surrogates_are_stored_as_escapes(store):
     odd = replace(USE, query="a\ud800", session="s\ud800", result="\udcff", tool="nul\x00")
     store.add([odd])
@@ -130,13 +118,13 @@ def test_uses_can_be_selected_by_tool_question_and_time(store):
         (Choice(text="LINES"), "count_text"),
         (Choice(before="2026-11-21T00:00:00+00:00"), "count_text"),
     ):
-        assert [match.item.tool for match in store.find(USES, choice)] == [tool]
+        assert [match.use.tool for match in store.find(choice)] == [tool]
     store.add([replace(USE, call="c3", at="")])
     assert store.forget(Choice(before="9999")).uses == 2
     with pytest.raises(UsageError, match="no use 7"):
-        store.get(USES, 7)
+        store.get(7)
     with pytest.raises(UsageError, match="no use 9"):
-        store.get(USES, 10**20 - 1)
+        store.get(10**20 - 1)
 
 
 def test_a_forgotten_use_is_erased_from_the_file(store, tmp_path):
@@ -237,60 +225,6 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path):
         ExperienceStore(file)
 
 
-texts = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
-
-
-@given(texts, texts, st.text(max_size=30), st.none() | st.booleans(), st.none() | st.integers(0, 2**62))
-def test_exported_lines_are_imported_unchanged(query, tool, result, helpful, step_nano):
-    use = replace(USE, query=query, tool=tool, result=result, helpful=helpful, step_nano=step_nano)
-    assert [*from_lines([to_line(use)], "x")] == [use]
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("nonsense", "is not JSON"),
-        ("[1]", "not a JSON object"),
-        ('{"query": "q"}', "`format` is not"),
-        ('{"format": "ecoshell-experience/2", "query": "q"}', "`format` is not"),
-        ('{"format": "ecoshell-experience/1", "query": "q", "helpful": true, "judged_by": ""}', "`tool` is missing"),
-        (to_line(replace(USE, seconds=-1)), "`seconds` must be at least 0"),
-        (to_line(replace(USE, seconds=float("nan"))), "`seconds` must be at least 0"),
-        (to_line(replace(USE, price_nano=2**70)), "`price_nano` must be at least 0, and within 64 bits"),
-        (to_line(replace(USE, size_level=4)), "`size_level` must be 0 to 3"),
-        (to_line(replace(USE, step_tokens=True)), "`step_tokens` must be a whole number"),
-        (to_line(replace(USE, helpful="yes")), "`helpful` must be true or false"),
-        (to_line(replace(USE, judged_by="me")), "`judged_by` must be one of"),
-        (to_line(replace(USE, query=" ")), "`query` must not be empty"),
-        (to_line(replace(USE, at="yesterday")), "`at` must be a time"),
-        (to_line(replace(USE, model=3)), "`model` must be a text"),
-    ],
-)
-def test_an_invalid_line_is_named_with_its_fault(line, why):
-    with pytest.raises(UsageError, match=r"^uses.jsonl:2 is not a use") as caught:
-        [*from_lines([to_line(USE), line], "uses.jsonl")]
-    assert why in caught.value.message
-    assert caught.value.kept == "Nothing was imported."
-
-
-def test_a_line_that_is_not_json_text_is_named():
-    for raw in (b"\xff\xfe\x00", b'{"format": "\xe4"}', b"[" * 100_000, b'{"format": 1' + b"0" * 5_000 + b"}"):
-        with pytest.raises(UsageError, match=r"^uses.jsonl:2 is not a use"):
-            [*from_lines([to_line(USE).encode(), raw], "uses.jsonl")]
-
-
-def test_times_are_normalised_to_utc():
-    line = to_line(replace(USE, at="2026-11-21T01:30:00.250+05:00"))
-    assert [use.at for use in from_lines([line], "x")] == ["2026-11-20T20:30:00+00:00"]
-    with pytest.raises(UsageError, match="`at` must be a time"):
-        [*from_lines([to_line(replace(USE, at="0001-01-01T00:00:00+14:00"))], "x")]
-
-
-def test_unknown_fields_are_ignored():
-    line = to_line(USE).replace('{"format"', '{"mood": "good", "format"')
-    assert [*from_lines([line, "", "  "], "x")] == [USE]
-
-
 def test_an_erasure_blocked_by_a_reader_is_reported(tmp_path):
     store = ExperienceStore(tmp_path / "experience.sqlite", busy_seconds=0.05)
     store.add([USE, replace(USE, call="c2")])
@@ -325,14 +259,6 @@ def test_a_blocked_erasure_is_completed_by_the_next_one(store, tmp_path):
     assert b"zebracorn" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_repeated_imports_add_uses_without_a_session_once(store):
-    bare = replace(USE, session="", call="", query="half \ud800")
-    assert store.add_new([bare, bare, replace(bare, seconds=2.0)]) == 3
-    assert store.add_new([bare, bare, replace(bare, seconds=2.0)]) == 0
-    assert store.add_new([bare, bare, bare]) == 1
-    assert len([*store.uses()]) == 4
-
-
 @pytest.mark.parametrize("damage", ["helpful = 'abc'", "tool = x'00'", "seconds = 'soon'", "ok = 7"])
 def test_a_use_with_an_invalid_value_is_named(store, tmp_path, damage):
     store.add([USE])
@@ -342,12 +268,15 @@ def test_a_use_with_an_invalid_value_is_named(store, tmp_path, damage):
         [*store.uses()]
 
 
-def test_a_time_without_a_zone_is_utc(monkeypatch):
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    try:
-        line = to_line(replace(USE, at="2026-11-21T10:00:00"))
-        assert [use.at for use in from_lines([line], "x")] == ["2026-11-21T10:00:00+00:00"]
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+def test_a_store_of_an_earlier_version_keeps_its_uses(tmp_path):
+    file = tmp_path / "experience.sqlite"
+    with closing(ExperienceStore(file)) as store:
+        store.add([USE])
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("CREATE TABLE attempts (id INTEGER PRIMARY KEY, query INTEGER)")
+        db.execute("INSERT INTO queries (text) VALUES ('tried in a mode')")
+        db.execute("PRAGMA user_version = 4")
+    with closing(ExperienceStore(file)) as store:
+        assert [*store.uses()] == [USE]
+        assert store.forget(Choice(ids=(1,))).uses == 1
+        assert store.queries() == []

@@ -198,7 +198,7 @@ class FailingOnce:
         self._store = store
         self._failed = False
         self.generation = store.generation
-        self.columns, self.attempts_after = store.columns, store.attempts_after
+        self.columns = store.columns
 
     def queries(self, after: int = 0) -> Sequence[tuple[int, str]]:
         if not self._failed:

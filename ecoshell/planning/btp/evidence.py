@@ -1,25 +1,20 @@
-"""Evidence for a new question: recorded uses and attempts, weighted by similarity of their questions (BTP §2.2).
+"""Evidence for a new question: recorded uses, weighted by similarity of their questions (BTP §2.2).
 
-`Past` follows the experience store and keeps it in memory as numeric columns. `Evidence` summarises a tool and
-`ModeEvidence` a mode; `choose` selects the mode that tries a question first.
+`Past` follows the experience store and keeps it in memory as numeric columns. `Evidence` summarises a tool.
 """
 
-import math
 import re
 import threading
 import unicodedata
 import zlib
-from collections import defaultdict
 from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from operator import mul
 from typing import TYPE_CHECKING, Protocol
 
-from ecoshell.budget import Unit, amount_text, rounded_up
 from ecoshell.errors import StoreError
-from ecoshell.planning.btp.experience import AttemptRow, Columns
+from ecoshell.planning.btp.experience import Columns
 
 if TYPE_CHECKING:
     from typing import Any
@@ -87,48 +82,6 @@ class Evidence:
 NO_EVIDENCE = Evidence()
 
 
-CANDIDATES = ("single", "umi")
-"""The available modes; the first one takes the fewest calls and is the default without evidence."""
-PRIOR = 0.5
-PRIOR_WEIGHT = 1.0
-"""A mode starts as if it had answered half of one identical question."""
-
-SHARPNESS = 4.0
-"""k of `w = exp(k·(cos − 1))`: 1 for the same question, a seventh at a cosine of ½, a fiftieth at 0.
-
-The plan's k of 1 (BTP §2.2) hardly separates near from far, because a tool's value should come from all its uses. A
-mode's success must not: forty easy questions of another kind must not outvote five hard ones like the new one.
-"""
-_TELLING = {"answered": 1.0, "gave_up": 0.0}
-"""Outcomes that count for or against a mode; limits, failures and stops have other causes."""
-_HOUR = 3600
-
-
-@dataclass(frozen=True, slots=True)
-class ModeEvidence:
-    """Past attempts in one mode, weighted by similarity to the new question."""
-
-    attempts: int = 0
-    """Attempts that were answered or given up."""
-    weight: float = 0.0
-    """Σ w over them."""
-    answered_weight: float = 0.0
-    """Σ w·answered."""
-    price_nano: float | None = None
-    """The weighted mean; None if any price is unknown, or without attempts."""
-    tokens: float = 0.0
-    """The weighted mean; likewise `seconds`."""
-    seconds: float = 0.0
-
-    @property
-    def success(self) -> float:
-        """(Σ w·answered + ½) / (Σ w + 1), the estimated chance of an answer in (0, 1)."""
-        return (self.answered_weight + PRIOR * PRIOR_WEIGHT) / (self.weight + PRIOR_WEIGHT)
-
-
-NOTHING_KNOWN = ModeEvidence()
-
-
 class Store(Protocol):
     """The readable part of an experience store; ids grow, and `after` selects later rows."""
 
@@ -139,11 +92,10 @@ class Store(Protocol):
 
     def queries(self, after: int = 0) -> Sequence[tuple[int, str]]: ...
     def columns(self, after: int = 0) -> Columns: ...
-    def attempts_after(self, after: int = 0) -> Sequence[AttemptRow]: ...
 
 
 class Past:
-    """Past uses and attempts as evidence; follows all changes of the store. Blocking and thread-safe.
+    """Past uses as evidence; follows all changes of the store. Blocking and thread-safe.
 
     Raises StoreError when the store cannot be read.
     """
@@ -164,21 +116,13 @@ class Past:
                 return dict.fromkeys(hashes, NO_EVIDENCE)
             return self._history.evidence(self._questions.cosines(query), hashes, model)
 
-    def modes(self, query: str, models: Mapping[str, str]) -> dict[str, ModeEvidence]:
-        """Return the evidence of each mode in `models`, which maps modes to their models."""
-        with self._followed():
-            if self._questions is None or not self._last_attempt:
-                return dict.fromkeys(models, NOTHING_KNOWN)
-            return self._attempts.evidence(self._questions.cosines(query), models)
-
     def _forget(self) -> None:
-        self._last_use = self._last_attempt = 0
+        self._last_use = 0
         self._history = _History()
-        self._attempts = PastAttempts()
         self._places: dict[int, int] = {}
         """The index in the cosines of each question, by its id."""
         self._questions: QuestionIndex | None = None
-        """Created with the first use or attempt, because it loads numpy."""
+        """Created with the first use, because it loads numpy."""
 
     @contextmanager
     def _followed(self) -> Generator[None]:
@@ -192,18 +136,14 @@ class Past:
                 if generation != self._generation:
                     self._forget()
                 self._generation = None  # until all is read: after a failure, the next call starts over
-                columns, attempts = self._store.columns(self._last_use), self._store.attempts_after(self._last_attempt)
-                if columns.id or attempts:  # after the uses and attempts, so that their questions exist
-                    fresh = self._store.queries(max(self._places, default=0))
+                columns = self._store.columns(self._last_use)
+                if columns.id:
+                    fresh = self._store.queries(max(self._places, default=0))  # after the uses, so that they exist
                     self._places |= {number: place for place, (number, _) in enumerate(fresh, len(self._places))}
                     self._questions = self._questions or QuestionIndex()
                     self._questions.add([text for _, text in fresh])
-                if columns.id:
                     self._history.add(columns, self._places)
                     self._last_use = max(columns.id)
-                if attempts:
-                    self._attempts.add(attempts, self._places)
-                    self._last_attempt = max(attempt.id for attempt in attempts)
                 self._generation = generation
                 yield
             except _DAMAGE as damage:  # SQLite accepts any value in any column
@@ -466,93 +406,3 @@ def _word_features(word: str) -> bytes:
     grams = {marked[start : start + size] for size in sizes for start in range(len(marked) - size + 1)}
     features = (zlib.crc32(gram.encode("utf-8", "replace")) % FEATURES for gram in (*grams, f"={word}"))
     return b"".join(feature.to_bytes(2, "little") for feature in features)
-
-
-_Counted = tuple[int, float, AttemptRow]
-"""The question's index in the cosines, 1 if answered else 0, and the attempt."""
-
-
-class PastAttempts:
-    """All attempts read so far that count; not thread-safe."""
-
-    def __init__(self) -> None:
-        self._counted: defaultdict[tuple[str, str], list[_Counted]] = defaultdict(list)
-
-    def add(self, rows: Iterable[AttemptRow], places: Mapping[int, int]) -> None:
-        """Add attempts; `places` maps queries to indices in the cosines.
-
-        Skips an attempt whose query was removed between two reads. Raises ValueError and TypeError for values that
-        are not numbers.
-        """
-        for row in rows:
-            place, answered = places.get(row.query), _TELLING.get(row.outcome)
-            if place is None or answered is None:
-                continue
-            if not all(map(math.isfinite, (row.price_nano or 0, row.tokens, row.seconds))):
-                raise ValueError("an attempt has a price, time or length that is not a number")
-            self._counted[row.mode, row.models].append((place, answered, row))
-
-    def evidence(self, cosines: "NDArray[np.float64]", models: Mapping[str, str]) -> dict[str, ModeEvidence]:
-        """Return the evidence of each mode in `models`, which maps modes to their models; other models do not count."""
-        by_mode: dict[str, ModeEvidence] = {}
-        for mode, played in models.items():
-            counted = self._counted.get((mode, played))
-            if not counted:
-                by_mode[mode] = NOTHING_KNOWN
-                continue
-            rows = [row for _, _, row in counted]
-            weights = [math.exp(SHARPNESS * (float(cosines[place]) - 1)) for place, _, _ in counted]
-            total = math.fsum(weights)
-            prices = [row.price_nano for row in rows if row.price_nano is not None]
-            by_mode[mode] = ModeEvidence(
-                attempts=len(rows),
-                weight=total,
-                answered_weight=math.fsum(map(mul, weights, (answered for _, answered, _ in counted))),
-                price_nano=math.fsum(map(mul, weights, prices)) / total if len(prices) == len(rows) else None,
-                tokens=math.fsum(map(mul, weights, (row.tokens for row in rows))) / total,
-                seconds=math.fsum(map(mul, weights, (row.seconds for row in rows))) / total,
-            )
-        return by_mode
-
-
-@dataclass(frozen=True, slots=True)
-class ModeChoice:
-    """The mode that tries first, and the reason as a sentence without a full stop."""
-
-    mode: str
-    why: str
-
-
-def choose(evidence: Mapping[str, ModeEvidence], hour_nano: int = 0) -> ModeChoice:
-    """Return the mode with the greatest success / cost; the earlier of CANDIDATES in a tie.
-
-    If one mode continues when the other gives up, both orders answer the same questions. Trying a before b costs
-    c_a + (1 − s_a)·c_b on average, and b before a costs c_b + (1 − s_b)·c_a. The former is less exactly if
-    s_a / c_a > s_b / c_b, the rule for sequential tests (Mitten, *An analytic solution to the least cost testing
-    sequence problem*, 1960). The cost is the price plus waiting at `hour_nano` an hour, or tokens if a price is
-    unknown or everything is free. An untried mode is never first, except the first of CANDIDATES: its unanswered
-    questions go to the other mode, which provides evidence for it.
-    """
-    first = CANDIDATES[0]
-    tried_modes = {mode: evidence[mode] for mode in CANDIDATES if evidence.get(mode, NOTHING_KNOWN).attempts}
-    if first not in tried_modes:
-        return ModeChoice(first, f"no experience yet with {first} and these models, and it takes the fewest calls")
-    if len(tried_modes) < len(CANDIDATES):
-        untried = " and ".join(mode for mode in CANDIDATES if mode not in tried_modes)
-        return ModeChoice(first, f"{untried} was not tried with these models yet; it continues if {first} gives up")
-    waiting = {mode: hour_nano * mode_evidence.seconds / _HOUR for mode, mode_evidence in tried_modes.items()}
-    prices = {
-        mode: mode_evidence.price_nano
-        for mode, mode_evidence in tried_modes.items()
-        if mode_evidence.price_nano is not None
-    }
-    unit: Unit = "usd"
-    if len(prices) == len(tried_modes) and any(prices[mode] + waiting[mode] > 0 for mode in tried_modes):
-        costs = {mode: max(1.0, prices[mode] + waiting[mode]) for mode in tried_modes}
-    else:
-        costs, unit = {mode: max(1.0, past.tokens) for mode, past in tried_modes.items()}, "tokens"
-    best = max(tried_modes, key=lambda mode: tried_modes[mode].success / costs[mode])
-    ranked = (best, *(mode for mode in tried_modes if mode != best))
-    amounts = {mode: amount_text(rounded_up(round(costs[mode])), unit) for mode in ranked}
-    parts = (f"{mode} answers {tried_modes[mode].success:.0%} for about {amounts[mode]}" for mode in ranked)
-    return ModeChoice(best, f"of questions like this one {', '.join(parts)}")

@@ -1,22 +1,18 @@
-"""The experience of one user: uses of tools (BTP §2.2, U) and attempts of modes, in one SQLite file for all shells.
-
-Questions have their own table, shared by uses and attempts.
-"""
+"""The experience of one user: uses of tools (BTP §2.2, U), in one SQLite file for all shells."""
 
 import hashlib
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from ecoshell.budget.database import Database
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import ToolSchema
 
-VERSION = 4
+VERSION = 5
 SCHEMA = """
 CREATE TABLE queries (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL UNIQUE);
 CREATE TABLE uses (
@@ -51,27 +47,15 @@ CREATE TABLE predictions (
 )
 """
 """The upgrade to version 4."""
+_WITHOUT_ATTEMPTS = "DROP TABLE attempts"
+"""The upgrade to version 5: no mode is chosen by its outcomes."""
 MARKED = "you"
 """The judge of uses that the user marked."""
 _MAX_INTEGER = 2**63 - 1
 _NOT_STORED = "The turn continues; its experience is stored with the next use."
 _UNCHANGED = "Nothing was changed."
-_DROP_QUESTIONS = "DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses UNION SELECT query FROM attempts)"
+_DROP_QUESTIONS = "DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses)"
 _COUNT_UP = "UPDATE state SET generation = generation + 1"
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    """One attempt as the experience store reads it; `query` is the question's id."""
-
-    id: int
-    query: int
-    mode: str
-    models: str
-    outcome: str
-    price_nano: int | None
-    tokens: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,114 +94,24 @@ class Use:
     """UTC, ISO 8601."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """The outcome of one question in one mode, with a redacted question.
-
-    A turn in which one mode continues after another gave up is two attempts.
-    """
-
-    query: str
-    mode: str
-    """`single` or `umi`."""
-    models: str
-    """One model name, or those of the roles joined by `+`."""
-    strategy: str
-    outcome: str
-    """`answered`, `gave_up` or `limit`."""
-    price_nano: int | None
-    """The price of models and tools; None if any part is unknown."""
-    tokens: int
-    """Input and output tokens."""
-    seconds: float
-    """Duration of models and tools, without waiting for the user."""
-    session: str = ""
-    turn: int = 0
-    """Session, turn and mode identify an attempt."""
-    at: str = ""
-    """UTC, ISO 8601."""
-
-
-ExperienceRecord = Use | Attempt
-
-T = TypeVar("T", Use, Attempt)
-
-
-class Table(Generic[T]):
-    """The table of one kind of experience."""
-
-    def __init__(
-        self, name: str, kind: type[T], *, noun: str, sign: str, key: str, read: Mapping[str, str] | None = None
-    ) -> None:
-        """`sign` prefixes row numbers, `key` identifies a row together with session and turn, and `read` maps columns
-        to the expressions that read them."""
-        self.name, self.kind, self.noun, self.sign, self.key = name, kind, noun, sign, key
-        self.read = read or {}
-        self.columns = tuple(spec.name for spec in fields(kind) if spec.name != "query")
-        """All columns except the question."""
-        self.joined = f"{name} JOIN queries ON queries.id = {name}.query"
-        """The table joined with the questions."""
-        columns = ", ".join(self.read.get(column, column) for column in self.columns)
-        self.select = f"SELECT {name}.id AS id, text AS query, {columns} FROM {self.joined}"
-        """Query for all rows with number and question."""
-        self.named = f"session != '' AND session = ? AND turn = ? AND {key} = ?"
-        """Condition that identifies a row, with the terms of the partial index."""
-
-    def existing(self, db: sqlite3.Connection, item: T) -> sqlite3.Row | None:
-        """Return the stored row of an item with a session."""
-        name = (storable(item.session), item.turn, storable(getattr(item, self.key)))
-        return db.execute(f"SELECT * FROM {self.name} WHERE {self.named}", name).fetchone()
-
-    def insert(self, db: sqlite3.Connection, item: T, **extra: object) -> None:
-        """Insert an item, with `extra` columns."""
-        text = storable(item.query)
-        db.execute("INSERT OR IGNORE INTO queries (text) VALUES (?)", (text,))
-        query = db.execute("SELECT id FROM queries WHERE text = ?", (text,)).fetchone()[0]
-        values = [getattr(item, name) for name in self.columns]
-        stored = [storable(value) if isinstance(value, str) else value for value in values]
-        columns = ("query", *self.columns, *extra)
-        places = ", ".join("?" * len(columns))
-        db.execute(
-            f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({places})", (query, *stored, *extra.values())
-        )
-
-    def item(self, row: sqlite3.Row) -> T:
-        """Return the item of a row; raises StoreError for invalid values, because SQLite accepts any value."""
-        values: dict[str, Any] = {}
-        for spec in fields(self.kind):
-            value, kind = row[spec.name], spec.type
-            if kind in (bool, bool | None):
-                value = {0: False, 1: True}.get(value, value)
-            if not isinstance(value, kind):  # pyright: ignore[reportArgumentType]
-                number = f"{self.sign}{row['id']}"
-                raise StoreError(
-                    f"The experience is damaged: {self.noun} {number} has no valid `{spec.name}`.",
-                    fix=f"Forget it with `ecoshell experience forget {number}`.",
-                )
-            values[spec.name] = value
-        return self.kind(**values)
-
-
-USES = Table(
-    "uses",
-    Use,
-    noun="use",
-    sign="",
-    key="call",
-    read={
-        "helpful": "COALESCE(mark, helpful) AS helpful",
-        "judged_by": f"CASE WHEN mark IS NULL THEN judged_by ELSE '{MARKED}' END AS judged_by",
-    },
-)
-ATTEMPTS = Table("attempts", Attempt, noun="attempt", sign="a", key="mode")
+_COLUMNS = tuple(spec.name for spec in fields(Use) if spec.name != "query")
+_READ = {
+    "helpful": "COALESCE(mark, helpful) AS helpful",
+    "judged_by": f"CASE WHEN mark IS NULL THEN judged_by ELSE '{MARKED}' END AS judged_by",
+}
+"""The expressions that read columns which the user's mark replaces."""
+_JOINED = "uses JOIN queries ON queries.id = uses.query"
+_SELECT = f"SELECT uses.id AS id, text AS query, {', '.join(_READ.get(name, name) for name in _COLUMNS)} FROM {_JOINED}"
+_SAME_CALL = "session != '' AND session = ? AND turn = ? AND call = ?"
+"""Condition that identifies a use, with the terms of the partial index."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stored(Generic[T]):
-    """A use or an attempt with its row number."""
+class Stored:
+    """A use with its row number."""
 
     id: int
-    item: T
+    use: Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +119,6 @@ class Removal:
     """The number of removed rows, and whether the file's log is free of them, too."""
 
     uses: int
-    attempts: int
     erased: bool
 
 
@@ -248,7 +141,6 @@ class Columns:
 
 
 _COLUMN_NAMES = tuple(spec.name for spec in fields(Columns))
-_ATTEMPT_NAMES = ", ".join(spec.name for spec in fields(AttemptRow))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,27 +157,22 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A selection of uses and attempts; empty fields do not restrict it."""
+    """A selection of uses; empty fields do not restrict it."""
 
     ids: Sequence[int] = ()
-    """Row numbers of uses; excludes attempts that are not listed."""
-    attempts: Sequence[int] = ()
-    """Row numbers of attempts; excludes uses that are not listed."""
     tool: str = ""
-    """Selects uses only."""
     text: str = ""
     """Substring of the question."""
     before: str = ""
     """UTC, ISO 8601; excludes rows without a time."""
 
-    def condition(self, table: Table[Any]) -> tuple[str, list[Any]]:
+    def condition(self) -> tuple[str, list[Any]]:
         """Return the selection as an SQL condition with its values."""
         parts: list[tuple[str, list[Any]]] = []
-        numbers = self.ids if table is USES else self.attempts
-        if self.ids or self.attempts:
-            parts.append((f"{table.name}.id IN ({', '.join('?' * len(numbers))})", [*numbers]))
+        if self.ids:
+            parts.append((f"uses.id IN ({', '.join('?' * len(self.ids))})", [*self.ids]))
         if self.tool:
-            parts.append(("tool = ?", [self.tool]) if table is USES else ("0", []))
+            parts.append(("tool = ?", [self.tool]))
         if self.text:
             parts.append(("instr(lower(text), lower(?)) > 0", [self.text]))
         if self.before:
@@ -294,19 +181,18 @@ class Choice:
 
 
 class ExperienceStore:
-    """Stores uses, attempts and their questions; every method is one short transaction and thread-safe.
+    """Stores uses and their questions; every method is one short transaction and thread-safe.
 
     Raises StoreError when the file is locked, full, read-only or damaged.
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0) -> None:
-        upgrades = (_WITH_ATTEMPTS, _WITHOUT_VECTORS, _WITH_PREDICTIONS)
+        upgrades = (_WITH_ATTEMPTS, _WITHOUT_VECTORS, _WITH_PREDICTIONS, _WITHOUT_ATTEMPTS)
         self._database = Database(
             path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds, checked=False
         )
         with self._database.reading() as db:  # a read-only file of version 1 is not upgraded
             tables = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        self._without_attempts = ATTEMPTS.name not in tables
         self._without_predictions = "predictions" not in tables
 
     def close(self) -> None:
@@ -319,22 +205,18 @@ class ExperienceStore:
         with self._database.reading() as db:
             return int(db.execute("SELECT generation FROM state").fetchone()[0])
 
-    def add(self, items: Iterable[ExperienceRecord]) -> None:
-        """Store uses and attempts; replaces existing ones, which keep their marks.
-
-        Session, turn and call identify a use; session, turn and mode identify an attempt.
-        """
+    def add(self, uses: Iterable[Use]) -> None:
+        """Store uses; one of the same session, turn and call replaces the stored one, but keeps its mark."""
         with self._database.writing(_NOT_STORED) as db:
-            for item in items:
-                table: Table[Any] = USES if isinstance(item, Use) else ATTEMPTS
-                existing = table.existing(db, item)
-                if existing is None:
-                    table.insert(db, item)
-                    continue
-                db.execute(f"DELETE FROM {table.name} WHERE id = ?", (existing["id"],))
-                table.insert(db, item, **({"mark": existing["mark"]} if table is USES else {}))
-                db.execute(_DROP_QUESTIONS)
-                db.execute(_COUNT_UP)
+            for use in uses:
+                key = (storable(use.session), use.turn, storable(use.call))
+                stored = db.execute(f"SELECT id, mark FROM uses WHERE {_SAME_CALL}", key).fetchone()
+                if stored is not None:
+                    db.execute("DELETE FROM uses WHERE id = ?", (stored["id"],))
+                _insert(db, use, mark=None if stored is None else stored["mark"])
+                if stored is not None:
+                    db.execute(_DROP_QUESTIONS)
+                    db.execute(_COUNT_UP)
 
     def add_prediction(self, use: "Prediction") -> None:
         """Store a prediction."""
@@ -351,100 +233,54 @@ class ExperienceStore:
             rows = db.execute(query, (None if model is None else storable(model),)).fetchall()
         return [Prediction(row["tool"], row["model"], bool(row["alike"]), row["spent_nano"]) for row in rows]
 
-    def add_new(self, items: Iterable[ExperienceRecord]) -> int:
-        """Add uses and attempts that are not stored yet, and return their number.
-
-        Without a session, items are compared by all fields, and each stored row matches one item.
-        """
-        new_items, added, without_session = [*items], 0, dict[str, Counter[ExperienceRecord]]()
-        with self._database.writing(_UNCHANGED) as db:
-            for new in new_items:
-                table: Table[Any] = USES if isinstance(new, Use) else ATTEMPTS
-                texts = {spec.name: storable(getattr(new, spec.name)) for spec in fields(new) if spec.type is str}
-                item = replace(new, **texts)  # as the database returns it
-                if item.session:
-                    exists = table.existing(db, item) is not None
-                else:
-                    if table.name not in without_session:
-                        rows = db.execute(f"{table.select} WHERE session = ''")
-                        without_session[table.name] = Counter(map(table.item, rows))
-                    exists = without_session[table.name][item] > 0
-                    without_session[table.name][item] -= 1
-                if not exists:
-                    table.insert(db, item)
-                    added += 1
-        return added
-
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
         """Store the user's mark of a use, None to remove it; returns False if the use is not stored."""
         with self._database.writing("The mark is stored in the session, but not used for planning.") as db:
             values = (helpful, storable(session), turn, storable(call))
-            marked = db.execute(f"UPDATE uses SET mark = ? WHERE {USES.named}", values).rowcount
+            marked = db.execute(f"UPDATE uses SET mark = ? WHERE {_SAME_CALL}", values).rowcount
             if marked:
                 db.execute(_COUNT_UP)
             return marked > 0
 
-    def find(self, table: Table[T], choice: Choice = Choice(), limit: int = -1) -> list[Stored[T]]:
-        """Return the selected uses or attempts, latest first."""
-        if table is ATTEMPTS and self._without_attempts:
-            return []
-        condition, values = choice.condition(table)
+    def find(self, choice: Choice = Choice(), limit: int = -1) -> list[Stored]:
+        """Return the selected uses, latest first."""
+        condition, values = choice.condition()
         with self._database.reading() as db:
-            query = f"{table.select} WHERE {condition} ORDER BY {table.name}.id DESC LIMIT ?"
+            query = f"{_SELECT} WHERE {condition} ORDER BY uses.id DESC LIMIT ?"
             rows = db.execute(query, (*values, min(limit, _MAX_INTEGER))).fetchall()
-        return [Stored(int(row["id"]), table.item(row)) for row in rows]
+        return [Stored(int(row["id"]), _use(row)) for row in rows]
 
-    def get(self, table: Table[T], number: int) -> Stored[T]:
-        """Return a use or an attempt by number; raises UsageError if it does not exist."""
-        choice = Choice(ids=(number,)) if table is USES else Choice(attempts=(number,))
-        rows = self.find(table, choice) if 0 < number <= _MAX_INTEGER else []
+    def get(self, number: int) -> Stored:
+        """Return a use by number; raises UsageError if it does not exist."""
+        rows = self.find(Choice(ids=(number,))) if 0 < number <= _MAX_INTEGER else []
         if not rows:
-            listing = "ecoshell experience" if table is USES else "ecoshell experience list --attempts"
-            raise UsageError(f"There is no {table.noun} {table.sign}{number}.", fix=f"`{listing}` lists them.")
+            raise UsageError(f"There is no use {number}.", fix="`ecoshell experience` lists them.")
         return rows[0]
 
-    def uses(self) -> Iterator[Use]:
+    def uses(self) -> list[Use]:
         """Return all uses, oldest first."""
-        return (record.item for record in reversed(self.find(USES)))
-
-    def attempts(self) -> Iterator[Attempt]:
-        """Return all attempts, oldest first."""
-        return (record.item for record in reversed(self.find(ATTEMPTS)))
+        return [stored.use for stored in reversed(self.find())]
 
     def forget(self, choice: Choice) -> Removal:
-        """Erase the selected rows and unused questions from the file, including its log.
-
-        Removing the last use of a question also removes its attempts.
-        """
+        """Erase the selected uses and unused questions from the file, including its log."""
         with self._database.writing(_UNCHANGED) as db:
             db.execute("PRAGMA secure_delete = ON")  # also if the transaction is interrupted
-            questions, uses = _selected(db, USES, choice, "query"), _selected(db, USES, choice, "id")
-            db.executemany("DELETE FROM uses WHERE id = ?", [(number,) for number in uses])
-            questions -= {row[0] for row in db.execute("SELECT query FROM uses")}
-            attempts = _selected(db, ATTEMPTS, choice, "id")
-            attempts |= {row[0] for row in db.execute("SELECT id, query FROM attempts") if row[1] in questions}
-            db.executemany("DELETE FROM attempts WHERE id = ?", [(number,) for number in attempts])
+            condition, values = choice.condition()
+            uses = db.execute(f"SELECT uses.id FROM {_JOINED} WHERE {condition}", values).fetchall()
+            db.executemany("DELETE FROM uses WHERE id = ?", map(tuple, uses))
             db.execute(_DROP_QUESTIONS)
-            if uses or attempts:
+            if uses:
                 db.execute(_COUNT_UP)
-        return Removal(len(uses), len(attempts), erased=self._database.rewrite())
+        return Removal(len(uses), erased=self._database.rewrite())
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Return questions with IDs after `after`."""
         with self._database.reading() as db:
             return [*map(tuple, db.execute("SELECT id, text FROM queries WHERE id > ? ORDER BY id", (after,)))]
 
-    def attempts_after(self, after: int = 0) -> list[AttemptRow]:
-        """Return attempts with IDs after `after`, oldest first."""
-        if self._without_attempts:
-            return []
-        with self._database.reading() as db:
-            rows = db.execute(f"SELECT {_ATTEMPT_NAMES} FROM attempts WHERE id > ? ORDER BY id", (after,)).fetchall()
-        return [AttemptRow(*row) for row in rows]
-
     def columns(self, after: int = 0) -> Columns:
         """Return uses with IDs after `after`, with their present judgments."""
-        chosen = ", ".join(USES.read.get(name, name) for name in _COLUMN_NAMES)
+        chosen = ", ".join(_READ.get(name, name) for name in _COLUMN_NAMES)
         with self._database.reading() as db:
             db.row_factory, usual = None, db.row_factory
             try:
@@ -454,11 +290,31 @@ class ExperienceStore:
         return Columns(*map(list, zip(*rows, strict=True))) if rows else Columns()
 
 
-def _selected(db: sqlite3.Connection, table: Table[Any], choice: Choice, column: str) -> set[int]:
-    """Return a column of the selected rows."""
-    condition, values = choice.condition(table)
-    rows = db.execute(f"SELECT {table.name}.{column} FROM {table.joined} WHERE {condition}", values)
-    return {row[0] for row in rows}
+def _insert(db: sqlite3.Connection, use: Use, *, mark: object) -> None:
+    text = storable(use.query)
+    db.execute("INSERT OR IGNORE INTO queries (text) VALUES (?)", (text,))
+    query = db.execute("SELECT id FROM queries WHERE text = ?", (text,)).fetchone()[0]
+    values = [getattr(use, name) for name in _COLUMNS]
+    stored = [storable(value) if isinstance(value, str) else value for value in values]
+    columns = ("query", *_COLUMNS, "mark")
+    places = ", ".join("?" * len(columns))
+    db.execute(f"INSERT INTO uses ({', '.join(columns)}) VALUES ({places})", (query, *stored, mark))
+
+
+def _use(row: sqlite3.Row) -> Use:
+    """Return the use of a row; raises StoreError for invalid values, because SQLite accepts any value."""
+    values: dict[str, Any] = {}
+    for spec in fields(Use):
+        value, kind = row[spec.name], spec.type
+        if kind in (bool, bool | None):
+            value = {0: False, 1: True}.get(value, value)
+        if not isinstance(value, kind):  # pyright: ignore[reportArgumentType]
+            raise StoreError(
+                f"The experience is damaged: use {row['id']} has no valid `{spec.name}`.",
+                fix=f"Forget it with `ecoshell experience forget {row['id']}`.",
+            )
+        values[spec.name] = value
+    return Use(**values)
 
 
 def storable(text: str) -> str:

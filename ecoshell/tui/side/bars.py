@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _DEMO_NOTE = ", demo model (f7 changes it)"
 _MIN_TITLE_CELLS = 24
 _MODEL_CELLS = 28
-_MODES = {"single": "one model", "umi": "three roles", "auto": "one model or three roles"}
+_MODES = {"single": "one model", "umi": "three roles"}
 _STRATEGIES = {"react": "step by step", "dfsdt": "backtracking", "tot": "comparing steps", "graph": "tool graph"}
 
 

@@ -22,7 +22,6 @@ from ecoshell.events import (
     Event,
     LimitChosen,
     LimitHit,
-    ModeChosen,
     PlanChanged,
     PlanScored,
     Rationale,
@@ -72,7 +71,7 @@ _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 _MAX_LEAD = 44
 """Width of the columns after which the last one is wrapped on its own."""
 _DESCRIBED: Mapping[type[Event], str] = {
-    ModeChosen: "↔", ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
+    ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
 }  # fmt: skip
 """The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
@@ -266,10 +265,9 @@ def block_of(event: Event) -> Block | None:
     tone: Tone
     block: Block | None = None
     match event:
-        case ModeChosen() | ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen():
+        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen():
             text = describe(event)
-            tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"  # fallback to another mode
-            block = _line(_DESCRIBED[type(event)], tone, Piece(text, tone)) if text else None
+            block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():
             reason = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
             block = _line("◦", "muted", Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *reason)
