@@ -133,7 +133,8 @@ def _auth_token(provider: Provider) -> str | None:
 
 def _socket(port: int) -> socket.socket:
     """Bind a loopback port; raises UsageError if it is taken."""
-    listener = socket.socket()
+    # asyncio turns off Nagle's algorithm only for sockets with this protocol number.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
