@@ -717,6 +717,19 @@ class Ledger(Database):
             row = db.execute(query, (session,)).fetchone()
         return None if row is None else entry_from_row(row)
 
+    def last_session(self) -> str:
+        """Return the session of the last call; empty without one."""
+        query = "SELECT session FROM entries WHERE state NOT IN ('aside', 'released') ORDER BY id DESC LIMIT 1"
+        with self.reading() as db:
+            row = db.execute(query).fetchone()
+        return "" if row is None else row["session"]
+
+    def calls_within(self, session: str, seconds: float) -> int:
+        """Return how many calls of a session began in the last seconds."""
+        query = "SELECT COUNT(*) FROM entries WHERE session = ? AND at >= ? AND purpose != 'tool' AND state != 'aside'"
+        with self.reading() as db:
+            return db.execute(query, (session, self._clock().timestamp() - seconds)).fetchone()[0]
+
     def aside_nano(self, account: Account) -> int:
         """Return the amount that this process has set aside for the account's turn and lease."""
         query = """SELECT COALESCE(SUM(held_nano), 0) FROM entries

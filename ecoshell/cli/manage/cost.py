@@ -13,6 +13,7 @@ from ecoshell.agent.commands import dollars, spent_text
 from ecoshell.assembly import load_settings, open_ledger, open_store
 from ecoshell.budget import CapState, about, amount_text, counted, duration_text, nano_to_usd_text, parse_spent
 from ecoshell.budget.ledger import By, CostRow, Entry, Ledger
+from ecoshell.cli.manage.live import show_live
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import StoreError, UsageError
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     parser.add_argument("--by", choices=_GROUPS, default="day", help="how to group costs (default: day)")
     parser.add_argument("--session", metavar="ID", help="session whose caps are shown (default: the latest)")
+    parser.add_argument("--live", action="store_true", help="show the costs of the running session until Ctrl-C")
     parser.add_argument(
         "--reconcile",
         metavar="ENTRY=AMOUNT",
@@ -73,6 +75,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the costs, after importing or reconciling if requested; raises UsageError and StoreError."""
     paths = user_paths()
     with closing(open_ledger(paths, load_settings(paths))) as ledger:
+        if args.live:
+            show_live(ledger, args.session)
+            return 0
         if args.import_calls:
             print(f"{counted(ledger.import_calls(), 'call')} imported into the team's ledger.", file=sys.stderr)
         if args.reconcile is not None:
