@@ -67,6 +67,7 @@ MOST_CALLS = 64
 """Calls of one reply that run; the others are dropped."""
 """Receives the reason why a mode gave up; returns whether another mode continues."""
 _EMPTY_REASONS = {
+    "endless": ": it continued past max_tokens and was cut off",
     "content_filter": ": the provider's content filter removed it",
     "length": ": it reached its output limit ([agent] max_output_tokens, or a cap) before it answered",
     "stop": " and gave no reason (finish reason: stop)",
@@ -407,10 +408,11 @@ class Turn:
                 raise
             answer, role = "", ""
         if not answer and not results:
+            attempts = "" if answer is None else " twice"
             is_leader = self._answerer in ("", self.mode.role)
             subject, command = (self.mode.model, "/model") if is_leader else (f"The {self._answerer}", "/role")
             raise ModelBroken(
-                f"{subject} gave an empty answer twice{_EMPTY_REASONS.get(self.mode.finish, '')}.",
+                f"{subject} gave an empty answer{attempts}{_EMPTY_REASONS.get(self.mode.finish, '')}.",
                 kept="The session is kept.",
                 fix=f"Ask again, or choose another model with {command}.",
             )
@@ -431,10 +433,10 @@ class Turn:
             self.emit(Answer(text, partial=True, role=role))
         return TurnEnd("limit", text)
 
-    async def _final_text(self) -> tuple[str, str]:
-        """The answer from the results so far, paid from its reservation, and its role; empty if no call is possible."""
+    async def _final_text(self) -> tuple[str | None, str]:
+        """The answer from the results so far, paid from its reservation, and its role; None if no call is possible."""
 
-        async def attempt(overflow: ContextExceeded | None) -> tuple[str, str]:
+        async def attempt(overflow: ContextExceeded | None) -> tuple[str | None, str]:
             if overflow is not None:
                 await self._release()
                 if not await self.context.make_room(self._path, refused=True):
@@ -447,7 +449,7 @@ class Turn:
                     self.emit(Notice(f"The answer is incomplete. {refused.message}"))
                     return refused.text.strip(), hold.account.role if hold is not None else ""
                 self.emit(Notice(f"No further model call fits under the cap. {refused.message}"))
-                return "", ""
+                return None, ""
             return text, hold.account.role if text and hold is not None else ""
 
         return await self._until_done(attempt)

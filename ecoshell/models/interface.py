@@ -127,8 +127,8 @@ class Reply:
     reasoning: str = ""
     """Never part of `text`."""
     finish: str = field(default="", compare=False)
-    """Why the model stopped: `stop`, `tool_calls`, `length`, `content_filter`, `refusal` or `malformed_call` (Gemini
-    could not read its own call); empty if unknown."""
+    """Why the model stopped: `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, `malformed_call` (Gemini
+    could not read its own call) or `endless` (it was cut off beyond `max_tokens`); empty if unknown."""
     state: ProviderState | None = field(default=None, compare=False, repr=False)
     """For the next request to the provider."""
     group: str = field(default="", compare=False)

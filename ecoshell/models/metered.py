@@ -213,7 +213,7 @@ class MeteredModel:
                     name, reason = self.traits.name, "continued past max_tokens and was cut off"
                     await finished(asyncio.to_thread(self._gate.ledger.bar, name, f"it {reason}"))
                     call.emit(Notice(f"{name} {reason}; it is not called under a cap from now on."))
-                    return Reply("".join(listener.texts), cut=True)
+                    return Reply("".join(listener.texts), cut=True, finish="endless")
         raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
 
 

@@ -18,6 +18,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
+from ecoshell.models import Delta
 
 LOCKED = StoreError("ledger.db is locked by another process.", fix="Close the other ecoshell or try again.")
 PRICE = (Decimal(1), Decimal(4))
@@ -89,7 +90,22 @@ async def test_two_empty_replies_end_the_turn_with_an_error(play, line):
         events = await turn(shell)
     assert events[-1].status == "error"
     assert not of(events, Answer)
-    assert "empty answer" in of(events, ErrorHappened)[0].message
+    assert "empty answer twice" in of(events, ErrorHappened)[0].message
+
+
+async def test_reasoning_without_end_ends_the_turn_with_its_reason(play, monkeypatch):
+    async def think_on(request):
+        while True:
+            yield Delta("hm ", reasoning=True)
+
+    async with play([], price=PRICE, budget="1") as shell:
+        monkeypatch.setattr(shell.deps.models.current.model._model, "stream", think_on)
+        events = await turn(shell)
+        (cap,) = await shell.deps.budget.caps()
+        assert not shell.conversation.busy
+    (error,) = of(events, ErrorHappened)
+    assert "gave an empty answer: it continued past max_tokens and was cut off." in error.message
+    assert (cap.held, cap.spent > 0, cap.spent < cap.limit) == (0, True, True)
 
 
 async def test_switching_to_an_unpriced_model_at_a_limit_releases_the_reservation(play):
