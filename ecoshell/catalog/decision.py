@@ -24,6 +24,8 @@ about half as much as registering a tool later.
 """
 LIKELY_AS_TEXT = 0.25
 """Chance of use from which a tool is loaded as text, after the part that sessions share (`ecoshell bench ecoact`)."""
+LIKELY_AS_TEXT_LATER = 0.1
+"""The same in later turns, where registering a tool costs one more reading of a longer conversation."""
 SMALL_ARRAY_TOKENS = 2_000
 """Tokens of schemas up to which a model with native calls has all tools loaded."""
 SMALL_TEXT_TOKENS = 1_200
@@ -87,6 +89,13 @@ class LoadingPolicy:
             return self.presentation == "stable"
         return not (self.native or self.prefers_array)
 
+    @property
+    def least_chance(self) -> float:
+        """Chance of use from which a tool beyond the core set is loaded."""
+        if not self.as_text:
+            return LIKELY_IN_ARRAY
+        return LIKELY_AS_TEXT if self.is_first else LIKELY_AS_TEXT_LATER
+
 
 @dataclass(frozen=True, slots=True)
 class LoadingDecision:
@@ -148,11 +157,10 @@ def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> Lo
 
 def _core_and_likely(candidates: Sequence[Candidate], policy: LoadingPolicy) -> LoadingDecision:
     """Load the core set and the likely tools that fit, likeliest first; list the others by name."""
-    least_chance = LIKELY_AS_TEXT if policy.as_text else LIKELY_IN_ARRAY
     names = {tool.name for tool in candidates if tool.name in policy.core}
     room, has_room = policy.room, True
     for tool in sorted(candidates, key=lambda tool: tool.chance, reverse=True):
-        if tool.name in names or tool.chance < least_chance:
+        if tool.name in names or tool.chance < policy.least_chance:
             continue
         tokens = tool.text_tokens if policy.as_text else tool.tokens
         if room is not None and tokens > room:
@@ -166,7 +174,7 @@ def _core_and_likely(candidates: Sequence[Candidate], policy: LoadingPolicy) -> 
     return LoadingDecision(
         _presentation_of_names(policy),
         tuple([tool.name for tool in candidates if tool.name in names]),
-        f"{len(names)} tools are loaded: {core} with a chance of {least_chance:.0%}{limit}. "
+        f"{len(names)} tools are loaded: {core} with a chance of {policy.least_chance:.0%}{limit}. "
         "The others are known by name.",
         has_descriptions=policy.native and described <= DESCRIPTION_TOKENS,
         chances=_chances(candidates),

@@ -60,7 +60,7 @@ def test_tool_that_is_not_loaded_is_unlikely_or_does_not_fit(
     used = sum(tool.tokens for tool in optional if tool.name in names)
     assert room is None or used <= room
     for tool in optional:
-        if tool.name not in names and tool.chance >= (0.5 if policy.native else 0.25):
+        if tool.name not in names and tool.chance >= policy.least_chance:
             assert room is not None
             likelier = sum(other.tokens for other in optional if other.name in names and other.chance >= tool.chance)
             assert likelier + tool.tokens > room
@@ -113,6 +113,12 @@ def test_text_loads_more_tools_as_it_keeps_the_shared_prompt() -> None:
 def test_later_turns_load_only_likely_tools() -> None:
     tools = (*pool(6)[2:], tool("tool6", 0.9))  # The core set is loaded.
     assert loaded(tools, replace(NATIVE, is_first=False)) == ("tool6",)
+
+
+def test_later_turns_load_more_as_text_as_registering_costs_more() -> None:
+    tools = (*pool(30, chance=0.05), tool("tool30", 0.15))
+    assert loaded(tools, TEXT_MODEL) == ()
+    assert loaded(tools, replace(TEXT_MODEL, is_first=False)) == ("tool30",)
 
 
 @POLICIES
