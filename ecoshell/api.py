@@ -263,9 +263,9 @@ class Agent:
 
         `model` is a name as for `--model`, a model object that the caller closes, or None for the settings' model.
         `tools` are tool objects and names of built-in tools (`read_file`, `*_file`); the default is all tools of a
-        shell, including those of servers and plugins. `cap` is the session's cap (`0.50`, `20000tok`). Settings and
-        data are below the folder `home`, by default the user's own. `user` decides approvals and limits; without it,
-        calls that need approval are refused, and at a limit the agent answers with what was found so far. `options`
+        shell, including those of servers and plugins. `cap` is the session's cap (`0.50`, `20000tok`, `2min`). Settings
+        and data are below the folder `home`, by default the user's own. `user` decides approvals and limits; without
+        it, calls that need approval are refused, and at a limit the agent answers with what was found so far. `options`
         are those of the command line, such as the workspace.
         """
         self.outcome = Outcome()

@@ -1,6 +1,7 @@
 """Answer, JSON lines and exit status of `ecoshell ask` on scripted replies."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,24 @@ def test_strategy_option_applies_to_one_question(ask: Ask) -> None:
     assert [event["reason"] for event in events if event["type"] == "branch_left"] == [
         "given up: a counter is of no use"
     ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="runs sleep")
+def test_a_slow_tool_is_stopped_by_a_cap_in_time_and_the_status_is_3(ask: Ask, command: Command) -> None:
+    status, out, _ = ask("--json", "--yes", "--budget", "4s", "Sleep!", replies=SLEEP)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert status == 3
+    assert (lines[-1]["status"], lines[-1]["answer"]) == ("limit", "slept")
+    (call,) = (line for line in lines if line["type"] == "call_finished" and line["name"] == "run_command")
+    assert "run_command was stopped. The session's cap of 4 s" in call["observation"]
+    (hit,) = (line for line in lines if line["type"] == "limit_hit")
+    assert hit["unit"] == "ms"
+    (cap,) = json.loads(command("cost", "--json").stdout)["caps"]
+    assert 2.5 <= cap["spent_seconds"] <= cap["limit_seconds"] == 4.0
+    assert (cap["held_seconds"], cap["limit_usd"], cap["limit_tokens"]) == (0.0, None, None)
+
+
+def test_an_ambiguous_duration_is_refused(ask: Ask) -> None:
+    status, _, err = ask("--budget", "5m", "Hello?")
+    assert status == 2
+    assert "'5m' could be dollars, tokens or minutes" in err

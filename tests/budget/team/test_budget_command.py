@@ -120,6 +120,7 @@ def spend_as(shell: Callable[..., str], address: str) -> None:
     [
         (("set", "group:x", "month", "2"), "Unknown scope 'group:x'"),
         (("set", "team:x", "month", "2000tok"), "in dollars"),
+        (("set", "team:x", "month", "2min"), "A cap in time limits one user only"),
         (("set", "team:x", "year", "2"), "year"),
         (("set", "person:ann", "day", "0.05"), "Use at least 0.09, which allows no further calls."),
         (("add", "no such role"), "CREATE ROLE"),
