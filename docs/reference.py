@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 from ecoshell import plugins
-from ecoshell.agent.command_list import COMMANDS
+from ecoshell.agent.slash_commands import COMMANDS
 from ecoshell.cli.manage.events import PRINTED, events_schema
 from ecoshell.cli.parser import build_parser
 from ecoshell.settings import descriptions, section_descriptions

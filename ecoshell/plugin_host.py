@@ -19,8 +19,8 @@ from ecoshell.tools import Tool, ToolOptions, ToolProvider
 if TYPE_CHECKING:  # loaded only if a plugin provides such an object
     from importlib.metadata import Distribution
 
-    from ecoshell.agent.commands import Command as SlashCommand
-    from ecoshell.agent.commands import Printed
+    from ecoshell.agent.command_table import Command as SlashCommand
+    from ecoshell.agent.command_table import Printed
     from ecoshell.agent.judge import JudgeFunction
     from ecoshell.agent.shell import Shell
     from ecoshell.budget import Price
@@ -326,7 +326,7 @@ def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:
         case "strategies":
             from ecoshell.strategies import StrategySpec as Kind
         case "slash_commands":
-            from ecoshell.agent.commands import Command as Kind
+            from ecoshell.agent.command_table import Command as Kind
         case _:
             from ecoshell.plugins import Command as Kind
     for item in result:
@@ -428,7 +428,7 @@ def _make_model(plugin: str, make: "Callable[[str, Price | None], Model]", name:
 
 
 async def _run_command(plugin: str, command: "SlashCommand[Shell]", shell: "Shell", argument: str) -> "Printed":
-    from ecoshell.agent.commands import Printed
+    from ecoshell.agent.command_table import Printed
 
     with attribute_faults(plugin):
         try:

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from ecoshell.agent.commands import Command as SlashCommand
+    from ecoshell.agent.command_table import Command as SlashCommand
     from ecoshell.agent.shell import Shell
     from ecoshell.budget import Price
     from ecoshell.budget.ledger import Ledger
@@ -103,7 +103,7 @@ class Hooks(Protocol):
         ...
 
     def slash_commands(self) -> "Iterable[SlashCommand[Shell]]":
-        """Slash commands (`agent.commands`)."""
+        """Slash commands (`agent.command_table`)."""
         ...
 
     def cli_commands(self) -> Iterable[Command]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.agent.command_list import COMMANDS
+from ecoshell.agent.slash_commands import COMMANDS
 from ecoshell.cli.parser import build_parser
 from ecoshell.models.script import ScriptModel
 from ecoshell.settings import read_settings

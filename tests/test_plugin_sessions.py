@@ -19,7 +19,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from ecoshell import tool
-from ecoshell.agent.commands import Command, Printed
+from ecoshell.agent.command_table import Command, Printed
 from ecoshell.budget import Price, Rates
 from ecoshell.models.script import ScriptModel
 from ecoshell.plugins import hookimpl

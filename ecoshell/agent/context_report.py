@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ecoshell.agent.commands import table
+from ecoshell.agent.command_table import table
 from ecoshell.agent.memory import PastTurn, summary_messages
 from ecoshell.agent.mode import CallForecast
 from ecoshell.budget import counted

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ecoshell.agent.commands import table
+from ecoshell.agent.command_table import table
 from ecoshell.budget import Unit, amount_text
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import untried, why_words

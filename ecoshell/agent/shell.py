@@ -24,7 +24,7 @@ from ecoshell.tools.running import in_thread
 from ecoshell.worker import warm_worker
 
 if TYPE_CHECKING:  # loaded with the first slash command
-    from ecoshell.agent.commands import CommandTable, Completion, Printed
+    from ecoshell.agent.command_table import CommandTable, Completion, Printed
     from ecoshell.agent.context_report import ContextReport
 
 READ_FILE = "read_file"
@@ -237,7 +237,7 @@ class Shell:
 
     async def command(self, line: str) -> "Printed":
         """Run a slash command after all earlier ones; raises EcoshellError."""
-        from ecoshell.agent.commands import Printed
+        from ecoshell.agent.command_table import Printed
 
         async with self._in_order:
             if (question := await self.deps.providers.expand_prompt(line)) is not None:
@@ -246,7 +246,7 @@ class Shell:
 
     def complete(self, text: str) -> "list[Completion]":
         """Completions of a line that starts with a slash."""
-        from ecoshell.agent.commands import Completion
+        from ecoshell.agent.command_table import Completion
 
         prompts = [
             Completion(name, visible_line(prompt.description))
@@ -257,7 +257,7 @@ class Shell:
 
     async def values(self, text: str) -> "list[Completion]":
         """Completions of the arguments of a server's prompt, from the server."""
-        from ecoshell.agent.commands import Completion
+        from ecoshell.agent.command_table import Completion
 
         return [Completion(line, "") for line in await self.deps.providers.values(text)]
 

@@ -57,7 +57,7 @@ from ecoshell.tools.running import keep_measuring
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # imports pydantic
-    from ecoshell.agent.commands import CommandTable
+    from ecoshell.agent.command_table import CommandTable
     from ecoshell.settings.schema import Settings
 
 
@@ -97,7 +97,7 @@ STRATEGIES = Strategies(
 )
 AT_HAND = (
     "ecoshell.agent.callbacks",
-    "ecoshell.agent.command_list",
+    "ecoshell.agent.slash_commands",
     "ecoshell.agent.tool_graph",
     "ecoshell.assembly.inventory",
 )
@@ -315,8 +315,8 @@ def _replace_unknown(chosen: SessionSettings, strategies: Collection[str], judge
 
 def _commands(plugins: Plugins) -> "CommandTable[Shell]":
     """The slash commands, loaded with the first one."""
-    from ecoshell.agent.command_list import COMMANDS
-    from ecoshell.agent.commands import CommandTable
+    from ecoshell.agent.command_table import CommandTable
+    from ecoshell.agent.slash_commands import COMMANDS
 
     more = plugins.slash_commands(COMMANDS.keys())
     return CommandTable({**COMMANDS, **{command.name: command for command in more}})

@@ -19,7 +19,7 @@ from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.output import create_output
 
-from ecoshell.agent.commands import Completion
+from ecoshell.agent.command_table import Completion
 from ecoshell.cli.signals import HANGUPS, Handler, Interrupted, handling, interrupt
 from ecoshell.cli.standard_input import decode, unreadable
 from ecoshell.paths import is_special, make_private

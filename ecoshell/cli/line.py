@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 from ecoshell import __version__
 from ecoshell.agent import NonInteractive
-from ecoshell.agent.commands import dollars
+from ecoshell.agent.command_table import dollars
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.shell_status import ShellStatus
 from ecoshell.api import EXIT_STATUS

@@ -17,7 +17,7 @@ from ecoshell.agent import (
     enough_text,
     parse_arguments,
 )
-from ecoshell.agent.commands import dollars
+from ecoshell.agent.command_table import dollars
 from ecoshell.budget import counted, parse_amount
 from ecoshell.cli.signals import Interrupted
 from ecoshell.errors import UsageError

@@ -25,7 +25,7 @@ from ecoshell.models import (
     Traits,
     request_bound,
 )
-from ecoshell.models.reported import ReportedPrompts
+from ecoshell.models.prompt_counts import ReportedPrompts
 from ecoshell.models.retrying import Retries, RetryPolicy
 from ecoshell.options import Effort
 from ecoshell.secrecy import MaskedStream, mask_secrets

@@ -27,6 +27,7 @@ from ecoshell.models.effort import add_effort
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS, Attempt, format_of_text
 from ecoshell.models.keys import Keys
+from ecoshell.models.prompt_counts import MARGIN
 from ecoshell.models.protocol import (
     CUT,
     as_plain_messages,
@@ -40,7 +41,6 @@ from ecoshell.models.protocol import (
 )
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
-from ecoshell.models.reported import MARGIN
 from ecoshell.models.servers import PROVIDERS, is_loopback, program_of
 from ecoshell.models.tokens import counter_for
 from ecoshell.models.tool_search import is_server_call, search_tool

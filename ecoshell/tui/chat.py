@@ -28,7 +28,7 @@ from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent import Approval, CostChoice, LimitChoice, Trust
-    from ecoshell.agent.commands import CommandTable
+    from ecoshell.agent.command_table import CommandTable
     from ecoshell.agent.shell import Shell
     from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
     from ecoshell.models import StartingModel

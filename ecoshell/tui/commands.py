@@ -8,7 +8,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.agent.commands import Command, CommandTable, Printed
+from ecoshell.agent.command_table import Command, CommandTable, Printed
 from ecoshell.errors import SettingsError, UsageError
 from ecoshell.tui.themes import VARIABLE as THEME_VARIABLE
 from ecoshell.tui.themes import FileTheme

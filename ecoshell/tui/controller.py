@@ -41,7 +41,7 @@ from ecoshell.tui.transcript.presenter import EventPresenter
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
-    from ecoshell.agent.commands import Printed
+    from ecoshell.agent.command_table import Printed
     from ecoshell.agent.shell import Shell
     from ecoshell.agent.shell_status import ShellStatus
     from ecoshell.models import StartingModel

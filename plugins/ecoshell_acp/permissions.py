@@ -17,7 +17,7 @@ from ecoshell.agent import (
     Trust,
     enough_text,
 )
-from ecoshell.agent.commands import dollars
+from ecoshell.agent.command_table import dollars
 from ecoshell.budget import amount_text
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.messages import visible_line

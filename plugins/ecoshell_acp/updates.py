@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from acp import schema
 
-from ecoshell.agent.commands import dollars
+from ecoshell.agent.command_table import dollars
 from ecoshell.catalog import Catalog
 from ecoshell.events import (
     Answer,

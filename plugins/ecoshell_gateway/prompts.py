@@ -17,7 +17,7 @@ from ecoshell.images import MAX_SIDE, image_bound, image_of_base64
 from ecoshell.messages import Image
 from ecoshell.models import PER_PROMPT, PER_TOOL_ARRAY
 from ecoshell.models.prompt_bound import PER_MESSAGE, PER_TOOL, PER_TOOL_SEARCH, json_bound, text_bound
-from ecoshell.models.reported import MARGIN, MAX_BYTES_PER_TOKEN
+from ecoshell.models.prompt_counts import MARGIN, MAX_BYTES_PER_TOKEN
 from ecoshell_gateway.errors import unbounded
 
 _CACHED_PARTS = 8192

@@ -243,7 +243,7 @@ async def test_slash_commands_are_offered_and_run(tmp_path):
 
 
 COUNT_COMMAND = """
-from ecoshell.agent.commands import Command, Printed
+from ecoshell.agent.command_table import Command, Printed
 from ecoshell.plugins import hookimpl
 
 async def count(shell, argument):

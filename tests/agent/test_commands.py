@@ -1,4 +1,4 @@
-from ecoshell.agent.commands import CommandTable, Printed
+from ecoshell.agent.command_table import CommandTable, Printed
 
 TABLE: CommandTable[list[str]] = CommandTable()
 

@@ -12,7 +12,7 @@ from command_play import Command
 from plan_play import BLACKLISTED, COUNTED, FAILED, HELPED, PLANNED, USED
 
 from ecoshell.agent import LimitChoice
-from ecoshell.agent.commands import Printed
+from ecoshell.agent.command_table import Printed
 from ecoshell.agent.shell_status import ShellStatus, ToolRow
 from ecoshell.budget import NANO, CapState
 from ecoshell.cli.line import LineShell, toolbar_text

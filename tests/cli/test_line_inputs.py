@@ -9,7 +9,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from ecoshell.agent.commands import Completion
+from ecoshell.agent.command_table import Completion
 from ecoshell.cli.inputs import Lines, PrivateHistory, SlashCompleter
 from ecoshell.cli.signals import Interrupted
 

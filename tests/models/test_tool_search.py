@@ -7,10 +7,10 @@ from ecoshell.catalog import DEFERRED
 from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import PER_TOOL, PromptSize, Request, json_bound, request_bound
 from ecoshell.models.keys import Keys
+from ecoshell.models.prompt_counts import ReportedPrompts
 from ecoshell.models.protocol import chat_body
 from ecoshell.models.remote import RemoteModel, sent_back
 from ecoshell.models.remote_worker import _Answer
-from ecoshell.models.reported import ReportedPrompts
 from ecoshell.models.tool_search import client_calls, loaded_names, search_tool
 
 REGEX = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}

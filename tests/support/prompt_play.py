@@ -9,7 +9,7 @@ from textual.events import Key, Paste
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from ecoshell.agent.commands import Completion
+from ecoshell.agent.command_table import Completion
 from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.completion import CompletionList

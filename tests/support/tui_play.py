@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from ecoshell.agent import UserInterface
 from ecoshell.agent.archive import Archive
-from ecoshell.agent.commands import Completion, Printed
+from ecoshell.agent.command_table import Completion, Printed
 from ecoshell.agent.shell_status import ShellStatus, ToolDetails, ToolRow
 from ecoshell.budget import CapState
 from ecoshell.errors import StoreError, UsageError

@@ -9,7 +9,7 @@ from textual.events import Paste
 from tui_play import CAP, COUNTING, FINISHED, HIT, STARTED, WANTED, WRITING, FakeShell, eventually
 
 from ecoshell.agent import LimitChoice
-from ecoshell.agent.commands import Printed
+from ecoshell.agent.command_table import Printed
 from ecoshell.errors import ModelMissing
 from ecoshell.events import (
     BudgetChanged,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prompt_play import PromptApp, until
 
-from ecoshell.agent.commands import Completion
+from ecoshell.agent.command_table import Completion
 from ecoshell.tui.prompt.completion import CompletionList, Mention, MentionSearch, Names, mention_at, mention_text
 
 

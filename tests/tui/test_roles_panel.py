@@ -20,7 +20,7 @@ from roles_play import (
 from side_play import TURN, SideApp, plain, said
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.commands import Printed
+from ecoshell.agent.command_table import Printed
 from ecoshell.events import BudgetHeld, BudgetSettled, CallStarted, Event, StepStarted, TurnStarted
 from ecoshell.messages import Usage
 from ecoshell.tui.prompt.bar import PromptBar

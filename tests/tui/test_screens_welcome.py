@@ -5,7 +5,7 @@ import re
 import pytest
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.command_list import COMMANDS
+from ecoshell.agent.slash_commands import COMMANDS
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.models import StartingModel
 from ecoshell.models.local_build import LocalBuild

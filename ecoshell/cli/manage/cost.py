@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, cast, get_args
 
 from ecoshell.agent.apprentice import Agreement, agreements
-from ecoshell.agent.commands import dollars, spent_text
+from ecoshell.agent.command_table import dollars, spent_text
 from ecoshell.assembly import load_settings, open_ledger, open_store
 from ecoshell.budget import CapState, about, amount_text, counted, duration_text, nano_to_usd_text, parse_spent
 from ecoshell.budget.ledger import By, CostRow, Entry, Ledger

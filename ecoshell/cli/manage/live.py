@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.commands import dollars, spent_text
+from ecoshell.agent.command_table import dollars, spent_text
 from ecoshell.budget import CapState, amount_text
 from ecoshell.budget.ledger import CostRow, Ledger
 from ecoshell.messages import visible_line

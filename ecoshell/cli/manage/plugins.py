@@ -144,8 +144,8 @@ def _record(plugin: Plugin) -> dict[str, Any]:
 
 def _additions(plugin: Plugin) -> dict[str, list[str]]:
     """Return the names a plugin adds, by hook."""
-    from ecoshell.agent.command_list import COMMANDS as SLASH_COMMANDS
     from ecoshell.agent.judge import JUDGES
+    from ecoshell.agent.slash_commands import COMMANDS as SLASH_COMMANDS
     from ecoshell.assembly.shell import STRATEGIES
     from ecoshell.cli.parser import COMMANDS
 

@@ -22,7 +22,7 @@ from ecoshell.tui.fuzzy import best, places, score
 from ecoshell.tui.text import fit_end
 
 if TYPE_CHECKING:
-    from ecoshell.agent.commands import Completion
+    from ecoshell.agent.command_table import Completion
 
 
 MAX_ROWS = 8

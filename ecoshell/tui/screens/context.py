@@ -10,7 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Footer, Static
 
-from ecoshell.agent.commands import table
+from ecoshell.agent.command_table import table
 from ecoshell.agent.context_report import FREE, KINDS, ContextReport, Kind, bar_cells, headline, report_rows
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible

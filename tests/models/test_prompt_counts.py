@@ -24,10 +24,10 @@ from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import PromptSize, Request, json_bound, request_bound, text_bound
 from ecoshell.models.keys import Keys
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.prompt_counts import ReportedPrompts
 from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.models.remote import RemoteModel, is_anthropic
 from ecoshell.models.remote_process import RemoteProcess
-from ecoshell.models.reported import ReportedPrompts
 
 CORPUS = [
     (Path(ecoshell.__file__).parent / name).read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ecoshell.agent.commands import CommandTable, Printed, caps_table, dollars, spent_text, table
+from ecoshell.agent.command_table import CommandTable, Printed, caps_table, dollars, spent_text, table
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.cost_bounds import unpriced
 from ecoshell.agent.memory import PastTurn
