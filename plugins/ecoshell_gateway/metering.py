@@ -75,12 +75,17 @@ class Meter:
         """Return the model's name in the ledger."""
         return self._prices.name(wire.provider, model)
 
-    async def reserve(self, wire: Format, facts: RequestFacts, *, max_nano: int | None = None) -> Reserved:
-        """Reserve a request, with its output lowered to what the caps and `max_nano` allow; raises Refused."""
+    async def reserve(
+        self, wire: Format, facts: RequestFacts, *, max_nano: int | None = None, may_wait: bool = True
+    ) -> Reserved:
+        """Reserve a request, with its output lowered to what the caps and `max_nano` allow; raises Refused.
+
+        With `may_wait`, it waits for room that other requests hold, and for a user to raise the cap.
+        """
         name = self.name(wire, facts.model)
         ask = within(self._ask(name, facts), max_nano, facts)
         try:
-            hold = await self._hold_with_patience(ask, ample=facts.max_tokens is None)
+            hold = await (self._hold_with_patience(ask, facts) if may_wait else self._hold(ask))
         except LimitReached as refusal:
             raise await self._limit_refusal(refusal) from refusal
         except PriceUnknown as refusal:
@@ -95,6 +100,10 @@ class Meter:
         if facts.max_tokens is None and hold.clamped:
             limit = hold.max_tokens // facts.choices
         return Reserved(hold, facts, limit, WorkingTime(hold.ms, lambda: self._extend(hold)))
+
+    def count(self, wire: Format, facts: RequestFacts, tokens: int) -> None:
+        """Remember the provider's count of a prompt, which bounds it more closely than its size."""
+        self._counted.record(self.name(wire, facts.model), facts.prompt, tokens)
 
     async def settle(self, reserved: Reserved, report: Report, received_tokens: int) -> None:
         """End a reservation with the reported usage; without one, the whole reservation counts."""
@@ -157,9 +166,10 @@ class Meter:
         least = min(ask.floor + facts.reasoning_tokens, max_tokens)
         return replace(ask, max_tokens=max_tokens * facts.choices, min_tokens=least * facts.choices)
 
-    async def _hold_with_patience(self, ask: Ask, *, ample: bool) -> Hold:
+    async def _hold_with_patience(self, ask: Ask, facts: RequestFacts) -> Hold:
         """Wait a moment for other requests to end before the output is lowered, and for a user to raise the cap."""
-        wanted = min(ask.max_tokens, max(ask.floor, _AMPLE_TOKENS)) if ample else ask.max_tokens
+        ample = min(ask.max_tokens, max(ask.floor, _AMPLE_TOKENS))
+        wanted = ample if facts.max_tokens is None else ask.max_tokens
         deadline = time.monotonic() + _WAIT_SECONDS
         while self._running and time.monotonic() < deadline:
             freed = self._freed

@@ -46,6 +46,7 @@ _PAID: Mapping[str, Format] = {
 }
 _BATCHES = ("/batches", "/messages/batches")
 _COUNT_TOKENS = "/messages/count_tokens"
+_COUNTED_FIELDS = frozenset({"model", "messages", "system", "tools", "tool_choice", "thinking"})
 _MODELS = "/models"
 _LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
 
@@ -186,7 +187,7 @@ class Gateway:
             body = body.with_values({"model": model})
             facts = wire.read(body)
         self._rules.check(facts)
-        reserved = await self._meter.reserve(wire, facts, max_nano=self._rules.max_request_nano)
+        reserved = await self._reserve(request, wire, body, facts)
         exchange = _Exchange(self._meter, wire, reserved)
         try:
             self._rules.count(reserved.hold)
@@ -196,6 +197,37 @@ class Gateway:
             raise await self._meter.time_refusal() from None
         finally:
             await exchange.settle()
+
+    async def _reserve(self, request: Incoming, wire: Format, body: Body, facts: RequestFacts) -> Reserved:
+        """Reserve a request; one that does not fit is counted by its provider first, if that can be done for free."""
+        most = self._rules.max_request_nano
+        can_count = wire is MESSAGES and not facts.prompt.is_open
+        try:
+            reserved = await self._meter.reserve(wire, facts, max_nano=most, may_wait=not can_count)
+        except Refused as refusal:
+            if not can_count or refusal.kind != "cap":
+                raise
+        else:
+            if not can_count or reserved.limit is None:
+                return reserved
+            await self._meter.release(reserved)
+        if (tokens := await self._counted(request, body)) is not None:
+            self._meter.count(wire, facts, tokens)
+        return await self._meter.reserve(wire, facts, max_nano=most)
+
+    async def _counted(self, request: Incoming, body: Body) -> int | None:
+        """Return Anthropic's count of a prompt, which is free; None if it fails."""
+        fields = {name: value for name, value in body.fields.items() if name in _COUNTED_FIELDS}
+        try:
+            response = await self._send(request, json.dumps(fields).encode(), path=_COUNT_TOKENS)
+            try:
+                reply: Any = json.loads(await _whole_body(response))
+            finally:
+                await response.aclose()
+        except (Refused, ValueError):
+            return None
+        tokens: Any = reply.get("input_tokens") if isinstance(reply, dict) else None  # pyright: ignore
+        return tokens if type(tokens) is int and tokens > 0 else None
 
     async def _exchange(self, request: Incoming, exchange: "_Exchange", data: bytes) -> None:
         import httpx
@@ -218,12 +250,12 @@ class Gateway:
         finally:
             await response.aclose()
 
-    async def _send(self, request: Incoming, data: bytes) -> "httpx.Response":
+    async def _send(self, request: Incoming, data: bytes, path: str = "") -> "httpx.Response":
         import httpx
 
         try:
             return await self._upstream.send(
-                request.provider, request.method, request.path, request.query, request.headers, data
+                request.provider, request.method, path or request.path, request.query, request.headers, data
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             host = self._upstream.addresses[request.provider].host

@@ -122,7 +122,7 @@ async def test_at_the_cap_the_error_explains_itself_and_stops_retries(tmp_path: 
         assert claude.status_code == 402
         assert claude.json()["type"] == "error"
         assert "cap" in message_of(claude)
-        assert provider.requests == []
+        assert [head[0].split()[1] for head in provider.heads] == ["/v1/messages/count_tokens"]
         assert (await play.health())["refused"] == 2
 
 
@@ -427,6 +427,26 @@ async def test_a_counted_prompt_bounds_the_next_one(tmp_path: Path):
         held = [entry.held_input for entry in play.entries()]
         assert held[0] > 6000
         assert 1500 < held[1] < 2100
+
+
+async def test_anthropics_count_bounds_a_prompt_that_seems_too_long(tmp_path: Path):
+    class Counting(OddProvider):
+        async def _reply_whole(self, body: dict[str, Any], answer: Answer, writer: asyncio.StreamWriter) -> bool:
+            if "max_tokens" in body:
+                return await super()._reply_whole(body, answer, writer)
+            data = b'{"input_tokens": 900}'
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(data), data))
+            await writer.drain()
+            return True
+
+    body = {"model": CLAUDE, "max_tokens": 500, "messages": [{"role": "user", "content": "word " * 1000}]}
+    async with Counting() as provider, playing(tmp_path, provider.address, budget="0.02") as play:
+        assert (await play.client.post("/v1/messages", json=body)).status_code == 200
+        assert [head[0].split()[1] for head in provider.heads] == ["/v1/messages/count_tokens", "/v1/messages"]
+        assert provider.requests[1] == body
+        assert 900 < play.entries()[-1].held_input < 1300
+    async with OddProvider() as provider, playing(tmp_path / "uncounted", provider.address, budget="0.002") as play:
+        assert (await play.client.post("/v1/messages", json=body)).status_code == 402
 
 
 async def test_the_same_token_continues_its_cap(tmp_path: Path):
