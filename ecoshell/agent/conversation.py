@@ -36,6 +36,7 @@ from ecoshell.catalog import GROW, LoadingDecision
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
+    BudgetSettled,
     CallFinished,
     CommandRan,
     Compacted,
@@ -90,6 +91,8 @@ class Conversation:
     def __init__(self, deps: Dependencies, session: str, past: Sequence[Event] = ()) -> None:
         self.session = session
         self.memory = Memory(deps.catalog, past)
+        settled = [event for event in past if isinstance(event, BudgetSettled)]
+        deps.budget.counted = {event.prompt: event.usage for event in settled if event.prompt}
         self._scorer: Scorer | None = None
         """Made with the session's first turn that may use a tool graph."""
         self.decision: LoadingDecision | None = None

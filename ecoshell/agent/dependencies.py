@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
@@ -19,6 +19,7 @@ from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
+from ecoshell.messages import Usage
 from ecoshell.sessions import EventLog
 from ecoshell.strategies import StrategySpec
 
@@ -31,6 +32,8 @@ class SessionBudget:
     """The gate, with the session and turn to which calls are charged."""
 
     gate: Gate
+    counted: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
+    """Reported usage of the calls before the session was resumed, by the digest of their prompts."""
     _session: str = ""
     _turn: int = 0
 

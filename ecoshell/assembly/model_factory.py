@@ -139,6 +139,7 @@ class ConfiguredModelFactory:
                         model, budget.gate, budget.account, apprentice=self._apprentice, retry=retry
                     )
             models[name].effort = self._present_effort
+            models[name].restore(lambda: self._session_budget.counted)
         return models[name]
 
     def _present_effort(self) -> Effort:

@@ -46,6 +46,8 @@ class BudgetSettled(Event):
     """The price of `estimate`; None if unknown or equal to what was settled."""
     why: str = ""
     """Why no usage was reported, such as `the call was stopped`."""
+    prompt: str = ""
+    """Digest of the counted prompt, by which a resumed session recognizes it; empty if the count is not reused."""
 
 
 @dataclass(frozen=True, slots=True)

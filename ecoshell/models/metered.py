@@ -4,7 +4,7 @@ Streams model output as events, discards implausible usage figures, and cuts off
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal, TypeVar
@@ -56,7 +56,11 @@ class MeteredModel:
         self._account_of = account_of
         self._retry = retry or RetryPolicy()
         traits = model.traits
-        self._reported = ReportedPrompts(native_tools=traits.native_tools, defers_tools=traits.defers_tools)
+        self._reported = ReportedPrompts(
+            f"{traits.name} {getattr(model, 'family', '')}",
+            native_tools=traits.native_tools,
+            defers_tools=traits.defers_tools,
+        )
         self._context: int | None = None
         self.effort: Callable[[], Effort] = lambda: "auto"
         """How much the user wants the model to reason."""
@@ -66,6 +70,10 @@ class MeteredModel:
         """Facts about the model, with the context learned from its provider's errors."""
         traits = self._model.traits
         return traits if self._context is None else replace(traits, context=self._context)
+
+    def restore(self, counted: Callable[[], Mapping[str, Usage]]) -> None:
+        """Use the reports of earlier processes, by the digest of their prompts, to bound prompts."""
+        self._reported.restored = counted
 
     @property
     def loaded(self) -> bool:
@@ -203,7 +211,7 @@ class MeteredModel:
                     call.tool = reply.calls[0].subject if reply.calls else ""
                     if call.usage is not None and not self.traits.local:
                         size = await asyncio.to_thread(self._model.size, request)
-                        self._reported.record(request, call.usage, size)
+                        call.prompt = self._reported.record(request, call.usage, size)
                     reply = _grouped(reply, f"m{call.hold.entry}")
                     call.emit(_replied(reply, call.hold.account, in_conversation=request.purpose in _SHOWN))
                     return reply
@@ -252,6 +260,8 @@ class _Call:
         """Counts what was sent and received; may block."""
         self.text: Callable[[], str] = lambda: ""
         """The text received so far."""
+        self.prompt = ""
+        """Digest of the prompt, if its reported count is reused."""
         self.tool = ""
         self.pause: float | None = None
         """Seconds until the next attempt; None without one."""
@@ -329,6 +339,7 @@ class _Call:
                 estimate=settlement.estimate,
                 estimate_nano=settlement.estimate_nano,
                 why="" if settlement.reported else self._ended,
+                prompt=self.prompt if settlement.reported else "",
             )
         )
         if settlement.overran:

@@ -1,8 +1,14 @@
-"""Bounds a prompt by what the provider counted in earlier prompts of the same conversation."""
+"""Bounds a prompt by what the provider counted in earlier prompts of the same conversation.
 
+Reports of this process are kept with their prompts; those of earlier processes come from the session's events and are
+found by a digest of their prompts.
+"""
+
+import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from threading import Lock
 
 from ecoshell.messages import Message, ToolSchema, Usage
@@ -15,6 +21,8 @@ MAX_BYTES_PER_TOKEN = 16
 """Reports with more bytes per token are not used, because the provider may have omitted cached tokens."""
 MARGIN = 16
 """Divisor of the margin added to reports, for templates that differ between a provider's machines."""
+
+_DIGEST_CHARACTERS = 32
 
 Group = tuple[Message, tuple[Message, ...]]
 SizeOf = Callable[[Request], PromptSize]
@@ -36,26 +44,51 @@ class ReportedPrompts:
     tokens, across which no tokenizer merges. Only the rest of a prompt is bounded by its own size.
     """
 
-    def __init__(self, *, native_tools: bool, defers_tools: bool = False) -> None:
+    def __init__(self, model: str, *, native_tools: bool, defers_tools: bool = False) -> None:
+        self.restored: Callable[[], Mapping[str, Usage]] = dict
+        """Reports of earlier processes for this session, by the digest of their prompts."""
+        self._model = model
         self._native_tools = native_tools
         self._defers_tools = defers_tools
         self._prompts: deque[CountedPrompt] = deque(maxlen=MAX_PROMPTS)
         self._lock = Lock()
 
-    def record(self, request: Request, usage: Usage, size: PromptSize) -> None:
-        """Remember a report, unless it is implausibly small for a prompt of this size."""
+    def record(self, request: Request, usage: Usage, size: PromptSize) -> str:
+        """Remember a report and return the prompt's digest; empty for one too small for a prompt of this size."""
         if usage.input * MAX_BYTES_PER_TOKEN < size.bound:
-            return
+            return ""
+        groups = self._groups(request)
         with self._lock:
-            self._prompts.append(CountedPrompt(request, self._groups(request), usage))
+            self._prompts.append(CountedPrompt(request, groups, usage))
+        return [*self._digests(request, groups)][-1]
 
     def bound(self, request: Request, size_of: SizeOf) -> int | None:
         """The maximum tokens of a prompt by the closest report; None without a usable one."""
         groups = self._groups(request)
         with self._lock:
             prompts = tuple(self._prompts)
-        bounds = (self._from(prompt, request, groups, size_of) for prompt in prompts)
+        bounds = (
+            self._from(prompt, request, groups, size_of) for prompt in (*prompts, *self._restored(request, groups))
+        )
         return min((bound for bound in bounds if bound is not None), default=None)
+
+    def _restored(self, request: Request, groups: tuple[Group, ...]) -> Iterator[CountedPrompt]:
+        """The longest prompt counted by an earlier process that this one extends."""
+        counted = self.restored()
+        digests = enumerate(self._digests(request, groups), 1) if counted else ()
+        lengths = {length: counted[digest] for length, digest in digests if digest in counted}
+        if lengths:
+            length = max(lengths)
+            yield CountedPrompt(request, groups[:length], lengths[length])
+
+    def _digests(self, request: Request, groups: tuple[Group, ...]) -> Iterator[str]:
+        """Digests of the prompts with the first groups of a request: of one, of two, and so on."""
+        tools = [[tool.as_function(), tool.deferred] for tool in request.tools]
+        settings = [self._model, request.want, request.several, request.min_tokens, request.effort]
+        digest = sha256(_canonical([settings, self._native_tools, self._defers_tools, tools]))
+        for group in groups:
+            digest.update(_canonical([_fields(message) for message in (group[0], *group[1])]))
+            yield digest.hexdigest()[:_DIGEST_CHARACTERS]
 
     def _from(
         self,
@@ -102,6 +135,18 @@ class ReportedPrompts:
         """The messages as they are rendered: calls together with their results."""
         native = self._native_tools and bool(request.tools)
         return tuple(exchanges(request.messages if native else as_plain_messages(request)))
+
+
+def _fields(message: Message) -> list[object]:
+    """Everything of a message that may change how it is counted."""
+    calls = [[call.name, call.arguments, call.id] for call in message.calls]
+    images = [[image.name, image.media_type, image.data] for image in message.images]
+    state = None if message.state is None else [message.state.family, message.state.message]
+    return [message.speaker, message.text, calls, images, state]
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, default=dict).encode()
 
 
 def _settings(request: Request) -> Request:

@@ -186,7 +186,7 @@ def test_no_provider_exceeds_the_bound_of_a_conversation(seed: int, plain: bool)
     chance = random.Random(seed)
     source = tokenizers(chance)
     tokenizer = next(source) if chance.random() < 0.5 else (next(source), next(source))[1]
-    reported, hidden = ReportedPrompts(native_tools=True), chance.choice([0, 400])
+    reported, hidden = ReportedPrompts("m", native_tools=True), chance.choice([0, 400])
     request = Request((Message("system", text_of(chance, 300)), Message("user", text_of(chance, 100))), TOOLS[:2])
 
     def size_of(part: Request) -> PromptSize:
@@ -210,7 +210,7 @@ BASE = Request((Message("system", "x" * 8000), Message("user", "?")), TOOLS[:1])
 
 
 def bound_after(usage: Usage, later: Request, base: Request = BASE) -> int | None:
-    reported = ReportedPrompts(native_tools=True)
+    reported = ReportedPrompts("m", native_tools=True)
     reported.record(base, usage, size_of(base))
     return reported.bound(later, size_of)
 
@@ -228,9 +228,31 @@ def test_a_new_native_tool_counts_in_full_and_a_changed_text_of_tools_has_no_bou
     assert bound is not None
     assert same is not None
     assert bound - same > json_bound(TOOLS[1].as_function())
-    reported = ReportedPrompts(native_tools=False)
+    reported = ReportedPrompts("m", native_tools=False)
     reported.record(BASE, Usage(2000, 10), size_of(BASE))
     assert reported.bound(later, size_of) is None
+
+
+def test_a_later_process_finds_a_count_by_the_digest_of_its_prompt() -> None:
+    calls = (Call("read_file", {"path": "a", "lines": [1, 2]}, id="c1"),)
+    state = ProviderState("f", {"content": "I read.", "thinking_blocks": [{"thinking": "…", "signature": "s"}]})
+    reply = Message("assistant", "I read.", calls, state=state)
+    counted = replace(BASE, messages=(*BASE.messages, reply, Message("tool", "é" * 90, calls)))
+    first, later = ReportedPrompts("m", native_tools=True), ReportedPrompts("m", native_tools=True)
+    usage = Usage(2000, 10)
+    digests = {first.record(counted, usage, size_of(counted)): usage}
+    later.restored = lambda: digests
+    stored = json.loads(json.dumps([dict(call.arguments) for call in calls] + [dict(state.message)]))
+    reread = replace(reply, calls=(replace(calls[0], arguments=stored[0]),), state=replace(state, message=stored[1]))
+    longer = (*BASE.messages, reread, counted.messages[-1], Message("assistant", "y"), Message("user", "z"))
+    again = replace(counted, messages=longer)
+    assert later.bound(again, size_of) == first.bound(again, size_of) is not None
+    other_tool, other_text = replace(again, tools=TOOLS[:2]), (Message("system", "x"), *longer[1:])
+    assert later.bound(other_tool, size_of) is later.bound(replace(again, messages=other_text), size_of) is None
+    stranger = ReportedPrompts("another", native_tools=True)
+    stranger.restored = lambda: digests
+    assert stranger.bound(again, size_of) is None
+    assert first.record(counted, Usage(20, 10), size_of(counted)) == ""
 
 
 def test_another_prefix_or_an_implausible_report_is_ignored() -> None:

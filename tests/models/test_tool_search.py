@@ -182,7 +182,7 @@ def size_of(part):
 
 @pytest.mark.parametrize("tools", [(READ, deferred(WEB), deferred(MAIL)), (READ, WEB, deferred(MAIL))])
 def test_reported_usage_does_not_replace_the_bound_of_loadable_schemas(tools):
-    prompts = ReportedPrompts(native_tools=True, defers_tools=True)
+    prompts = ReportedPrompts("m", native_tools=True, defers_tools=True)
     longer = request(*tools)
     counted = Request(longer.messages[:1], tools=(READ, deferred(WEB), deferred(MAIL)))
     prompts.record(counted, Usage(input=400, output=50), size_of(counted))
