@@ -358,6 +358,8 @@ class TuiSettings(Section):
 
     theme: Text | None = None
     """A packaged theme, or the name of a TOML file in the folder `themes` next to the settings file."""
+    notify: Literal["off", "bell", "desktop"] = "bell"
+    """How a finished turn or a question is announced while the terminal does not have the focus."""
 
 
 class Settings(Section):

@@ -23,7 +23,7 @@ from ecoshell.tui.chat import ChatScreen, QuestionArea
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.layout import SideLayout
-from ecoshell.tui.themes import ThemedApp
+from ecoshell.tui.themes import ThemedApp, chosen_setting
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class ChatApp(ThemedApp[int]):
         self._build = build
         self._failed = 0
         self._interrupted_at = -_QUIT_SECONDS
+        self._is_focused = True
+        """False only after the terminal reported that it lost the focus."""
         self.shell: Shell | None = None
         self.opened = asyncio.Event()
         """Set once the shell is open and its past is shown."""
@@ -125,6 +127,23 @@ class ChatApp(ThemedApp[int]):
     def _fail(self, error: EcoshellError) -> None:
         self._failed = error.exit_status
         self.chat.failed(error)
+
+    def on_app_focus(self) -> None:
+        self._is_focused = True
+
+    def on_app_blur(self) -> None:
+        self._is_focused = False
+
+    def alert(self, text: str) -> None:
+        """Tell a user who looks at another window that a turn has ended or that a question waits."""
+        if self._is_focused or self._driver is None:
+            return
+        from ecoshell.tui import alerts  # not needed for the first frame
+
+        mode = chosen_setting(self.paths, "notify", alerts.DEFAULT)
+        known = next((known for known in alerts.MODES if known == mode), alerts.DEFAULT)
+        self._driver.write(alerts.alert_sequence(known, text, os.environ))
+        self._driver.flush()
 
     async def action_transcript(self, action: str) -> None:
         """Run an action of the transcript from any screen."""

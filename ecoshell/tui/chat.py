@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -10,6 +10,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import TextArea
 
@@ -58,6 +59,7 @@ _HIDDEN = (
     ("f6", "mode", "mode", "one model, or a planner, a caller and a summarizer"),
     ("f7", "run('/model')", "models", "change the model"),
     ("f8", "run('/settings')", "settings", "view and change the settings"),
+    ("alt+w", "why", "why", "why the plan allows a tool"),
     ("alt+e", "effort", "effort", "next level of reasoning effort"),
     ("f9", "open", "panels", "hide or show the panels"),
     ("ctrl+f", "app.transcript('search')", "search", "search the transcript"),
@@ -281,8 +283,10 @@ class ChatScreen(Screen[None]):
         """Ask, then send the next queued input."""
         if not await controller.send(draft):
             self._put_back(draft)
-        else:
-            self._send_queued()
+            return
+        if not self.query_one(PromptBar).queue:
+            self.app.alert(f"turn ended: {draft.text}")
+        self._send_queued()
 
     def _send_queued(self) -> None:
         """Send the oldest queued input, unless something is running or the app is quitting."""
@@ -394,6 +398,13 @@ class ChatScreen(Screen[None]):
             at = levels.index(status.effort) if status.effort in levels else 0
             self.action_run(f"/effort {levels[(at + 1) % len(levels)]}")
 
+    def action_why(self) -> None:
+        """Show the arithmetic of the plan's highlighted tool or the tool used last."""
+        from ecoshell.tui.side.plan import PlanPanel  # not needed for the first frame
+
+        if not any(panel.explain() for panel in self.query(PlanPanel)):
+            self.query_one(PromptBar).hint("There is no plan yet; it is made before the first step of a question.")
+
     async def action_open(self, tab: str = "") -> None:
         """Focus a tab of the panels; without one, toggle all panels."""
         await self.query_one(SideLayout).open(tab)
@@ -402,6 +413,9 @@ class ChatScreen(Screen[None]):
 
     def on_hint(self, event: Hint) -> None:
         self.query_one(PromptBar).hint(event.text)
+
+    def on_question_area_asked(self, event: "QuestionArea.Asked") -> None:
+        self.app.alert(event.title)
 
     def on_transcript_mark_requested(self, event: Transcript.MarkRequested) -> None:
         if self.controller is not None:
@@ -422,6 +436,12 @@ class QuestionArea(Vertical):
     QuestionArea { height: auto; }
     """
 
+    @dataclass
+    class Asked(Message):
+        """A question waits for the user."""
+
+        title: str
+
     def __init__(self) -> None:
         super().__init__()
         self._turn = asyncio.Lock()
@@ -436,6 +456,7 @@ class QuestionArea(Vertical):
         async with self._turn:
             try:
                 await self.mount(question)
+                self.post_message(self.Asked(str(question.border_title)))
                 if not question.takes_focus and (prompt.text or prompt.mode == "search" or prompt.typing):
                     question.border_subtitle = "shift+tab to answer"
                 elif not question.takes_focus:

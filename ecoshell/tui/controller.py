@@ -89,7 +89,7 @@ class TranscriptController:
 
     def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
         self._model = status.model
-        self.title.show(status)
+        self.title.show(status, caps)
         self._body.side.show(status, caps)
 
     def set_working(self, working: bool) -> None:

@@ -200,17 +200,22 @@ def read_theme(file: Path) -> FileTheme:
 
 
 def selected_theme(paths: Paths) -> str:
-    """The theme named by the environment or the settings, read before they are validated."""
-    if name := os.environ.get(VARIABLE, "").strip():
-        return name
+    """The theme named by the environment or the settings."""
+    return chosen_setting(paths, "theme", DEFAULT)
+
+
+def chosen_setting(paths: Paths, name: str, default: str) -> str:
+    """A setting of `[tui]` from the environment or the settings file, without validating the others."""
+    if value := os.environ.get(f"ECOSHELL_TUI_{name.upper()}", "").strip():
+        return value
     if not paths.settings_file.is_file():  # reading a pipe would block
-        return DEFAULT
+        return default
     try:
         record = tomllib.loads(paths.settings_file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
-        return DEFAULT
+        return default
     section = record.get("tui")
-    return str(cast("dict[str, Any]", section).get("theme", DEFAULT)) if isinstance(section, dict) else DEFAULT
+    return str(cast("dict[str, Any]", section).get(name, default)) if isinstance(section, dict) else default
 
 
 def _folders(paths: Paths) -> Iterator[Path]:

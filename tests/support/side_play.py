@@ -93,7 +93,7 @@ class SideScreen(Screen[None]):
             self.show(self._status)
 
     def show(self, status: ShellStatus) -> None:
-        self.query_one(TitleBar).show(status)
+        self.query_one(TitleBar).show(status, status.caps)
         self.body.side.show(status, status.caps)
 
     async def action_tab(self, tab: str) -> None:

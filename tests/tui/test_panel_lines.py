@@ -11,7 +11,7 @@ from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, many_tools
 from tui_play import CAP, FINISHED, STARTED
 
 from ecoshell.budget import CapState
-from ecoshell.events import Event, PlanChanged, ToolUnregistered
+from ecoshell.events import CallStarted, Event, PlanChanged, ToolUnregistered
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import Line, bar, percent
 from ecoshell.tui.side.panel_state import PanelState
@@ -57,9 +57,9 @@ def test_model_path_is_shortened_to_its_end(name: str, output: str):
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 10**9), WIDTHS)
 def test_bar_has_its_width_and_shows_small_parts(spent: int, held_part: int, limit: int, width: int):
-    drawn = bar(((spent, "█"), (held_part, "▒")), limit, width)
+    drawn = bar(((spent, "━"), (held_part, "╍")), limit, width)
     assert len(drawn) == width
-    assert not spent or not width or drawn.startswith("█")
+    assert not spent or not width or drawn.startswith("━")
 
 
 def test_only_a_complete_total_is_100_percent():
@@ -84,7 +84,7 @@ def test_small_height_is_divided_evenly_after_the_focused_panel():
 def test_cap_shows_remaining_spent_and_held_amounts():
     output = plain(BudgetPanel(board()).lines(36)).splitlines()
     assert output[0] == f"session{'$0.4017 left of $0.50':>29}"
-    assert output[1].endswith(" 19 % ")
+    assert output[1].endswith(" 19 %")
     assert output[2:] == [
         "spent $0.0912 · held $0.0071",
         "next step  ≤ $0.0071 · 2.3k tok",
@@ -191,8 +191,8 @@ def test_turn_without_a_plan_is_planning():
 
 def test_heading_shows_tool_budget_reserve_and_remaining_cost():
     assert heading(STARTED, PLANNED).splitlines() == [
-        "for tools      $0.0429 left of $0.05",
-        "▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░░░  14 %",
+        "made for this question     alt+w why",
+        "╍╍╍╍╍─────────────────────────  14 %",
         "planned $0.0052 · reserved $0.0071",
         "remaining  about $0.002 to $0.011",
     ]
@@ -200,9 +200,8 @@ def test_heading_shows_tool_budget_reserve_and_remaining_cost():
 
 def test_replanning_shows_its_reason_and_spending():
     lines = heading(STARTED, PLANNED, USED).splitlines()
-    assert lines[0].endswith("$0.0416 left of $0.05")
-    assert lines[1].startswith("█▒▒▒▒▒░")
-    assert lines[-1] == "↔ count_text was used"
+    assert lines[0] == "↔ count_text was used      alt+w why"
+    assert lines[1].startswith("━╍╍╍╍╍─")
 
 
 def test_no_remaining_cost_after_the_turn():
@@ -218,7 +217,7 @@ def test_remaining_cost_is_unknown_zero_or_a_range(low, high, message):
 
 
 def test_without_a_cap_the_plan_is_advice():
-    assert heading(STARTED, ADVICE).splitlines()[0] == "no cap: advice only /budget sets one"
+    assert heading(STARTED, ADVICE).splitlines()[1] == "advice only: /budget sets a cap"
     assert state_of(ADVICE.rows[0], enforced=False) == ("!", "quota", "warning")
 
 
@@ -228,25 +227,25 @@ def test_unenforced_plan_is_marked():
 
 def test_row_shows_state_value_cost_and_uses():
     assert [row_text(BLACKLISTED, at) for at in range(5)] == [
-        "× count_text  ████ .0012   2/2 quota",
-        "× read_file   ███░     1/1 blacklist",
-        "√ list_folder █░░░ .002      0/1 new",
-        "× fetch_url   █░░░ .031   0/0 budget",
-        "· run_command █░░░   0/0 low success",
+        "× count_text  ━━━━ .0012   2/2 quota",
+        "× read_file   ━━━─     1/1 blacklist",
+        "√ list_folder ━─── .002      0/1 new",
+        "× fetch_url   ━─── .031   0/0 budget",
+        "· run_command ━───   0/0 low success",
     ]
 
 
 def test_wider_panel_shows_more_per_row():
-    assert row_text(USED, 0, 22) == "√ count…xt ████ 1/2 ok"
-    assert row_text(USED, 0, 28) == "√ count…xt ████ .0012 1/2 ok"
-    assert row_text(USED, 0, 37) == "√ count_text  ████ .0012±.0003 1/2 ok"
-    numbers = ["√", "count_text", "████", "0.91", "$0.0012", "±", "$0.0003"]
+    assert row_text(USED, 0, 22) == "√ count…xt ━━━━ 1/2 ok"
+    assert row_text(USED, 0, 28) == "√ count…xt ━━━━ .0012 1/2 ok"
+    assert row_text(USED, 0, 37) == "√ count_text  ━━━━ .0012±.0003 1/2 ok"
+    numbers = ["√", "count_text", "━━━━", "0.91", "$0.0012", "±", "$0.0003"]
     assert row_text(USED, 0, 62).split() == [*numbers, "1/2", "ok"]
     assert row_text(USED, 0, 84).split() == [*numbers, "2", "1", "1", "ok"]
 
 
 def test_token_plan_is_shown_in_tokens():
-    assert row_text(TOKEN_PLAN, 0) == "√ count_text  ████ 1.2k±300   0/2 ok"
+    assert row_text(TOKEN_PLAN, 0) == "√ count_text  ━━━━ 1.2k±300   0/2 ok"
     assert plain([Columns(TOKEN_PLAN, 36).head]) == "  tool        val  cost tok     used"
 
 
@@ -288,7 +287,7 @@ def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
         assert text.isprintable()
 
 
-def test_registered_tools_come_first_unless_the_order_is_kept():
+def test_registered_tools_come_first_and_groups_keep_their_order():
     state = board(*TURN)
     tools = ToolsPanel(state)
     tools.update_items(keep_order=False)
@@ -297,10 +296,11 @@ def test_registered_tools_come_first_unless_the_order_is_kept():
     fewer = tuple(replace(tool, registered=tool.name == "write_file") for tool in READY.tools)
     state.handle(ToolUnregistered("count_text"))
     state.update(replace(READY, tools=fewer), READY.caps)
+    state.handle(CallStarted("c1", "run_command", {}))
     tools.update_items(keep_order=True)
-    assert tools.visible_names == ["count_text", "write_file", "read_file", "run_command"]
-    tools.update_items(keep_order=False)
     assert tools.visible_names == ["write_file", "count_text", "read_file", "run_command"]
+    tools.update_items(keep_order=False)
+    assert tools.visible_names == ["write_file", "run_command", "count_text", "read_file"]
     assert tools.current == "read_file"
 
 

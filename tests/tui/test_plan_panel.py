@@ -10,6 +10,7 @@ from plan_play import (
     HELPED,
     PLANNED,
     QUOTA,
+    RUN,
     SPENT,
     USED,
     plan_of_many,
@@ -18,6 +19,7 @@ from side_play import READY, SideApp, said
 from tui_play import FINISHED, STARTED, STATUS, FakeShell, eventually
 
 from ecoshell.agent.shell_status import ToolDetails
+from ecoshell.events import CallStarted
 from ecoshell.messages import ToolSchema
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.screens.schema import SchemaScreen
@@ -45,10 +47,11 @@ async def test_plan_panel_follows_a_turn(paths):
         app.body.side.handle(STARTED)
         app.body.side.handle(PLANNED)
         await eventually(pilot, lambda: "0/2 ok" in said(panel(app)))
-        assert panel(app).title.strip() == "▼ PLAN  btp"
+        assert panel(app).title.strip() == "▼ PLAN  $0.0429 of $0.05 left"
         app.body.side.handle(USED)
         await eventually(pilot, lambda: "1/2 ok" in said(panel(app)))
-        assert panel(app).title.strip() == "▼ PLAN  btp · replanned 1×"
+        assert panel(app).title.strip() == "▼ PLAN  $0.0416 of $0.05 left"
+        assert "↔ count_text was used" in said(panel(app))
         app.body.side.handle(QUOTA)
         await eventually(pilot, lambda: "2/2 quota" in said(panel(app)))
         app.body.side.handle(BLACKLISTED)
@@ -56,7 +59,7 @@ async def test_plan_panel_follows_a_turn(paths):
         app.body.side.handle(SPENT)
         await eventually(pilot, lambda: "0/0 budget" in said(panel(app)))
         assert "↔ a step did not cost what was" in said(panel(app))
-        assert panel(app).title.strip().endswith("replanned 4×")
+        assert panel(app).title.strip() == "▼ PLAN  $0.0009 of $0.05 left"
 
 
 async def test_plan_is_shown_with_the_next_frame(paths):
@@ -80,7 +83,7 @@ async def test_plans_in_quick_succession_are_drawn_once(paths, monkeypatch):
             app.body.side.handle(replace(USED, number=number))
         await pilot.pause()
         assert drawn == [1]
-        assert "replanned 198×" in panel(app).title
+        assert panel(app).state.plan.number == 199
 
 
 async def test_registration_draws_no_plan(paths, monkeypatch):
@@ -104,7 +107,7 @@ async def test_enter_opens_the_arithmetic_and_minus_folds(paths):
         await pilot.press("minus")
         await pilot.pause()
         assert panel(app).region.height == 1
-        assert panel(app).title.strip() == "► PLAN  3 of 5 planned · replanned 1×"
+        assert panel(app).title.strip() == "► PLAN  $0.0416 of $0.0487 left"
         await pilot.press("enter")
         await pilot.pause()
         assert panel(app).region.height > 5
@@ -135,18 +138,26 @@ async def test_filter_finds_a_tool_and_escape_clears_it(paths):
         assert said(panel(app)).splitlines()[-4] == "  and 16,404 more tools"
 
 
-async def test_untried_tools_share_a_line_until_filtered(paths):
+async def test_irrelevant_tools_share_a_line_until_filtered_or_unfolded(paths):
     new = tuple(replace(PLANNED.rows[2], tool=f"new_tool_{at}", chance=0.05) for at in range(4))
-    app = SideApp(paths, past=(STARTED, replace(PLANNED, rows=(*PLANNED.rows[:2], *new))))
+    app = SideApp(paths, past=(STARTED, replace(PLANNED, rows=(*PLANNED.rows[:2], *new, RUN))))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f3")
         await pilot.pause()
         assert panel(app).visible_names == ["count_text", "read_file"]
-        assert "√ 4 not tried yet: / finds them" in said(panel(app))
+        assert "► 5 more · m shows them" in said(panel(app))
         await pilot.press("slash", *"tool_3", "enter")
         await pilot.pause()
         assert app.wanted == [("why", "new_tool_3")]
-        assert "not tried yet" not in said(panel(app))
+        assert "m shows them" not in said(panel(app))
+        await pilot.press("escape", "m", "end", "enter")
+        await pilot.pause()
+        assert "▼ 5 more · m hides them" in said(panel(app))
+        assert app.wanted[1:] == [("why", "run_command")]
+        y = next(y for y in range(30) if "m hides them" in panel(app).render_line(y).text)
+        await pilot.click(PlanPanel, offset=(5, y + 1))
+        assert panel(app).visible_names == ["count_text", "read_file"]
+        assert panel(app).current == "read_file"
 
 
 async def test_rows_keep_their_order_while_focused(paths):
@@ -156,11 +167,11 @@ async def test_rows_keep_their_order_while_focused(paths):
         await pilot.pause()
         app.body.side.handle(replace(USED, rows=USED.rows[::-1]))
         await eventually(pilot, lambda: "1/2" in said(panel(app)))
-        assert panel(app).visible_names == [row.tool for row in PLANNED.rows]
+        assert panel(app).visible_names == [row.tool for row in PLANNED.rows if row.state != "unplanned"]
         assert panel(app).current == "list_folder"
         await pilot.press("escape")
         await pilot.pause()
-        assert panel(app).visible_names == [row.tool for row in USED.rows[::-1]]
+        assert panel(app).visible_names == [row.tool for row in USED.rows[::-1] if row.state != "unplanned"]
 
 
 async def test_switching_plans_off_empties_the_panel(paths):
@@ -241,3 +252,19 @@ async def test_enter_shows_the_arithmetic_above_the_schema(make_app):
         await eventually(pilot, lambda: app.screen is app.chat)
         assert "value" not in app.chat.query_one(Transcript).column.plain
     assert shell.commands == ["/plan why count_text"]
+
+
+async def test_one_key_explains_the_tool_used_last(make_app):
+    schema = ToolSchema("read_file", "Reads a file.", {})
+    details = ToolDetails(schema, ("read",), 0, 120, True, "", None, "")
+    turn = (STARTED, PLANNED, CallStarted("c1", "read_file", {"path": "x"}), FINISHED)
+    app = make_app(FakeShell(turn, all_details={"read_file": details}))
+    async with app.run_test(size=WIDE) as pilot:
+        await eventually(pilot, lambda: app.chat.controller)
+        await pilot.press("alt+w")
+        await eventually(pilot, lambda: "There is no plan yet" in str(app.chat.query_one("#hint").visual))
+        await pilot.press(*"how many", "enter")
+        await eventually(pilot, lambda: "alt+w why" in said(panel(app)))
+        await pilot.press("alt+w")
+        await eventually(pilot, lambda: isinstance(app.screen, SchemaScreen))
+    assert app.shell.commands == ["/plan why read_file"]

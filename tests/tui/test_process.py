@@ -58,7 +58,7 @@ def chat(tmp_path):
 def test_question_is_answered_on_a_real_terminal_after_invalid_bytes(chat):
     screen = pyte.Screen(80, 24)
     terminal = pyte.Stream(screen)
-    chat.expect("step by step ─")
+    chat.expect("one model ·")
     terminal.feed(chat.before + chat.after)
     os.write(chat.child_fd, b"\xff\xfe\x80")
     chat.send("is it done?\r")
@@ -73,7 +73,7 @@ def test_question_is_answered_on_a_real_terminal_after_invalid_bytes(chat):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["terminated", "hung-up"])
 def test_signal_leaves_the_terminal_clean_and_keeps_the_draft(chat, number, tmp_path):
-    chat.expect("step by step ─")
+    chat.expect("one model ·")
     chat.send("half a thought")
     chat.expect("thought")
     chat.kill(number)
@@ -85,7 +85,7 @@ def test_signal_leaves_the_terminal_clean_and_keeps_the_draft(chat, number, tmp_
 
 
 def test_closed_terminal_ends_the_chat(chat):
-    chat.expect("step by step ─")
+    chat.expect("one model ·")
     chat.ptyproc.fileobj.close()
     chat.closed = chat.ptyproc.closed = True
     assert _ends(chat.pid)

@@ -218,7 +218,7 @@ async def test_mode_change_updates_title_and_roles(make_app):
     app = make_app(Changing())
     async with app.run_test(size=(120, 44)) as pilot:
         await eventually(pilot, lambda: app.chat.controller and app.chat.controller.status)
-        assert "one model, step by step" in title(app)
+        assert "one model · embedded" in title(app)
         await pilot.press("f6")
-        await eventually(pilot, lambda: "three roles, step by step" in title(app))
+        await eventually(pilot, lambda: "three roles · embedded" in title(app))
         await eventually(pilot, lambda: "summarizer  embedded" in said(app.chat.query_one(RolesPanel)))

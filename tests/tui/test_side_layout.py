@@ -208,11 +208,13 @@ async def test_title_shows_opening_then_mode_and_model(paths):
         app.chat.show(READY)
         title = app.chat.query_one(TitleBar)
         assert bar(app).startswith("ecoshell · fix-readme")
-        assert bar(app).endswith("  embedded, demo model (f7 changes it)")
+        assert bar(app).endswith(" $0.4017 left · embedded, demo model (f7 changes it)")
         title.state = "read-only"
-        assert bar(app).endswith("  read-only  embedded, demo model (f7 changes it)")
+        assert bar(app).endswith(" read-only  one model · embedded, demo model (f7 changes it)")
         title.state = ""
-        assert " ".join(bar(app).split()) == "ecoshell · fix-readme embedded, demo model (f7 changes it)"
+        await pilot.resize_terminal(120, 24)
+        await eventually(pilot, lambda: "one model" in bar(app))
+        assert bar(app).endswith(" $0.4017 left · one model · embedded, demo model (f7 changes it)")
 
 
 async def test_title_fits_every_width_and_keeps_the_state(paths):

@@ -134,11 +134,10 @@ async def test_registered_tool_stays_highlighted(paths):
         )
         app.chat.show(replace(many_tools(), tools=rows))
         await eventually(pilot, lambda: panel(app).items[current(app)].registered)
-        assert (current(app), panel(app).highlighted, panel(app).scroll_offset.y) == (name, at, top)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert panel(app).highlighted < at
         assert current(app) == name
+        assert panel(app).highlighted < at
+        assert panel(app).scroll_offset.y < top
+        assert f"● {name[:8]}" in said(panel(app))
 
 
 async def test_slash_starts_a_filter_and_escape_clears_it(paths):

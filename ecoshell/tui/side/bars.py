@@ -21,7 +21,7 @@ _DEMO_NOTE = ", demo model (f7 changes it)"
 _MIN_TITLE_CELLS = 24
 _MODEL_CELLS = 28
 _MODES = {"single": "one model", "umi": "three roles"}
-_STRATEGIES = {"react": "step by step", "dfsdt": "backtracking", "tot": "comparing steps", "graph": "tool graph"}
+_STRATEGIES = {"react": "", "dfsdt": "backtracking", "tot": "comparing steps", "graph": "tool graph"}
 
 
 def cap_word(cap: CapState) -> str:
@@ -44,7 +44,7 @@ def tightest(caps: Sequence[CapState]) -> CapState | None:
 
 
 class TitleBar(Widget):
-    """Session title, state, mode, strategy and model."""
+    """Session title, state, remaining cap, mode, strategy and model."""
 
     DEFAULT_CSS = """
     TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground; text-wrap: nowrap; }
@@ -53,6 +53,7 @@ class TitleBar(Widget):
     """A lasting state, such as `not ready` or `read-only`."""
     _title = reactive("")
     _mode_and_model = reactive(("", ""))
+    _cap: reactive[CapState | None] = reactive(None)
     _note = reactive("")
 
     def __init__(self, state: str) -> None:
@@ -60,26 +61,32 @@ class TitleBar(Widget):
         super().__init__()
         self.state = state
 
-    def show(self, status: "ShellStatus") -> None:
+    def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
         if not self._title:
             self.state = ""
+        self._cap = tightest(caps)
         self._title = visible_line(status.title) or "new session"
-        how = f"{_MODES.get(status.mode, status.mode)}, {_STRATEGIES.get(status.strategy, status.strategy)}"
-        self._mode_and_model = (how, visible_line(status.model))
+        how = (_MODES.get(status.mode, status.mode), _STRATEGIES.get(status.strategy, status.strategy))
+        self._mode_and_model = (", ".join(filter(None, how)), visible_line(status.model))
         effort = "" if status.effort == "auto" else f" ({status.effort})"
         self._note = effort + (_DEMO_NOTE if status.model == EMBEDDED else "")
 
     def render(self) -> Content:
-        """The title on the left; state, mode and model on the right. The mode is dropped first if space is short."""
+        """The title on the left; state, cap, mode and model on the right, as far as they fit."""
         width, state = self.content_size.width, visible_line(self.state)
         start = f"ecoshell · {self._title}" if self._title else "ecoshell"
         room = width - 1 - min(cell_len(start), _MIN_TITLE_CELLS, width // 2)
         how, model = self._mode_and_model
         short, model = model_name(model, _MODEL_CELLS) + self._note, model and model + self._note
-        names = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
+        cap = f"{amount(self._cap.left, self._cap.unit)} left" if self._cap else ""
+        rows = (cap, how, model), (cap, how, short), (cap, short), (how, short), (short,)
+        names = [" · ".join(filter(None, row)) for row in rows] if model else [""]
         ends = ("  ".join(word for word in (state, name) if word) for name in names)
         end = next((text for text in ends if cell_len(text) <= room), fit(state or short, max(0, room)))
-        return Content(f"{align_left(start, width - 1 - cell_len(end))} {end}")
+        shown_start = align_left(start, width - 1 - cell_len(end))
+        line = Content(f"{shown_start} {end}").stylize("bold", 0, len(shown_start))
+        at = line.plain.rfind(cap) if cap and self._cap and cap_word(self._cap) else -1
+        return line.stylize("bold $warning", at, at + len(cap)) if at >= 0 else line
 
 
 class SummaryLine(Widget):

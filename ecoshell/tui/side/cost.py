@@ -11,14 +11,13 @@ from ecoshell.events.describe import duration
 from ecoshell.messages import visible_line
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
-from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, justify, percent, row
+from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar_line, justify, percent, row
 from ecoshell.tui.side.panel_state import RoleUse, shares
 from ecoshell.tui.text import align_left, align_right, amount, fit, fit_middle, model_name, money, tokens
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell_status import ShellStatus
 
-_CAP_WORD_CELLS = 8
 _TONES: dict[str, Tone] = {"": "good", "near": "warning", "reached": "error"}
 _TABLE_MIN_WIDTH = 72
 _HEADS = (("calls", 6), ("in", 7), ("cached", 8), ("out", 7), ("price", 10), ("time", 11), ("share", 7))
@@ -68,10 +67,9 @@ class BudgetPanel(Panel):
 
 
 def _cap_lines(cap: CapState, width: int) -> tuple[Line, ...]:
-    """The remaining amount, a bar (█ spent, ▒ held), and the amounts of a cap."""
+    """The remaining amount, a bar, and the amounts of a cap."""
     word, used = cap_word(cap), percent(cap.spent + cap.held, cap.limit)
-    bar_width = max(0, width - len(used) - 1 - _CAP_WORD_CELLS)
-    drawn = bar(((cap.spent, "█"), (cap.held, "▒")), cap.limit, bar_width)
+    note: Piece = (f"{used} {word}".rstrip(), _TONES[word] if word else "text")
     amount_left = tokens(cap.left) if cap.unit == "tokens" else amount(cap.left, cap.unit)
     amounts = f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}"
     if cap.own is not None:
@@ -79,7 +77,7 @@ def _cap_lines(cap: CapState, width: int) -> tuple[Line, ...]:
     remaining: Piece = (f"{amount_left} left of {amount(cap.limit, cap.unit)}", "text")
     return (
         justify((visible_line(cap.scope), "strong"), remaining, width),
-        ((drawn, _TONES[word]), (f" {used}", "text"), (f" {word}", _TONES[word])),
+        bar_line(cap.spent, cap.held, cap.limit, _TONES[word], note, width),
         ((fit(amounts, width), "muted"),),
     )
 

@@ -1,7 +1,8 @@
 """Base classes of the side panels: a title line that folds, and lines or a list that scroll."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar, get_args
 
@@ -28,6 +29,8 @@ TONES: tuple[Tone, ...] = get_args(Tone)
 Piece = tuple[str, Tone]
 Line = tuple[Piece, ...]
 Item = TypeVar("Item")
+SPENT, HELD, REST = "━", "╍", "─"
+"""Signs of the parts of a bar."""
 _LABEL = 11
 FILTER = Binding("slash", "filter", "filter", key_display="/")
 _COMFORTABLE_ITEMS = 14
@@ -163,7 +166,7 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
 
 
 class ListPanel(Panel, Generic[Item]):
-    """A list between header and footer lines; only visible rows are drawn."""
+    """A list in groups between header and footer lines; only visible rows are drawn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
@@ -178,6 +181,7 @@ class ListPanel(Panel, Generic[Item]):
     """What `enter` shows about the highlighted tool."""
     NOTHING: ClassVar[str] = ""
     """Text shown for an empty list."""
+    GROUPS: ClassVar[int]
 
     def __init__(self, state: PanelState) -> None:
         super().__init__(state)
@@ -186,19 +190,20 @@ class ListPanel(Panel, Generic[Item]):
         self.visible_names: Sequence[str] = ()
         self.highlighted = 0
         self.filter = ""
-        """Fuzzy filter of the names, best match first; empty shows all except `search_only`."""
-        self.search_only: Collection[str] = ()
-        """Names that are listed only if a filter matches them."""
+        """Fuzzy filter of the names, best match first; empty shows all groups that are not folded."""
+        self.folded_groups: set[int] = set()
         self.roomy = False
         """Whether there is room for more than the list and one header line."""
         self.fixed_lines = 0
         """Preferred number of lines other than the list, including the title and a free line."""
         self._order: Sequence[str] = ()
+        self._rows: list[int | Line] = []
+        """The list's lines: the index of a visible name, or a heading."""
         self._typing = False
         self._footer: list[Line] = []
         self._room = 0
         """Height of the list."""
-        self._drawn: tuple[object, ...] = (0, self._area)
+        self._drawn: tuple[object, ...] = (0, self._area, False, 0)
         """The wanted height and everything visible at the last drawing."""
 
     @abstractmethod
@@ -214,12 +219,20 @@ class ListPanel(Panel, Generic[Item]):
         """An item in one line."""
 
     @abstractmethod
+    def group(self, item: Item) -> int:
+        """The item's group, from 0."""
+
+    @abstractmethod
+    def heading(self, group: int, count: int, width: int) -> Line:
+        """The line above a group with this number of items; empty for none."""
+
+    @abstractmethod
     def detail_lines(self, item: Item, width: int) -> list[Line]:
         """Details of the highlighted item, shown below the list."""
 
     @property
     def wanted(self) -> int:
-        return 1 if self.folded else self.fixed_lines + min(len(self.visible_names), _COMFORTABLE_ITEMS)
+        return 1 if self.folded else self.fixed_lines + min(len(self._rows), _COMFORTABLE_ITEMS)
 
     def footer_lines(self, width: int) -> list[Line]:
         shows_details = self.current and self.has_focus and self.roomy
@@ -231,10 +244,10 @@ class ListPanel(Panel, Generic[Item]):
         return self.visible_names[self.highlighted] if self.visible_names else ""
 
     def update_items(self, *, keep_order: bool) -> None:
-        """Reload the items; `keep_order` keeps listed ones in place while the user works in the list."""
+        """Reload the items; `keep_order` keeps the order within groups while the user works in the list."""
         self.items = self.load_items()
         listed = (name for name in self._order if keep_order and name in self.items)
-        self._order = [*dict.fromkeys((*listed, *self.items))]
+        self._order = sorted(dict.fromkeys((*listed, *self.items)), key=lambda name: self.group(self.items[name]))
         self.apply_filter(self.filter)
 
     def apply_filter(self, typed: str) -> None:
@@ -244,7 +257,7 @@ class ListPanel(Panel, Generic[Item]):
         if self.filter.strip():
             names, _ = best(self.filter, ((name.lower(), name) for name in self._order), len(self._order))
         else:
-            names = [name for name in self._order if name not in self.search_only]
+            names = [name for name in self._order if self.group(self.items[name]) not in self.folded_groups]
         self.visible_names = names
         self.highlighted = names.index(current) if current in names else max(0, min(at, len(names) - 1))
 
@@ -273,10 +286,35 @@ class ListPanel(Panel, Generic[Item]):
         if y >= height - len(self._footer):
             return self.strip(self._footer[y - height])
         at = y - len(self._lines) + self.scroll_offset.y
-        if at >= len(self.visible_names):
+        if at >= len(self._rows):
             return self.strip(())
-        marked = self.has_focus and at == self.highlighted
-        return self.strip(self.item_line(self.items[self.visible_names[at]], width), marked=marked)
+        marked = self.has_focus and self._rows[at] == self.highlighted
+        return self.strip(self._row_line(self._rows[at], width), marked=marked)
+
+    def _row_line(self, entry: int | Line, width: int) -> Line:
+        return self.item_line(self.items[self.visible_names[entry]], width) if isinstance(entry, int) else entry
+
+    def row_at(self, y: int) -> int | Line | None:
+        """The index of the item, or the heading, in this line of the panel; None elsewhere."""
+        at = y - len(self._lines) + self.scroll_offset.y
+        is_row = 0 <= y - len(self._lines) < self._room and at < len(self._rows)
+        return self._rows[at] if is_row else None
+
+    def _grouped_rows(self, width: int) -> list[int | Line]:
+        """The list with a heading above each group; matches of a filter are not grouped."""
+        rows: list[int | Line] = []
+        if self.filter.strip():
+            rows += range(len(self.visible_names))
+            return rows
+        counts = Counter(map(self.group, self.items.values()))
+        start = 0
+        for group in range(self.GROUPS):
+            if heading := self.heading(group, counts[group], width):
+                rows.append(heading)
+            if group not in self.folded_groups:
+                rows += range(start, start + counts[group])
+                start += counts[group]
+        return rows
 
     def action_move(self, by: int, unit: Literal["line", "page", "end"] = "line") -> None:
         self._typing = False
@@ -306,10 +344,9 @@ class ListPanel(Panel, Generic[Item]):
 
     def on_click(self, event: Click) -> None:
         """Highlight the clicked item; a double click opens it."""
-        y = event.y - 1 - len(self._lines)
-        at = y + self.scroll_offset.y
-        if 0 <= y < self._room and at < len(self.visible_names):
-            self.highlighted = at
+        entry = self.row_at(event.y - 1)
+        if isinstance(entry, int):
+            self.highlighted = entry
             self._draw()
             if event.chain > 1:
                 self.action_open()
@@ -353,17 +390,19 @@ class ListPanel(Panel, Generic[Item]):
         self._footer = self.footer_lines(self._area.width)
         fixed = len(self._lines) + len(self._footer)
         self._room = self._area.height - fixed
-        self.virtual_size = Size(0, fixed + len(self.visible_names))
-        at, top, room = self.highlighted, self.scroll_offset.y, max(1, self._room)
-        names = self.visible_names[top : top + room]
-        rows = [self.item_line(self.items[name], self._area.width) for name in names]
+        self._rows = self._grouped_rows(self._area.width)
+        self.virtual_size = Size(0, fixed + len(self._rows))
+        top, room = self.scroll_offset.y, max(1, self._room)
+        at = self._rows.index(self.highlighted) if self.visible_names else 0
+        first = at - 1 if at and room > 1 and not isinstance(self._rows[at - 1], int) else at
+        rows = [self._row_line(entry, self._area.width) for entry in self._rows[top : top + room]]
         previous = self._drawn
         self._drawn = (self.wanted, self._area, self.has_focus, at, self._lines, self._footer, rows)
         if previous != self._drawn:
             self.refresh(layout=previous[0] != self._drawn[0])
-        follow = follow or (self.has_focus and previous[1] != self._area)
-        if follow and not top <= at < top + room:
-            self.scroll_to(y=at if at < top else at - room + 1, animate=False, force=True)
+        follow = follow or (self.has_focus and (previous[1] != self._area or previous[3] != at))
+        if follow and not top <= first <= at < top + room:
+            self.scroll_to(y=first if first < top else at - room + 1, animate=False, force=True)
 
 
 def row(label: str, value: str, width: int) -> Line:
@@ -383,7 +422,14 @@ def bar(parts: Sequence[tuple[int, str]], total: int, width: int) -> str:
     for part, sign in parts:
         cells = min(room, -(-part * width // max(1, total)))
         drawn, room = drawn + sign * cells, room - cells
-    return drawn + "░" * room
+    return drawn + REST * room
+
+
+def bar_line(spent: int, held: int, total: int, tone: Tone, note: Piece, width: int) -> Line:
+    """A bar of what is spent, reserved and left, with a note at its right."""
+    drawn = bar(((spent, SPENT), (held, HELD)), total, max(0, width - cell_len(note[0]) - 1))
+    used = drawn.rstrip(REST)
+    return ((used, tone), (drawn[len(used) :], "muted"), (" ", "text"), note)
 
 
 def percent(part: int, total: int) -> str:

@@ -1,12 +1,13 @@
 """The plan panel: what the budget allows of each tool, and how much of it is used."""
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
+from textual.events import Click
 
 from ecoshell.budget import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
@@ -14,7 +15,20 @@ from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.messages import visible_line
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing
-from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Piece, Tone, bar, justify, percent, row
+from ecoshell.tui.side.panel import (
+    FILTER,
+    SPENT,
+    Line,
+    ListPanel,
+    Piece,
+    Tone,
+    ToolRequested,
+    bar,
+    bar_line,
+    justify,
+    percent,
+    row,
+)
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import align_left, align_right, amount, fit, fit_middle, tokens
 
@@ -39,6 +53,11 @@ _LINES_ABOVE_FRONT = 2
 _NO_PLAN = "A plan is made before the first step of a question. /plan off, btp, prompt or btp+prompt selects how."
 _MIN_TOOL_ROWS = 3
 """Tool rows that stay visible below a tool graph."""
+_TITLE_CELLS = 12
+"""Cells of the title line besides its summary."""
+_IRRELEVANT = 1
+"""The group of tools that are neither planned nor used nor blocked."""
+WHY_HINT = "alt+w why"
 _LIST_ONLY_HEIGHT = 2
 """Panel height up to which only the list is shown."""
 _PLANNING: Line = (("planning …", "muted"),)
@@ -114,7 +133,7 @@ class Columns:
 
 def value_bar(row: PlanRow) -> str:
     """The value of a tool as a short bar."""
-    return bar(((round(100 * row.value), "█"),), 100, _VALUE_CELLS)
+    return bar(((round(100 * row.value), SPENT),), 100, _VALUE_CELLS)
 
 
 def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
@@ -176,7 +195,7 @@ def graph_lines(graph: ToolGraph, width: int, limit: int = GRAPH_LINES) -> list[
 
 
 def heading_lines(state: PanelState, width: int) -> list[Line]:
-    """The plan's budget for tools, its reserve, the estimated remaining cost and the reason of the last change."""
+    """Why the plan last changed, its budget for tools as a bar, and the estimated remaining cost."""
     status, plan = state.status, state.shown_plan
     if status is None:
         return [(("available once the session is open", "muted"),)]
@@ -185,46 +204,91 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
             return [_PLANNING]
         title, text = ("plan off", _OFF) if status.plan == "off" else ("no plan yet", _NO_PLAN)
         return [((title, "strong"),), *(((line, "muted"),) for line in textwrap.wrap(text, max(20, width)))]
-    total = state.plan_total
-    lines: list[Line] = []
+    if state.planning:
+        return [_PLANNING]
+    reason = f"↔ {visible_line(plan.reason)}" if plan.number > 1 else "made for this question"
+    reasons = textwrap.wrap(reason, max(1, width))
+    last = reasons.pop() if cell_len(reasons[-1]) + len(WHY_HINT) < width else ""
+    lines: list[Line] = [((fit(line, width), "text"),) for line in reasons]
+    lines.append(justify((last, "text"), (WHY_HINT, "tool"), width))
+    mode = "" if plan.mode == "btp" else f" · {plan.mode}"
     if plan.budget is None or plan.cap is None:
-        lines.append(justify(("no cap: advice only", "strong"), ("/budget sets one", "muted"), width))
-    else:  # █ spent, ▒ reserved
+        lines.append(((fit(f"advice only: /budget sets a cap{mode}", width), "muted"),))
+    else:
+        total = state.plan_total
         used = percent(total - plan.budget, total)
-        drawn = bar(((total - plan.cap, "█"), (plan.reserved, "▒")), total, max(0, width - len(used) - 1))
-        budget = f"{amount(plan.budget, plan.unit)} left of {amount(total, plan.unit)}"
-        costs = f"planned {amount(plan.planned_cost, plan.unit)} · reserved {amount(plan.reserved, plan.unit)}"
-        lines.append(justify(("for tools", "strong"), (budget, "text"), width))
-        lines.append(((drawn, "tool"), (f" {used}", "text")))
+        lines.append(bar_line(total - plan.cap, plan.reserved, total, "tool", (used, "text"), width))
+        costs = f"planned {amount(plan.planned_cost, plan.unit)} · reserved {amount(plan.reserved, plan.unit)}{mode}"
         lines.append(((fit(costs, width), "muted"),))
         if not plan.enforced:
-            lines.append(((fit("shown to the model, not enforced", width), "warning"),))
-    if state.planning:
-        return [*lines, _PLANNING]
+            lines.append((("shown to the model, not enforced", "warning"),))
     if state.running:
         lines.append(row("remaining", price_range(plan, amount), width))
-    if plan.number > 1:
-        lines.append(((fit(f"↔ {visible_line(plan.reason)}", width), "muted"),))
     return lines
 
 
+def remaining_text(state: PanelState) -> str:
+    """What is left of the plan's budget for tools: `$0.13 of $0.20 left`; empty without one."""
+    plan = state.shown_plan
+    if plan is None or plan.budget is None:
+        return ""
+    return f"{amount(plan.budget, plan.unit)} of {amount(state.plan_total, plan.unit)} left"
+
+
 class PlanPanel(ListPanel[PlanRow]):
-    """The plan's budget, above each tool with its value, cost and uses."""
+    """The plan's budget, above the relevant tools with their value, cost and uses."""
 
     NAME = "plan"
     HELP = (
         "What the budget allows of each tool. √ is planned, × blocked, ! advised against, · not in the plan; uses "
-        "and their limit come last. Enter shows the arithmetic of a tool, / filters, - folds the panel."
+        "and their limit come last. Enter shows the arithmetic of a tool, m shows the tools that are neither planned "
+        "nor used nor blocked, / filters, - folds the panel."
     )
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "why"),
+        Binding("m", "more", "more tools"),
+        FILTER,
+    ]
     MORE = "why"
+    GROUPS = 2
     _laid_out: tuple[PlanChanged, int, Columns] | None = None
 
+    def __init__(self, state: PanelState) -> None:
+        super().__init__(state)
+        self.folded_groups = {_IRRELEVANT}
+        self._untried: Collection[str] = ()
+
     def load_items(self) -> Mapping[str, PlanRow]:
-        """The rows of the plan; untried tools share one line unless a filter finds them."""
         rows = self.state.shown_plan.rows if self.state.shown_plan else ()
-        self.search_only = frozenset(untried(rows))
+        self._untried = frozenset(untried(rows))
         return {row.tool: row for row in rows}
+
+    def group(self, item: PlanRow) -> int:
+        """Planned, used and blocked tools are relevant, except untried ones that hardly concern the question."""
+        is_unplanned = item.state == "unplanned" and not item.used
+        return _IRRELEVANT if is_unplanned or item.tool in self._untried else 0
+
+    def heading(self, group: int, count: int, width: int) -> Line:
+        """The line that stands for the irrelevant tools, or precedes them."""
+        if group != _IRRELEVANT or not count:
+            return ()
+        is_folded = _IRRELEVANT in self.folded_groups
+        return (
+            (
+                fit(f"{'►' if is_folded else '▼'} {count} more · m {'shows' if is_folded else 'hides'} them", width),
+                "muted",
+            ),
+        )
+
+    def action_more(self) -> None:
+        """Unfold or fold the irrelevant tools."""
+        self.folded_groups ^= {_IRRELEVANT}
+        self.show()
+
+    def on_click(self, event: Click) -> None:
+        """Unfold or fold the irrelevant tools if their heading is clicked."""
+        if isinstance(self.row_at(event.y - 1), tuple):
+            self.action_more()
 
     def header_lines(self, width: int) -> list[Line]:
         """The tool graph, in as many lines as fit, and the heading of the plan."""
@@ -234,8 +298,8 @@ class PlanPanel(ListPanel[PlanRow]):
             lines.append(self._columns(plan, width).head)
             changes = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
             nodes = progress(graph) if graph and self.folded else ""
-            parts = (f"{planned_share(plan)} planned" if self.folded else plan.mode, changes, nodes)
-            self.gist = " · ".join(part for part in parts if part)
+            parts = (remaining_text(self.state), f"{planned_share(plan)} planned" if self.folded else changes, nodes)
+            self.gist = self._title_text(part for part in parts if part)
         elif status is not None and status.plan == "off":
             self.gist = "off"
         else:
@@ -250,14 +314,20 @@ class PlanPanel(ListPanel[PlanRow]):
             return lines
         return lines[:1] if self._area.height > _LIST_ONLY_HEIGHT else []
 
+    def _title_text(self, parts: Iterable[str]) -> str:
+        """The first part, and those of the others that fit into the title."""
+        text = ""
+        for part in parts:
+            longer = f"{text} · {part}" if text else part
+            text = longer if cell_len(longer) <= self.size.width - _TITLE_CELLS or not text else text
+        return text
+
     def footer_lines(self, width: int) -> list[Line]:
         if self._area.height <= _LIST_ONLY_HEIGHT:
             return []
-        plan = self.state.shown_plan
-        omitted, untried_count = plan.others if plan else 0, 0 if self.filter else len(self.search_only)
-        untried_line = f"√ {untried_count} not tried yet: / finds them"
-        notes = (untried_line, untried_count), (f"  and {counted(omitted, 'more tool')}", omitted)
-        return [*(((fit(line, width), "muted"),) for line, count in notes if count), *super().footer_lines(width)]
+        omitted = self.state.shown_plan.others if self.state.shown_plan else 0
+        note = fit(f"  and {counted(omitted, 'more tool')}", width)
+        return [*([((note, "muted"),)] if omitted else []), *super().footer_lines(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
         if self.state.shown_plan is None:
@@ -279,6 +349,13 @@ class PlanPanel(ListPanel[PlanRow]):
             ((fit(worth, width), "muted"),),
             ((fit(f"{_cost(item, unit)}: {_REASONS[item.why]}", width), "muted"),),
         ]
+
+    def explain(self) -> bool:
+        """Show the arithmetic of the highlighted tool or the one used last; return False without a plan."""
+        tool = self.state.last_used if self.state.last_used in self.items and not self.has_focus else self.current
+        if tool:
+            self.post_message(ToolRequested(tool, "why"))
+        return bool(tool)
 
     def action_open(self) -> None:
         """Show the arithmetic of the highlighted tool; without a list, toggle the fold."""

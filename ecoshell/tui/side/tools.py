@@ -7,15 +7,22 @@ from textual.binding import Binding, BindingType
 
 from ecoshell.events.describe import part_size
 from ecoshell.messages import visible_line
-from ecoshell.tui.side.panel import FILTER, Line, ListPanel, ToolRequested, bar, percent, row
+from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Tone, ToolRequested, justify, percent
 from ecoshell.tui.side.panel_state import ToolState
 from ecoshell.tui.text import align_left, align_right, fit, fit_middle, tokens
 
 _SIZE = 6
 _BY = {"user": "by you", "upfront": "at start", "agent": "agent", "first_call": "first call"}
 _FULL_ORIGIN_MIN_WIDTH = 56
-_FIXED_LINES = 6
-"""Lines other than the list: the title, four above the list and one free line below."""
+_FIXED_LINES = 3
+"""Lines other than the list and facts: the title, the context and one free line below."""
+_TALL_MIN_HEIGHT = 16
+"""Panel height from which savings and the workspace context are shown above the list."""
+_GROUPS: tuple[tuple[str, str, Tone], ...] = (
+    ("●", "loaded", "good"),
+    ("○", "known", "muted"),
+    ("×", "blocked", "error"),
+)
 
 
 def when_words(tool: ToolState, *, long: bool) -> str:
@@ -31,12 +38,12 @@ def when_words(tool: ToolState, *, long: bool) -> str:
 
 
 class ToolsPanel(ListPanel[ToolState]):
-    """The list of tools, below their context use and above details of the highlighted tool."""
+    """Loaded, known and blocked tools, below their context use and above details of the highlighted tool."""
 
     NAME = "tools"
     HELP = (
-        "● is loaded: its schema is in the context. ○ is known by name, × blocked by the plan. Enter shows the "
-        "schema, r registers or unregisters, / filters, - folds the panel."
+        "● is loaded: its schema is in the context. ○ is known by name, × blocked by the plan, ► was used last. "
+        "Enter shows the schema, r registers or unregisters, / filters, - folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "schema"),
@@ -48,54 +55,53 @@ class ToolsPanel(ListPanel[ToolState]):
 
     MORE = "schema"
     NOTHING = "no tools known"
+    GROUPS = len(_GROUPS)
 
     def load_items(self) -> Mapping[str, ToolState]:
-        """Loaded tools come first, then those known by name, then blocked ones."""
-        return {tool.name: tool for tool in sorted(self.state.tools, key=lambda tool: (tool.blocked, not tool.by))}
+        """All tools; the tool used last and the latest registrations come first in their group."""
+        tools = sorted(self.state.tools, key=lambda tool: (not tool.last_used, -tool.turn, -tool.step))
+        return {tool.name: tool for tool in tools}
+
+    def group(self, item: ToolState) -> int:
+        return 2 if item.blocked else 0 if item.registered else 1
+
+    def heading(self, group: int, count: int, width: int) -> Line:
+        """The group's name and its number of tools."""
+        _, name, tone = _GROUPS[group]
+        return ((f"{name.upper()} ", tone), (str(count), "muted")) if count else ()
 
     def header_lines(self, width: int) -> list[Line]:
         status = self.state.status
         context = status.context if status else None
-        self.fixed_lines = _FIXED_LINES + len(context.parts if context else ()) + (0 if self.visible_names else 1)
+        is_tall = self._area.height >= _TALL_MIN_HEIGHT
+        self.fixed_lines = _FIXED_LINES + (0 if self.visible_names else 1)
         registered = sum(tool.registered for tool in self.items.values())
         self.gist = f"{registered} of {len(self.items)} loaded" if status else ""
         if status is None:
             return [(("available once the session is open", "muted"),)]
         now, everything = self.state.context_tokens, status.everything_tokens
-        approx = "" if status.exact else "≈ "
-        lines: list[Line] = [row("context", f"{approx}{tokens(now)} of {tokens(everything)} tok", width)]
-        if not self.roomy:
-            return lines
-        blocked = sum(tool.blocked for tool in self.items.values())
-        known = sum(not tool.registered and not tool.blocked for tool in self.items.values())
-        groups: Line = ((f"● {registered} loaded", "good"), (f"   ○ {known} known", "muted"))
-        lines.append((*groups, (f"   × {blocked} blocked", "error")) if blocked else groups)
-        used = percent(now, everything)
-        drawn = bar(((now, "█"),), everything, max(0, width - len(used) - 1))
-        lines.append(((drawn, "tool"), (f" {used}", "text")))
-        if self.state.saved_tokens:
-            lines.append(row("saved", f"{tokens(self.state.saved_tokens)} tok so far", width))
-        if context is not None:  # instructions and facts
+        size = f"{'' if status.exact else '≈ '}{tokens(now)} of {tokens(everything)} tok"
+        lines = [justify(("context", "muted"), (f"{size} · {percent(now, everything).strip()}", "text"), width)]
+        if is_tall and self.state.saved_tokens:
+            lines.append(justify(("saved so far", "muted"), (f"{tokens(self.state.saved_tokens)} tok", "text"), width))
+        if is_tall and context is not None:
             for part in context.parts:
-                yours = ", yours" if part.name == "user" else ""
-                label = "facts" if part.name == "facts" else "AGENTS.md"
-                lines.append(row(label, f"{part_size(part, context, ' tok')}{yours}", width))
+                label = {"facts": "facts", "user": "your AGENTS.md"}.get(part.name, "AGENTS.md")
+                lines.append(justify((label, "muted"), (part_size(part, context, " tok"), "text"), width))
         return lines
 
     def item_line(self, item: ToolState, width: int) -> Line:
-        """A tool in one line: sign, name, schema tokens, and when it was registered."""
+        """A tool in one line: sign, name, schema tokens, and when it was registered or that it was used last."""
         is_wide = width >= _FULL_ORIGIN_MIN_WIDTH
-        when, column = when_words(item, long=is_wide), 24 if is_wide else 9
-        if item.last_used:
-            when = f"{when} · used last" if is_wide and when else "used last"
+        when = "used last" if item.last_used else when_words(item, long=is_wide)
+        column = 24 if is_wide else 9
         room = width - 2 - _SIZE - 1 - column
         name = align_left(fit_middle(visible_line(item.name), room), room)
-        numbers = f"{align_right(tokens(item.tokens), _SIZE)} {align_left(when, column)}"
-        if item.blocked:
-            return (("× ", "error"), (name, "muted"), (numbers, "muted"))
-        if item.registered:
-            return (("● ", "good"), (name, "strong" if item.last_used else "text"), (numbers, "muted"))
-        return ((f"○ {name}{numbers}", "muted"),)
+        numbers = f"{align_right(tokens(item.tokens), _SIZE)} {align_right(when, column)}"
+        sign, _, tone = _GROUPS[self.group(item)]
+        if item.last_used:
+            return (("► ", "tool"), (name, "strong"), (numbers, "tool"))
+        return ((f"{sign} ", tone), (name, "text" if item.registered else "muted"), (numbers, "muted"))
 
     def detail_lines(self, item: ToolState, width: int) -> list[Line]:
         state = when_words(item, long=True) or "by name only"

@@ -4,7 +4,7 @@ They know nothing of colours or widths. Sections are generated lazily and are ab
 only the visible part of a long block is laid out and painted.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
@@ -22,12 +22,11 @@ Tone = Literal[
 ]  # fmt: skip
 TONES: tuple[Tone, ...] = get_args(Tone)
 Kind = Literal["plain", "markdown", "diff"]
-_CHANGES: Mapping[str, Tone] = {
-    "+++ ": "heading", "--- ": "heading", "diff ": "heading", "index ": "heading",
-    "+": "added", "-": "removed", "@": "hunk", "": "muted",
-}  # fmt: skip
-"""The tones of diff lines by their first characters."""
+Ground = Literal["", "added", "removed"]
+GROUNDS: tuple[Ground, ...] = ("added", "removed")
 _FOLDED_DRAWING_LINES = 24
+_MIN_CROPPED_LENGTH = 40
+"""Characters up to which a row with a tail is wrapped, not cropped."""
 _PLAIN_TEXT_WIDTH = 120
 """Width of a drawing in plain text, where no screen determines it."""
 MAX_SECTION_LENGTH = 2_000
@@ -59,10 +58,17 @@ class Row:
     """What separates it from the previous row if a long line was split; None if it starts a line."""
     folds: bool = False
     """Whether a click on it toggles the fold."""
+    tail: tuple[Piece, ...] = ()
+    """Pieces at the right edge of the first line."""
+    crops: bool = False
+    """Whether the pieces are cropped to one line, not wrapped."""
+    ground: Ground = ""
+    """A background over the full width."""
 
     @property
     def text(self) -> str:
-        return "".join(piece.text for piece in self.pieces)
+        text = "".join(piece.text for piece in self.pieces)
+        return "  ".join((text, "".join(piece.text for piece in self.tail))) if self.tail else text
 
 
 def row(*pieces: Piece, lead: str = "") -> Row:
@@ -123,19 +129,21 @@ class Block:
     judged: bool = False
     """Whether the result was judged, so that the user can override the verdict."""
     verdict: tuple[Piece, ...] = ()
-    """The verdict on the result, appended to the first row."""
+    """The verdict on the result, at the start of the first row's tail."""
 
     @property
     def head(self) -> tuple[Row, ...]:
         if not self.verdict or not self.rows:
             return self.rows
         first, *more = self.rows
-        return (replace(first, pieces=(*first.pieces, *self.verdict)), *more)
+        tail = (*self.verdict, Piece("  "), *first.tail) if first.tail else self.verdict
+        return (replace(first, tail=tail), *more)
 
     @property
     def foldable(self) -> bool:
         """Whether part of it is hidden until it is opened."""
-        return bool(self.drawn[1]) or any(body.preview[1] for body in self.bodies)
+        is_cropped = any(line.crops for line in self.rows)
+        return is_cropped or bool(self.drawn[1]) or any(body.preview[1] for body in self.bodies)
 
     @property
     def drawn(self) -> tuple[int, str]:
@@ -164,6 +172,11 @@ class Block:
             if more and body.lines:
                 lines.append(more)
         return "\n".join(lines)
+
+
+def call_row(pieces: tuple[Piece, ...], *tail: Piece) -> Row:
+    """A row with its outcome at the right edge, cropped to one line until its block is opened."""
+    return Row(pieces, tail=tail, crops=sum(len(piece.text) for piece in pieces) > _MIN_CROPPED_LENGTH)
 
 
 def rows_of(text: str, tone: Tone = "text") -> tuple[Row, ...]:
@@ -225,7 +238,7 @@ FOLD_LINE = Rows((Row((Piece("▲ fold", "muted"),), lead="  ", folds=True),))
 
 def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
     """All sections of a block, with or without its folded parts."""
-    yield from head_of(block)
+    yield from head_of(block, opened=opened)
     if block.markdown:
         yield from _sections_of_markdown(block.markdown)
     if block.drawing:
@@ -242,24 +255,25 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
             yield Rows((replace(body.head, folds=bool(more) and not body.lines),))
         if text and body.kind == "markdown":
             yield from _sections_of_markdown(text, body.indent)
+        elif text and body.kind == "diff":
+            from ecoshell.tui.transcript.diff import diff_rows  # not needed for the first frame
+
+            yield from in_sections(diff_rows(text, body.indent))
         elif text:
-            tones: Mapping[str, Tone] = _CHANGES if body.kind == "diff" else {"": body.tone}
             leads = chain((body.corner or body.indent,), repeat(body.indent))
-            yield from in_sections(
-                row(Piece(line, next(tone for start, tone in tones.items() if line.startswith(start))), lead=lead)
-                for line, lead in zip(text.split("\n"), leads, strict=False)
-            )
+            lines = zip(text.split("\n"), leads, strict=False)
+            yield from in_sections(row(Piece(line, body.tone), lead=lead) for line, lead in lines)
         if more and opened:
             yield FOLD_LINE
         elif more and body.lines:
             yield Rows((Row((Piece(more, "muted"),), lead=body.indent, folds=True),))
 
 
-def head_of(block: Block) -> Iterator[Section]:
-    """The sections above a block's Markdown."""
+def head_of(block: Block, *, opened: bool = False) -> Iterator[Section]:
+    """The sections above a block's Markdown; `opened` shows cropped rows in full."""
     if block.gap:
         yield BLANK_LINE
-    yield from in_sections(block.head)
+    yield from in_sections(replace(line, crops=False) if opened and line.crops else line for line in block.head)
 
 
 def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
@@ -286,7 +300,7 @@ def in_sections(rows: Iterable[Row]) -> Iterator[Section]:
                     bit = replace(piece, text=piece.text[start:end])
                     bits.append(replace(line, pieces=(bit,), glue=glue))
                     glue, start = " " if bit.text.endswith(" ") else "", end
-            bits[1:] = [replace(bit, lead=hang, hang=hang) for bit in bits[1:]]
+            bits[1:] = [replace(bit, lead=hang, hang=hang, tail=()) for bit in bits[1:]]
         for bit in bits:
             part.append(bit)
             size += sum(len(piece.text) for piece in bit.pieces)

@@ -217,7 +217,10 @@ class BlockColumn:
         if live is None:
             self.settle()
             live = StreamedText(tone)
-            self._put(len(self.items), None, BlockItem(Block(sign, tone), STREAM, live, sections=[]))
+            item = BlockItem(Block(sign, tone, gap=tone == "text"), STREAM, live)
+            item.put(list(head_of(item.block)), self.painter)
+            item.finished = len(item.sections or ())
+            self._put(len(self.items), None, item)
         live.arrived.append(text)
         self._changed(False, True)
 
@@ -416,7 +419,7 @@ class BlockColumn:
         same = block.markdown and block.markdown == markdown and not (block.bodies or previous.bodies)
         item.block, item.live, item.measure = block, None, None
         if item.sections and same:
-            old, head = (0 if live else sum(1 for _ in head_of(previous))), list(head_of(block))
+            old, head = sum(1 for _ in head_of(previous)), list(head_of(block))
             item.sections[:old] = head
             item.painted[: old + 1] = [None] * (len(head) + 1)
             item.heights.replace(0, old, [1] * len(head))

@@ -57,7 +57,7 @@ from ecoshell.options import ROLES
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing, headline
 from ecoshell.tui.text import amount, money, tokens
-from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, preview, row, rows_of
+from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, call_row, preview, row, rows_of
 
 QUESTION_LINES = 12
 OBSERVATION_LINES = 4
@@ -144,18 +144,18 @@ def graph(progress: ToolGraph, name: str) -> Block:
 def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
     """The verdict on a result, for the end of its line; the user's mark overrides the judge."""
     if marked is not None:
-        sign: Piece = Piece("  √ helpful", "good") if marked else Piece("  × unhelpful", "error")
+        sign: Piece = Piece("√ helpful", "good") if marked else Piece("× unhelpful", "error")
         return (sign, Piece(", marked by you", "muted"))
     if judged is None:
         return ()
-    return (Piece("  √", "good") if judged else Piece("  × unhelpful", "warning"),)
+    return (Piece("√", "good") if judged else Piece("× unhelpful", "warning"),)
 
 
 def running_call(started: CallStarted, state: str = "", *, progress: str = "running") -> Block:
     """A running call with its progress, or in a state that needs attention."""
-    ending = Piece(f"  {state}", "warning") if state else Piece(f"  {visible_line(progress)} …", "muted")
+    ending = Piece(state, "warning") if state else Piece(f"{visible_line(progress)} …", "muted")
     tone: Tone = "warning" if state == STOPPED else "tool"
-    return Block("►", tone, (row(*_signature(started), ending),))
+    return Block("►", tone, (call_row(_signature(started), ending),))
 
 
 def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGiven | None = None) -> Block:
@@ -167,15 +167,16 @@ def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGi
         instead = row(Piece("do this instead: ", "muted"), Piece(visible_line(denied.instead)))
         rows = (instead,) if denied.instead else ()
         bodies = tuple(_outcome(finished)) if denied.by == "rule" else ()
-        return Block("►", "warning", (row(*head, Piece(f"  denied{by}", "warning")), *rows), bodies=bodies)
+        return Block("►", "warning", (call_row(head, Piece(f"denied{by}", "warning")), *rows), bodies=bodies)
+    price = "" if finished.spent_nano == 0 else f"{money(finished.spent_nano)}  "
+    cost = f"{price}{duration(finished.seconds)}"
     if finished.refused:
-        ending, tone = Piece(f"  {refusal(finished.refused)}", "warning"), "warning"
+        ending, tone = Piece(refusal(finished.refused), "warning"), "warning"
     elif not finished.ok:
-        price = f", {money(finished.spent_nano)}" if finished.spent_nano else ""
-        ending, tone = Piece(f"  failed after {duration(finished.seconds)}{price}", "error"), "error"
+        ending, tone = Piece(f"failed after {cost}", "error"), "error"
     else:
-        ending = Piece(f"  {duration(finished.seconds)}  {money(finished.spent_nano)}", "muted")
-    return Block("►", tone, (row(*head, ending),), bodies=tuple(_outcome(finished)))
+        ending = Piece(cost, "muted")
+    return Block("►", tone, (call_row(head, ending),), bodies=tuple(_outcome(finished)))
 
 
 def approval(name: str, event: ApprovalGiven) -> Block:
@@ -214,7 +215,7 @@ def answer(event: Answer, status: Status = "answered") -> Block:
     """The answer as Markdown; its sign shows how the turn ended."""
     head = (row(Piece("partial answer from the results so far", "warning")),) if event.partial else ()
     sign, tone = _ANSWERS["limit" if event.partial and status == "answered" else status]
-    return Block(sign, tone, head, markdown=visible(event.text.strip()))
+    return Block(sign, tone, head, markdown=visible(event.text.strip()), gap=True)
 
 
 def error(event: ErrorHappened) -> Block:
@@ -299,8 +300,8 @@ def block_of(event: Event) -> Block | None:
         case CommandRan():
             took = duration(event.seconds)
             tone = "muted" if event.ok else "error"
-            end = Piece(f"  {took}" if event.ok else f"  failed after {took}", tone)
-            head = (row(Piece(visible_line(event.command), "question"), end),)
+            end = Piece(took if event.ok else f"failed after {took}", tone)
+            head = (call_row((Piece(visible_line(event.command), "question"),), end),)
             bodies = tuple(_outcome(event))
             block = Block("$", "tool" if event.ok else "error", head, bodies=bodies, gap=True, turn=True)
         case TurnUndone():

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 Pieces = tuple[Piece, ...]
+MAX_HIGHLIGHTED_LENGTH = 600
+"""Characters of a line of code that is still highlighted."""
 _SAFE = re.compile(r"(?:https?://|mailto:)[!-~]+", re.IGNORECASE)
 _STRESS = {"em": "i", "strong": "b", "s": "s"}
 _MARKED = re.compile(r"[\\`*_~\[\]!<&\n]")

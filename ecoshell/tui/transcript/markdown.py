@@ -17,11 +17,9 @@ from itertools import pairwise, zip_longest
 from rich.cells import cell_len
 
 from ecoshell.tui.transcript.blocks import MAX_SECTION_LENGTH, MAX_SECTION_ROWS, Piece, Row, Section, row
-from ecoshell.tui.transcript.inline import Pieces, highlighted, inline
+from ecoshell.tui.transcript.inline import MAX_HIGHLIGHTED_LENGTH, Pieces, highlighted, inline
 from ecoshell.tui.transcript.painting import breaks, cut
 
-_MAX_HIGHLIGHTED_LENGTH = 600
-"""Characters of a line of code that is still highlighted."""
 _CONTEXT_LINES = 24
 """Preceding lines of code that determine the lexer state of the next section."""
 _COLUMN_SEPARATOR = " │ "
@@ -111,7 +109,7 @@ class Code(Part):
     def rows(self, width: int) -> Iterator[Row]:
         yield from Part.rows(self, width)
         lead, glue = f"{self.prefix.hang}│ ", self.prefix.glue
-        plain = any(len(line) > _MAX_HIGHLIGHTED_LENGTH for line in (*self.context, *self.lines))
+        plain = any(len(line) > MAX_HIGHLIGHTED_LENGTH for line in (*self.context, *self.lines))
         for at, pieces in enumerate(highlighted(self.lines, "" if plain else self.language, self.context)):
             yield Row(pieces, lead, lead, None if at else glue)
 

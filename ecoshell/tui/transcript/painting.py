@@ -18,7 +18,8 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.strip import Strip
 
-from ecoshell.tui.transcript.blocks import Piece, Section, Tone
+from ecoshell.tui.text import fit
+from ecoshell.tui.transcript.blocks import Ground, Piece, Section, Tone
 
 MARGIN = 3
 """Cells reserved for the sign."""
@@ -26,6 +27,9 @@ CURSOR = "┃"
 """Marks the block under the cursor in the margin."""
 _MIN_WRAP_WIDTH = 8
 """Lower limit of the wrapping width; on narrower screens lines are cropped."""
+_TAIL_GAP = 2
+_MIN_CELLS_BESIDE_TAIL = 20
+"""Width left of a row's tail below which the tail follows the text."""
 _TAB = "    "
 _MAX_CACHED_LINES = 1_000
 _WORD = re.compile(r"\s*\S+\s*|\s+")
@@ -49,9 +53,10 @@ class PaintedLine(NamedTuple):
 class Painter:
     """Paints at one width with one set of styles."""
 
-    def __init__(self, styles: Mapping[Tone, Style], width: int) -> None:
+    def __init__(self, styles: Mapping[Tone, Style], width: int, grounds: Mapping[Ground, Style] | None = None) -> None:
         self.width = width
         self.styles = styles
+        self.grounds = grounds or {}
         self.inside = max(_MIN_WRAP_WIDTH, width - MARGIN)
         """Width next to the margin."""
         self._style = lru_cache(maxsize=1_024)(self._styled)
@@ -66,23 +71,46 @@ class Painter:
                 replace(piece, text=piece.text.replace("\t", _TAB)) if "\t" in piece.text else piece
                 for piece in row.pieces
             ]
-            text = "".join(piece.text for piece in pieces)
             width = max(0, min(cell_len(row.lead), self.inside - _MIN_WRAP_WIDTH))
             leads = [
                 Segment(set_cell_size(lead, width), self.styles["muted"]) for lead in (row.lead, row.hang) if width
             ]
+            room = self.inside - width
+            tail_cells = sum(cell_len(piece.text) for piece in row.tail) + _TAIL_GAP if row.tail else 0
+            is_beside = bool(row.tail) and room - tail_cells >= _MIN_CELLS_BESIDE_TAIL
+            if is_beside:
+                room -= tail_cells
+            else:
+                pieces += [Piece(" " * _TAIL_GAP), *row.tail] if row.tail else []
+            if row.crops and is_beside:
+                pieces = cropped(pieces, room)
+            text = "".join(piece.text for piece in pieces)
+            ground = self.grounds.get(row.ground)
             head, glue = [*margin, *leads[:1]], row.glue
-            for start, end in pairwise([0, *breaks(text, self.inside - width), len(text)]):
+            for start, end in pairwise([0, *breaks(text, room), len(text)]):
                 source = text[start:end]
                 trimmed = source.rstrip()
                 segments = list(head)
                 for piece in cut(pieces, start, start + len(trimmed)):
                     segments.append(Segment(piece.text, self._style(piece.tone, piece.stress, piece.link)))
+                if is_beside and not start:
+                    missing = MARGIN + room - sum(segment.cell_length for segment in segments) + width
+                    segments.append(Segment(" " * (missing + _TAIL_GAP - 1)))
+                    segments += (Segment(piece.text, self.styles[piece.tone]) for piece in row.tail)
                 strip = Strip(segments, sum(segment.cell_length for segment in segments))
+                if ground is not None:
+                    strip = self._grounded(strip, len(margin), ground)
                 lines.append(PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds))
                 margin = [Segment(" " * MARGIN)]
                 head, glue = [*margin, *leads[1:]], source[len(trimmed) :]
         return lines
+
+    def _grounded(self, strip: Strip, margin: int, ground: Style) -> Strip:
+        """The line with a background from the margin to the right edge."""
+        segments = list(strip)
+        missing = MARGIN + self.inside - strip.cell_length
+        text = [*segments[margin:], Segment(" " * max(0, missing))]
+        return Strip([*segments[:margin], *Segment.apply_style(text, ground)])
 
     def _styled(self, tone: Tone, stress: str, link: str) -> Style:
         style = self.styles[tone]
@@ -135,6 +163,14 @@ class LineFinisher:
                 self._cache.clear()
             self._cache[at] = painted, strip
         return strip
+
+
+def cropped(pieces: Sequence[Piece], width: int) -> list[Piece]:
+    """The pieces in at most `width` cells, with an ellipsis if they are cut."""
+    text = "".join(piece.text for piece in pieces)
+    if cell_len(text) <= width:
+        return list(pieces)
+    return [*cut(pieces, 0, len(fit(text, width)) - 1), Piece("…", "muted")]
 
 
 def cut(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:

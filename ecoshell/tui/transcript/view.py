@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ecoshell.tui.keys import Hint
-from ecoshell.tui.transcript.blocks import TONES, CallRef
+from ecoshell.tui.transcript.blocks import GROUNDS, TONES, CallRef
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
 from ecoshell.tui.transcript.painting import MARGIN, LineFinisher, Painter
 
@@ -61,6 +61,7 @@ class Transcript(ScrollView, can_focus=True):
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"transcript--{tone}" for tone in TONES),
+        *(f"transcript--{ground}-line" for ground in GROUNDS),
         "transcript--cursor",
         "transcript--hit",
         "transcript--hit-now",
@@ -95,6 +96,8 @@ class Transcript(ScrollView, can_focus=True):
         .transcript--added { color: $success; }
         .transcript--removed { color: $error; }
         .transcript--hunk { color: $secondary; text-style: italic; }
+        .transcript--added-line { background: $diff-added 12%; }
+        .transcript--removed-line { background: $diff-removed 12%; }
         .transcript--cursor { color: $accent; text-style: bold; }
         .transcript--hit { color: $warning; text-style: underline; }
         .transcript--hit-now { text-style: reverse bold; }
@@ -183,8 +186,13 @@ class Transcript(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """Repaint for another width or theme, the visible part at once."""
         width, painter_before = self.scrollable_content_region.width, self.column.painter
-        painter = Painter({tone: self._look(tone) for tone in TONES}, width)
-        if width and (painter_before.width, painter_before.styles) != (width, painter.styles):
+        grounds = {
+            ground: Style(bgcolor=self.get_component_rich_style(f"transcript--{ground}-line").bgcolor)
+            for ground in GROUNDS
+        }
+        painter = Painter({tone: self._look(tone) for tone in TONES}, width, grounds)
+        before = (painter_before.width, painter_before.styles, painter_before.grounds)
+        if width and before != (width, painter.styles, grounds):
             self.column.repaint(painter)
             self._stale = True
         self._show()
