@@ -56,9 +56,10 @@ ASSUMED_FREE = Price(ZERO_PRICE.rates, source="assumed free because its server r
 
 
 class PriceBook:
-    """Prices and facts by litellm model name; `user` prices win. The file is read on the first lookup.
+    """Prices and facts by litellm model name; `user` prices win.
 
-    Single entries are cut out and parsed where possible, because parsing 3 MB would stall the screen.
+    Single entries are cut out of the file and parsed where possible, because parsing 3 MB would stall the screen. The
+    file itself is read again for each new name, which takes a millisecond, and not kept in memory.
     """
 
     def __init__(
@@ -72,12 +73,14 @@ class PriceBook:
         self.user = dict(user or {})
         self._is_local = is_local
         self._file = file
+        self._matches: dict[str, tuple[str, Entry] | None] = {}
+        """The results of lookups by model name."""
 
     def price(self, model: str) -> Price | None:
         """Return the model's price; None if it is unknown."""
         if model in self.user:
             return self.user[model]
-        match = self._lookup(model)
+        match = self._match(model)
         if match is None:
             prefix, _, own = model.partition("/")
             if own and prefix in _SELF_HOSTED and not own.endswith(_CLOUD_SUFFIX):
@@ -88,7 +91,7 @@ class PriceBook:
 
     def facts(self, model: str) -> ModelFacts | None:
         """Return the model's properties; None if the file does not list it."""
-        match = self._lookup(model)
+        match = self._match(model)
         return None if match is None else _facts(model, match[1])
 
     def names(self) -> tuple[str, ...]:
@@ -102,23 +105,28 @@ class PriceBook:
                 full = name if name.startswith(f"{provider}/") else f"{provider}/{name}"
                 yield _facts(full, entry), self.user.get(full) or self.user.get(name) or _price(name, entry)
 
-    def _lookup(self, model: str) -> tuple[str, Entry] | None:
+    def _match(self, model: str) -> tuple[str, Entry] | None:
+        if model not in self._matches:
+            self._matches[model] = self._lookup(model, self._read())
+        return self._matches[model]
+
+    def _lookup(self, model: str, raw: bytes) -> tuple[str, Entry] | None:
         """Return the entry by exact name, without the provider prefix, or with the only known prefix.
 
         `openai/responses/NAME` is NAME at another endpoint.
         """
         model = model.replace("openai/responses/", "openai/", 1)
-        entry = self._entry(model)
+        entry = self._entry(model, raw)
         if entry is not None:
             return (model, entry) if _is_chat(entry) else None
         prefix, slash, bare = model.partition("/")
         if slash:  # litellm divides some providers, for example `vertex_ai-llama_models`.
-            entry = self._entry(bare)
+            entry = self._entry(bare, raw)
             owner = str((entry or {}).get("litellm_provider", ""))
             kinds = (f"{prefix}-", f"{prefix}_")
             same = owner in (prefix, f"text-completion-{prefix}") or owner.startswith(kinds)
             return (bare, entry) if entry is not None and _is_chat(entry) and same else None
-        if f'/{model}"'.encode() not in self._raw:
+        if f'/{model}"'.encode() not in raw:
             return None
         matches = [
             (name, entry)
@@ -127,30 +135,30 @@ class PriceBook:
         ]
         return matches[0] if len(matches) == 1 else None
 
-    def _entry(self, name: str) -> Entry | None:
-        if not self._is_parsed_singly:
+    def _entry(self, name: str, raw: bytes) -> Entry | None:
+        if not self._is_parsed_singly(raw):
             return self._entries.get(name)
         for indent in _INDENTS:
             key = indent + f"{json.dumps(name)}: {{".encode()
-            if (start := self._raw.find(key)) >= 0:
-                return self._cut(start + len(key) - 1)
+            if (start := raw.find(key)) >= 0:
+                return _cut(raw, start + len(key) - 1)
         return None
 
     def _entries_of(self, provider: str) -> Iterator[tuple[str, Entry]]:
-        if not self._is_parsed_singly:
+        raw = self._read()
+        if not self._is_parsed_singly(raw):
             entries = self._entries.items()
             yield from ((name, entry) for name, entry in entries if entry.get("litellm_provider") == provider)
             return
         field = f'\n        "litellm_provider": {json.dumps(provider)}'.encode()
         at = 0
-        while (at := self._raw.find(field, at + 1)) >= 0:
+        while (at := raw.find(field, at + 1)) >= 0:
             earliest = max(0, at - _MAX_ENTRY_BYTES)
-            start = max(self._raw.rfind(indent + b'"', earliest, at) + len(indent) for indent in _INDENTS)
-            colon = self._raw.index(b": {", start)
-            yield json.loads(self._raw[start:colon]), self._cut(colon + len(b": "))
+            start = max(raw.rfind(indent + b'"', earliest, at) + len(indent) for indent in _INDENTS)
+            colon = raw.index(b": {", start)
+            yield json.loads(raw[start:colon]), _cut(raw, colon + len(b": "))
 
-    @cached_property
-    def _raw(self) -> bytes:
+    def _read(self) -> bytes:
         file = self._file
         spec = importlib.util.find_spec("litellm") if file is None else None
         if spec is not None and spec.origin:
@@ -158,19 +166,14 @@ class PriceBook:
             file = packaged if packaged.is_file() else None
         return file.read_bytes() if file is not None else b"{}"
 
-    @property
-    def _is_parsed_singly(self) -> bool:
+    def _is_parsed_singly(self, raw: bytes) -> bool:
         """Whether entries are parsed one by one: the file has the expected indentation and is not parsed yet."""
-        return "_entries" not in vars(self) and self._raw.startswith(b'{\n    "')
-
-    def _cut(self, start: int) -> Entry:
-        """Parse the entry whose opening brace is at `start`."""
-        return json.loads(self._raw[start : self._raw.index(b"\n    }", start)] + b"}", parse_float=Decimal)
+        return "_entries" not in vars(self) and raw.startswith(b'{\n    "')
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
         """All entries, parsed singly: one parse of 3 MB would block all other threads."""
-        text, decoder = self._raw.decode(), json.JSONDecoder(parse_float=Decimal)
+        text, decoder = self._read().decode(), json.JSONDecoder(parse_float=Decimal)
         entries: dict[str, Entry] = {}
         at = _skip_separators(text, text.index("{") + 1)
         while not text.startswith("}", at):
@@ -180,6 +183,11 @@ class PriceBook:
                 entries[name] = cast("Entry", value)
             at = _skip_separators(text, at)
         return entries
+
+
+def _cut(raw: bytes, start: int) -> Entry:
+    """Parse the entry whose opening brace is at `start`."""
+    return json.loads(raw[start : raw.index(b"\n    }", start)] + b"}", parse_float=Decimal)
 
 
 def _skip_separators(text: str, at: int) -> int:

@@ -86,6 +86,7 @@ class LineShell:
         self.shell_status: ShellStatus | None = None
         self._stop_tasks: set[asyncio.Task[None]] = set()
         self._status = 0
+        shell.on_progress = lambda text: printer.progress(visible_line(text))
         self._queue: list[str] = []
         """Lines typed during a turn, to run after it."""
 

@@ -2,8 +2,10 @@
 
 import base64
 from dataclasses import dataclass
+from time import monotonic
 from typing import NoReturn, TextIO
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.segment import Segment, Segments
 
@@ -30,6 +32,10 @@ ASCII_SIGNS = Signs(">", "-", "?", "<", "+", "*", "=", "answer:", "ok:", "!!", "
 """For terminals without Unicode, and for screen readers."""
 
 
+_PROGRESS_SECONDS = 10.0
+"""Seconds between two lines of progress where they cannot be replaced."""
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
         """Leave a closed pipe to `fenced`; rich would exit with a status of its choice."""
@@ -43,6 +49,7 @@ class Printer:
         self._console = _Console(file=file, markup=False, emoji=False, highlight=False, soft_wrap=True)
         self.is_full_terminal = self._console.is_terminal and not self._console.is_dumb_terminal
         """Whether the output is a terminal that understands escape sequences."""
+        self._reported_at = -_PROGRESS_SECONDS
         supports_unicode = self.is_full_terminal and self._console.encoding.lower().startswith("utf")
         self.signs = UNICODE_SIGNS if supports_unicode else ASCII_SIGNS
 
@@ -55,6 +62,16 @@ class Printer:
         """Print text that is already safe to show; an empty `end` leaves the line open."""
         # Segments keep tabs, which rich's Text expands to blanks
         self._console.print(Segments([Segment(f"{text}{end}", self._console.get_style(style))]), end="")
+
+    def progress(self, text: str) -> None:
+        """Show progress in place; an empty text removes it. Without a full terminal, a line every few seconds."""
+        if self.is_full_terminal:
+            shown = set_cell_size(text, min(cell_len(text), self.width - 1))
+            self._console.file.write(f"\r\x1b[K{shown}")
+            self._console.file.flush()
+        elif text and self._console.is_terminal and monotonic() - self._reported_at >= _PROGRESS_SECONDS:
+            self._reported_at = monotonic()
+            self.line(text)
 
     def copy(self, text: str) -> bool:
         """Copy text to the clipboard through the terminal (OSC 52), also over ssh; False without a terminal."""

@@ -20,6 +20,7 @@ from ecoshell.errors import EcoshellError, ModelMissing
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.tui.chat import ChatScreen, QuestionArea
+from ecoshell.tui.memory import release_free_memory, share_arena
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.layout import SideLayout
@@ -86,6 +87,7 @@ class ChatApp(ThemedApp[int]):
 
     def after_first_frame(self) -> None:
         """Open the shell; input typed until then waits for it."""
+        share_arena()
         gc.freeze()  # objects created so far stay alive
         gc.set_threshold(*_GARBAGE)
         gc.enable()
@@ -105,6 +107,7 @@ class ChatApp(ThemedApp[int]):
             self.shell = await self._build(self.options, self.chat.query_one(QuestionArea))
             await self.chat.opened(self.shell)
             self.opened.set()
+            await asyncio.to_thread(release_free_memory)
         except EcoshellError as error:
             if not (isinstance(error, ModelMissing) and self.options.model is None):
                 self._fail(error)

@@ -45,6 +45,8 @@ _BUILD_SECONDS = 1.0
 """Time between two looks at the progress of a compilation."""
 _WIDE = 100
 """Width from which panels are shown next to the transcript."""
+_TALL = 8
+"""Height below which only the transcript and the prompt are shown."""
 
 
 def _screen_commands() -> "CommandTable[ChatApp]":
@@ -72,6 +74,7 @@ class ChatScreen(Screen[None]):
     """The main screen; input sent before the shell is ready waits for it."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012 - as declared by Textual
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL, "-tall")]  # noqa: RUF012 - as declared by Textual
     AUTO_FOCUS = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
@@ -86,8 +89,9 @@ class ChatScreen(Screen[None]):
     app: "ChatApp"
 
     def __init__(self, paths: Paths, model: str | None) -> None:
-        wide = get_terminal_size().columns >= _WIDE
-        super().__init__(classes="-wide" if wide else "-narrow")  # avoids a second styling by Textual
+        columns, lines = get_terminal_size()
+        width, height = "-wide" if columns >= _WIDE else "-narrow", "-tall" if lines >= _TALL else "-short"
+        super().__init__(classes=f"{width} {height}")  # avoids a second styling by Textual
         self._paths = paths
         self._model = model or "the model"
         self._chooses_model = model is None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer, Repo, hub_server
 from model_servers import OLLAMA, model_server
-from real_terminal import Terminal, opened
+from real_terminal import Terminal, closed, opened
 
 from ecoshell.cli import main
 
@@ -199,3 +199,25 @@ def test_missing_model_on_a_terminal_is_not_pulled_without_consent(terminal, hub
     line.wait("was not pulled")
     assert line.ended() == 1
     assert hub.ranges == []
+
+
+@pytest.mark.parametrize("shell", ["line", "chat"])
+def test_pull_in_a_shell_shows_progress_breaks_off_and_is_resumed(hub, environ, tmp_path, shell):
+    workspace, script = tmp_path / "workspace", tmp_path / "script.jsonl"
+    workspace.mkdir()
+    script.write_text('{"text": "Still here."}\n')
+    hub.repos[NAME].cuts, hub.repos[NAME].stall = 100, threading.Event()
+    command = ["line"] if shell == "line" else []
+    terminal = opened(tmp_path / "home", workspace, *command, "--model", f"script:{script}", **environ)
+    try:
+        terminal.wait(r"^ ?›")
+        terminal.type(f"/model pull {NAME}:Q4_K_M\r")
+        terminal.wait(r"downloading maker/small-GGUF:Q4_K_M: 2\.\d MB of 4\.0 MB")
+        hub.repos[NAME].stall.set()
+        terminal.wait(r"Pull it again to resume")
+        terminal.type("are you there?\r")
+        terminal.wait(r"Still here\.")
+        assert "downloading" not in terminal.text
+        assert [*(tmp_path / "home" / "data" / "models").rglob(f"{FILE}*")]
+    finally:
+        closed(terminal)

@@ -123,7 +123,7 @@ def test_blocks_added_before_the_first_width_are_painted_later():
     column.stream("**an** answer", "…", "text")
     column.settle()
     column.repaint(painter())
-    assert column.plain == "·  early\n…  an answer"
+    assert column.plain == "·  early\n\n…  an answer"
 
 
 def test_folded_block_shows_its_start_until_opened(column: BlockColumn):
@@ -155,12 +155,12 @@ def test_only_visible_parts_of_a_long_answer_are_painted(monkeypatch: pytest.Mon
 def test_streamed_answer_is_not_repainted_when_settled(column: BlockColumn, monkeypatch: pytest.MonkeyPatch):
     text = "\n\n".join(f"Paragraph **{n}** of some." for n in range(20))
     column.stream(text, "…", "text")
-    assert column.plain.startswith("…  Paragraph 0")
+    assert column.plain.startswith("\n…  Paragraph 0")
     counting = counted(monkeypatch)
     column.open(answer(text))
     column.settle(event_blocks.answer(event_blocks.Answer(text), "gave_up"))
-    assert column.plain.startswith("Ø  Paragraph 0")
-    assert len(counting) == 1
+    assert column.plain.startswith("\nØ  Paragraph 0")
+    assert len(counting) == 2
 
 
 def test_long_stream_is_not_repainted_from_its_start(column: BlockColumn, monkeypatch: pytest.MonkeyPatch):

@@ -54,7 +54,7 @@ def ended(**changes: object) -> TurnFinished:
 def test_call_shows_its_arguments_its_time_and_its_observation():
     block = event_blocks.call(STARTED, finished())
     assert block.sign == "►"
-    assert block.text() == "count_text(path=notes.txt, deep=true)  12 ms  $0\n└ 1,204 words"
+    assert block.text() == "count_text(path=notes.txt, deep=true)  12 ms\n└ 1,204 words"
 
 
 def test_backtracking_shows_target_and_reason():
@@ -86,7 +86,9 @@ def test_running_call_is_marked():
 
 
 def test_paid_call_shows_its_price():
-    assert event_blocks.call(STARTED, finished(spent_nano=3_100_000)).text().splitlines()[0].endswith("12 ms  $0.0031")
+    assert (
+        event_blocks.call(STARTED, finished(spent_nano=3_100_000)).text().splitlines()[0].endswith("  $0.0031  12 ms")
+    )
 
 
 def test_call_with_changes_shows_counts_and_diff():
@@ -327,7 +329,7 @@ def test_users_mark_overrides_the_judge():
 def test_verdict_ends_the_calls_line():
     block = replace(event_blocks.call(STARTED, finished()), verdict=event_blocks.verdict(False, None))
     assert block.text().splitlines() == [
-        "count_text(path=notes.txt, deep=true)  12 ms  $0  × unhelpful",
+        "count_text(path=notes.txt, deep=true)  × unhelpful  12 ms",
         "└ 1,204 words",
     ]
     assert replace(block, verdict=()).text() == event_blocks.call(STARTED, finished()).text()

@@ -51,8 +51,8 @@ async def test_verdicts_are_shown_in_the_calls_line(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
-        assert line(app, "count_text(").endswith("12 ms  $0  √")
-        assert line(app, "read_file(").endswith("3 ms  $0  × unhelpful")
+        assert line(app, "count_text(").endswith("√  12 ms")
+        assert line(app, "read_file(").endswith("× unhelpful  3 ms")
         assert line(app, "write_file(").endswith("  denied")
 
 
@@ -60,7 +60,7 @@ async def test_undecided_result_has_no_sign_and_can_be_marked(make_app):
     app = make_app(FakeShell(earlier=(STARTED, *COUNTED, CallJudged("c1", "count_text", None, ""), FINISHED)))
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
-        assert line(app, "count_text(").endswith("12 ms  $0")
+        assert line(app, "count_text(").endswith("  12 ms")
         await pilot.press("plus")
         await eventually(pilot, lambda: "√ helpful, marked by you" in line(app, "count_text("))
         assert not app.chat.query_one(PromptBar).border_title  # no activity is shown
@@ -73,7 +73,7 @@ async def test_plus_and_minus_toggle_marks(make_app, shell):
         await pilot.press("minus")
         await eventually(pilot, lambda: "× unhelpful, marked by you" in line(app, "count_text("))
         await pilot.press("minus")
-        await eventually(pilot, lambda: line(app, "count_text(").endswith("$0  √"))
+        await eventually(pilot, lambda: line(app, "count_text(").endswith("√  12 ms"))
         await pilot.press("plus")
         await eventually(pilot, lambda: "√ helpful, marked by you" in line(app, "count_text("))
         await pilot.press("minus")
@@ -102,7 +102,7 @@ async def test_stored_mark_is_shown_and_can_be_removed(make_app):
         await open_at(pilot, app, "count_text(")
         assert "× unhelpful, marked by you" in line(app, "count_text(")
         await pilot.press("minus")
-        await eventually(pilot, lambda: line(app, "count_text(").endswith("$0  √"))
+        await eventually(pilot, lambda: line(app, "count_text(").endswith("√  12 ms"))
     assert [mark.helpful for mark in shell.marks] == [None]
 
 
@@ -169,7 +169,7 @@ async def test_failed_mark_shows_an_error_and_no_sign(make_app):
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
         await eventually(pilot, lambda: "could not be written" in transcript(app).column.plain)
-        assert line(app, "count_text(").endswith("$0  √")
+        assert line(app, "count_text(").endswith("√  12 ms")
 
 
 async def test_marked_result_keeps_fold_and_position(make_app):

@@ -210,7 +210,7 @@ async def test_title_shows_opening_then_mode_and_model(paths):
         assert bar(app).startswith("ecoshell · fix-readme")
         assert bar(app).endswith(" $0.4017 left · embedded, demo model (f7 changes it)")
         title.state = "read-only"
-        assert bar(app).endswith(" read-only  one model · embedded, demo model (f7 changes it)")
+        assert bar(app).endswith(" read-only  embedded, demo model (f7 changes it)")
         title.state = ""
         await pilot.resize_terminal(120, 24)
         await eventually(pilot, lambda: "one model" in bar(app))

@@ -258,7 +258,7 @@ async def test_click_on_a_link_opens_its_address():
             event_blocks.answer(event_blocks.Answer("[the docs](https://docs.example/a) and more"))
         )
         await settled(pilot)
-        await pilot.click(Transcript, offset=(6, 0))
+        await pilot.click(Transcript, offset=(6, 1))
         assert app.opened == ["https://docs.example/a"]
 
 

@@ -298,7 +298,7 @@ class PlanPanel(ListPanel[PlanRow]):
             lines.append(self._columns(plan, width).head)
             changes = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
             nodes = progress(graph) if graph and self.folded else ""
-            parts = (remaining_text(self.state), f"{planned_share(plan)} planned" if self.folded else changes, nodes)
+            parts = (nodes, remaining_text(self.state), f"{planned_share(plan)} planned" if self.folded else changes)
             self.gist = self._title_text(part for part in parts if part)
         elif status is not None and status.plan == "off":
             self.gist = "off"

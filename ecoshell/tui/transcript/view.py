@@ -96,8 +96,8 @@ class Transcript(ScrollView, can_focus=True):
         .transcript--added { color: $success; }
         .transcript--removed { color: $error; }
         .transcript--hunk { color: $secondary; text-style: italic; }
-        .transcript--added-line { background: $diff-added 12%; }
-        .transcript--removed-line { background: $diff-removed 12%; }
+        .transcript--added-line { background: $success 12%; }
+        .transcript--removed-line { background: $error 12%; }
         .transcript--cursor { color: $accent; text-style: bold; }
         .transcript--hit { color: $warning; text-style: underline; }
         .transcript--hit-now { text-style: reverse bold; }
