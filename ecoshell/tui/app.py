@@ -20,7 +20,7 @@ from ecoshell.errors import EcoshellError, ModelMissing
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.tui.chat import ChatScreen, QuestionArea
-from ecoshell.tui.memory import release_free_memory, share_arena
+from ecoshell.tui.memory import share_arena
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.layout import SideLayout
@@ -107,7 +107,6 @@ class ChatApp(ThemedApp[int]):
             self.shell = await self._build(self.options, self.chat.query_one(QuestionArea))
             await self.chat.opened(self.shell)
             self.opened.set()
-            await asyncio.to_thread(release_free_memory)
         except EcoshellError as error:
             if not (isinstance(error, ModelMissing) and self.options.model is None):
                 self._fail(error)

@@ -19,6 +19,7 @@ from ecoshell.errors import EcoshellError
 from ecoshell.options import EFFORTS
 from ecoshell.paths import Paths
 from ecoshell.tui.keys import Hint, KeyLine
+from ecoshell.tui.memory import release_free_memory
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import Prompt
@@ -155,6 +156,7 @@ class ChatScreen(Screen[None]):
         if len(offers) > 1 and not controller.busy and (chosen := await self._choose(offers)) is not None:
             await self._use(controller, chosen)
         await controller.introduce(first=self._first)
+        await asyncio.to_thread(release_free_memory)
 
     async def choose_another_model(self) -> bool:
         """Wait while llama.cpp compiles, and let the user choose a model that does not need it.

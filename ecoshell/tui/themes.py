@@ -50,8 +50,10 @@ _FALLBACKS = {
 }
 """The colours used for code and diffs if a theme defines none."""
 _FLAGS = ("dark", "colorless")
-_MUTED, _SELECTED, _BORDER = 0.3, 0.3, 0.3
-"""Blending of muted text with the background, and of selections and borders from it."""
+_MUTED, _SELECTED = 0.3, 0.3
+"""Blending of muted text with the background, and of selections from it."""
+_GRAPHIC = {True: 0.4, False: 0.52}
+"""Blending of borders and scrollbars in dark and light themes: WCAG AA demands a contrast of 3."""
 _HIGHLIGHT_BRIGHTNESS = 0.2
 """Brightness from which a background is a selection or cursor, not a tint of the theme's black."""
 _MONOCHROME_TERMS = frozenset({"dumb", "unknown", "vt52", "vt100", "vt102", "vt220", "vt320"})
@@ -78,7 +80,7 @@ def _check_keys(keys: Iterable[str], allowed: tuple[str, ...], kind: str) -> Non
 def _variables(colors: Palette) -> dict[str, str]:
     """Textual's variables whose default values would be hard to read or to tell apart."""
     ground, text, muted, primary = (colors[key] for key in ("background", "foreground", "muted", "primary"))
-    selected, border = ground.blend(primary, _SELECTED), ground.blend(text, _BORDER)
+    selected, border = ground.blend(primary, _SELECTED), ground.blend(text, _GRAPHIC[ground.brightness < text.brightness])
     variables = {
         **dict.fromkeys(("foreground-muted", "text-muted", "text-disabled"), muted),
         **dict.fromkeys(("block-cursor-blurred-foreground", "input-selection-foreground"), text),

@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from plan_play import FETCH, PLANNED
+from rich.cells import cell_len
 from side_play import REACHED, READY, TURN, TWO_MODELS, SideApp, many_tools, said
 from textual.events import Paste
 from tui_play import eventually
 
-from ecoshell.events import BudgetChanged, BudgetSettled, TextArrived, ToolRegistered
+from ecoshell.events import BudgetChanged, BudgetSettled, CallStarted, PlanChanged, TextArrived, ToolRegistered
 from ecoshell.messages import Usage
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.plan import PlanPanel
@@ -287,3 +289,44 @@ async def test_registration_is_visible_during_the_turn(paths):
         app.body.side.handle(ToolRegistered("read_file", 120, True, 2, "agent"))
         await eventually(pilot, lambda: "● read_file" in said(panel(app)))
         assert "3 of 4" in panel(app).title
+
+
+def blocking(tool: str) -> PlanChanged:
+    """A plan that forbids this tool."""
+    return replace(PLANNED, rows=(replace(FETCH, tool=tool),))
+
+
+async def test_tools_are_grouped_and_groups_follow_the_events(paths):
+    app = SideApp(paths, past=TURN[:1])
+    async with app.run_test(size=WIDE) as pilot:
+        await eventually(pilot, lambda: "LOADED 2" in said(panel(app)))
+        assert "KNOWN 2" in said(panel(app))
+        assert "BLOCKED" not in said(panel(app))
+        app.body.side.handle(ToolRegistered("read_file", 120, True, 1, "agent"))
+        app.body.side.handle(CallStarted("c1", "read_file", {}))
+        app.body.side.handle(blocking("run_command"))
+        await eventually(pilot, lambda: "BLOCKED 1" in said(panel(app)))
+        rows = [row.strip() for row in said(panel(app)).splitlines()[1:]]
+        assert rows[0] == "LOADED 3"
+        assert rows[1].startswith("► read_file")
+        assert rows[1].endswith("used last")
+        assert rows[4] == "BLOCKED 1"
+        assert rows[5].startswith("× run_command")
+        assert "KNOWN" not in said(panel(app))
+
+
+async def test_sixty_tools_stay_readable_on_a_narrow_screen(paths):
+    app = SideApp(paths, status=many_tools(66))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("f2")
+        await pilot.pause()
+        assert "LOADED 2" in said(panel(app))
+        assert "KNOWN 64" in said(panel(app))
+        await pilot.press("end")
+        await pilot.pause()
+        height = panel(app).scrollable_content_region.height
+        assert any("operation_062" in line(app, y) for y in range(height))
+        assert all(cell_len(line(app, y)) <= panel(app).size.width for y in range(height))
+        await pilot.press("home")
+        await pilot.pause()
+        assert "LOADED 2" in said(panel(app))

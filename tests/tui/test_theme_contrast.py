@@ -47,6 +47,10 @@ def texts(theme: FileTheme) -> dict[str, Color]:
     return {name: Color.parse(getattr(theme, name)) for name in TEXTS} | variables | muted
 
 
+def colors_of(theme: FileTheme, *names: str) -> list[Color]:
+    return [Color.parse(getattr(theme, name)) for name in names]
+
+
 def test_dark_light_and_two_high_contrast_themes_exist() -> None:
     kinds = {theme.name: theme.dark for theme in THEMES}
     assert kinds["dark"]
@@ -72,6 +76,25 @@ def test_selections_are_readable(theme: FileTheme) -> None:
     )
     for front, back in pairs:
         assert ratio(Color.parse(theme.variables[front]), Color.parse(theme.variables[back])) >= demanded(theme)
+
+
+@EACH
+def test_code_is_readable_on_the_ground_of_changed_lines(theme: FileTheme) -> None:
+    colors = texts(theme)
+    ground, text = colors_of(theme, "background", "foreground")
+    for kind in ("added", "removed"):
+        line = ground.blend(colors[f"diff-{kind}"], 0.12)  # as in chat.tcss
+        on_line = {name: color for name, color in colors.items() if name.startswith("syntax-")}
+        on_line |= {"muted": colors["muted"], "sign": colors[f"diff-{kind}"], "code": ground.blend(text, 0.85)}
+        output = {name: ratio(color, line) for name, color in on_line.items()}
+        assert {name: contrast for name, contrast in output.items() if contrast < demanded(theme)} == {}
+
+
+@EACH
+def test_scrollbars_and_borders_of_inputs_can_be_seen(theme: FileTheme) -> None:
+    (ground,) = colors_of(theme, "background")
+    for name in ("scrollbar", "scrollbar-hover", "border-blurred", "block-cursor-background"):
+        assert ratio(Color.parse(theme.variables[name]), ground) >= 3, name
 
 
 async def test_every_screen_is_readable_in_every_theme(host: Host, paths: Paths) -> None:
