@@ -80,7 +80,10 @@ def _check_keys(keys: Iterable[str], allowed: tuple[str, ...], kind: str) -> Non
 def _variables(colors: Palette) -> dict[str, str]:
     """Textual's variables whose default values would be hard to read or to tell apart."""
     ground, text, muted, primary = (colors[key] for key in ("background", "foreground", "muted", "primary"))
-    selected, border = ground.blend(primary, _SELECTED), ground.blend(text, _GRAPHIC[ground.brightness < text.brightness])
+    selected, border = (
+        ground.blend(primary, _SELECTED),
+        ground.blend(text, _GRAPHIC[ground.brightness < text.brightness]),
+    )
     variables = {
         **dict.fromkeys(("foreground-muted", "text-muted", "text-disabled"), muted),
         **dict.fromkeys(("block-cursor-blurred-foreground", "input-selection-foreground"), text),

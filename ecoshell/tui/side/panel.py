@@ -199,7 +199,7 @@ class ListPanel(Panel, Generic[Item]):
         self._order: Sequence[str] = ()
         self._rows: list[int | Line] = []
         """The list's lines: the index of a visible name, or a heading."""
-        self._typing = False
+        self._typing = self._was_focused = False
         self._footer: list[Line] = []
         self._room = 0
         """Height of the list."""
@@ -251,8 +251,12 @@ class ListPanel(Panel, Generic[Item]):
         self.apply_filter(self.filter)
 
     def apply_filter(self, typed: str) -> None:
-        """List only matches; a changed filter highlights the best one, otherwise the highlighted name stays."""
-        current, at = (self.current, self.highlighted) if typed == self.filter else ("", 0)
+        """List only matches; a changed filter highlights the best one, otherwise the highlighted name stays.
+
+        Until the list has the focus, its first name is highlighted.
+        """
+        keeps = typed == self.filter and (self.highlighted or self._was_focused)
+        current, at = (self.current, self.highlighted) if keeps else ("", 0)
         self.filter = typed[:_MAX_FILTER_LENGTH]
         if self.filter.strip():
             names, _ = best(self.filter, ((name.lower(), name) for name in self._order), len(self._order))
@@ -354,6 +358,7 @@ class ListPanel(Panel, Generic[Item]):
     def watch_has_focus(self, has_focus: bool) -> None:
         """Show the highlight; on blur, restore the order that was kept while the user worked in the list."""
         super().watch_has_focus(has_focus)
+        self._was_focused |= has_focus
         if not has_focus:
             self._typing = False
             self.update_items(keep_order=False)
