@@ -183,7 +183,7 @@ class ChatController:
             if introduction and not self.busy:
                 self.view.column.insert(event_blocks.command_output(introduction))
             if introduction and first and not self.busy:
-                is_free = self.shell.deps.models.current.is_free
+                is_free = self.status is not None and self.status.is_free
                 self.view.column.insert(requests_block(await self.shell.files(), is_free=is_free))
 
     def begin_turn(self) -> None:
