@@ -24,7 +24,7 @@ def test_attachments_look_the_same_live_resumed_and_exported(tmp_path: Path) -> 
 
     terminal = opened(home, workspace, *model)
     try:
-        terminal.wait(r"step by step")
+        terminal.wait(r"one model")
         terminal.type("What is in it?\r")
         terminal.wait(r"\$0 · \d+ steps?")
         _has_all_lines(terminal.text.partition("√")[2])
