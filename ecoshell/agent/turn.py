@@ -14,6 +14,7 @@ from ecoshell.agent.fallback import fall_back
 from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.mode import FillTask, Mode, View
 from ecoshell.agent.offer import TurnContext
+from ecoshell.budget.gate import sharing
 from ecoshell.errors import (
     BudgetError,
     CallBroken,
@@ -217,8 +218,9 @@ class Turn:
             del pending[: len(group)]
             self._go_on(path)
             try:
-                async with asyncio.TaskGroup() as tasks:
-                    running = [tasks.create_task(self._call(path, call)) for call in group]
+                with sharing():  # each reserves more time than it usually takes
+                    async with asyncio.TaskGroup() as tasks:
+                        running = [tasks.create_task(self._call(path, call)) for call in group]
             except BaseExceptionGroup as errors:
                 raise errors.exceptions[0] from None
             results = [task.result() for task in running]

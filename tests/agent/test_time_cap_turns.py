@@ -103,3 +103,16 @@ async def test_waiting_for_an_approval_takes_no_time_from_the_cap(play):
     assert asked.is_set()
     assert events[-1].status == "answered"
     assert 0 < cap.spent < 1_500
+
+
+async def test_parallel_calls_wait_for_each_others_reservations(play):
+    three = {"text": "", "calls": [{"name": "look", "arguments": {"at": number}} for number in range(3)]}
+    async with play([three, finish("done")], registration="all", budget="18s") as shell:  # less than three slices
+        with_tool(shell, look)
+        events = await turn(shell)
+    assert [(call.name, call.ok, call.refused) for call in of(events, CallFinished)] == [("look", True, "")] * 3
+    assert events[-1].status == "answered"
+
+
+def look(at: int) -> str:
+    return f"seen {at}"
