@@ -10,6 +10,7 @@ from ecoshell.cli.answer_output import AnswerOutput
 from ecoshell.events import CapNear
 from ecoshell.events.describe import describe
 from ecoshell.sessions.export import as_markdown
+from ecoshell.tui.transcript.event_blocks import block_of
 
 
 def looks(watch, *states):
@@ -48,3 +49,4 @@ async def test_a_turn_reports_a_nearly_used_cap_once_in_all_outputs(play, capsys
     output = AnswerOutput()
     output.show(near)
     assert "85 % of the session's cap of" in capsys.readouterr().err
+    assert block_of(near).text().startswith("85 % of the session's cap of")
