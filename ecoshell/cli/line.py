@@ -13,7 +13,7 @@ from ecoshell.agent.command_table import dollars
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.shell_status import ShellStatus
 from ecoshell.api import EXIT_STATUS
-from ecoshell.budget import CapState, about, amount_text
+from ecoshell.budget import CapState, about, amount_text, counted
 from ecoshell.cli.event_lines import EventLines
 from ecoshell.cli.inputs import Keyboard, Lines, PrivateHistory, SlashCompleter
 from ecoshell.cli.line_user import LineUser
@@ -225,7 +225,9 @@ def toolbar_text(status: ShellStatus | None) -> str:
     if status is None:
         return ""
     parts = [_cap_text(cap) for cap in status.caps]
-    if not status.caps:
+    if not status.caps and status.is_free:
+        parts.append(f"no cap, used {about(counted(status.used_tokens, 'token'), estimated=status.estimated)}")
+    elif not status.caps:
         parts.append(f"no cap, spent {about(dollars(status.spent_nano), estimated=status.estimated_nano)}")
     registered = sum(tool.registered for tool in status.tools)
     effort = "" if status.effort == "auto" else f" ({status.effort})"

@@ -394,6 +394,8 @@ async def test_exit_status_of_a_pipe_is_that_of_the_unanswered_turn() -> None:
 def test_toolbar_shows_what_is_spent_held_and_left_of_each_cap() -> None:
     status = asyncio.run(PlayedShell().status())
     assert toolbar_text(status) == " session: spent $0.10, held $0.01, left $0.39 | 1 of 2 tools | embedded "
+    free = replace(status, caps=(), is_free=True, used_tokens=1_204, estimated=False)
+    assert toolbar_text(free) == " no cap, used 1,204 tokens | 1 of 2 tools | embedded "
 
 
 async def test_call_written_as_text_is_not_streamed() -> None:
