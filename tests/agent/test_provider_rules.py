@@ -19,7 +19,7 @@ from providers import (
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.catalog import CORE
-from ecoshell.events import CallFinished, CallStarted, Compacted, ModelReplied
+from ecoshell.events import BudgetHeld, BudgetSettled, CallFinished, CallStarted, Compacted, ModelReplied
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
@@ -116,6 +116,20 @@ async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulat
     assert len({call.group for call in started}) == STEPS_PER_TURN
     assert sorted(call.id for call in started) == sorted(call.id for call in finished)
     assert all(reply.finish for reply in of(first, ModelReplied))
+
+
+async def test_a_resumed_session_reserves_what_its_provider_counted_before(opened, emulators, home):
+    (home / "a.txt").write_text("".join(f"line {number} of the file\n" for number in range(2_000)))
+    model = "anthropic/claude-sonnet-4-5"
+    emulators[model].script([Reply((ToolCall("read_file", {"path": "a.txt"}),)), *(Reply((Text("Read."),)),) * 2])
+    async with opened(model, budget="5") as shell:
+        await ask(shell, 0)
+        session = shell.session
+    async with opened(model, resume=session) as shell:
+        events = await ask(shell, 1)
+    held, settled = of(events, BudgetHeld)[0], of(events, BudgetSettled)[0]
+    assert settled.usage.input > 10_000
+    assert settled.usage.input <= held.held_tokens - held.max_tokens <= 1.2 * settled.usage.input
 
 
 @pytest.mark.parametrize("effort", ["auto", "high"])
