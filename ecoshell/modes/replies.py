@@ -20,12 +20,6 @@ _OVERLAP_CHARACTERS = range(16, 401)
 _MORE_ROOM = "To allow longer replies, raise [agent] max_output_tokens, or the cap with /budget."
 
 
-async def ask_whole(model: MeteredModel, request: Request, emit: Emit, *, role: str) -> Reply:
-    """Ask a model, and return its reply as `completed` does."""
-    reply = await model.ask(request, emit, role=role)
-    return await completed(reply, request, model, emit, role=role)
-
-
 async def completed(reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
     """The reply to `request`, continued if the output limit cut it.
 
