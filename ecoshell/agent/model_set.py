@@ -176,12 +176,12 @@ class ActiveModels:
     ) -> None:
         """`mode` is one of MODES. May block; raises as ModelFactory does."""
         self.factory = factory
-        self.session_model = session_model
+        self.session_model: str = session_model
         """The model of every role without its own model."""
-        self.mode = mode
-        self.roles = roles
+        self.mode: str = mode
+        self.roles: RoleModels = roles
         """The roles' own models in the mode umi."""
-        self.current = factory.make(session_model, mode, roles=roles)
+        self.current: ModelSet = factory.make(session_model, mode, roles=roles)
 
     @property
     def name(self) -> str:
