@@ -14,15 +14,15 @@ from tempfile import TemporaryDirectory
 
 from ecoshell.errors import EcoshellError
 from ecoshell_bench.printing import show
-from ecoshell_bench.speed.measuring import Measurement, compared
+from ecoshell_bench.speed.measuring import Measurement, compared, cpu_seconds, resident_mb
 
 CLIENTS = 32
+HAS_PROC = Path("/proc/self/stat").exists()
 _TOKEN = "bench"
 _START_SECONDS = 60.0
 _WARM_UP = 20
 _MEMORY_SHARE = 10
 """Memory is compared between this fraction of the streamed requests and all of them."""
-_KB_PER_MB = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,22 @@ async def measure(ports: Ports, requests: int, streams: int) -> AsyncIterator[Me
     yield latency
     if latency.baseline is not None:
         yield Measurement("added_latency", latency.value - latency.baseline, "ms")
-    for what, is_stream in (("throughput", False), ("throughput_streamed", True)):
-        rates = [await _rate(port, requests, streams=is_stream) for port in (ports.gateway, ports.direct)]
-        yield Measurement(what, rates[0], "per s", rates[1], rates[0] / rates[1])
+    for name, is_stream in (("throughput", False), ("throughput_streamed", True)):
+        started = cpu_seconds(ports.pid) if HAS_PROC else 0.0
+        rate = await _rate(ports.gateway, requests, streams=is_stream)
+        used = cpu_seconds(ports.pid) - started if HAS_PROC else None
+        direct_rate = await _rate(ports.direct, requests, streams=is_stream)
+        yield Measurement(name, rate, "per s", direct_rate, rate / direct_rate)
+        if used is not None:
+            yield Measurement(f"{name}_cpu", 1_000 * used / requests, "ms each")
+    if not HAS_PROC:
+        return
     first = streams // _MEMORY_SHARE
     await _rate(ports.gateway, first, streams=True)
-    before = _megabytes(ports.pid)
+    base_mb = resident_mb(ports.pid)
     await _rate(ports.gateway, streams - first, streams=True)
-    after = _megabytes(ports.pid)
-    if before is not None and after is not None:
-        yield Measurement(f"memory_after_{streams}", after, "MB", before, after / before)
+    final_mb = resident_mb(ports.pid)
+    yield Measurement(f"memory_after_{streams}", final_mb, "MB", base_mb, final_mb / base_mb)
 
 
 async def _rate(port: int, requests: int, *, streams: bool) -> float:
@@ -133,7 +139,7 @@ class _Client:
 
 @asynccontextmanager
 async def _servers() -> AsyncGenerator[Ports]:
-    """Run a provider and a gateway in front of it, with a ledger of their own."""
+    """Run a provider and a gateway in front of it, with a separate ledger."""
     with TemporaryDirectory() as home:
         async with _process({}, "-m", "ecoshell_bench.gateway_upstream") as (_, line):
             port = int(line)
@@ -147,7 +153,7 @@ async def _servers() -> AsyncGenerator[Ports]:
 async def _process(
     variables: Mapping[str, str], *arguments: str
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
-    """Run a Python program and return its first line; raises EcoshellError if there is none."""
+    """Run a Python program and return its first line; raises EcoshellError without one."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, env={**os.environ, **variables}, stdout=asyncio.subprocess.PIPE
     )
@@ -161,12 +167,3 @@ async def _process(
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-def _megabytes(pid: int) -> float | None:
-    """Return the resident memory of a process; None without Linux's /proc."""
-    file = Path(f"/proc/{pid}/status")
-    if not file.is_file():
-        return None
-    line = next((line for line in file.read_text().splitlines() if line.startswith("VmRSS:")), None)
-    return None if line is None else int(line.split()[1]) / _KB_PER_MB

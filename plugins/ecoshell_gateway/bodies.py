@@ -13,7 +13,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A JSON object with the position of each of its values in the text."""
+    """A JSON object with the positions of its values in the text."""
 
     text: str
     fields: Mapping[str, Any]

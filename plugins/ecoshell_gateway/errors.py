@@ -24,7 +24,7 @@ class Refused(Exception):
         self.kind: Kind = kind
         self.message = f"ecoshell: {message}"
         self.retry_after = retry_after
-        """Seconds after which a retry may succeed; without it, clients are told not to retry."""
+        """Seconds after which a retry may succeed; without it, a header asks clients not to retry."""
 
     @property
     def status(self) -> int:
@@ -32,11 +32,11 @@ class Refused(Exception):
         return STATUS[self.kind]
 
 
-def unbounded(what: str) -> Refused:
+def unbounded(option: str) -> Refused:
     """Return the refusal of an option whose price has no upper bound before the call."""
-    return Refused("cap", f"{what} cannot be used under a cap, because its price is unknown before the call.")
+    return Refused("cap", f"{option} cannot be used under a cap, because its price is unknown before the call.")
 
 
-def invalid(what: str) -> Refused:
+def invalid(message: str) -> Refused:
     """Return the refusal of a malformed request."""
-    return Refused("invalid", what)
+    return Refused("invalid", message)

@@ -26,7 +26,7 @@ TURN = 1
 _WAIT_SECONDS = 5.0
 """How long a request waits for room that other running requests hold."""
 _AMPLE_TOKENS = 8192
-"""Output that a request without a limit of its own need not wait for."""
+"""Output for which a request without an output limit does not wait."""
 _IMPLAUSIBLE_FACTOR = 10
 """A report of this many times the reservation is discarded."""
 _ANSWER_POLL_SECONDS = 0.5
@@ -142,8 +142,8 @@ class Meter:
     def _status(self) -> Status:
         row = self._ledger.session_row(self.session)
         lefts = [cap.left for cap in self._ledger.caps(self.session, TURN) if cap.unit == "usd"]
-        spent, held = (0, 0) if row is None else (row.spent_nano or 0, row.held_nano)
-        return Status(spent, held, min(lefts, default=None))
+        spent, reserved = (0, 0) if row is None else (row.spent_nano or 0, row.held_nano)
+        return Status(spent, reserved, min(lefts, default=None))
 
     def _ask(self, name: str, facts: RequestFacts) -> Ask:
         limits = self._prices.limits(name)
@@ -169,12 +169,12 @@ class Meter:
     async def _hold_with_patience(self, ask: Ask, facts: RequestFacts) -> Hold:
         """Wait a moment for other requests to end before the output is lowered, and for a user to raise the cap."""
         ample = min(ask.max_tokens, max(ask.floor, _AMPLE_TOKENS))
-        wanted = ample if facts.max_tokens is None else ask.max_tokens
+        sufficient = ample if facts.max_tokens is None else ask.max_tokens
         deadline = time.monotonic() + _WAIT_SECONDS
         while self._running and time.monotonic() < deadline:
             freed = self._freed
             try:
-                return await self._hold(replace(ask, min_tokens=wanted))
+                return await self._hold(replace(ask, min_tokens=sufficient))
             except LimitReached:
                 if not self._running:
                     break

@@ -1,4 +1,4 @@
-"""How known agents are told to use the gateway: environment variables and arguments."""
+"""How known agents are configured for the gateway: environment variables and arguments."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What a program needs beside the common variables."""
+    """What a program needs in addition to the common variables."""
 
     name: str
     about: str
@@ -47,7 +47,7 @@ class Preset:
 
 
 def common_variables(target: Target) -> dict[str, str | None]:
-    """Return the variables of every program: base URLs and, without a subscription, the token in place of keys."""
+    """Return the variables of every program: base URLs and, without a subscription, the token as every key."""
     variables: dict[str, str | None] = {
         "OPENAI_BASE_URL": target.openai_base,
         "OPENAI_API_BASE": target.openai_base,
@@ -103,7 +103,7 @@ PRESETS: Mapping[str, Preset] = {
     preset.name: preset
     for preset in (
         Preset("claude", "Claude Code: ANTHROPIC_BASE_URL, ANTHROPIC_AUTH_TOKEN", _claude),
-        Preset("codex", "Codex: a provider of its own (-c model_providers…), no web search", arguments=_codex),
+        Preset("codex", "Codex: a separate provider (-c model_providers…), no web search", arguments=_codex),
         Preset("aider", "aider: OPENAI_API_BASE, ANTHROPIC_API_BASE"),
         Preset("opencode", "OpenCode: OPENCODE_CONFIG_CONTENT", _opencode),
         Preset("crush", "Crush: OPENAI_API_ENDPOINT, ANTHROPIC_API_ENDPOINT", _crush),

@@ -200,10 +200,10 @@ class Gateway:
 
     async def _reserve(self, request: Incoming, wire: Format, body: Body, facts: RequestFacts) -> Reserved:
         """Reserve a request; one that does not fit is counted by its provider first, if that can be done for free."""
-        most = self._rules.max_request_nano
+        max_nano = self._rules.max_request_nano
         can_count = wire is MESSAGES and not facts.prompt.is_open
         try:
-            reserved = await self._meter.reserve(wire, facts, max_nano=most, may_wait=not can_count)
+            reserved = await self._meter.reserve(wire, facts, max_nano=max_nano, may_wait=not can_count)
         except Refused as refusal:
             if not can_count or refusal.kind != "cap":
                 raise
@@ -213,7 +213,7 @@ class Gateway:
             await self._meter.release(reserved)
         if (tokens := await self._counted(request, body)) is not None:
             self._meter.count(wire, facts, tokens)
-        return await self._meter.reserve(wire, facts, max_nano=most)
+        return await self._meter.reserve(wire, facts, max_nano=max_nano)
 
     async def _counted(self, request: Incoming, body: Body) -> int | None:
         """Return Anthropic's count of a prompt, which is free; None if it fails."""

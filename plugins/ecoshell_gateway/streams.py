@@ -58,7 +58,7 @@ class EventReader:
         return b""
 
     def _take(self, event: bytes) -> bool:
-        """Read an event; returns whether it is to be dropped."""
+        """Read an event; returns whether to drop it."""
         self.events += 1
         if _DONE in event and _DATA.findall(event) == [_DONE]:
             self.report.is_complete = True

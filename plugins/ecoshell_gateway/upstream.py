@@ -3,11 +3,12 @@
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from ecoshell.errors import UsageError
+from ecoshell.models.servers import is_loopback
 from ecoshell_gateway.protocols.format import Provider
 
 if TYPE_CHECKING:
@@ -26,12 +27,10 @@ _RETURNED_HEADERS = frozenset(
 )
 _RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 _CREDENTIALS = frozenset({"authorization", "x-api-key", "chatgpt-account-id"})
-_CONNECT_SECONDS = 10.0
-_WRITE_SECONDS = 60.0
-_POOL_SECONDS = 60.0
-_MAX_CONNECTIONS = 512
 SILENCE_SECONDS = 600.0
 """Some providers send nothing while a model reasons."""
+_TIMEOUTS = {"connect": 10.0, "read": SILENCE_SECONDS, "write": 60.0, "pool": 60.0}
+_MAX_CONNECTIONS = 512
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -72,38 +71,32 @@ def address(provider: Provider, url: str, key: str | None) -> Address:
 
 
 class Upstream:
-    """One HTTP client for all providers."""
+    """Connections to the providers, without the cookies, redirects and retries of a whole HTTP client."""
 
     def __init__(self, addresses: Mapping[Provider, Address], *, passes_credentials: bool = False) -> None:
         """`passes_credentials` sends the client's own credentials instead of a key, for subscriptions."""
-        import httpx
-
         self.addresses = addresses
         self._passes_credentials = passes_credentials
-        limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS)
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(
-                connect=_CONNECT_SECONDS, read=SILENCE_SECONDS, write=_WRITE_SECONDS, pool=_POOL_SECONDS
-            ),
-            limits=limits,
-            follow_redirects=False,
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            verify=ssl.create_default_context(),
-        )
+        context = ssl.create_default_context()
+        self._transports = {provider: _transport(target, context) for provider, target in addresses.items()}
 
     async def send(
         self, provider: Provider, method: str, path: str, query: str, headers: Headers, body: bytes
     ) -> "httpx.Response":
         """Send a request and return the response before its body; raises httpx.HTTPError."""
+        import httpx
+
         target = self.addresses[provider]
         url = f"{target.base}{path}" + (f"?{query}" if query else "")
-        sent = self._headers(target, headers)
-        request = self._client.build_request(method, url, content=body or None, headers=sent)
-        return await self._client.send(request, stream=True)
+        request = httpx.Request(
+            method, url, content=body or None, headers=self._headers(target, headers), extensions={"timeout": _TIMEOUTS}
+        )
+        return await self._transports[provider].handle_async_request(request)
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        for transport in self._transports.values():
+            await transport.aclose()
 
     def _headers(self, target: Address, headers: Headers) -> list[tuple[str, str]]:
         sent = [
@@ -118,6 +111,16 @@ class Upstream:
             key = target.key or "none"
             sent.append(("x-api-key", key) if target.provider == "anthropic" else ("authorization", f"Bearer {key}"))
         return sent
+
+
+def _transport(target: Address, context: ssl.SSLContext) -> "httpx.AsyncHTTPTransport":
+    """Return the connections to a provider, through the proxy of the environment if there is one."""
+    import httpx
+
+    parts = urlsplit(target.base)
+    proxy = None if proxy_bypass(parts.netloc) or is_loopback(target.host) else getproxies().get(parts.scheme)
+    limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS)
+    return httpx.AsyncHTTPTransport(verify=context, limits=limits, proxy=proxy)
 
 
 def returned_headers(response: "httpx.Response") -> Headers:

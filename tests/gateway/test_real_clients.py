@@ -84,7 +84,7 @@ WITH_SHELL = ("claude-code", "codex", "opencode")
 
 
 def play(name: str, budget: str, home: Path) -> tuple[subprocess.CompletedProcess[str], Emulator]:
-    """Run a client under a cap, with a home of its own."""
+    """Run a client under a cap, in an empty home."""
     emulator, program, arguments = CLIENTS[name]
     if not program.exists():
         pytest.skip(f"{program} is not installed")

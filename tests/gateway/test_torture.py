@@ -46,7 +46,8 @@ class Biller:
 
     def answer(self, body: Body) -> Answer:
         """Bill at most the prompt and the limit; some replies are cut off, and some reports are missing or absurd."""
-        prompt = max(1, sum(len(message["content"]) for message in body["messages"]) // self.rng.randint(1, 4))
+        size = sum(len(message["content"]) for message in body["messages"])
+        prompt = max(1, size // (1 + size % 4))  # the same for the same prompt
         output = self.rng.randint(1, body["max_completion_tokens"])
         self.nano += self._price.cost(Usage(prompt, output))
         self.answers += 1
@@ -150,6 +151,7 @@ async def test_nothing_exceeds_the_cap(requests: int, kills: int, cents: int, tm
         assert row.spent_nano is not None
         counted = row.spent_nano + row.held_nano
         assert ledger.verify() == ()
+        assert ledger.barred() == {}
     amounts = (f"{nano / NANO:.4f}" for nano in (biller.nano, counted, cap))
     print(f"{requests} requests, {kills} kills: {dict(outcomes)}; billed, counted, cap: {', '.join(amounts)}")
     assert biller.nano <= counted <= cap

@@ -13,7 +13,7 @@ Provider = Literal["openai", "anthropic"]
 MAX_COUNT = 100_000_000
 """Usage reports with larger counts are discarded."""
 ORDINARY_TIERS = frozenset({"auto", "default", "standard", "standard_only", "flex"})
-"""Service tiers that cost no more than the listed price."""
+"""Service tiers whose price is at most the listed one."""
 
 
 @dataclass(frozen=True, slots=True)
