@@ -45,7 +45,7 @@ class ReportedPrompts:
     """
 
     def __init__(self, model: str, *, native_tools: bool, defers_tools: bool = False) -> None:
-        self.restored: Callable[[], Mapping[str, Usage]] = dict
+        self.restored: Callable[[], Mapping[str, Usage]] = dict[str, Usage]
         """Reports of earlier processes for this session, by the digest of their prompts."""
         self._model = model
         self._native_tools = native_tools

@@ -53,7 +53,7 @@ class Failing:
 
 
 class Filling:
-    """A model that calls the tool it is asked for, and otherwise answers."""
+    """A model that makes the required call, and otherwise answers."""
 
     def __init__(self, spoken, answer):
         self.traits, self.size, self.count, self.aclose = spoken.traits, spoken.size, spoken.count, spoken.aclose
