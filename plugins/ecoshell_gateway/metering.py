@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from ecoshell.budget import Account, Ask, CapState, Hold, amount_text, time_is_up
+from ecoshell.budget import SCOPES, Account, Ask, CapState, Hold, amount_text, time_is_up
 from ecoshell.budget.gate import finished
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.working_time import WorkingTime
@@ -233,10 +233,10 @@ def limit_text(cap: CapState, need: int) -> str:
     owner = "" if cap.scope == "session" else f" of the {cap.scope}"
     limit, spent, held, needed = (amount_text(value, cap.unit) for value in (cap.limit, cap.spent, cap.held, need))
     scope = "" if cap.scope == "session" else f"{cap.scope}="
-    return (
-        f"cap of {limit}{owner} reached, {spent} spent, {held} reserved, and this request may need {needed}; "
-        f"raise it with `ecoshell budget raise {scope}AMOUNT`."
-    )
+    fix = f"raise it with `ecoshell budget raise {scope}AMOUNT`"
+    if cap.scope not in SCOPES:  # a team's cap
+        fix = f"ask an administrator: `ecoshell budget set {cap.scope} AMOUNT`"
+    return f"cap of {limit}{owner} reached, {spent} spent, {held} reserved, and this request may need {needed}; {fix}."
 
 
 def within(ask: Ask, max_nano: int | None, facts: RequestFacts) -> Ask:
