@@ -304,6 +304,8 @@ def grant(call: Call, effects: frozenset[Effect], judged: Judgement) -> str:
 
 
 _OFFER_LIMIT = 5
+_USUAL_OUTPUT = 2_048
+"""Output tokens of a reply in a proposed cap; the models' own limits are much larger."""
 """Models offered at once."""
 SHORT_ANSWER = 64
 """Output tokens in the lower estimate of a step: a call with its arguments, or a sentence."""
@@ -360,8 +362,8 @@ class SpendApproval:
         caps = await self.deps.budget.caps()
         offers, enough = await self._offers(view, caps), 0
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
-        if cap is not None:  # room for the longest step and the answer
-            bound = sum(await asyncio.to_thread(_bounds, self.mode, view), NOTHING).in_unit_of(cap) or 0
+        if cap is not None:  # room for a step and the answer
+            bound = sum(await asyncio.to_thread(_proposed_bounds, self.mode, view), NOTHING).in_unit_of(cap) or 0
             enough = rounded_up(max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need))
             if cap.unit == "ms":  # how long a step takes is not known in advance
                 enough = 2 * cap.limit
@@ -454,6 +456,19 @@ class SpendApproval:
 def _bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
     """The worst case of the next step and of the answer; may block."""
     forecast = mode.forecast(view)
+    return of_step(forecast), of_conclusion(forecast)
+
+
+def _proposed_bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
+    """The same with replies of usual length; may block."""
+
+    def shortened(call: CallForecast) -> CallForecast:
+        output = min(call.request.max_tokens, _USUAL_OUTPUT)
+        return replace(call, request=replace(call.request, max_tokens=output))
+
+    forecast = mode.forecast(view)
+    conclusion = None if forecast.conclusion is None else shortened(forecast.conclusion)
+    forecast = replace(forecast, steps=tuple(map(shortened, forecast.steps)), conclusion=conclusion)
     return of_step(forecast), of_conclusion(forecast)
 
 

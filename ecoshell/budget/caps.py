@@ -222,13 +222,17 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
     cheaper = "use a faster model" if cap.unit == "ms" else "use a cheaper or local model"
     return LimitReached(
         f"The next call may need {amount_text(need, cap.unit)}, and the {cap.scope}'s cap of "
-        f"{amount_text(cap.limit, cap.unit)} has {amount_text(cap.left, cap.unit)} left.",
+        f"{amount_text(cap.limit, cap.unit)} has {amount_text(cap.left, cap.unit)} left{_held_text(cap)}.",
         scope=cap.scope,
         need=need,
         left=cap.left,
         unit=cap.unit,
         fix=f"Raise the cap ({_raise_command(cap)}), or {cheaper}.",
     )
+
+
+def _held_text(cap: CapState) -> str:
+    return f", besides {amount_text(cap.held, cap.unit)} that is reserved" if cap.held else ""
 
 
 def time_is_up(caps: Iterable[CapState], text: str = "") -> LimitReached:

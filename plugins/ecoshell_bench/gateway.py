@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ecoshell.errors import EcoshellError
 from ecoshell_bench.printing import show
@@ -118,7 +119,12 @@ class _Client:
     async def ask(self, *, streams: bool) -> None:
         """Send a request and read the whole reply; raises EcoshellError unless it succeeds."""
         messages = [{"role": "user", "content": "What is 17 * 23? Answer with the number only."}]
-        body = {"model": "gpt-4.1-mini", "max_completion_tokens": 100, "messages": messages, "stream": streams}
+        body: dict[str, Any] = {
+            "model": "gpt-4.1-mini",
+            "max_completion_tokens": 100,
+            "messages": messages,
+            "stream": streams,
+        }
         if streams:
             body["stream_options"] = {"include_usage": True}
         data = json.dumps(body).encode()

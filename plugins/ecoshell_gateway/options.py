@@ -81,7 +81,7 @@ def scoped_amount(text: str) -> tuple[Scope, Amount]:
     name, equals, amount = text.partition("=")
     if not equals:
         return "session", parse_amount(text)
-    scope = next((scope for scope in SCOPES if scope == name and scope != "turn"), None)
+    scope: Scope | None = next((scope for scope in SCOPES if scope == name and scope != "turn"), None)
     if scope is None:
         raise UsageError(f"Unknown cap {name!r}.", fix="Use an amount for this run, day=AMOUNT or month=AMOUNT.")
     return scope, parse_amount(amount)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     if args.lists:
         _print_presets(as_json=args.json)
         return 0
-    program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    program: list[str] = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
         raise UsageError("No command to run.", fix="Name it after --: ecoshell run --budget 5 -- claude")
     file = shutil.which(program[0])
@@ -80,8 +80,10 @@ async def _child(file: str, arguments: Sequence[str], environ: Mapping[str, str]
         if process.returncode is None:
             process.send_signal(number)
 
-    handlers = dict.fromkeys(HANGUPS, forward)
-    with handling({**handlers, signal.SIGINT: lambda *_: None}):
+    def ignore(_number: int, _frame: object) -> None:
+        pass
+
+    with handling({**dict.fromkeys(HANGUPS, forward), signal.SIGINT: ignore}):
         status = await process.wait()
     return status if status >= 0 else _SIGNAL_STATUS - status
 

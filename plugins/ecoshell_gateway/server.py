@@ -5,7 +5,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.budget import nano_to_usd_text
 from ecoshell.budget.working_time import TimeUp
@@ -226,7 +226,7 @@ class Gateway:
                 await response.aclose()
         except (Refused, ValueError):
             return None
-        tokens: Any = reply.get("input_tokens") if isinstance(reply, dict) else None  # pyright: ignore
+        tokens: Any = cast("dict[str, Any]", reply).get("input_tokens") if isinstance(reply, dict) else None
         return tokens if type(tokens) is int and tokens > 0 else None
 
     async def _exchange(self, request: Incoming, exchange: "_Exchange", data: bytes) -> None:

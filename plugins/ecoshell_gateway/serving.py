@@ -111,7 +111,7 @@ def _prices(
 ) -> Prices:
     plugin_prices = plugins_of(settings, paths, lambda _: None).prices()
     book = price_book(settings, plugin_prices=plugin_prices, free_local=False)
-    hosts = {provider: target.host for provider, target in addresses.items()}
+    hosts: dict[Provider, str] = {provider: target.host for provider, target in addresses.items()}
     return Prices(book, hosts, allow_unpriced=options.allow_unpriced, is_subscription=options.is_subscription)
 
 

@@ -79,7 +79,7 @@ async def test_new_session_introduces_the_model(make_app):
 async def test_first_start_offers_requests_and_shows_all_panels(make_app):
     app = make_app(FakeShell(introduced="tiny answers.", names=("notes.txt",)))
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: "How many words are in notes.txt?" in seen(app))
+        await eventually(pilot, lambda: "How many lines does notes.txt have?" in seen(app))
         assert not any(panel.folded for panel in app.chat.query(Panel))
 
 

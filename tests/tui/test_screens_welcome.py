@@ -34,7 +34,7 @@ def test_welcome_takes_two_lines_and_names_the_cap_and_the_models():
 def test_suggested_requests_fit_the_folder():
     text = requests_block(["src/", "src/notes.txt", "My notes.md", "notes.txt"]).text()
     assert text.splitlines()[1:] == [
-        "  How many words are in notes.txt?",
+        "  How many lines does notes.txt have?",
         "  Which files are in this folder?",
         "  What is 15% of 80?",
     ]

@@ -28,9 +28,9 @@ def requests_block(files: Sequence[str], *, is_free: bool = True) -> Block:
     The suggested cap is in tokens for a free model, otherwise in dollars.
     """
     text_file = next((name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), "")
-    words = f"How many words are in {visible_line(text_file)}?" if text_file else "How many km are 26 miles?"
+    lines = f"How many lines does {visible_line(text_file)} have?" if text_file else "How many km are 26 miles?"
     changes = "Which files are in this folder?" if files else "What time is it in Tokyo?"
-    requests = (words, changes, "What is 15% of 80?")
+    requests = (lines, changes, "What is 15% of 80?")
     rows = (row(Piece(request), lead="  ") for request in requests)
     command = "/budget 20000tok" if is_free else "/budget 0.10"
     return Block("", "text", (row(Piece(f"Try one of these, after {command}:", "muted")), *rows))

@@ -47,7 +47,7 @@ class BudgetPanel(Panel):
             if (cap := tightest(self.state.caps)) is not None:
                 word = cap_word(cap)
                 self.gist = f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
-        lines = [line for cap in self.state.caps for line in _cap_lines(cap, width)]
+        lines: list[Line] = [line for cap in self.state.caps for line in _cap_lines(cap, width)]
         if status.away:
             lines.append((("team caps unknown", "warning"),))
         elif not lines:

@@ -229,6 +229,8 @@ def footer(event: TurnFinished, by: str = "") -> Block:
     ending = "" if event.status == "answered" else ENDINGS[event.status]
     tone: Tone = "error" if event.status == "error" else "warning" if ending else "muted"
     sums = turn_sums(event)
+    if event.consumption.nano == 0:
+        sums[0] = f"{tokens(event.consumption.usage.total)} tok"
     if event.saved_tokens > 0 and event.spent_nano:
         sums.append(f"saved {tokens(event.saved_tokens)} tok")
     if by in ROLES:

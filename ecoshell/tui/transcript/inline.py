@@ -16,6 +16,7 @@ from ecoshell.tui.transcript.blocks import Piece, Tone
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.token import Token
     from pygments.lexer import Lexer
 
 
@@ -23,6 +24,7 @@ Pieces = tuple[Piece, ...]
 MAX_HIGHLIGHTED_LENGTH = 600
 """Characters of a line of code that is still highlighted."""
 _SAFE = re.compile(r"(?:https?://|mailto:)[!-~]+", re.IGNORECASE)
+_NAME = re.compile(r"\w+")
 _STRESS = {"em": "i", "strong": "b", "s": "s"}
 _MARKED = re.compile(r"[\\`*_~\[\]!<&\n]")
 """A character that any inline Markdown contains."""
@@ -58,10 +60,12 @@ def inline(text: str, tone: Tone = "text") -> tuple[Pieces, ...]:
     stress: list[str] = []
     links: list[tuple[str, str]] = []
     """Addresses of the open links, and their text so far."""
-    for token in _parser().parseInline(text)[0].children or ():
+    children = _parser().parseInline(text)[0].children or []
+    names = _double_underscores(children)
+    for number, token in enumerate(children):
         content, look = token.content, tone
         match token.type:
-            case "hardbreak":
+            case "hardbreak" | "softbreak":  # models put each entry of a listing on a line
                 lines.append([])
                 continue
             case "link_open":
@@ -72,12 +76,12 @@ def inline(text: str, tone: Tone = "text") -> tuple[Pieces, ...]:
                 if address.removeprefix("mailto:") != label:
                     lines[-1].append(Piece(f" ({visible(address)})", "muted", link=safe_link(address)))
                 continue
-            case "softbreak":
-                content = " "
             case "code_inline":
                 look = "tool"
             case "image":
                 content, look = f"[image: {content}] ({token.attrs.get('src', '')})", "link"
+            case _ if number in names:
+                content = token.markup
             case _ if token.tag in _STRESS:
                 change = stress.append if token.nesting == 1 else stress.remove
                 change(_STRESS[token.tag])
@@ -92,6 +96,17 @@ def inline(text: str, tone: Tone = "text") -> tuple[Pieces, ...]:
                 link, look = safe_link(address), "link" if look == tone else look
             lines[-1].append(Piece(visible(content), look, "".join(stress), link))
     return tuple(map(tuple, lines))
+
+
+def _double_underscores(tokens: "Sequence[Token]") -> set[int]:
+    """Return the places of tokens that are part of a name such as `__init__`, not emphasis."""
+    places: set[int] = set()
+    for number, token in enumerate(tokens[:-2]):
+        text, end = tokens[number + 1 : number + 3]
+        is_emphasis = token.type == "strong_open" and token.markup == "__" and end.type == "strong_close"
+        if is_emphasis and text.type == "text" and _NAME.fullmatch(text.content):
+            places |= {number, number + 2}
+    return places
 
 
 def safe_link(address: str) -> str:

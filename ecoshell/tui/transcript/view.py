@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ecoshell.tui.keys import Hint
-from ecoshell.tui.transcript.blocks import GROUNDS, TONES, CallRef
+from ecoshell.tui.transcript.blocks import GROUNDS, TONES, CallRef, Ground
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
 from ecoshell.tui.transcript.painting import MARGIN, LineFinisher, Painter
 
@@ -186,7 +186,7 @@ class Transcript(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """Repaint for another width or theme, the visible part at once."""
         width, painter_before = self.scrollable_content_region.width, self.column.painter
-        grounds = {
+        grounds: dict[Ground, Style] = {
             ground: Style(bgcolor=self.get_component_rich_style(f"transcript--{ground}-line").bgcolor)
             for ground in GROUNDS
         }
