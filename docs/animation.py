@@ -12,7 +12,7 @@ _CLASS = re.compile(r'class="(terminal-\d+-r\d+)"')
 def animated(frames: Sequence[tuple[str, float]]) -> str:
     """Return an SVG that shows each screenshot for its number of seconds, in a loop.
 
-    A reader who prefers reduced motion sees the last frame.
+    A reader who prefers reduced motion sees the last frame, as do programs that do not animate.
     """
     starts, total = [0.0], 0.0
     for _, seconds in frames:
@@ -40,11 +40,9 @@ def animated(frames: Sequence[tuple[str, float]]) -> str:
             hidden_first = "0% { visibility: hidden } " if first else ""
             hidden_last = f"{off:.3f}% {{ visibility: hidden }} " if last < len(frames) - 1 else ""
             rules.append(f"@keyframes {kind} {{ {hidden_first}{on:.3f}% {{ visibility: visible }} {hidden_last}}}")
-            rules.append(f".{kind} {{ animation: {kind} {total:g}s step-end infinite; }}")
             still = "visible" if last == len(frames) - 1 else "hidden"
-            rules.append(
-                f"@media (prefers-reduced-motion: reduce) {{ .{kind} {{ animation: none; visibility: {still} }} }}"
-            )
+            rules.append(f".{kind} {{ visibility: {still}; animation: {kind} {total:g}s step-end infinite; }}")
+            rules.append(f"@media (prefers-reduced-motion: reduce) {{ .{kind} {{ animation: none; }} }}")
         drawn.append(f'<g class="{kind}">{"".join(elements)}</g>')
     return _with_content(_IDENTIFIER.sub("t", frames[-1][0]), "\n".join(rules), "\n".join(drawn))
 

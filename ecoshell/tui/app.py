@@ -143,8 +143,8 @@ class ChatApp(ThemedApp[int]):
         from ecoshell.tui import alerts  # not needed for the first frame
 
         mode = chosen_setting(self.paths, "notify", alerts.DEFAULT)
-        known = next((known for known in alerts.MODES if known == mode), alerts.DEFAULT)
-        self._driver.write(alerts.alert_sequence(known, text, os.environ))
+        chosen = mode if mode in alerts.MODES else alerts.DEFAULT
+        self._driver.write(alerts.alert_sequence(chosen, text, os.environ))
         self._driver.flush()
 
     async def action_transcript(self, action: str) -> None:
