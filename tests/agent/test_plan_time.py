@@ -44,7 +44,7 @@ async def test_costs_are_seconds_from_experience_under_a_cap_in_time(play):
     assert row(first, "count_text").state == "planned"
     assert "model step and tool" in why
     assert "from 5 uses" in why
-    assert "budget R = " in why
+    assert "budget  R = " in why
     assert "reserved for the answer" in why
     assert " s left" in why
     assert "time" in text.splitlines()[2].split()

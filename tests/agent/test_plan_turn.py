@@ -367,7 +367,7 @@ async def test_the_plan_command_prints_rows_and_the_arithmetic_of_a_tool(play):
     assert "count_text" in first_plan
     assert "Left for tools" in first_plan
     assert "count_text" in last_plan
-    assert "budget R = " in why
+    assert "budget  R = " in why
     assert "0.1000 = 0.1 / 1.0" in why
 
 

@@ -54,7 +54,7 @@ async def test_earned_uses_are_added_to_the_usual_bound(capped):
         shell.deps.experience.records.add([replace(use, session="s", turn=at, call="c") for at in range(12)])
         await turn(shell)
         text = await why(shell, "count_text")
-    assert line(text, "bound").startswith("bound  3 = 1 + 2: past questions that used it did so 1.00 times on average")
+    assert line(text, "bound").startswith("bound   3 = 1 + 2: past questions that used it did so 1.00 times on average")
     assert line(text, "bound").endswith("; one more than the 2 uses that helped in this turn")
     assert "from 14 uses, 2 of them in this turn" in line(text, "cost")
 
@@ -65,7 +65,7 @@ async def test_a_plan_without_earned_uses_promises_none(capped):
         await turn(shell)
         text = await why(shell, "count_text")
     assert text.startswith("count_text: blocked (quota)")
-    assert line(text, "bound") == "bound  1: a tool without a judged use before the turn may be used once"
+    assert line(text, "bound") == "bound   1: a tool without a judged use before the turn may be used once"
     assert text.endswith("It was used once, as often as its bound allows.")
 
 
@@ -73,7 +73,7 @@ async def test_a_refunded_use_does_not_count_as_helpful(capped):
     async with capped(register("read_file"), MISTAKEN, MISTAKEN_AGAIN, READ, finish("3")) as shell:
         await turn(shell)
         text = await why(shell, "read_file")
-    assert line(text, "bound").startswith("bound  4 = 1 + 1 + 2: ")
+    assert line(text, "bound").startswith("bound   4 = 1 + 1 + 2: ")
     assert "; one more than the 1 use that helped in this turn; 2 uses refunded, which said nothing" in text
     assert text.endswith("It is planned to be used again: it fits, though no use of it was judged before this turn.")
 
@@ -88,7 +88,7 @@ async def test_a_tool_over_the_cap_is_not_compared_with_others(capped):
 async def test_a_budget_below_the_reserve_is_explained(capped):
     async with capped(finish("3"), budget="10tok") as shell:
         text = await why(shell, "read_file")
-    assert re.search(r"budget R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be reserved", text)
+    assert re.search(r"budget  R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be reserved", text)
     assert text.endswith("The remaining budget does not even pay for the answer, so no tool is planned.")
 
 
@@ -212,7 +212,7 @@ def test_every_figure_and_comparison_is_true(planned, enforced):
 
 
 def _check_worth(text, row):
-    quotient = re.match(r"value  ([\d.]+) = (.*?)(?::|, over)", line(text, "value"))
+    quotient = re.match(r"value   ([\d.]+) = (.*?)(?::|, over)", line(text, "value"))
     rounded, numbers = float(quotient[1]), figures(quotient[2])
     helpful, weight = (numbers[0], numbers[2]) if len(numbers) == 4 else (0.0, 0.0)
     assert rounded == pytest.approx(row.value, abs=1e-4)
@@ -223,7 +223,7 @@ def _check_worth(text, row):
 
 
 def _check_bound(text, row, past, judged):
-    total, summands = re.match(r"bound  (\d+)(?: = ([\d +]+))?:", text).groups()
+    total, summands = re.match(r"bound   (\d+)(?: = ([\d +]+))?:", text).groups()
     assert int(total) == row.bound
     if summands:
         assert sum(map(int, summands.split(" + "))) == row.bound
@@ -257,9 +257,9 @@ def _check_cost(text, row, past):
 
 def _check_budget(text, draft):
     if draft.remaining is None:
-        assert "budget R" not in text
+        assert "budget  R" not in text
         return
-    equation = line(text, "budget R")
+    equation = line(text, "budget  R")
     paid = amounts(match[0]) if (match := re.search(r"[^ ]+(?: tokens)? paid already", equation)) else [0]
     numbers = amounts(equation.replace(match[0], "")) if match else amounts(equation)
     budget, cap, reserved = numbers
@@ -269,7 +269,7 @@ def _check_budget(text, draft):
 
 
 def _check_outcome(text, draft, row, judged):
-    counts = re.search(r"\nplan   (\d+) uses? in this turn, (\d+) made, (\d+) left\n", text)
+    counts = re.search(r"\nplan    (\d+) uses? in this turn, (\d+) made, (\d+) left\n", text)
     assert tuple(map(int, counts.groups())) == (row.planned, row.used, row.left)
     assert row.used == len(judged)
     budget = draft.plan.budget

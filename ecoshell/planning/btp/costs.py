@@ -285,12 +285,12 @@ def explain(
     lines = [
         f"{tool}: {state_word(row, enforced=enforced)} ({why_words(row.why)})",
         _value_line(past, priced.priors.get(tool, HELPFUL_PRIOR)),
-        f"chance {row.chance:.4f}: how likely a similar question uses it; the plan goes by value × chance = "
+        f"chance  {row.chance:.4f}: how likely a similar question uses it; the plan goes by value × chance = "
         f"{row.value:.4f} × {row.chance:.4f} = {row.value * row.chance:.4f}",
         _bound_line(bound, past, threshold, earned=priced.plan.earned),
         _cost_line(row, cost, past, price_known=price_known),
         _budget_line(priced),
-        f"plan   {_uses(row.planned)} in this turn, {row.used} made, {row.left} left",
+        f"plan    {_uses(row.planned)} in this turn, {row.used} made, {row.left} left",
         _outcome(priced, row, bound),
     ]
     if row.state != "planned" and not enforced:
@@ -310,12 +310,12 @@ def _value_line(past: Evidence, prior: float) -> str:
     else:
         uses = f"no judgment in {_uses(past.uses)} before this turn" if past.uses else "not used before this turn"
         basis = f"{start} / {WEIGHT_PRIOR}: {uses}"
-    return f"value  {value(past, prior):.4f} = {basis}{origin}"
+    return f"value   {value(past, prior):.4f} = {basis}{origin}"
 
 
 def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool) -> str:
     if bound.blacklisted:
-        return f"bound  {bound.total}: it is on the turn's blacklist, so no use follows the {_uses(bound.used)} made"
+        return f"bound   {bound.total}: it is on the turn's blacklist, so no use follows the {_uses(bound.used)} made"
     if not past.weight:
         reasons = ["a tool without a judged use before the turn may be used once"]
     elif not bound.frequency:
@@ -331,7 +331,7 @@ def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool)
         reasons.append("a helpful use earns another, and one that says nothing about the tool is refunded")
     summands = [bound.frequency, *(part for part in (bound.earned, bound.refunded) if part)]
     sum_text = f" = {' + '.join(map(str, summands))}" if len(summands) > 1 else ""
-    return f"bound  {bound.total}{sum_text}: {'; '.join(reasons)}"
+    return f"bound   {bound.total}{sum_text}: {'; '.join(reasons)}"
 
 
 def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: bool) -> str:
@@ -348,18 +348,18 @@ def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: boo
         steps = past.step_tokens if unit == "tokens" else past.step_nano
         if not row.used and not steps.count:
             source += "; the step is estimated, because no use was with this model"
-    return f"cost   {_exact(cost.total, unit)} = {parts}; ± {_exact(cost.spread, unit)}, {source}"
+    return f"cost    {_exact(cost.total, unit)} = {parts}; ± {_exact(cost.spread, unit)}, {source}"
 
 
 def _time_line(cost: Expected) -> str:
     if not cost.is_known:
-        return "cost   unknown: neither the tool nor the model was used before, so it counts as 0 s"
+        return "cost    unknown: neither the tool nor the model was used before, so it counts as 0 s"
     source = "estimated from the model's speed: it was not used before"
     if cost.sample_count:
         source = f"from {_uses(cost.sample_count)}"
     use, registering = _exact(cost.step, "ms"), _exact(cost.registering, "ms")
     sum_text = f"model step and tool {use} + registering {registering}"
-    return f"cost   {_exact(cost.total, 'ms')} = {sum_text}; ± {_exact(cost.spread, 'ms')}, {source}"
+    return f"cost    {_exact(cost.total, 'ms')} = {sum_text}; ± {_exact(cost.spread, 'ms')}, {source}"
 
 
 def _budget_line(priced: PricedPlan) -> str:
@@ -369,7 +369,7 @@ def _budget_line(priced: PricedPlan) -> str:
     unit = priced.unit
     available, reserve = _exact(remaining.cap, unit), _exact(remaining.reserved, unit)
     paid = f"{_exact(priced.paid, unit)} paid already by thinking of the next use" if priced.paid else ""
-    head = f"budget R = {_exact(priced.budget or 0, unit)}"
+    head = f"budget  R = {_exact(priced.budget or 0, unit)}"
     if remaining.budget + priced.paid < 0:
         return f"{head}: {available} left{paid and f', {paid}'}, and {reserve} should be reserved for the answer"
     return f"{head} = {available} left − {reserve} reserved for the answer{paid and f' + {paid}'}"
