@@ -58,7 +58,7 @@ class ModelRow:
         if self.blocked:
             return "blocked"
         if self.kind == "hub":
-            return "to pull"
+            return "to download"
         if self.kind == "server":
             return "running"
         if self.local:

@@ -123,7 +123,7 @@ async def test_recommended_model_is_pulled_when_it_is_chosen():
     app = stage()
     async with app.run_test(size=(120, 36)) as pilot:
         await read(pilot, app.shown)
-        await pilot.press(*"to pull")
+        await pilot.press(*"to download")
         assert "ecoshell models pull maker/small-GGUF:Q4_K_M brings it: about 1.1 GB" in detail(app)
         await pilot.press("enter")
         await eventually(pilot, lambda: app.given)

@@ -113,7 +113,7 @@ class ModelPicker(Picker[ModelRow]):
         PickerColumn("state"),
     )
     BLOCKED_WHILE_ASKING = frozenset({"choose"})
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "use it")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "use or download")]
 
     def __init__(self, shell: "Shell") -> None:
         super().__init__()
