@@ -206,8 +206,6 @@ def test_missing_or_invalid_workspace_is_reported(
     ("command", "message"),
     [
         (["mcp", "import", "~unknown user/mcp.json"], "cannot be read"),
-        (["experience", "import", "~unknown user/uses.jsonl"], "cannot be read"),
-        (["experience", "export", "~unknown user/uses.jsonl"], "cannot be written"),
         (["ask", "--model", "script:~unknown user/a.jsonl", "hi"], "~unknown user/a.jsonl"),
         (["ask", "--model", "local:~unknown user/a.gguf", "hi"], "~unknown user/a.gguf"),
         (["plugins", "new", "words", "w" * 300], "File name too long"),
