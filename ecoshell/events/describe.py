@@ -65,9 +65,9 @@ CALL_BEGINS = ("{", "```", '["', "[SoP]")
 MAX_RESULT_CHARS = 200
 """Characters of an observation in a line."""
 _GROUP_SIZE = 3
+"""From this number on, tools without history share a line."""
 _RELEVANT_CHANCE = 0.2
 """Chance of use from which a new tool has a line of its own in a plan."""
-"""From this number on, tools without history share a line."""
 _NAME_LIMIT = 3
 """Tools named in a line; more are counted."""
 
