@@ -52,11 +52,11 @@ def test_alerts_are_written_only_without_focus(open_chat, mode: str, expected: l
     terminal.type(FOCUS)
     terminal.type("1")
     terminal.wait("It is written")
-    terminal.wait(r"\$0 · 2 steps")
+    terminal.wait(r"tok · 2 steps")
     before_second_turn = len(terminal.raw)
     terminal.type(f"again\r{BLUR}")
     terminal.wait("Still written")
-    terminal.wait(r"\$0 · 1 step\b")
+    terminal.wait(r"tok · 1 step\b")
     terminal.type(FOCUS)
     terminal.type("/quit\r")
     assert terminal.ended() == 0

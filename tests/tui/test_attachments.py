@@ -26,7 +26,7 @@ def test_attachments_look_the_same_live_resumed_and_exported(tmp_path: Path) -> 
     try:
         terminal.wait(r"one model")
         terminal.type("What is in it?\r")
-        terminal.wait(r"\$0 · \d+ steps?")
+        terminal.wait(r"tok · \d+ steps?")
         _has_all_lines(terminal.text.partition("√")[2])
         terminal.type("/quit\r")
         assert terminal.ended() == 0
@@ -37,7 +37,7 @@ def test_attachments_look_the_same_live_resumed_and_exported(tmp_path: Path) -> 
         (session,) = store.list()
     terminal = opened(home, workspace, *model, "--resume", session.id)
     try:
-        terminal.wait(r"\$0 · \d+ steps?")
+        terminal.wait(r"tok · \d+ steps?")
         _has_all_lines(terminal.text.partition("√")[2])
     finally:
         closed(terminal)

@@ -8,6 +8,8 @@ from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, SideApp, m
 from textual.pilot import Pilot
 from tui_play import STARTED
 
+from ecoshell.tui.side.stack import SidePanels
+
 pytestmark = pytest.mark.usefixtures("quiet")
 WIDE, NARROW = (120, 36), (80, 24)
 
@@ -37,7 +39,13 @@ def test_budget(snap_compare, paths):
     ],
 )
 def test_plan(snap_compare, paths, plans, size):
-    assert snap_compare(SideApp(paths, READY, (STARTED, *plans)), terminal_size=size, run_before=pressed("f3"))
+    async def before(pilot: Pilot[int]) -> None:
+        await pressed("f3")(pilot)
+        while pilot.app.query_one(SidePanels).state.changed_rows:  # changed rows are bold for a second
+            await pilot.pause(0.1)
+        await pilot.pause()
+
+    assert snap_compare(SideApp(paths, READY, (STARTED, *plans)), terminal_size=size, run_before=before)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_whole_session_survives_a_cap_and_a_kill(open_chat: Open, tmp_path: Path
     terminal.wait(r"\+ +calculate registered · \d+ tokens · 7 of \d+ loaded")
     terminal.wait(r"► +calculate\(.*17 \* 23")
     terminal.wait(r"√ .*391")
-    terminal.wait(r"\$0 · \d+ steps?")
+    terminal.wait(r"tok · \d+ steps?")
 
     terminal.type("/budget 700tok\r")
     terminal.wait(r"session +700 tokens")

@@ -49,8 +49,8 @@ asyncio.run(Minimal().run_async(headless=not sys.__stderr__.isatty()))
 MINIMAL_COMMAND = (sys.executable, "-c", MINIMAL)
 ALTERNATE_SCREEN = "\x1b[?1049h"
 """The escape sequence with which a program takes over the screen."""
-READY = "step by step"
-"""The strategy in the chat's title, shown once the shell is open."""
+READY = "one model"
+"""The mode in the chat's title, shown once the shell is open."""
 _REMOVED_VARIABLES = ("ECOSHELL_", "TEXTUAL", "NO_COLOR", "COLUMNS", "LINES", "TERM", "COLORTERM")
 _OUTPUT_SECONDS = 60.0
 """Time limit for a program to show an expected text."""
