@@ -3,7 +3,20 @@
 import subprocess
 import sys
 
-HEAVY = ("litellm", "openai", "mcp", "llama_cpp", "numpy", "tiktoken", "httpx", "lxml", "keyring", "pint", "jsonschema")
+HEAVY = (
+    "litellm",
+    "openai",
+    "mcp",
+    "llama_cpp",
+    "numpy",
+    "tiktoken",
+    "httpx",
+    "lxml",
+    "keyring",
+    "pint",
+    "jsonschema",
+    "yaml",
+)
 """Without pydantic, which the settings import."""
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys
