@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from ecoshell.budget import CapState, about, amount_text
-from ecoshell.budget.ledger import CostRow
+from ecoshell.budget.costs import CostRow
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.messages import Attachment
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
-from ecoshell.budget.ledger import alive
+from ecoshell.budget.entries import alive
 from ecoshell.paths import Paths, make_private, replacement
 
 _PREFIX, _SUFFIX = "gateway-", ".json"

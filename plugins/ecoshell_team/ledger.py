@@ -29,7 +29,9 @@ from ecoshell.budget import (
     limit_reached,
     price_unknown,
 )
-from ecoshell.budget.ledger import LEASE, CostRow, Entry, Ledger, alive
+from ecoshell.budget.costs import CostRow
+from ecoshell.budget.entries import LEASE, Entry, alive
+from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
 from ecoshell_team.server import Granted, ServerAway, Share, TeamServer

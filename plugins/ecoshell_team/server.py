@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ecoshell import secrecy
 from ecoshell.budget.address import require_ledger_address
-from ecoshell.budget.ledger import CostRow
+from ecoshell.budget.costs import CostRow
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import Usage
 

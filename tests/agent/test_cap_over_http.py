@@ -24,7 +24,8 @@ from processes import processes_of
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget import CapState
-from ecoshell.budget.ledger import Entry, Ledger
+from ecoshell.budget.entries import Entry
+from ecoshell.budget.ledger import Ledger
 from ecoshell.cli import main
 from ecoshell.events import BudgetHeld, BudgetSettled, ErrorHappened, Event, LimitHit, Notice, PlanChanged, TurnFinished
 from ecoshell.messages import Usage

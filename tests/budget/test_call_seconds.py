@@ -10,7 +10,8 @@ from unprivileged import read_only_folder
 
 from ecoshell.budget import Account, Ask
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.ledger import SCHEMA, Ledger
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.schema import SCHEMA
 from ecoshell.messages import Usage
 
 MakeAsk = Callable[..., Ask]

@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 
 from ecoshell.budget import parse_amount
-from ecoshell.budget.ledger import Entry, Ledger
+from ecoshell.budget.entries import Entry
+from ecoshell.budget.ledger import Ledger
 from ecoshell.paths import Paths
 from ecoshell_gateway.options import GatewayOptions
 from ecoshell_gateway.rules import RuleOptions
@@ -42,7 +43,7 @@ class Play:
     def entries(self) -> list[Entry]:
         """All entries of the run, oldest first."""
         with closing(Ledger(self.paths.ledger_file)) as ledger, ledger.reading() as db:
-            from ecoshell.budget.ledger import entry_from_row
+            from ecoshell.budget.entries import entry_from_row
 
             rows = db.execute("SELECT * FROM entries WHERE session = ? ORDER BY id", (self.serving.session,))
             return [entry_from_row(row) for row in rows]

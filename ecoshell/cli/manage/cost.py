@@ -12,7 +12,9 @@ from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.command_table import dollars, spent_text
 from ecoshell.assembly import load_settings, open_ledger, open_store
 from ecoshell.budget import CapState, about, amount_text, counted, duration_text, nano_to_usd_text, parse_spent
-from ecoshell.budget.ledger import By, CostRow, Entry, Ledger
+from ecoshell.budget.costs import By, CostRow
+from ecoshell.budget.entries import Entry
+from ecoshell.budget.ledger import Ledger
 from ecoshell.cli.manage.live import show_live
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.command_table import dollars, spent_text
 from ecoshell.budget import CapState, amount_text
-from ecoshell.budget.ledger import CostRow, Ledger
+from ecoshell.budget.costs import CostRow
+from ecoshell.budget.ledger import Ledger
 from ecoshell.messages import visible_line
 
 if TYPE_CHECKING:

@@ -1,0 +1,191 @@
+"""The rows of the ledger, their totals, and the caps over them."""
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ecoshell.budget import SCOPES, CapState, Price, amount_text, price_from_json
+from ecoshell.errors import UsageError
+from ecoshell.messages import Usage
+
+State = Literal["held", "aside", "settled", "unreported", "released"]
+Counted = tuple[int, int, int, int, int, int]
+"""The contribution of one row to the totals: spent and held nano-dollars, tokens and milliseconds."""
+NOTHING: Counted = (0, 0, 0, 0, 0, 0)
+LEASE = "lease"
+"""Scope of the cap that limits a lease; its owner is the lease."""
+_ORDER = (*SCOPES, LEASE)
+_UNITS = ("usd", "tokens", "ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the ledger; `usage` is None until the call is settled, amounts are None if the price is unknown."""
+
+    id: int
+    at: float
+    day: str
+    session: str
+    turn: int
+    role: str
+    model: str
+    purpose: str
+    tool: str
+    state: State
+    pid: int
+    price: Price | None
+    held_nano: int | None
+    held_input: int
+    held_output: int
+    spent_nano: int | None
+    usage: Usage | None
+    overrun_nano: int
+    overrun_tokens: int
+    estimate: Usage | None = None
+    estimate_nano: int | None = None
+    lease: str = ""
+    held_ms: int = 0
+    spent_ms: int | None = None
+
+    @property
+    def held_usage(self) -> Usage:
+        """The worst case: the prompt bound and `max_tokens`."""
+        return Usage(input=self.held_input, output=self.held_output)
+
+    def arithmetic(self) -> tuple[str, ...]:
+        """Return the calculation of the price, line by line."""
+        if self.purpose == "tool":
+            return (f"{self.tool}: {_usd(self.spent_nano)}",)
+        if self.usage is None or self.state == "unreported":
+            lines = (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
+            if self.price is not None:
+                lines = self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
+            if self.usage is None:
+                return (f"{self.state}: the worst case is reserved", *lines)
+            lines = ("no usage was reported, so the whole reservation counts under the caps", *lines)
+            if self.estimate is None:
+                return lines
+            counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
+            price = "" if self.estimate_nano is None else f": ≈ {_usd(self.estimate_nano)}"
+            return (*lines, f"≈ {counts}, by a tokenizer{price}")
+        if self.price is None:
+            return (f"{self.usage.input:,} input, {self.usage.output:,} output", _usd(self.spent_nano))
+        lines = self.price.arithmetic(self.price.parts(self.usage))
+        if self.spent_nano != self.price.cost(self.usage):
+            lines = (*lines, f"reconciled to {_usd(self.spent_nano)}")
+        if self.overrun_nano or self.overrun_tokens:
+            lines = (*lines, f"{_usd(self.overrun_nano)} more than the {_usd(self.held_nano)} held")
+        return lines
+
+
+def _usd(nano: int | None) -> str:
+    return "at an unknown price" if nano is None else amount_text(nano, "usd")
+
+
+def entry_from_row(row: sqlite3.Row) -> Entry:
+    """Convert a row to an entry."""
+    settled = row["state"] in ("settled", "unreported")
+    usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]) if settled else None
+    names = ("id", "at", "day", "session", "turn", "role", "model", "purpose", "tool", "state", "pid", "held_nano")
+    more = ("held_input", "held_output", "spent_nano", "overrun_nano", "overrun_tokens")
+    price = None if row["price"] is None else price_from_json(row["price"])
+    columns: dict[str, Any] = {**{name: row[name] for name in (*names, *more)}, "price": price, "usage": usage}
+    if "estimate_nano" in row.keys():  # noqa: SIM118 - a read-only file may have an older version
+        columns["estimate_nano"] = row["estimate_nano"]
+        if row["estimate_input"] is not None:
+            columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
+    columns |= {name: row[name] for name in ("lease", "held_ms", "spent_ms") if name in row.keys()}  # noqa: SIM118
+    return Entry(**columns)
+
+
+def find(db: sqlite3.Connection, entry: int) -> sqlite3.Row:
+    """Return the row with this number; raises UsageError if it does not exist."""
+    row = db.execute("SELECT * FROM entries WHERE id = ?", (entry,)).fetchone()
+    if row is None:
+        raise UsageError(f"The ledger has no entry {entry}.", fix="List them with `ecoshell cost --by session`.")
+    return row
+
+
+def insert(db: sqlite3.Connection, columns: Mapping[str, Any]) -> int:
+    """Insert a row and add it to the totals; returns its number."""
+    names = ", ".join(columns)
+    marks = ", ".join("?" * len(columns))
+    cursor = db.execute(f"INSERT INTO entries ({names}) VALUES ({marks}) RETURNING *", tuple(columns.values()))
+    row = cursor.fetchone()
+    cursor.close()
+    _add(db, row, counted(row), NOTHING)
+    return row["id"]
+
+
+def change(db: sqlite3.Connection, row: sqlite3.Row, columns: Mapping[str, Any]) -> None:
+    """Change a row and update the totals by the difference."""
+    names = ", ".join(f"{name} = ?" for name in columns)
+    cursor = db.execute(f"UPDATE entries SET {names} WHERE id = ? RETURNING *", (*columns.values(), row["id"]))
+    changed = cursor.fetchone()
+    cursor.close()
+    _add(db, changed, counted(changed), counted(row))
+
+
+def counted(row: sqlite3.Row) -> Counted:
+    """Return a row's contribution: the worst case if pending, the usage if settled, only its time if released."""
+    time = (row["spent_ms"] or 0, row["held_ms"])
+    if row["state"] in ("held", "aside"):
+        return (0, row["held_nano"] or 0, 0, row["held_input"] + row["held_output"], *time)
+    if row["state"] == "released":
+        return (0, 0, 0, 0, *time)
+    return (row["spent_nano"] or 0, 0, row["input"] + row["output"], 0, *time)
+
+
+def scope_keys(session: str, turn: int, day: str, lease: str) -> dict[str, str]:
+    """Return the key of an entry's total in each scope."""
+    keys = {"turn": f"{session}/{turn}", "session": session, "day": day, "month": day[:7]}
+    return {**keys, LEASE: lease} if lease else keys
+
+
+def caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease: str = "") -> tuple[CapState, ...]:
+    """Return the caps over a call of this turn, day and lease, from the narrowest scope to the widest."""
+    keys = {**scope_keys(session, turn, day, ""), LEASE: lease}
+    rows = db.execute(
+        """SELECT c.scope, c.unit, c.amount,
+            CASE c.unit WHEN 'usd' THEN t.spent_nano WHEN 'tokens' THEN t.spent_tokens ELSE t.spent_ms END AS spent,
+            CASE c.unit WHEN 'usd' THEN t.held_nano WHEN 'tokens' THEN t.held_tokens ELSE t.held_ms END AS held
+        FROM caps c LEFT JOIN totals t ON t.scope = c.scope AND t.key =
+            CASE c.scope WHEN 'turn' THEN :turn WHEN 'session' THEN :session WHEN 'day' THEN :day
+            WHEN 'month' THEN :month ELSE :lease END
+        WHERE c.owner = CASE WHEN c.scope IN ('turn', 'session') THEN :session WHEN c.scope = 'lease' THEN :lease
+            ELSE '' END""",
+        keys,
+    ).fetchall()
+    caps = [CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0) for row in rows]
+    return tuple(sorted(caps, key=lambda cap: (_ORDER.index(cap.scope), _UNITS.index(cap.unit))))
+
+
+def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -> None:
+    difference = tuple(new_count - old_count for new_count, old_count in zip(new, old, strict=True))
+    if not any(difference):
+        return
+    keys = scope_keys(row["session"], row["turn"], row["day"], row["lease"])
+    db.executemany(
+        """INSERT INTO totals (scope, key, spent_nano, held_nano, spent_tokens, held_tokens, spent_ms, held_ms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT DO UPDATE SET
+            spent_nano = spent_nano + excluded.spent_nano, held_nano = held_nano + excluded.held_nano,
+            spent_tokens = spent_tokens + excluded.spent_tokens, held_tokens = held_tokens + excluded.held_tokens,
+            spent_ms = spent_ms + excluded.spent_ms, held_ms = held_ms + excluded.held_ms""",
+        [(scope, key, *difference) for scope, key in keys.items()],
+    )
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process with this number runs; a reused number only delays a cleanup."""
+    if pid == os.getpid() or os.name == "nt":  # On Windows signal 0 is Ctrl-C, so no check is possible.
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # It runs under another user.
+    return True
