@@ -6,14 +6,15 @@ They are stored in the user's data folder, because a file in the project could c
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import StoreError
 from ecoshell.paths import is_special, make_private, remedy, replacement
 
-_INSTRUCTIONS = "AGENTS.md:"
-"""Prefix of entries about instructions, `AGENTS.md:trusted:SHA-256`; no tool has such a name."""
+_TRUST_ENTRY = re.compile(r"(?P<file>[^:]+):(?:trusted|refused):[0-9a-f]{64}")
+"""An entry about a file, such as `AGENTS.md:trusted:SHA-256`."""
 
 
 class ProjectRules:
@@ -25,7 +26,7 @@ class ProjectRules:
     def rules(self, workspace: Path) -> tuple[str, ...]:
         """The approved rules of this project; raises StoreError if the file is damaged or unreadable."""
         entries = self._read().get(os.path.realpath(workspace), ())
-        return tuple(entry for entry in entries if not entry.startswith(_INSTRUCTIONS))
+        return tuple(entry for entry in entries if not _TRUST_ENTRY.fullmatch(entry))
 
     def allow(self, workspace: Path, rule: str) -> None:
         """Add a rule, and replace the file atomically; raises StoreError."""
@@ -34,23 +35,22 @@ class ProjectRules:
         if rule not in entries:
             self._write({**projects, project: (*entries, rule)})
 
-    def trusts(self, workspace: Path, text: str) -> tuple[bool | None, bool]:
-        """The user's decision about these instructions, and whether an earlier version had one; raises StoreError.
+    def trusts(self, workspace: Path, text: str, *, file: str = "AGENTS.md") -> tuple[bool | None, bool]:
+        """The user's decision about this text of a file, and whether an earlier text had one; raises StoreError.
 
         The decision is None without one.
         """
-        entries = self._read().get(os.path.realpath(workspace), ())
-        decision = next((entry for entry in entries if entry.startswith(_INSTRUCTIONS)), "")
+        entries = [entry for entry in self._read().get(os.path.realpath(workspace), ()) if _is_about(entry, file)]
         for trusted in (True, False):
-            if decision == _trust_entry(text, trusted=trusted):
+            if _trust_entry(file, text, trusted=trusted) in entries:
                 return trusted, False
-        return None, bool(decision)
+        return None, bool(entries)
 
-    def trust(self, workspace: Path, text: str, *, trusted: bool) -> None:
-        """Store the decision about these instructions and drop the earlier one; raises StoreError."""
+    def trust(self, workspace: Path, text: str, *, trusted: bool, file: str = "AGENTS.md") -> None:
+        """Store the decision about this text of a file and drop the earlier one; raises StoreError."""
         projects, project = self._read(), os.path.realpath(workspace)
-        rules = (entry for entry in projects.get(project, ()) if not entry.startswith(_INSTRUCTIONS))
-        self._write({**projects, project: (*rules, _trust_entry(text, trusted=trusted))})
+        others = (entry for entry in projects.get(project, ()) if not _is_about(entry, file))
+        self._write({**projects, project: (*others, _trust_entry(file, text, trusted=trusted))})
 
     def _read(self) -> dict[str, tuple[str, ...]]:
         try:
@@ -88,6 +88,11 @@ class ProjectRules:
             ) from error
 
 
-def _trust_entry(text: str, *, trusted: bool) -> str:
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"{_INSTRUCTIONS}{'trusted' if trusted else 'refused'}:{digest}"
+def _is_about(entry: str, file: str) -> bool:
+    match = _TRUST_ENTRY.fullmatch(entry)
+    return match is not None and match["file"] == file.replace(":", "_")
+
+
+def _trust_entry(file: str, text: str, *, trusted: bool) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{file.replace(':', '_')}:{'trusted' if trusted else 'refused'}:{digest}"

@@ -18,6 +18,7 @@ from ecoshell.agent.fallback import first_models
 from ecoshell.agent.judge import JUDGES, Judge
 from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.project_rules import ProjectRules
+from ecoshell.agent.project_trust import ProjectTrust
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.rules import Rules
 from ecoshell.agent.session_settings import SessionSettings
@@ -203,6 +204,7 @@ def build(
             catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
         ranker = Ranker(catalog.schemas)
         projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
+        trust = ProjectTrust(ground, projects, "trust" if options.trust_project else settings.agent.instructions)
         factory = extended(model_factory, plugins)
         with _explaining(complaints):
             chosen = session_settings(settings, options)
@@ -221,7 +223,7 @@ def build(
             strategies=strategies,
             user=user,
             workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings, ground)),
-            environment=_environment(ground, projects, settings, options, paths),
+            environment=Environment(ground, paths.instructions_file, trust, facts=settings.agent.context == "auto"),
             experience=experience_of(paths),
             judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, more=judges),
             profiles=profiles_of(settings, paths),
@@ -266,18 +268,6 @@ def _active_models(
         roles_of(settings, options),
         fallback=settings.models.fallback,
         notify=notify,
-    )
-
-
-def _environment(
-    ground: Workspace, projects: ProjectRules, settings: "Settings", options: Options, paths: Paths
-) -> Environment:
-    return Environment(
-        ground,
-        user_file=paths.instructions_file,
-        projects=projects,
-        facts=settings.agent.context == "auto",
-        instructions="trust" if options.trust_project else settings.agent.instructions,
     )
 
 

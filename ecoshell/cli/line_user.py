@@ -189,9 +189,10 @@ class LineUser:
         self._show_preview(event.changes)
 
     async def _trust(self, event: TrustWanted) -> Trust:
-        """Ask whether the model may follow the instructions of a project."""
+        """Ask whether a file of the project may be used."""
         changed = ", which has changed" if event.changed else ""
-        self.say(f"? may the model follow {visible_line(event.file)}{changed}")
+        may = "the model follow" if event.use == "follow" else "ecoshell run the commands in"
+        self.say(f"? may {may} {visible_line(event.file)}{changed}")
         self._show_preview(event.text)
         while (word := await self._word(_TRUST_PROMPT, at_end="l")) not in _TRUST_CHOICES:
             self.say("Type 1, n or l.")

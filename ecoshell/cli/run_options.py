@@ -38,7 +38,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--max-steps", metavar="N", type=_steps, help="steps of a turn before it must answer")
     add("--workspace", metavar="DIR", type=Path, help="folder that tools work in (default: the current folder)")
     add("--yes", action="store_true", help="skip approval prompts (deny rules still apply)")
-    add("--trust-project", action="store_true", help="follow the workspace's AGENTS.md without asking")
+    add("--trust-project", action="store_true", help="trust the workspace's AGENTS.md, commands, skills and hooks")
     add("--read-only", action="store_true", help="refuse every tool that writes or executes")
     add("--resume", metavar="ID", help="resume a session by ID or unique prefix")
     add(

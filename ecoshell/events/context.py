@@ -35,25 +35,29 @@ class ContextTold(Event):
 
 @dataclass(frozen=True, slots=True)
 class TrustWanted(Event):
-    """The workspace's `AGENTS.md` needs the user's trust before it is sent to a model."""
+    """A file of the workspace needs the user's trust: instructions for a model, or commands that ecoshell would run."""
 
     type: ClassVar[str] = "trust_wanted"
     file: str
     text: str
-    """As the model would read it."""
+    """As it would be used."""
     changed: bool
     """Whether the user decided about different content of this file before."""
+    use: Literal["follow", "run"] = "follow"
+    """Whether a model would follow the text, or ecoshell run its commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrustGiven(Event):
-    """The decision on the workspace's `AGENTS.md`."""
+    """The decision on a file of the workspace."""
 
     type: ClassVar[str] = "trust_given"
     decision: Literal["yes", "no", "later"]
     """`yes` and `no` hold until the file changes; `later` holds for this session."""
     by: Literal["person", "nobody"]
     """`person` if the user decided; `nobody` if the user could not be asked."""
+    file: str = "AGENTS.md"
+    """The file, relative to the workspace."""
 
 
 @dataclass(frozen=True, slots=True)

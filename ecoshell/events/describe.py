@@ -353,6 +353,8 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     ),
     ToolsOffered: _offered,
     ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",
-    TrustGiven: lambda event: f"{_PARTS['project']} {_TRUSTS[event.decision]}" if event.by == "person" else "",
+    TrustGiven: lambda event: (
+        f"{visible_line(event.file)} of this project {_TRUSTS[event.decision]}" if event.by == "person" else ""
+    ),
     TurnUndone: _undone,
 }

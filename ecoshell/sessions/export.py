@@ -249,7 +249,7 @@ def _line(event: Event) -> tuple[str, ...]:
     line = ""
     match event:
         case ApprovalGiven() | TrustGiven():
-            subject = "Approval" if isinstance(event, ApprovalGiven) else "AGENTS.md of the project"
+            subject = "Approval" if isinstance(event, ApprovalGiven) else f"{literal(event.file)} of the project"
             line = f"{subject}: {literal(event.decision)} ({literal(event.by)})"
         case LimitHit():
             line = f"**Limit**: {literal(event.message)}"

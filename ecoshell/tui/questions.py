@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from textual import on
@@ -216,7 +217,7 @@ class Question(VerticalScroll, Generic[T]):
 
 
 class TrustQuestion(Question[Trust]):
-    """May the model follow these project instructions?"""
+    """May this file of the project be used?"""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1,y", "decide('yes')", "trust it"),
@@ -225,14 +226,15 @@ class TrustQuestion(Question[Trust]):
         Binding("f", "fold", "fold", show=False),
     ]
     HELP = (
-        "The model sees this file only if you trust it. 1 or y: yes, until the file changes. n: no, until it "
+        "The file is used only if you trust it. 1 or y: yes, until the file changes. n: no, until it "
         "changes. l or esc: not now, ask again in the next session. f: show all of it; up and down scroll."
     )
 
     def __init__(self, wanted: TrustWanted) -> None:
         changed = ", which has changed" if wanted.changed else ""
         until = "You will be asked again when the file changes."
-        title = f"? may the model follow AGENTS.md of this project{changed}"
+        may = "the model follow" if wanted.use == "follow" else "ecoshell run the commands in"
+        title = f"? may {may} {visible_line(Path(wanted.file).name)} of this project{changed}"
         self._instructions = Static(markup=False)
         super().__init__(title, "later", self._instructions, note=f"{visible_line(wanted.file)}\n{until}")
         self._wanted = wanted

@@ -287,7 +287,8 @@ class Updates:
                 return {"title": visible_line(title, _TITLE_CHARACTERS), "kind": "other", "content": [_text(above)]}
             case TrustWanted():
                 again = ", which has changed" if event.changed else ""
-                title = visible_line(f"May the model follow {event.file}{again}?", _TITLE_CHARACTERS)
+                may = "the model follow" if event.use == "follow" else "ecoshell run the commands in"
+                title = visible_line(f"May {may} {event.file}{again}?", _TITLE_CHARACTERS)
                 return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
             case CallStarted() | ApprovalWanted():
                 pass

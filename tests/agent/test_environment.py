@@ -208,7 +208,7 @@ async def test_project_instructions_need_trust_once(play, home):
     (request,) = user.asked
     assert (request.text, request.changed) == ("Use tabs.", False)
     assert of(events, TrustWanted) == [request]
-    assert of(events, TrustGiven) == [TrustGiven("yes", "person")]
+    assert of(events, TrustGiven) == [TrustGiven("yes", "person", "AGENTS.md")]
     assert not of(again, TrustWanted)
     assert states(events) == {"project": "told", "facts": "told"}
     async with play(DONE) as shell:  # the decision is stored, so no user is needed
@@ -250,7 +250,7 @@ async def test_without_a_user_project_instructions_are_skipped_with_a_notice(pla
         events = await turn(shell)
         assert "Use tabs." not in opening(shell)
     assert states(events) == {"project": "untrusted", "facts": "told"}
-    assert of(events, TrustGiven) == [TrustGiven("later", "nobody")]
+    assert of(events, TrustGiven) == [TrustGiven("later", "nobody", "AGENTS.md")]
     assert "--trust-project reads it" in of(events, Notice)[0].text
 
 
