@@ -13,6 +13,8 @@ from ecoshell.messages import Usage
 Scope = Literal["turn", "session", "day", "month"]
 SCOPES: tuple[Scope, ...] = ("turn", "session", "day", "month")
 
+TASK = "task"
+"""Scope of the cap that limits a subagent and those it delegates to; its owner is the path of the task."""
 NEAR_CAP_SHARE = Decimal("0.8")
 """The spent share of a cap from which it is reported as nearly used up."""
 SLICE_MS = 15_000
@@ -59,6 +61,8 @@ class Account:
     purpose: str
     lease: str = ""
     """The team lease that the call is reserved from; empty without a team ledger."""
+    task: str = ""
+    """The subagent that makes the call, as the path of its task from the outermost; empty for the session's agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +258,8 @@ def _raise_command(cap: CapState) -> str:
     """Return how to raise a cap."""
     if cap.scope == "session":
         return "/budget AMOUNT in a chat, or --budget AMOUNT on the command line"
+    if cap.scope == TASK:
+        return "delegate it with a larger budget"
     if cap.scope not in SCOPES:
         return f"administrators: ecoshell budget set {cap.scope} AMOUNT"
     return f"/budget {cap.scope} AMOUNT in a chat"

@@ -101,7 +101,7 @@ class Costs(Database):
 
         By role and model, tools have a row (with an empty key) only if they cost something.
         """
-        condition = "" if session is None else "AND session = :session"
+        condition = "" if session is None else "AND session = :key"
         if by in ("role", "model"):
             condition += " AND (purpose != 'tool' OR spent_nano > 0)"
         grouped = f"(state != 'released' OR {{spent_ms}} > 0) {condition} GROUP BY {by} ORDER BY MIN(id)"
@@ -110,6 +110,11 @@ class Costs(Database):
     def session_row(self, session: str) -> CostRow | None:
         """Return the sum of one session; None without a call."""
         return next(iter(self.rows("session", session)), None)
+
+    def task_row(self, task: str) -> CostRow | None:
+        """Return the sum of a subagent's task and of those it delegated; None without a call."""
+        grouped = "(state != 'released' OR {spent_ms} > 0) AND task || '/' GLOB :key || '/*' GROUP BY session"
+        return next((cost for _, cost in self._sums("session", grouped, task)), None)
 
     def reasoning_nano(self, session: str) -> int:
         """Return the known price of a session's reasoning tokens, which is part of what was spent."""
@@ -137,16 +142,16 @@ class Costs(Database):
 
         Summaries of /compact are excluded because they are written after the turn they are booked under.
         """
-        grouped = "(state != 'released' OR {spent_ms} > 0) AND role != 'compact' AND session = :session GROUP BY turn"
+        grouped = "(state != 'released' OR {spent_ms} > 0) AND role != 'compact' AND session = :key GROUP BY turn"
         return dict(self._sums("session", grouped, session, turn="turn"))
 
-    def _sums(self, by: str, grouped: str, session: str | None, *, turn: str = "0") -> list[tuple[int, CostRow]]:
+    def _sums(self, by: str, grouped: str, key: str | None, *, turn: str = "0") -> list[tuple[int, CostRow]]:
         """Return each group's sum and turn; columns missing in a read-only file of an older version count as NULL."""
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
             present = {name: name if name in columns else "NULL" for name in _NEW_COLUMNS}
             query = f"SELECT {by} AS key, {turn} AS turn, {_SUMS} WHERE {grouped}".format(**present)
-            rows = db.execute(query, {"session": session}).fetchall()
+            rows = db.execute(query, {"key": key}).fetchall()
         sums: list[tuple[int, CostRow]] = []
         for row in rows:
             spent, ms = row["spent"], row["ms"]
@@ -199,7 +204,7 @@ class Costs(Database):
         sums: dict[tuple[str, str], tuple[int, ...]] = {}
         with self.reading() as db:
             for row in db.execute("SELECT * FROM entries"):
-                for key in scope_keys(row["session"], row["turn"], row["day"], row["lease"]).items():
+                for key in scope_keys(row["session"], row["turn"], row["day"], row["lease"], row["task"]):
                     sums[key] = tuple(map(sum, zip(sums.get(key, NOTHING), counted(row), strict=True)))
             totals = {(row["scope"], row["key"]): tuple(row)[2:] for row in db.execute("SELECT * FROM totals")}
         return tuple(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ecoshell.budget import SCOPES, CapState, Price, amount_text, price_from_json
+from ecoshell.budget import SCOPES, TASK, CapState, Price, amount_text, price_from_json
 from ecoshell.errors import UsageError
 from ecoshell.messages import Usage
 
@@ -16,7 +16,7 @@ Counted = tuple[int, int, int, int, int, int]
 NOTHING: Counted = (0, 0, 0, 0, 0, 0)
 LEASE = "lease"
 """Scope of the cap that limits a lease; its owner is the lease."""
-_ORDER = (*SCOPES, LEASE)
+_ORDER = (TASK, *SCOPES, LEASE)
 _UNITS = ("usd", "tokens", "ms")
 
 
@@ -48,6 +48,7 @@ class Entry:
     lease: str = ""
     held_ms: int = 0
     spent_ms: int | None = None
+    task: str = ""
 
     @property
     def held_usage(self) -> Usage:
@@ -96,7 +97,7 @@ def entry_from_row(row: sqlite3.Row) -> Entry:
         columns["estimate_nano"] = row["estimate_nano"]
         if row["estimate_input"] is not None:
             columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
-    columns |= {name: row[name] for name in ("lease", "held_ms", "spent_ms") if name in row.keys()}  # noqa: SIM118
+    columns |= {name: row[name] for name in ("lease", "held_ms", "spent_ms", "task") if name in row.keys()}  # noqa: SIM118
     return Entry(**columns)
 
 
@@ -138,35 +139,45 @@ def counted(row: sqlite3.Row) -> Counted:
     return (row["spent_nano"] or 0, 0, row["input"] + row["output"], 0, *time)
 
 
-def scope_keys(session: str, turn: int, day: str, lease: str) -> dict[str, str]:
-    """Return the key of an entry's total in each scope."""
-    keys = {"turn": f"{session}/{turn}", "session": session, "day": day, "month": day[:7]}
-    return {**keys, LEASE: lease} if lease else keys
+def scope_keys(session: str, turn: int, day: str, lease: str, task: str) -> tuple[tuple[str, str], ...]:
+    """Return the scopes that an entry counts in, with the key of each total."""
+    keys = (("turn", f"{session}/{turn}"), ("session", session), ("day", day), ("month", day[:7]))
+    return (*keys, *((TASK, owner) for owner in _enclosing(task)), *(((LEASE, lease),) if lease else ()))
 
 
-def caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease: str = "") -> tuple[CapState, ...]:
-    """Return the caps over a call of this turn, day and lease, from the narrowest scope to the widest."""
-    keys = {**scope_keys(session, turn, day, ""), LEASE: lease}
+def _enclosing(task: str) -> tuple[str, ...]:
+    """Return a task and those that it is part of, from the innermost to the outermost."""
+    parts = task.split("/") if task else []
+    return tuple("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+
+
+def caps_over(
+    db: sqlite3.Connection, session: str, turn: int, day: str, lease: str = "", task: str = ""
+) -> tuple[CapState, ...]:
+    """Return the caps over a call of this turn, day, lease and task, from the narrowest scope to the widest."""
+    keys = scope_keys(session, turn, day, lease, task)
+    owners = {"turn": session, "day": "", "month": ""}
+    places = [value for scope, key in keys for value in (scope, owners.get(scope, key), key)]
     rows = db.execute(
-        """SELECT c.scope, c.unit, c.amount,
+        f"""WITH places (scope, owner, key) AS (VALUES {", ".join(["(?, ?, ?)"] * len(keys))})
+        SELECT c.scope, c.unit, c.amount, c.owner,
             CASE c.unit WHEN 'usd' THEN t.spent_nano WHEN 'tokens' THEN t.spent_tokens ELSE t.spent_ms END AS spent,
             CASE c.unit WHEN 'usd' THEN t.held_nano WHEN 'tokens' THEN t.held_tokens ELSE t.held_ms END AS held
-        FROM caps c LEFT JOIN totals t ON t.scope = c.scope AND t.key =
-            CASE c.scope WHEN 'turn' THEN :turn WHEN 'session' THEN :session WHEN 'day' THEN :day
-            WHEN 'month' THEN :month ELSE :lease END
-        WHERE c.owner = CASE WHEN c.scope IN ('turn', 'session') THEN :session WHEN c.scope = 'lease' THEN :lease
-            ELSE '' END""",
-        keys,
+        FROM places p CROSS JOIN caps c ON c.scope = p.scope AND c.owner = p.owner
+        LEFT JOIN totals t ON t.scope = p.scope AND t.key = p.key""",
+        places,
     ).fetchall()
-    caps = [CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0) for row in rows]
-    return tuple(sorted(caps, key=lambda cap: (_ORDER.index(cap.scope), _UNITS.index(cap.unit))))
+    rows.sort(key=lambda row: (_ORDER.index(row["scope"]), -len(row["owner"]), _UNITS.index(row["unit"])))
+    return tuple(
+        CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0) for row in rows
+    )
 
 
 def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -> None:
     difference = tuple(new_count - old_count for new_count, old_count in zip(new, old, strict=True))
     if not any(difference):
         return
-    keys = scope_keys(row["session"], row["turn"], row["day"], row["lease"])
+    keys = scope_keys(row["session"], row["turn"], row["day"], row["lease"], row["task"])
     db.executemany(
         """INSERT INTO totals (scope, key, spent_nano, held_nano, spent_tokens, held_tokens, spent_ms, held_ms)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -174,7 +185,7 @@ def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -
             spent_nano = spent_nano + excluded.spent_nano, held_nano = held_nano + excluded.held_nano,
             spent_tokens = spent_tokens + excluded.spent_tokens, held_tokens = held_tokens + excluded.held_tokens,
             spent_ms = spent_ms + excluded.spent_ms, held_ms = held_ms + excluded.held_ms""",
-        [(scope, key, *difference) for scope, key in keys.items()],
+        [(*place, *difference) for place in keys],
     )
 
 

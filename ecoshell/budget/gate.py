@@ -176,7 +176,7 @@ class Gate:
         """Raise LimitReached if a cap does not have this much left for a tool; reserves nothing."""
 
         def tight() -> CapState | None:
-            caps = self.ledger.caps(account.session, account.turn)
+            caps = self.ledger.caps(account.session, account.turn, task=account.task)
             return next((cap for cap in caps if cap.unit == "usd" and cap.over("") and nano > cap.left), None)
 
         async def look() -> None:

@@ -5,7 +5,7 @@ An entry counts for the local day of its reservation. A reservation whose proces
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from ecoshell.budget import (
     MIN_CALL_MS,
     SCOPES,
     SLICE_MS,
+    TASK,
     Account,
     Amount,
     Ask,
@@ -81,8 +82,10 @@ class Ledger(Costs):
         """Reserve the price of the final answer; replaces the turn's earlier reservation for it."""
         account = ask.account
         with self.writing(_NOT_SENT) as db:
-            mine = (account.session, account.turn, os.getpid())
-            pending = "SELECT * FROM entries WHERE state = 'aside' AND session = ? AND turn = ? AND pid = ?"
+            mine = (account.session, account.turn, account.task, os.getpid())
+            pending = (
+                "SELECT * FROM entries WHERE state = 'aside' AND session = ? AND turn = ? AND task = ? AND pid = ?"
+            )
             for row in db.execute(pending, mine).fetchall():
                 change(db, row, _RELEASED)
             caps = self._caps_for(db, account, self._today())
@@ -106,7 +109,7 @@ class Ledger(Costs):
             row = find(db, entry)
             if not row["held_ms"]:
                 return 0
-            caps = caps_over(db, row["session"], row["turn"], row["day"], row["lease"])
+            caps = caps_over(db, row["session"], row["turn"], row["day"], row["lease"], row["task"])
             more = fitting_ms(SLICE_MS, caps)
             more = SLICE_MS if more is None else more  # the cap was removed
             if more:
@@ -170,11 +173,11 @@ class Ledger(Costs):
         """
         if not nano:
             with self.reading() as db:
-                caps = caps_over(db, account.session, account.turn, self._today(), account.lease)
+                caps = caps_over(db, account.session, account.turn, self._today(), account.lease, account.task)
             if fitting_ms(wanted_ms, caps) is None:
                 return ToolHold(account, tool)
         with self.writing("Nothing was charged and the tool was not run.") as db:
-            caps = caps_over(db, account.session, account.turn, self._today(), account.lease)
+            caps = caps_over(db, account.session, account.turn, self._today(), account.lease, account.task)
             for cap in caps:
                 need = {"usd": nano, "tokens": 0, "ms": min(wanted_ms, MIN_CALL_MS)}[cap.unit]
                 if need > cap.left:
@@ -197,29 +200,30 @@ class Ledger(Costs):
         paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
         return insert(db, {**columns, **paid, **time, "state": "settled", "held_input": 0, "held_output": 0})
 
-    def caps(self, session: str, turn: int, *, at_rest: bool = False) -> tuple[CapState, ...]:
-        """Return the user's own and the shared caps over a session's turn.
+    def caps(self, session: str, turn: int, *, task: str = "", at_rest: bool = False) -> tuple[CapState, ...]:
+        """Return the user's own and the shared caps over a session's turn, or over a subagent's task in it.
 
-        With `at_rest`, reservations of the turn's running calls in this process are not counted.
+        With `at_rest`, reservations of the turn's or task's running calls in this process are not counted.
         """
         shared = self.shared_caps()
         with self.reading() as db:
-            caps = (*caps_over(db, session, turn, self._today()), *shared)
+            caps = (*caps_over(db, session, turn, self._today(), task=task), *shared)
             if not at_rest:
                 return caps
             own = db.execute(
                 """SELECT COALESCE(SUM(CASE state WHEN 'held' THEN held_nano END), 0) AS usd,
                 COALESCE(SUM(CASE state WHEN 'held' THEN held_input + held_output END), 0) AS tokens,
                 COALESCE(SUM(held_ms), 0) AS ms
-                FROM entries WHERE state != 'aside' AND session = ? AND turn = ? AND pid = ?""",
-                (session, turn, os.getpid()),
+                FROM entries WHERE state != 'aside' AND session = :session AND turn = :turn AND pid = :pid
+                AND (:task = '' OR task || '/' GLOB :task || '/*')""",
+                {"session": session, "turn": turn, "pid": os.getpid(), "task": task},
             ).fetchone()
         return tuple(replace(cap, held=max(0, cap.held - own[cap.unit])) for cap in caps)
 
-    def own_caps(self, session: str, turn: int) -> tuple[CapState, ...]:
+    def own_caps(self, session: str, turn: int, *, task: str = "") -> tuple[CapState, ...]:
         """Return the caps that only this user spends under."""
         with self.reading() as db:
-            return caps_over(db, session, turn, self._today())
+            return caps_over(db, session, turn, self._today(), task=task)
 
     def shared_caps(self) -> tuple[CapState, ...]:
         """Return the caps shared with other users; none in a local ledger."""
@@ -327,9 +331,27 @@ class Ledger(Costs):
     def aside_nano(self, account: Account) -> int:
         """Return the amount that this process has set aside for the account's turn and lease."""
         query = """SELECT COALESCE(SUM(held_nano), 0) FROM entries
-            WHERE state = 'aside' AND session = ? AND turn = ? AND pid = ? AND lease = ?"""
+            WHERE state = 'aside' AND session = ? AND turn = ? AND task = ? AND pid = ? AND lease = ?"""
+        key = (account.session, account.turn, account.task, os.getpid(), account.lease)
         with self.reading() as db:
-            return db.execute(query, (account.session, account.turn, os.getpid(), account.lease)).fetchone()[0]
+            return db.execute(query, key).fetchone()[0]
+
+    def set_share(self, task: str, amounts: Iterable[Amount]) -> None:
+        """Cap a subagent's task; the caps over its session apply as well."""
+        with self.writing(_UNCHANGED) as db:
+            rows = [(TASK, task, amount.unit, amount.value) for amount in amounts]
+            db.executemany("INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)", rows)
+
+    def end_share(self, task: str) -> None:
+        """Lower the caps of a task to their use, so that nothing more can be reserved under them."""
+        with self.writing(_UNCHANGED) as db:
+            db.execute(
+                """UPDATE caps SET amount = MIN(amount, COALESCE((SELECT CASE caps.unit
+                    WHEN 'usd' THEN spent_nano + held_nano WHEN 'tokens' THEN spent_tokens + held_tokens
+                    ELSE spent_ms + held_ms END FROM totals WHERE scope = 'task' AND key = caps.owner), 0))
+                WHERE scope = 'task' AND owner = ?""",
+                (task,),
+            )
 
     def set_lease(self, lease: str, nano: int | None) -> None:
         """Set the cap of a lease to its total grant; None ends it."""
@@ -377,7 +399,7 @@ class Ledger(Costs):
 
     def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
         """Return the caps over this account; raises ModelDisabled if there are any and the model is barred."""
-        caps = caps_over(db, account.session, account.turn, day, account.lease)
+        caps = caps_over(db, account.session, account.turn, day, account.lease, account.task)
         query, barring = "SELECT reason FROM barred WHERE model = ?", self._capped(caps)
         row = db.execute(query, (account.model,)).fetchone() if barring else None
         if row is not None:
@@ -419,6 +441,7 @@ class Ledger(Costs):
             "purpose": account.purpose,
             "pid": os.getpid(),
             "lease": account.lease,
+            "task": account.task,
         }
 
     def _bar(self, db: sqlite3.Connection, model: str, reason: str) -> None:

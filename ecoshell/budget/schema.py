@@ -1,6 +1,6 @@
 """The tables of the ledger's file, and how files of older versions are upgraded."""
 
-VERSION = 5
+VERSION = 6
 SCHEMA = """
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, day TEXT NOT NULL,
@@ -53,5 +53,8 @@ _WITH_MS = ";".join(
 )
 """Version 5: working time in milliseconds. `held_ms` counts while a call or tool runs, in every state of its entry."""
 
-UPGRADES = (_WITH_SECONDS, _WITH_ESTIMATES, _WITH_LEASES, _WITH_MS)
+_WITH_TASKS = "ALTER TABLE entries ADD COLUMN task TEXT NOT NULL DEFAULT ''"
+"""Version 6: the subagent that made the call, as the path of its task; empty for the session's own agent."""
+
+UPGRADES = (_WITH_SECONDS, _WITH_ESTIMATES, _WITH_LEASES, _WITH_MS, _WITH_TASKS)
 """What each version adds to the one before."""

@@ -160,7 +160,8 @@ class MeteredModel:
                 return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
             except TimeUp:
                 account = hold.account
-                caps = await asyncio.to_thread(self._gate.ledger.caps, account.session, account.turn)
+                read = self._gate.ledger.caps
+                caps = await asyncio.to_thread(read, account.session, account.turn, task=account.task)
                 raise time_is_up(caps, call.text()) from None
             except ContextExceeded as error:
                 error.model = self.traits.name

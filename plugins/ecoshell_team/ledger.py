@@ -209,7 +209,9 @@ class TeamLedger(Ledger):
                 free = freed(leased.account)
                 output = ask.max_tokens
                 try:
-                    output = fitting_output(leased, self.own_caps(ask.account.session, ask.account.turn))
+                    account = ask.account
+                    caps = self.own_caps(account.session, account.turn, task=account.task)
+                    output = fitting_output(leased, caps)
                 except LimitReached:
                     if not free:
                         raise
@@ -372,7 +374,7 @@ def _is_free(ask: Ask) -> bool:
 def _within(ask: Ask, lease: str, minimum: int | None = None) -> Ask:
     """Return the call with its lease and, if given, another minimum output; faster than `replace`."""
     old = ask.account
-    account = Account(old.session, old.turn, old.role, old.model, old.purpose, lease)
+    account = Account(old.session, old.turn, old.role, old.model, old.purpose, lease, old.task)
     min_tokens = ask.min_tokens if minimum is None else minimum
     return Ask(ask.price, ask.prompt_tokens, ask.max_tokens, account, min_tokens)
 

@@ -119,6 +119,7 @@ def test_a_ledger_of_version_4_keeps_its_calls_and_counts_their_time(path: Path,
             db.execute("DROP INDEX IF EXISTS entries_running")
             for column in columns:
                 db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        db.execute("ALTER TABLE entries DROP COLUMN task")
         db.execute("UPDATE entries SET seconds = 1.25")
         db.execute("PRAGMA user_version = 4")
         db.commit()
