@@ -12,6 +12,7 @@ from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.agent.context import ContextKeeper
+from ecoshell.agent.cost_bounds import count_prompts
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Registrar, Runner, ToolExecutor
 from ecoshell.agent.limits import result_characters, step_limit
@@ -422,7 +423,9 @@ class Conversation:
         budget_line = BudgetLine(deps, usage)
         offer, turn_context = await self._beginning(asked, plan, context, budget=await budget_line.text())
         self._report_offer(offer, emit)
-        await plan.settle(turn_context.view(turn_context.beginning.path), offer.names)
+        models, view = deps.models.current, turn_context.view(turn_context.beginning.path)
+        await count_prompts(models.mode.forecast(view), models.capped_by(plan.caps))
+        await plan.settle(view, offer.names)
         plan.report(emit, "the question")
         if plan.answer_only:
             emit(Notice(_ANSWER_ONLY))

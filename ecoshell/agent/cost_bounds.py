@@ -1,11 +1,15 @@
 """The worst case of a step and of the answer, and whether the caps have room for it."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ecoshell.agent.mode import CallForecast, StepForecast
 from ecoshell.budget import MIN_CALL_MS, CapState, Hold, price_unknown
 from ecoshell.errors import PriceUnknown
+
+_LARGE_PART = 4
+"""The divisor of what a cap has left, above which a step's bound is large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,19 @@ def of_step(forecast: StepForecast) -> CostBound:
     bounds = [_of_call(call) for call in forecast.steps]
     nano = [bound.nano for bound in bounds if bound.nano is not None]
     return CostBound(max(nano) if len(nano) == len(bounds) else None, max(bound.tokens for bound in bounds))
+
+
+async def count_prompts(forecast: StepForecast, caps: Iterable[CapState]) -> None:
+    """Let providers count the prompts of a step whose bound takes a large part of what a cap has left.
+
+    Bounds without a count are several times what is billed, which a small cap cannot hold.
+    """
+    caps = tuple(caps)
+    for call in forecast.steps:
+        bound = await asyncio.to_thread(_of_call, call)
+        needs = ((cap, bound.in_unit_of(cap)) for cap in caps if cap.unit != "ms")
+        if any(need is not None and need * _LARGE_PART > cap.limit - cap.spent - cap.held for cap, need in needs):
+            await call.model.count_prompt(call.request)
 
 
 def of_conclusion(forecast: StepForecast, *, counted: bool = False) -> CostBound:

@@ -101,6 +101,17 @@ class MeteredModel:
         unread, reported = size_of(request), self._reported.bound(request, size_of)
         return unread.bound if reported is None else min(unread.bound, reported)
 
+    async def count_prompt(self, request: Request) -> None:
+        """Let the provider count a prompt before its first reply, where it can; later bounds build on the count."""
+        count_prompt = getattr(self._model, "count_prompt", None)
+        request = self._with_effort(replace(request, messages=mask_secrets(request.messages)))
+        if count_prompt is None or self._reported.bound(request, self._model.size) is not None:
+            return
+        tokens: int | None = await count_prompt(request)
+        if tokens is not None:
+            size = await asyncio.to_thread(self._model.size, request)
+            self._reported.record(request, Usage(input=tokens), size)
+
     def _with_effort(self, request: Request) -> Request:
         """The request with the effort it is sent with: rankings, judgments and summaries have none."""
         return replace(request, effort=self.effort()) if request.purpose in _SHOWN else request

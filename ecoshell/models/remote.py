@@ -56,6 +56,10 @@ _NO_KEY = "none"
 """Sent to the user's own servers without a key, because clients require one."""
 _PUBLISHED_ENCODINGS = frozenset({"openai", "azure"})
 """Providers whose models' names determine the tiktoken encoding."""
+_COUNTING_PROVIDERS = frozenset({"anthropic"})
+"""Providers with a free endpoint that counts a prompt; litellm needs a further package for Gemini's, and the prompts of
+OpenAI's models are counted here."""
+_COUNT_SECONDS = 5.0
 _CALLS_END = ("}", "]", "```", ">")
 """Endings of texts that end with a call."""
 _FINISH_NOTES = {
@@ -224,6 +228,17 @@ class RemoteModel:
     @property
     def _marks_cache(self) -> bool:
         return is_anthropic(self._provider, self.traits.name)
+
+    async def count_prompt(self, request: Request) -> int | None:
+        """The prompt's tokens as the provider's free endpoint counts them; None if it has none or does not answer."""
+        if self._provider not in _COUNTING_PROVIDERS:
+            return None
+        request = self._visible_request(request)
+        native = self.traits.native_tools and bool(request.tools)
+        body = chat_body(request, native=native, family=self.family, search=self._search)
+        body = {name: body[name] for name in ("messages", "tools") if name in body}
+        body |= {"model": self.traits.name, "api_key": await asyncio.to_thread(self.check), "api_base": self._base_url}
+        return await self._process.count(body, seconds=_COUNT_SECONDS, shared=self._shared)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Call the provider; closing the iterator closes the connection."""

@@ -10,7 +10,7 @@ import sys
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ _START_ATTEMPTS = 3
 """An idle host may end just as a command connects to it."""
 
 Line = Mapping[str, Any]
+_LAST_FIELDS = frozenset({"reply", "error", "counted"})
+"""Fields of the last line of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +148,30 @@ class RemoteProcess:
         line says so; a process that does not report an expired ask is killed. Only asks that need nothing but their key
         may be `shared` with the host.
         """
+        request = {"ask": body, "bytes": max_bytes, "seconds": seconds}
+        async with aclosing(self._lines(request, seconds, shared=shared)) as lines:
+            async for line in lines:
+                yield line
+
+    async def count(self, body: Mapping[str, Any], *, seconds: float, shared: bool = False) -> int | None:
+        """The prompt's tokens as the provider counts them, without generating anything; None if it does not."""
+        async with aclosing(self._lines({"count": body, "seconds": seconds}, seconds, shared=shared)) as lines:
+            async for line in lines:
+                return line.get("counted")
+        return None
+
+    async def _lines(self, request: Line, seconds: float, *, shared: bool) -> AsyncGenerator[Line, None]:
         link = await self.warm(shared=shared)
         number, inbox = next(self._numbers), asyncio.Queue[Line]()
         link.inboxes[number] = inbox
         last = asyncio.get_running_loop().call_later(seconds + self._grace, link.die, "it no longer answered")
         try:
-            link.write({"id": number, "ask": body, "bytes": max_bytes, "seconds": seconds})
+            link.write({"id": number, **request})
             await link.drain()
             while True:
                 line = await inbox.get()
                 yield line
-                if "reply" in line or "error" in line:
+                if line.keys() & _LAST_FIELDS:
                     return
         finally:
             last.cancel()

@@ -1,12 +1,13 @@
 """The helper process that owns litellm: JSON Lines in, JSON Lines out, so that its slow import stalls no screen.
 
-It reads `{"environ": {…}}` (keys that were removed from the environment), `{"id", "ask": {…}, "bytes", "seconds"}` and
-`{"id", "cancel": true}` from standard input and ends when that does. For each ask it writes `{"id", "sent": true}`
-before anything leaves this machine, `{"id", "delta": text, "reasoning": text, "answer": text, "unseen": bytes}` for
-each chunk (texts may be empty: arguments of calls other than `finish` are only counted), and finally either
-`{"id", "reply": {text, reasoning, calls, message, usage, finish}}` or `{"id", "error": {kind, address, message, status,
-retry_after, transient, billed}}`. An answer of more bytes or seconds than the ask allows is an error. The program's
-argument is its memory limit in bytes.
+It reads `{"environ": {…}}` (keys that were removed from the environment), `{"id", "ask": {…}, "bytes", "seconds"}`,
+`{"id", "count": {…}, "seconds"}` and `{"id", "cancel": true}` from standard input and ends when that does. For each
+ask it writes `{"id", "sent": true}` before anything leaves this machine, `{"id", "delta": text, "reasoning": text,
+"answer": text, "unseen": bytes}` for each chunk (texts may be empty: arguments of calls other than `finish` are only
+counted), and finally either `{"id", "reply": {text, reasoning, calls, message, usage, finish}}` or `{"id", "error":
+{kind, address, message, status, retry_after, transient, billed}}`. An answer of more bytes or seconds than the ask
+allows is an error. A count is answered by `{"id", "counted": tokens}`, null if the provider has no endpoint that counts
+or does not answer. The program's argument is its memory limit in bytes.
 
 Kinds of errors: `key` (missing or refused), `unknown` (no such model or provider), `context` (the prompt is too
 long), `busy` (limits, outages, time-outs), `unreachable` (no connection), `request` (the request is rejected), `broken`
@@ -176,7 +177,8 @@ class Worker:
         """Start or cancel an ask."""
         number: int = message["id"]
         if "cancel" not in message:
-            task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
+            work = self._count if "count" in message else self._answer
+            task = self._tasks[number] = asyncio.create_task(work(number, message))
             task.add_done_callback(lambda _: self._tasks.pop(number, None))
         elif task := self._tasks.get(number):
             task.cancel()
@@ -216,6 +218,17 @@ class Worker:
             late = Unfinished(f"its answer had not ended after {message['seconds']:g} seconds")
             failure = late if deadline.expired() else error
             self._write({"id": number, "error": describe(failure, began=answer.began, traffic=traffic)})
+
+    async def _count(self, number: int, message: dict[str, Any]) -> None:
+        """Let the provider count a prompt; this is free and generates nothing."""
+        await self._ready.wait()
+        litellm: Any = import_module("litellm")
+        tokens: int | None = None
+        with suppress(Exception):  # without a count, the prompt is bounded by its size
+            async with asyncio.timeout(message["seconds"]):
+                count = await litellm.acount_tokens(**message["count"])
+            tokens = None if count.tokenizer_type == "local_tokenizer" else count.total_tokens
+        self._write({"id": number, "counted": tokens})
 
     async def _stream(self, number: int, ask: dict[str, Any], answer: "_Answer") -> None:
         litellm: Any = import_module("litellm")

@@ -132,6 +132,21 @@ async def test_a_resumed_session_reserves_what_its_provider_counted_before(opene
     assert settled.usage.input <= held.held_tokens - held.max_tokens <= 1.2 * settled.usage.input
 
 
+@pytest.mark.parametrize(("budget", "counts"), [("0.05", 1), ("20", 0)])
+async def test_the_provider_counts_the_first_prompt_under_a_small_cap(opened, emulators, budget, counts):
+    model = "anthropic/claude-sonnet-4-5"
+    emulator = emulators[model]
+    emulator.script([Reply((Text("There is nothing to do."),))])
+    async with opened(model, budget=budget) as shell:
+        events = await ask(shell, 0)
+    assert sum("count" in path for path in emulator.paths) == counts
+    assert emulator.rejections == []
+    held, settled = of(events, BudgetHeld)[0], of(events, BudgetSettled)[0]
+    bound = held.held_tokens - held.max_tokens
+    assert settled.usage.input <= bound
+    assert (bound < 2 * settled.usage.input) == bool(counts)
+
+
 @pytest.mark.parametrize("effort", ["auto", "high"])
 async def test_a_conversation_moves_between_all_providers(opened, emulators, effort):
     models = [*PROVIDERS]

@@ -431,6 +431,14 @@ class AnthropicMessages(Emulator):
 
     # -- the answer
 
+    def count(self, path: str, body: Body) -> Body | None:
+        if path.partition("?")[0] != "/v1/messages/count_tokens":
+            return None
+        if "max_tokens" in body or "stream" in body:
+            raise Rejected("max_tokens: Extra inputs are not permitted")
+        self.read("/v1/messages", {**body, "max_tokens": 1024})
+        return {"input_tokens": sum(token_count(block.text) for block in self._blocks)}
+
     def usage(self, prompt: Prompt, reply: Reply) -> Body:
         read, written = self._cache.use(self._blocks, self.known_models[prompt.model].cache_minimum)
         total = sum(token_count(block.text) for block in self._blocks)

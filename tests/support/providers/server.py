@@ -135,6 +135,10 @@ class Emulator(ABC):
     def read(self, path: str, body: Body) -> Prompt:
         """Check a request against the provider's rules, and read it. Raises Rejected."""
 
+    def count(self, path: str, body: Body) -> Body | None:
+        """The answer of the endpoint that counts a prompt; None for other paths. Raises Rejected."""
+        return None
+
     @abstractmethod
     def usage(self, prompt: Prompt, reply: Reply) -> Body:
         """The usage that is reported, prompt caching included."""
@@ -210,6 +214,8 @@ class Emulator(ABC):
             try:
                 if not headers.get(self.key_header):
                     raise Rejected("invalid x-api-key", status=401, kind="authentication_error", code="invalid_api_key")
+                if (count := self.count(path, body)) is not None:
+                    return Response(200, count)
                 prompt = self.read(path, body)
             except Rejected as rejected:
                 self.rejections.append(rejected.message)
