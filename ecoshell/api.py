@@ -36,6 +36,7 @@ from ecoshell.events import (
     Status,
     StepStarted,
     TextArrived,
+    TodoItem,
     ToolRegistered,
     TurnFinished,
 )
@@ -347,6 +348,11 @@ class Agent:
     def resumed(self) -> Notice | None:
         """The notice about a resumed session; None for a new one."""
         return self._open.resumed
+
+    @property
+    def todo(self) -> tuple[TodoItem, ...]:
+        """The agent's task list."""
+        return self._open.conversation.memory.shown.todo
 
     async def caps(self) -> tuple[CapState, ...]:
         """Return the caps with their spent, held and remaining amounts."""

@@ -10,7 +10,7 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.budget.gate import sharing
 from ecoshell.budget.working_time import WorkingTime, current_time
 from ecoshell.errors import BudgetError, ModelError, StoreError, ToolError
-from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Notice
+from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Event, Notice
 from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Request
 from ecoshell.secrecy import mask_secrets
@@ -37,6 +37,9 @@ class RunningCall:
 
     def progress(self, text: str) -> None:
         self.emit(CallProgressed(self.call.id, self.call.name, text))
+
+    def report(self, event: Event) -> None:
+        self.emit(event)
 
     async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
         fields: Mapping[str, Mapping[str, Any]] = schema["properties"]

@@ -13,6 +13,7 @@ from ecoshell.agent.mode import CallForecast, View
 from ecoshell.budget import UNBOUNDED
 from ecoshell.errors import ContextExceeded, EcoshellError, ModelBroken, ModelError, UsageError
 from ecoshell.events import BudgetSettled, Compacted, Consumption, Emit, Event, Notice, Reasoned, TextArrived
+from ecoshell.events.work import todo_lines
 from ecoshell.messages import Call, Message
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
@@ -82,7 +83,7 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
     finally:
         if chosen is not None:
             await chosen.aclose()
-    summary = text or extract(memory)
+    summary = with_todo(text or extract(memory), memory)
     old_tokens = (await asyncio.to_thread(model.size, Request(history))).count
     new_tokens = (await asyncio.to_thread(model.size, Request(summary_messages(summary)))).count
     if new_tokens >= old_tokens:
@@ -237,6 +238,12 @@ def _shortened(message: Message, characters: int) -> Message:
 
     calls = tuple(map(with_short_arguments, message.calls))
     return replace(message, text=short(message.text), calls=calls, images=(), state=None)
+
+
+def with_todo(summary: str, memory: Memory) -> str:
+    """The summary followed by the task list, which the model must still know."""
+    items = memory.shown.todo
+    return "\n".join((summary, "", "The task list now:", *todo_lines(items))) if items else summary
 
 
 def extract(memory: Memory) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from ecoshell.agent.compaction import Summary, extract, extract_of_steps, summarize
+from ecoshell.agent.compaction import Summary, extract, extract_of_steps, summarize, with_todo
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import (
     LARGE_CONTEXT,
@@ -171,6 +171,7 @@ class ContextKeeper:
         if old_tokens < full.context * _HISTORY_SHARE:
             return False
         summary = await summarize(self.deps, view, view.history, lambda: extract(self.memory), self.emit)
+        summary = replace(summary, text=with_todo(summary.text, self.memory))
         new_tokens = await asyncio.to_thread(full.tokens_of, summary_messages(summary.text))
         if new_tokens >= old_tokens:
             return False
@@ -199,6 +200,7 @@ class ContextKeeper:
             lambda: extract_of_steps(earlier, condensed.summary),
             self.emit,
         )
+        summary = replace(summary, text=with_todo(summary.text, self.memory))
         replaced = (*messages[1:], Message("user", condensed.summary))
         old_tokens = await asyncio.to_thread(full.tokens_of, replaced)
         new_tokens = await asyncio.to_thread(full.tokens_of, (Message("user", summary.text),))

@@ -23,6 +23,8 @@ from ecoshell.events import (
     NodeChanged,
     Rationale,
     ResultsTrimmed,
+    TodoChanged,
+    TodoItem,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
@@ -30,6 +32,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
+from ecoshell.events.work import is_done
 from ecoshell.messages import (
     FINISH,
     META_TOOLS,
@@ -193,6 +196,8 @@ class Shown:
     """The workspace context."""
     presentation: Presentation | None = None
     """The session's presentation, which stays the same so that each prompt is a prefix of the next."""
+    todo: tuple[TodoItem, ...] = ()
+    """The agent's task list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +342,10 @@ class Memory:
                 self._close("interrupted", None)  # a killed process may have left the previous turn open
                 self._open = _OpenTurn(event, self.commands, self.shown, path_of(event.question, event.attachments))
                 self.commands, self.number = (), event.turn
+                if is_done(self.shown.todo):
+                    self.shown = replace(self.shown, todo=())
+            case TodoChanged():
+                self.shown = replace(self.shown, todo=event.items)
             case TurnFinished():
                 self._close(event.status, event.consumption.nano)
             case CommandRan():
@@ -350,7 +359,7 @@ class Memory:
                     turn.condensed = turn.condensed.including(event, turn.path)
             case Compacted():
                 self.summary, self.turns = event.summary, []
-                self.shown = Shown(presentation=self.shown.presentation)
+                self.shown = Shown(presentation=self.shown.presentation, todo=self.shown.todo)
                 if (turn := self._open) is not None:  # undoing it does not restore earlier turns
                     turn.before = self.shown
             case ResultsTrimmed():

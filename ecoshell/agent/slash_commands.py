@@ -17,7 +17,8 @@ from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, duration_text, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion
 from ecoshell.events import TurnUndone
-from ecoshell.events.describe import context_line
+from ecoshell.events.describe import context_line, todo_headline
+from ecoshell.events.work import todo_lines
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
@@ -457,6 +458,13 @@ def _undo_text(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequen
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(visible_line, names))
+
+
+@COMMANDS.add("todo", "", "show the agent's task list")
+async def _todo(shell: Shell, argument: str) -> Printed:
+    items = shell.conversation.memory.shown.todo
+    lines = (todo_headline(items), *todo_lines(items))
+    return Printed("\n".join(lines) if items else "There is no task list; the agent makes one for longer work.")
 
 
 @COMMANDS.add("compact", "", "replace all turns with a summary for models")

@@ -34,6 +34,8 @@ from ecoshell.events import (
     StepProposed,
     StepStarted,
     TextArrived,
+    TodoChanged,
+    TodoItem,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
@@ -43,6 +45,7 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, length_text, plan_news, turn_sums
+from ecoshell.events.work import todo_lines
 from ecoshell.messages import visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.tool_graphs import ToolGraph
@@ -97,6 +100,8 @@ class EventLines:
         self._plan: PlanChanged | None = None
         """The latest plan of this turn."""
         self._last_note = ""
+        self._todo: tuple[TodoItem, ...] = ()
+        """The printed task list."""
         self._tool_graph: ToolGraph | None = None
         """The running tool graph."""
         self._calls: dict[str, str] = {}
@@ -122,6 +127,8 @@ class EventLines:
                 self._show_plan(event)
             case Answer():
                 self._show_answer(event)
+            case TodoChanged():
+                self._show_todo(event)
             case CommandRan():
                 line(f"! {visible_line(event.command)}", "bold")
                 line(visible(event.output), "" if event.ok else "red")
@@ -162,6 +169,15 @@ class EventLines:
             sign = f"{sign.removesuffix(':')} by the {event.role}:"
         if self._answers and not self._is_latest_reply(event.text):
             self._printer.line(f"{sign} {visible(event.text)}", "bold")
+
+    def _show_todo(self, event: TodoChanged) -> None:
+        """Print the task list: what has changed, and all of it if the work itself is another."""
+        self._printer.line(f"{self._signs.dot} {describe(event).replace(UNICODE_SIGNS.dot, self._signs.dot)}", "dim")
+        is_same_work = [item.text for item in event.items] == [item.text for item in self._todo]
+        changed = [item for item in event.items if not (is_same_work and item in self._todo)]
+        for text in todo_lines(changed):
+            self._printer.line(f"  {visible_line(text)}", "dim")
+        self._todo = event.items
 
     def _with_call(self, event: Event, text: str) -> str:
         """Prefix a call with its role, and a later event of a call with that call if another has started since."""

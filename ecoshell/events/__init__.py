@@ -66,6 +66,7 @@ from ecoshell.events.turn import (
     TurnStarted,
     TurnUndone,
 )
+from ecoshell.events.work import TodoChanged, TodoItem
 
 __all__ = [
     "EVENTS",
@@ -113,6 +114,8 @@ __all__ = [
     "StepProposed",
     "StepStarted",
     "TextArrived",
+    "TodoChanged",
+    "TodoItem",
     "ToolRegistered",
     "ToolUnregistered",
     "ToolsOffered",

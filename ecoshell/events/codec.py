@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any, cast, get_args
 
 from ecoshell.budget import CapState
-from ecoshell.events import budget, context, plan, tools, turn
+from ecoshell.events import budget, context, plan, tools, turn, work
 from ecoshell.events.base import Event
 from ecoshell.messages import Attachment, Image, Usage
 
 EVENTS: Mapping[str, type[Event]] = {
     kind.type: kind
-    for module in (budget, turn, context, tools, plan)
+    for module in (budget, turn, context, tools, plan, work)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
 }
@@ -32,6 +32,7 @@ _NESTED: Mapping[str, Callable[..., Any]] = {
     "nodes": plan.GraphNode,
     "parts": context.ContextPart,
     "results": context.TrimmedResult,
+    "items": work.TodoItem,
 }
 """Fields that hold tuples of dataclasses."""
 _PLAIN = (str, int, float, bool, int | None, bool | None)

@@ -27,6 +27,8 @@ from ecoshell.events import (
     Reasoned,
     ResultsTrimmed,
     Status,
+    TodoChanged,
+    TodoItem,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
@@ -315,6 +317,12 @@ def trimmed_text(event: ResultsTrimmed) -> str:
     return f"{results} trimmed to make room: {event.tokens_before:,} tokens became {event.tokens_after:,}"
 
 
+def todo_headline(items: Sequence[TodoItem]) -> str:
+    """How much of the task list is done, and what is in progress: `tasks: 1 of 3 done · write the test`."""
+    now = [visible_line(item.text) for item in items if item.state == "in_progress"]
+    return " · ".join((f"tasks: {sum(item.state == 'done' for item in items)} of {len(items)} done", *now))
+
+
 def _because(text: str, reason: str) -> str:
     return f"{text}: {visible_line(reason)}" if reason else text
 
@@ -351,6 +359,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
         if event.by == "upfront"
         else f"{visible_line(event.name)} {registration_words(event)} · {registration_sizes(event)}"
     ),
+    TodoChanged: lambda event: todo_headline(event.items),
     ToolsOffered: _offered,
     ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",
     TrustGiven: lambda event: (

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 from ecoshell.errors import ToolError
+from ecoshell.events.base import Event
 from ecoshell.messages import Effect, Message, Observation, ToolSchema
 
 LASTING: frozenset[Effect] = frozenset({"write", "execute"})
@@ -134,6 +135,9 @@ class Caller(Protocol):
 
     def progress(self, text: str) -> None:
         """Report progress."""
+
+    def report(self, event: Event) -> None:
+        """Report an event."""
 
     async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Ask the user to fill in a form and return the valid input; None if declined."""

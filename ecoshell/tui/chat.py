@@ -64,6 +64,7 @@ _HIDDEN = (
     ("f8", "run('/settings')", "settings", "view and change the settings"),
     ("alt+w", "why", "why", "why the plan allows a tool"),
     ("alt+e", "effort", "effort", "next level of reasoning effort"),
+    ("alt+t", "todo", "tasks", "fold or open the task list"),
     ("f9", "open", "panels", "hide or show the panels"),
     ("ctrl+f", "app.transcript('search')", "search", "search the transcript"),
     ("ctrl+o", "app.transcript('fold(True)')", "open the last fold", "open or fold the newest long output"),
@@ -403,6 +404,11 @@ class ChatScreen(Screen[None]):
             levels = list(EFFORTS)
             at = levels.index(status.effort) if status.effort in levels else 0
             self.action_run(f"/effort {levels[(at + 1) % len(levels)]}")
+
+    def action_todo(self) -> None:
+        bar = self.query_one(PromptBar)
+        if not bar.todo.toggle():
+            bar.hint("There is no task list; the agent makes one for longer work.")
 
     def action_why(self) -> None:
         """Show the arithmetic of the plan's highlighted tool or the tool used last."""

@@ -77,6 +77,7 @@ class TranscriptController:
         """Show an event and, during a turn, which role is thinking."""
         self.presenter.show(event)
         self._body.side.handle(event)
+        self._bar.todo.handle(event)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
         if isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)) and self._working:
@@ -123,11 +124,13 @@ class TranscriptController:
 
     async def replay(self, past: Sequence[Event]) -> None:
         """Show a session from its past events, yielding to other tasks in between."""
+        self._bar.todo.show(())
         gc.disable()  # all new objects stay alive; collecting would take half as long again
         try:
             with self._transcript.filling():
                 for at, event in enumerate(past, 1):
                     self.presenter.show(event)
+                    self._bar.todo.handle(event)
                     if at % _EVENTS_PER_SLICE == 0:
                         await asyncio.sleep(0)
                 self.presenter.end_activity()

@@ -19,6 +19,7 @@ EFFECTS: dict[str, set[Effect]] = {
     "convert_units": set(),
     "fetch_url": {"network"},
     "json_query": {"read"},
+    "todo": set(),
 }
 
 

@@ -15,6 +15,7 @@ from ecoshell.tui.keys import Hint
 from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
+from ecoshell.tui.prompt.todo import TodoList
 
 _SPINNER = "|/-\\"
 _FRAMES_PER_SECOND = 4
@@ -66,7 +67,9 @@ class PromptBar(Vertical):
     def __init__(self, history: History, draft: DraftFile) -> None:
         self.completions = CompletionList()
         self.prompt = Prompt(self.completions, history)
+        self.todo = TodoList()
         super().__init__(
+            self.todo,
             self.completions,
             Static("", id="queue", markup=False),
             Horizontal(Static("›", id="sign", markup=False), self.prompt),
