@@ -19,7 +19,7 @@ async def test_list_is_shown_folded_and_gone_when_done_and_a_new_question_is_ask
     shell = FakeShell(events=(STARTED, TodoChanged(ITEMS), FINISHED))
     app = make_app(shell)
     async with app.run_test(size=(100, 36)) as pilot:
-        await eventually(pilot, lambda: app.opened.is_set())
+        await eventually(pilot, app.opened.is_set)
         await pilot.press(*"go", "enter")
         await eventually(pilot, lambda: shown(app))
         assert shown(app) == [

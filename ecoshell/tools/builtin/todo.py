@@ -1,16 +1,16 @@
 """The tool todo: the agent's task list, which the user sees while the agent works."""
 
 from collections.abc import Mapping
-from typing import Any, cast, get_args
+from typing import Any, cast
 
-from ecoshell.events.work import TodoChanged, TodoItem, TodoState
+from ecoshell.events.work import TODO_MARKS, TodoChanged, TodoItem, TodoState
 from ecoshell.messages import Effect, Observation, ToolSchema, visible_line
 from ecoshell.tools.tool import caller
 
 NAME = "todo"
 _MAX_ITEMS = 50
 _MAX_CHARACTERS = 200
-_STATES: tuple[TodoState, ...] = get_args(TodoState)
+_STATES: Mapping[str, TodoState] = {state: state for state in TODO_MARKS}
 _ITEM = {
     "type": "object",
     "properties": {"text": {"type": "string"}, "state": {"type": "string", "enum": [*_STATES]}},
@@ -58,7 +58,7 @@ def _items_of(value: object) -> tuple[TodoItem, ...] | None:
 
 
 def _item_of(record: Mapping[str, object]) -> TodoItem | None:
-    text, state = record.get("text"), next((state for state in _STATES if state == record.get("state")), None)
+    text, state = record.get("text"), _STATES.get(str(record.get("state")))
     if not isinstance(text, str) or not text.strip() or state is None:
         return None
     return TodoItem(visible_line(text.strip(), _MAX_CHARACTERS), state)
