@@ -24,6 +24,8 @@ class Paths:
         self.instructions_file = config / "AGENTS.md"
         """The user's instructions for the agent in every project."""
         self.plugins_folder = config / "plugins"
+        self.commands_folder = config / "commands"
+        """The user's slash commands, one Markdown file each."""
         self.ledger_file = data / "ledger.sqlite"
         self.sessions_file = data / "sessions.sqlite"
         self.experience_file = data / "experience.sqlite"

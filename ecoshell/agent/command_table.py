@@ -10,6 +10,8 @@ from ecoshell.budget.costs import CostRow
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.messages import Attachment
 
+SCREEN_COMMANDS = frozenset({"settings", "theme", "search"})
+"""Commands that only the screen has."""
 Host = TypeVar("Host")
 """The object that the commands act on."""
 

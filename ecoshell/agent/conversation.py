@@ -84,6 +84,10 @@ class Asked:
     """Information for the user, such as a file that could not be attached."""
     commands: tuple[CommandRan, ...] = ()
     """Shell commands that the user ran before it."""
+    session_model: str = ""
+    """The session's model, if another one answers this question only."""
+    source: tuple[str, str] | None = None
+    """The file of the project that the question comes from, which needs the user's trust, with its text."""
 
 
 class Conversation:
@@ -127,12 +131,10 @@ class Conversation:
     def busy(self) -> bool:
         return self._running is not None or self._occupied
 
-    async def ask(
-        self, question: str, attachments: Sequence[Attachment] = (), notices: Sequence[str] = ()
-    ) -> AsyncGenerator[Event]:
+    async def ask(self, asked: Asked) -> AsyncGenerator[Event]:
         """Run a turn and yield its events, the last of which is TurnFinished; raises UsageError while a turn runs."""
         self.require_free()
-        asked = mask_secrets(Asked(question, tuple(attachments), tuple(notices), self.memory.commands))
+        asked = mask_secrets(replace(asked, commands=self.memory.commands))
         queue = self._queue = asyncio.Queue[Event | None]()
         self.turn += 1
         self._deps.budget.enter(self.session, self.turn)
@@ -373,7 +375,7 @@ class Conversation:
                 deps.settings.strategy,
                 asked.attachments,
                 self._copies,
-                deps.models.session_model,
+                asked.session_model or deps.models.session_model,
                 tuple(deps.models.roles.of(role) for role in ROLES),
             )
             emit(started)
@@ -407,6 +409,8 @@ class Conversation:
     async def _turn(self, asked: Asked, usage: TurnUsage, emit: Emit, listeners: list[Emit]) -> TurnEnd:
         """Prepare and run a turn; adds its plan to the listeners."""
         deps = self._deps
+        if asked.source is not None and not await deps.environment.trust.allows(*asked.source, deps.user, emit):
+            raise UsageError(f"{asked.source[0]} is not trusted.", kept="Nothing was sent.")
         self._spending.ending = None
         deps.workspace.result.characters = result_characters(deps.models.current.context)
         await deps.providers.follow(self.memory.library, emit)

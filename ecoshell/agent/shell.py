@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.archive import Archive
-from ecoshell.agent.conversation import Conversation, Stopped
+from ecoshell.agent.conversation import Asked, Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.shell_status import ShellStatus, ToolDetails, registration_time, shell_status
 from ecoshell.budget import Amount, Scope
@@ -26,6 +26,7 @@ from ecoshell.worker import warm_worker
 if TYPE_CHECKING:  # loaded with the first slash command
     from ecoshell.agent.command_table import CommandTable, Completion, Printed
     from ecoshell.agent.context_report import ContextReport
+    from ecoshell.agent.custom_commands import CustomCommands
 
 READ_FILE = "read_file"
 _NOT_ASKED = "Nothing was asked, nothing was spent."
@@ -42,6 +43,7 @@ class Shell:
         ledger: Ledger,
         workspace: str,
         commands: "Callable[[], CommandTable[Shell]]",
+        custom_commands: "Callable[[], CustomCommands]",
     ) -> None:
         self.deps = deps
         self.store = store
@@ -52,6 +54,7 @@ class Shell:
         self.archive = Archive(store, ledger, forget=forget, current=lambda: self.session, workspace=workspace)
         self.workspace = workspace
         self._commands = commands
+        self._custom_commands = custom_commands
         self._conversation: Conversation | None = None
         self._reading: asyncio.Task[None] | None = None
         self._in_order = asyncio.Lock()
@@ -145,16 +148,48 @@ class Shell:
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
         """Run one turn; see Conversation.ask. Files and server resources mentioned with `@` are attached.
 
-        The stream ends early if another session is opened. Raises StoreError if the session cannot be written.
+        A line with a custom command asks its question. The stream ends early if another session is opened. Raises
+        StoreError if the session cannot be written.
         """
         if (unwritable := self.read_only) is not None:
             raise unwritable
-        conversation = self.conversation
         if self._reading is not None:
             self._reading.cancel()
         if not question.strip():
             raise UsageError("The question is empty.", fix="Type a question or a task.")
-        conversation.require_free()
+        self.conversation.require_free()
+        async with AsyncExitStack() as stack:
+            asked = Asked(question, tuple(attachments))
+            if question.lstrip().startswith("/"):
+                try:
+                    asked = await self.conversation.alone(self._expand(asked, stack))
+                except Stopped:
+                    return
+            async with aclosing(self._turn(asked)) as events:
+                async for event in events:
+                    yield event
+
+    async def _expand(self, asked: Asked, stack: AsyncExitStack) -> Asked:
+        """The question of a custom command, whose choices hold until `stack` closes; raises EcoshellError."""
+        expansion = await asyncio.to_thread(lambda: self._custom_commands().expand(asked.question))
+        if expansion is None:
+            return asked
+        from ecoshell.agent.custom_commands import applied
+
+        session_model = self.deps.models.session_model
+        notices = await stack.enter_async_context(applied(expansion.command, self.deps))
+        source = expansion.command.definition
+        return Asked(
+            expansion.question,
+            asked.attachments,
+            tuple(notices),
+            session_model=session_model,
+            source=(source.file, source.text) if source.of_project else None,
+        )
+
+    async def _turn(self, asked: Asked) -> AsyncGenerator[Event]:
+        """Run one turn with what the question mentions."""
+        question, attachments, conversation = asked.question, asked.attachments, self.conversation
         files_text, server_notices = question, list[str]()
         if mentions := self.deps.providers.mentions(question):
             try:
@@ -170,7 +205,8 @@ class Shell:
             return
         attachments = (*files.attachments, *attachments)
         self._require_vision([attachment.image for attachment in attachments if attachment.image is not None])
-        turn = conversation.ask(question, attachments, (*files.notices, *server_notices))
+        notices = (*asked.notices, *files.notices, *server_notices)
+        turn = conversation.ask(replace(asked, attachments=attachments, notices=notices))
         async with aclosing(turn) as events:
             async for event in events:
                 if conversation is not self._conversation:
@@ -242,6 +278,8 @@ class Shell:
         async with self._in_order:
             if (question := await self.deps.providers.expand_prompt(line)) is not None:
                 return Printed("", "ask", question)
+            if await asyncio.to_thread(lambda: self._custom_commands().expand(line)) is not None:
+                return Printed("", "ask", line.strip())
             return mask_secrets(await self._commands().run(self, line))
 
     def complete(self, text: str) -> "list[Completion]":
@@ -253,7 +291,12 @@ class Shell:
             for name, prompt in self.deps.providers.prompt_names()
             if name.startswith(text)
         ]
-        return [*self._commands().complete(self, text), *prompts]
+        custom = [
+            Completion(f"/{name}", f"{command.usage}  {command.about}".strip())
+            for name, command in self._custom_commands().current().items()
+            if f"/{name}".startswith(text.lower())
+        ]
+        return [*self._commands().complete(self, text), *custom, *prompts]
 
     async def values(self, text: str) -> "list[Completion]":
         """Completions of the arguments of a server's prompt, from the server."""
@@ -263,7 +306,9 @@ class Shell:
 
     def overview(self) -> list[tuple[str, str]]:
         """The usage and description of each slash command."""
-        return self._commands().overview()
+        custom = self._custom_commands().current().items()
+        rows = [(f"/{name} {command.usage}".strip(), command.about) for name, command in custom]
+        return [*self._commands().overview(), *rows]
 
     async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> Sequence[Event]:
         """Store the user's mark on a call's result; None removes it. Raises StoreError.

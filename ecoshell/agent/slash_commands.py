@@ -30,6 +30,7 @@ from ecoshell.tools.builtin.files import RESTORABLE
 from ecoshell.tools.restore import Changed
 
 COMMANDS: CommandTable[Shell] = CommandTable()
+_OWN_COMMANDS = "A file NAME.md in .ecoshell/commands, or in commands of the settings folder, becomes /NAME."
 _UNWRITTEN = "The last events are not written yet; they are lost if ecoshell ends before there is room."
 _ROLES_OF_UMI = "Only mode umi uses these roles: /mode umi."
 _MODEL_PREFIXES = ("embedded", "local:", "openai/", "anthropic/")
@@ -50,7 +51,7 @@ _PLAN_MODES: Mapping[PlanMode, str] = {
 
 @COMMANDS.add("help", "", "list the commands")
 async def _help(shell: Shell, argument: str) -> Printed:
-    return Printed(table(("command", "description"), shell.overview()))
+    return Printed(f"{table(('command', 'description'), shell.overview())}\n\n{_OWN_COMMANDS}")
 
 
 @COMMANDS.add("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", lambda _: (*SCOPES, "off"))

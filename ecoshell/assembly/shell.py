@@ -59,6 +59,7 @@ from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # imports pydantic
     from ecoshell.agent.command_table import CommandTable
+    from ecoshell.agent.custom_commands import CustomCommands
     from ecoshell.settings.schema import Settings
 
 
@@ -231,8 +232,10 @@ def build(
             settings=chosen,
         )
         opened.pop_all()
+        commands = cache(partial(_commands, plugins))
+        custom = cache(partial(_custom_commands, paths.commands_folder, ground, commands, complaints.append))
         return Shell(
-            deps, store=store, ledger=ledger, workspace=str(workspace), commands=cache(partial(_commands, plugins))
+            deps, store=store, ledger=ledger, workspace=str(workspace), commands=commands, custom_commands=custom
         )
 
 
@@ -310,6 +313,16 @@ def _commands(plugins: Plugins) -> "CommandTable[Shell]":
 
     more = plugins.slash_commands(COMMANDS.keys())
     return CommandTable({**COMMANDS, **{command.name: command for command in more}})
+
+
+def _custom_commands(
+    folder: Path, workspace: Workspace, commands: "Callable[[], CommandTable[Shell]]", warn: Callable[[str], None]
+) -> "CustomCommands":
+    """The commands made from files, loaded with the first line that begins with a slash."""
+    from ecoshell.agent.command_table import SCREEN_COMMANDS
+    from ecoshell.agent.custom_commands import CustomCommands
+
+    return CustomCommands(folder, workspace, lambda: commands().keys() | SCREEN_COMMANDS, warn)
 
 
 async def _set_run_caps(shell: Shell, options: Options, settings: "Settings") -> None:
