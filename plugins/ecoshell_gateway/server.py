@@ -3,7 +3,8 @@
 import asyncio
 import hmac
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -172,12 +173,9 @@ class Gateway:
 
     async def _forward_free(self, request: Incoming, data: bytes) -> None:
         """Forward a request that costs nothing."""
-        response = await self._send(request, data)
-        try:
+        async with self._response(request, data) as response:
             _check_redirect(response)
             body = await _whole_body(response)
-        finally:
-            await response.aclose()
         await _respond(request.send, response.status_code, body, returned_headers(response))
 
     async def _forward_paid(self, request: Incoming, wire: Format, data: bytes) -> None:
@@ -219,11 +217,8 @@ class Gateway:
         """Return Anthropic's count of a prompt, which is free; None if it fails."""
         fields = {name: value for name, value in body.fields.items() if name in _COUNTED_FIELDS}
         try:
-            response = await self._send(request, json.dumps(fields).encode(), path=_COUNT_TOKENS)
-            try:
+            async with self._response(request, json.dumps(fields).encode(), path=_COUNT_TOKENS) as response:
                 reply: Any = json.loads(await _whole_body(response))
-            finally:
-                await response.aclose()
         except (Refused, ValueError):
             return None
         tokens: Any = cast("dict[str, Any]", reply).get("input_tokens") if isinstance(reply, dict) else None
@@ -233,30 +228,29 @@ class Gateway:
         import httpx
 
         try:
-            response = await self._send(request, data)
+            async with self._response(request, data) as response:
+                if 300 <= response.status_code < 400:
+                    await exchange.release()
+                _check_redirect(response)
+                is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+                if response.status_code >= 400 or not is_stream:
+                    await _pass_whole(request, exchange, response)
+                else:
+                    await _pass_stream(request, exchange, response)
         except Refused as refusal:
             if isinstance(refusal.__cause__, (httpx.ConnectError, httpx.ConnectTimeout)):
                 await exchange.release()
             raise
-        try:
-            if 300 <= response.status_code < 400:
-                await exchange.release()
-            _check_redirect(response)
-            is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-            if response.status_code >= 400 or not is_stream:
-                await _pass_whole(request, exchange, response)
-            else:
-                await _pass_stream(request, exchange, response)
-        finally:
-            await response.aclose()
 
-    async def _send(self, request: Incoming, data: bytes, path: str = "") -> "httpx.Response":
+    @asynccontextmanager
+    async def _response(self, request: Incoming, data: bytes, path: str = "") -> "AsyncGenerator[httpx.Response]":
+        """The provider's response; raises Refused if the connection fails."""
         import httpx
 
+        place = request.provider, request.method, path or request.path, request.query
         try:
-            return await self._upstream.send(
-                request.provider, request.method, path or request.path, request.query, request.headers, data
-            )
+            async with self._upstream.response(*place, request.headers, data) as response:
+                yield response
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             host = self._upstream.addresses[request.provider].host
             reason = "timed out" if isinstance(error, httpx.TimeoutException) else "failed"

@@ -1,8 +1,11 @@
 """Sends requests to the provider: fixed addresses, real keys, headers on a list, no redirects, time limits."""
 
+import itertools
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -30,7 +33,9 @@ _CREDENTIALS = frozenset({"authorization", "x-api-key", "chatgpt-account-id"})
 SILENCE_SECONDS = 600.0
 """Some providers send nothing while a model reasons."""
 _TIMEOUTS = {"connect": 10.0, "read": SILENCE_SECONDS, "write": 60.0, "pool": 60.0}
-_MAX_CONNECTIONS = 512
+_MAX_CONNECTIONS = 64
+_POOLS = 8
+"""Pools of connections to each provider; httpcore looks at every connection of a pool for each request."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -70,6 +75,12 @@ def address(provider: Provider, url: str, key: str | None) -> Address:
     return Address(provider, base, key)
 
 
+@dataclass(slots=True)
+class _Pool:
+    transport: "httpx.AsyncHTTPTransport"
+    running: int = 0
+
+
 class Upstream:
     """Connections to the providers, without the cookies, redirects and retries of a whole HTTP client."""
 
@@ -78,12 +89,16 @@ class Upstream:
         self.addresses = addresses
         self._passes_credentials = passes_credentials
         context = ssl.create_default_context()
-        self._transports = {provider: _transport(target, context) for provider, target in addresses.items()}
+        self._pools = {
+            provider: [_Pool(_transport(target, context)) for _ in range(_POOLS)]
+            for provider, target in addresses.items()
+        }
 
-    async def send(
+    @asynccontextmanager
+    async def response(
         self, provider: Provider, method: str, path: str, query: str, headers: Headers, body: bytes
-    ) -> "httpx.Response":
-        """Send a request and return the response before its body; raises httpx.HTTPError."""
+    ) -> "AsyncGenerator[httpx.Response]":
+        """Send a request and yield the response before its body; raises httpx.HTTPError."""
         import httpx
 
         target = self.addresses[provider]
@@ -91,12 +106,21 @@ class Upstream:
         request = httpx.Request(
             method, url, content=body or None, headers=self._headers(target, headers), extensions={"timeout": _TIMEOUTS}
         )
-        return await self._transports[provider].handle_async_request(request)
+        pool = min(self._pools[provider], key=attrgetter("running"))
+        pool.running += 1
+        try:
+            response = await pool.transport.handle_async_request(request)
+            try:
+                yield response
+            finally:
+                await response.aclose()
+        finally:
+            pool.running -= 1
 
     async def close(self) -> None:
         """Close all connections."""
-        for transport in self._transports.values():
-            await transport.aclose()
+        for pool in itertools.chain.from_iterable(self._pools.values()):
+            await pool.transport.aclose()
 
     def _headers(self, target: Address, headers: Headers) -> list[tuple[str, str]]:
         sent = [
