@@ -155,6 +155,8 @@ async def _listening(gateway: Gateway, listener: socket.socket) -> AsyncGenerato
     """Run the HTTP server; running requests have some seconds to end."""
     import uvicorn
 
+    from ecoshell_gateway.connections import Connection
+
     started = asyncio.Event()
 
     class Server(uvicorn.Server):
@@ -171,7 +173,7 @@ async def _listening(gateway: Gateway, listener: socket.socket) -> AsyncGenerato
     application: Any = gateway
     config = uvicorn.Config(
         application,
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -391,6 +391,26 @@ async def test_bodies_are_bounded_in_size_and_time(
         assert provider.requests == []
 
 
+@pytest.mark.parametrize("requests", [0, 1], ids=["first", "second"])
+async def test_a_request_that_does_not_begin_is_disconnected(
+    requests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import ecoshell_gateway.connections
+
+    async with OddProvider() as provider, playing(tmp_path, provider.address) as play:
+        port = int(play.serving.url.rpartition(":")[2])
+        monkeypatch.setattr(ecoshell_gateway.connections, "HEAD_SECONDS", 1.0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(20):
+            for _ in range(requests):
+                writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+            writer.write(b"GET /healthz HTTP/1.1\r\nhost:")
+            assert await reader.read() == b""
+        writer.close()
+
+
 async def test_a_provider_that_ignores_the_limit_is_cut_off_and_its_model_disabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
