@@ -456,8 +456,8 @@ class Conversation:
         self.decision = offer.decision
         emit(offer.event())
         earlier, total = len(offer.loaded) - len(offer.upfront), len(self._deps.catalog)
-        for loaded, skill in enumerate(offer.upfront, start=earlier + 1):
-            event = ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront", loaded=loaded, total=total)
+        for loaded, tool in enumerate(offer.upfront, start=earlier + 1):
+            event = ToolRegistered(tool.name, tool.tokens, offer.exact, 0, "upfront", loaded=loaded, total=total)
             emit(event)
 
     async def _step_limit(self) -> int:

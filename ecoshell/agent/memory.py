@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from ecoshell.agent.mode import View
-from ecoshell.catalog import STABLE, Catalog, Presentation, Skill, SkillLibrary, presentation_of
+from ecoshell.catalog import STABLE, Catalog, Presentation, RegisteredTool, RegisteredTools, presentation_of
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -254,16 +254,16 @@ class _OpenTurn:
     ran: set[str] = field(default_factory=set[str])
     steps: dict[str, Step] = field(default_factory=dict[str, Step])
     """The steps of all branches, by call ID."""
-    skills: dict[str, Skill] = field(default_factory=dict[str, Skill])
+    registrations: dict[str, RegisteredTool] = field(default_factory=dict[str, RegisteredTool])
     """The agent's registrations on all branches, by call ID."""
     condensed: Condensed = field(default_factory=Condensed)
     refused: bool = False
     """Whether the question was never sent, for example because it exceeds the model's context."""
 
     @property
-    def registered(self) -> list[Skill]:
+    def registered(self) -> list[RegisteredTool]:
         """The agent's registrations on the path."""
-        return [self.skills[step.call.id] for step in self.path.steps if step.call.id in self.skills]
+        return [self.registrations[step.call.id] for step in self.path.steps if step.call.id in self.registrations]
 
     def started_step(self, call: Call, observation: Observation) -> Step:
         """The step of a call that starts now; the first call of a reply takes its rationale and provider state."""
@@ -279,7 +279,7 @@ class _OpenTurn:
 
 
 class Memory:
-    """A session's messages, skill library and undoable turns, updated with each event."""
+    """A session's messages, registered tools and undoable turns, updated with each event."""
 
     def __init__(self, catalog: Catalog, past: Iterable[Event] = ()) -> None:
         """Registrations of tools that are no longer in the catalog are ignored."""
@@ -292,7 +292,7 @@ class Memory:
         self.commands: tuple[CommandRan, ...] = ()
         """Shell commands since the last question, which are sent with the next one."""
         self.shown = Shown()
-        self.library = SkillLibrary()
+        self.library = RegisteredTools()
         self.answers: list[str] = []
         self.number = 0
         """Number of the last turn; 0 before the first."""
@@ -367,11 +367,11 @@ class Memory:
             case ToolUnregistered():
                 self.library = self.library.without((event.name,))
             case ToolRegistered() if event.name in self._catalog:
-                skill = Skill(event.name, event.tokens, event.by)
-                self.library = self.library.including([skill])
+                tool = RegisteredTool(event.name, event.tokens, event.by)
+                self.library = self.library.including([tool])
                 if (turn := self._open) is not None and event.by in ("agent", "first_call"):
                     call_id = event.id or event.name  # sessions of old versions have no ID
-                    turn.skills[call_id] = skill
+                    turn.registrations[call_id] = tool
                     self.shown = replace(self.shown, schemas=self.shown.schemas | {event.name})
                     if event.by == "first_call":
                         return
@@ -479,13 +479,13 @@ class Memory:
 
     def _backtrack(self, turn: _OpenTurn, event: BranchLeft) -> None:
         """Return to another path, and drop what only the abandoned path had registered."""
-        abandoned = {skill.name for skill in turn.registered}
+        abandoned = {tool.name for tool in turn.registered}
         steps = tuple(turn.steps[call] for call in event.path if call in turn.steps)
         turn.path, turn.rationale = replace(turn.path, steps=steps), ""
         turn.calls.clear()
         registered = turn.registered
         self.library = self.library.without(abandoned).including(registered)
-        schemas = self.shown.schemas - abandoned | {skill.name for skill in registered}
+        schemas = self.shown.schemas - abandoned | {tool.name for tool in registered}
         self.shown = replace(self.shown, schemas=schemas)
 
 
@@ -504,7 +504,7 @@ def _past_turn(turn: _OpenTurn, ending: str, spent_nano: int | None) -> PastTurn
         before=turn.before,
         messages=(*path_messages(condensed.opening(opening, path), condensed.path(path)), *last),
         ran=frozenset(turn.ran),
-        registered=tuple(skill.name for skill in turn.registered),
+        registered=tuple(tool.name for tool in turn.registered),
         spent_nano=spent_nano,
         context=turn.context,
         copies=turn.started.copies or str(turn.started.turn),
@@ -558,7 +558,7 @@ def next_view(
     `names` are listed, by default all; `context` is the workspace context; `defers` says that the model's provider
     loads deferred tools.
     """
-    schemas = catalog.schemas_of(memory.library.skills)
+    schemas = catalog.schemas_of(memory.library.tools)
     new_names = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
     new_schemas = [schema for schema in schemas if schema.name not in memory.shown.schemas]
     listing = memory.presentation.opening(new_names, new_schemas, servers=catalog.servers)

@@ -19,8 +19,8 @@ from ecoshell.catalog import (
     LoadingDecision,
     LoadingPolicy,
     Presentation,
-    Skill,
-    SkillLibrary,
+    RegisteredTool,
+    RegisteredTools,
     candidates_of,
     decide_loading,
     few_words,
@@ -60,7 +60,7 @@ class ToolOffer:
     """Offered names that the model may call now; a small local model knows no others."""
     loaded: tuple[str, ...]
     """All registered tools, those of earlier turns included."""
-    upfront: tuple[Skill, ...]
+    upfront: tuple[RegisteredTool, ...]
     """Tools that this offer registers; tools registered earlier are excluded."""
     presentation: Presentation
     deferrable: tuple[ToolSchema, ...]
@@ -84,7 +84,7 @@ class ToolOffer:
             loaded=self.loaded,
             known=tuple(name for name in self.names if name not in self.loaded),
             declared=tuple(sorted(self.presentation.declared)),
-            upfront=tuple(skill.name for skill in self.upfront),
+            upfront=tuple(tool.name for tool in self.upfront),
             presentation=self.presentation.name,
             context_tokens=self.context_tokens,
             everything_tokens=self.everything_tokens,
@@ -103,7 +103,7 @@ class TurnContext:
     beginning: View
     """The view at the beginning of the turn, without the plan's refusals and the registered tools."""
     catalog: Catalog
-    base: SkillLibrary
+    base: RegisteredTools
     """The tools registered before the first step."""
     plan: TurnPlan
     costs: str = ""
@@ -116,7 +116,7 @@ class TurnContext:
 
     def _schemas(self, path: Path) -> tuple[ToolSchema, ...]:
         """The tools registered before this turn and on this path, by name or by a first call."""
-        return self.catalog.schemas_of(dict.fromkeys((*self.base.skills, *path.registered, *path.called)))
+        return self.catalog.schemas_of(dict.fromkeys((*self.base.tools, *path.registered, *path.called)))
 
     def view(self, path: Path, siblings: tuple[Sibling, ...] = ()) -> View:
         """What a mode sees on this path; `siblings` are the steps already tried from its end."""
@@ -132,7 +132,7 @@ class TurnContext:
         )
 
 
-def make_offer(plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, shown: Shown) -> ToolOffer:
+def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, shown: Shown) -> ToolOffer:
     """The offer for the plan's question; counts tokens, so it may block.
 
     `library` is registered and `shown` was shown in earlier turns. The names shrink only for the context or a strict
@@ -144,7 +144,7 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, sho
     if names_tokens(deps, listed, models.sizes) > room:
         name_sizes = dict(zip(listed, models.sizes(f", {name}" for name in listed), strict=True))
         listed = shortlist(question, deps.ranker, name_sizes, room)
-    registered_before, forbidden = library.skills, plan.forbidden
+    registered_before, forbidden = library.tools, plan.forbidden
     hidden = forbidden if plan.strict else ()
     names = tuple([name for name in listed if name in registered_before or name not in hidden])
     is_large = catalog.is_open or len(names) < len(catalog)
@@ -157,14 +157,14 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, sho
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True))
     # Core tools come first in the array, so that sessions with other tools share its beginning in prompt caches.
     upfront = sorted(decision.loaded, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
-    skills = tuple([Skill(name, sizes[name], "upfront") for name in upfront])
-    registered = library.including(skills)
+    upfront_tools = tuple([RegisteredTool(name, sizes[name], "upfront") for name in upfront])
+    registered = library.including(upfront_tools)
     declared = presentation.declared - set(registered.names)
     # Names of further tools distract a small model: it reads its array, and likely tools as text.
     is_small = presentation.by_call and not models.model.traits.capable
-    by_name = [] if is_small else [name for name in names if name not in registered.skills and name not in declared]
+    by_name = [] if is_small else [name for name in names if name not in registered.tools and name not in declared]
     new_names = [name for name in names if name not in shown.names and not is_small]
-    new_schemas = catalog.schemas_of([name for name in registered.skills if name not in shown.schemas])
+    new_schemas = catalog.schemas_of([name for name in registered.tools if name not in shown.schemas])
     about = {name: few_words(catalog.schema(name)) for name in new_names} if decision.has_descriptions else {}
     listed_schemas: tuple[ToolSchema, ...] = ()
     if presentation.deferred or presentation.declared:
@@ -180,7 +180,7 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, sho
         names=names,
         callable_names=callable_names,
         loaded=registered.names,
-        upfront=skills,
+        upfront=upfront_tools,
         presentation=presentation,
         deferrable=listed_schemas,
         large=is_large,

@@ -327,11 +327,11 @@ class Shell:
     async def tool_details(self, name: str) -> ToolDetails:
         """Details of a known tool; raises UsageError."""
         conversation, store, session = self.conversation, self.store, self.session
-        schema, skill = conversation.known(name), conversation.memory.library.skills.get(name)
+        schema, registered = conversation.known(name), conversation.memory.library.tools.get(name)
         measure, presentation = self.deps.models.current.measure, conversation.memory.presentation
         tokens, exact = await asyncio.to_thread(measure, schema, presentation)
         tool, since = self.deps.catalog.tool(name), None
-        if skill is not None:
+        if registered is not None:
             since = await asyncio.to_thread(lambda: registration_time(name, store.events(session)))
         return ToolDetails(
             schema=schema,
@@ -339,7 +339,7 @@ class Shell:
             price_nano=tool.price_nano,
             tokens=tokens,
             exact=exact,
-            by="" if skill is None else skill.by,
+            by="" if registered is None else registered.by,
             since=since,
             why=conversation.decision.why(name) if conversation.decision else "",
         )

@@ -116,13 +116,13 @@ def shell_status(shell: "Shell") -> ShellStatus:
 
 def _tool_rows(deps: "Dependencies", conversation: "Conversation") -> tuple[tuple[ToolRow, ...], bool]:
     """All known tools, and whether their token counts are exact."""
-    schemas, skills = deps.catalog.schemas, conversation.memory.library.skills
+    schemas, registered = deps.catalog.schemas, conversation.memory.library.tools
     sizes, exact = deps.models.current.sizes_at_hand(map(conversation.memory.presentation.prompt_text, schemas))
     rows: list[ToolRow] = []
     for schema, tokens in zip(schemas, sizes, strict=True):
-        skill = skills.get(schema.name)
-        by = "" if skill is None else skill.by
-        rows.append(ToolRow(schema.name, tokens, skill is not None, by, schema.summary))
+        tool = registered.get(schema.name)
+        by = "" if tool is None else tool.by
+        rows.append(ToolRow(schema.name, tokens, tool is not None, by, schema.summary))
     return tuple(rows), exact
 
 

@@ -158,10 +158,10 @@ async def _tools(shell: Shell, argument: str) -> Printed:
 
 def _why_loaded(shell: Shell, name: str) -> str:
     """Why a tool's schema is loaded or not; empty before the first turn."""
-    skill, decision = shell.conversation.memory.library.skills.get(name), shell.conversation.decision
-    if skill is not None and skill.by != "upfront":
-        return f"{name} was registered by {'you' if skill.by == 'user' else 'the agent'}."
-    if decision is not None and skill is None and name in decision.loaded:
+    tool, decision = shell.conversation.memory.library.tools.get(name), shell.conversation.decision
+    if tool is not None and tool.by != "upfront":
+        return f"{name} was registered by {'you' if tool.by == 'user' else 'the agent'}."
+    if decision is not None and tool is None and name in decision.loaded:
         return f"{name} was registered at the start, and you unregistered it."
     return "" if decision is None else decision.why(name)
 

@@ -15,7 +15,7 @@ from ecoshell.catalog.presentation import (
     listed_parts,
     presentation_of,
 )
-from ecoshell.catalog.skills import Skill, SkillLibrary
+from ecoshell.catalog.registered import RegisteredTool, RegisteredTools
 
 __all__ = [
     "CORE",
@@ -31,8 +31,8 @@ __all__ = [
     "LoadingDecision",
     "LoadingPolicy",
     "Presentation",
-    "Skill",
-    "SkillLibrary",
+    "RegisteredTool",
+    "RegisteredTools",
     "candidates_of",
     "decide_loading",
     "few_words",

@@ -57,10 +57,10 @@ async def test_the_first_call_of_a_tool_known_by_name_registers_it(play):
     async with play(lines, presentation="grow") as shell:
         events = await turn(shell)
         first, second = ([tool.name for tool in request.tools] for request in shell.requests)
-        skills = shell.conversation.memory.library
+        registered = shell.conversation.memory.library
         messages = shell.conversation.memory.messages
         await shell.open(shell.session)
-        assert (shell.conversation.memory.library, shell.conversation.memory.messages) == (skills, messages)
+        assert (shell.conversation.memory.library, shell.conversation.memory.messages) == (registered, messages)
     assert "convert_units" not in first
     assert second == [*first, "convert_units"]
     (called,) = of(events, CallFinished)
