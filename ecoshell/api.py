@@ -35,6 +35,7 @@ from ecoshell.events import (
     Notice,
     Status,
     StepStarted,
+    SubagentFinished,
     TextArrived,
     TodoItem,
     ToolRegistered,
@@ -100,7 +101,8 @@ class Outcome:
     session: str | None = None
     refused: tuple[str, ...] = ()
     """Calls that needed approval in a run without a user to ask."""
-    _requested_calls: dict[str, str] = field(default_factory=dict[str, str])
+    _requested_calls: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """Calls that needed approval, by subagent and ID."""
     _limit: LimitHit | None = None
     """The limit that holds or ended the turn."""
     _error: ErrorHappened | None = None
@@ -149,9 +151,11 @@ class Outcome:
             case StepStarted():
                 self.steps, self.answer = event.step, ""
             case ApprovalWanted():
-                self._requested_calls[event.id] = visible_line(Call(event.name, event.arguments).signature())
+                signature = visible_line(Call(event.name, event.arguments).signature())
+                by = f"{event.agent}: " if event.agent else ""
+                self._requested_calls[event.agent, event.id] = f"{by}{signature}"
             case ApprovalGiven(by="nobody"):
-                self.refused += (self._requested_calls.get(event.id, event.id),)
+                self.refused += (self._requested_calls.get((event.agent, event.id), event.id),)
             case ToolRegistered():
                 self.registered += (event.name,)
             case BudgetSettled():
@@ -159,6 +163,11 @@ class Outcome:
                 self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
                 self.usage += event.usage
                 self.consumption = self.consumption.plus(event)
+            case SubagentFinished():
+                unknown = self.spent_nano is None or event.spent_nano is None
+                self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                self.usage += event.usage
+                self.consumption = self.consumption.plus_subagent(event.spent_nano, event.usage)
             case LimitHit():
                 self._limit = event
             case LimitChosen(choice="raise" | "model"):

@@ -26,6 +26,8 @@ class Paths:
         self.plugins_folder = config / "plugins"
         self.commands_folder = config / "commands"
         """The user's slash commands, one Markdown file each."""
+        self.agents_folder = config / "agents"
+        """The user's definitions of agents for the tool `task`."""
         self.ledger_file = data / "ledger.sqlite"
         self.sessions_file = data / "sessions.sqlite"
         self.experience_file = data / "experience.sqlite"

@@ -132,6 +132,8 @@ class ApprovalRequest:
     """Whether the agent may backtrack and try another path."""
     guess: Guess | None = None
     """The comparison for a call of an untrusted model."""
+    agent: str = ""
+    """The subagent that makes the call."""
 
     @property
     def outlasts(self) -> bool:
@@ -166,6 +168,7 @@ class ApprovalRequest:
             price_nano=self.tool.price_nano,
             changes=changes,
             fault=fault,
+            agent=self.agent,
         )
 
 
@@ -226,7 +229,7 @@ class Approvals:
             reason = await why_not_plain(rules.workspace, judged.git_command)
             judged = Judgement("ask", f"A rule allows it, but {reason}.") if reason else judged
         if judged.verdict == "deny":
-            emit(ApprovalGiven(call.id, "no", "rule"))
+            emit(ApprovalGiven(call.id, "no", "rule", agent=request.agent))
             return judged, ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
         is_allowed = judged.verdict == "allow" or grant(call, tool.effects, judged) in self._granted
         runs = is_allowed and not judged.always_asks and (self.rules.yes or not request.outlasts)
@@ -251,7 +254,7 @@ class Approvals:
         edited = call.arguments if dict(call.arguments) != dict(request.call.arguments) else None
         if approval.decision == "no":
             by, instead = "nobody" if isinstance(self._person, NonInteractive) else "person", approval.instead.strip()
-            emit(ApprovalGiven(call.id, "no", by, instead=instead))
+            emit(ApprovalGiven(call.id, "no", by, instead=instead, agent=request.agent))
             if instead:
                 reason = f"the user said no. Do this instead: {instead}"
             else:
@@ -262,9 +265,9 @@ class Approvals:
         if edited is not None:
             judged = await asyncio.to_thread(self.rules.judge, call, tool)
         if judged.verdict == "deny":
-            emit(ApprovalGiven(call.id, "no", "rule", edited))
+            emit(ApprovalGiven(call.id, "no", "rule", edited, agent=request.agent))
             return ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
-        emit(ApprovalGiven(call.id, approval.decision, "person", edited))
+        emit(ApprovalGiven(call.id, approval.decision, "person", edited, agent=request.agent))
         if not judged.always_asks and approval.decision in ("session", "project"):
             granted = grant(call, tool.effects, judged)
             self._granted.add(granted)

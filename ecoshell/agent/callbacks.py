@@ -1,21 +1,25 @@
 """What a running tool may request: progress events, forms, addresses to open, and text from the model."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.guards import Bill
 from ecoshell.budget.gate import sharing
 from ecoshell.budget.working_time import WorkingTime, current_time
 from ecoshell.errors import BudgetError, ModelError, StoreError, ToolError
 from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Event, Notice
-from ecoshell.messages import Call, Message, ToolSchema
+from ecoshell.messages import Call, Message, Observation, ToolSchema
 from ecoshell.models import Request
 from ecoshell.secrecy import mask_secrets
-from ecoshell.tools import Sample
+from ecoshell.tools import Delegation, Sample
 from ecoshell.tools.running import clip
+
+if TYPE_CHECKING:  # loaded with the first task
+    from ecoshell.agent.subagents import Subagents
 
 ROLE = "sampling"
 _MAX_OUTPUT_TOKENS = 2_048
@@ -32,6 +36,8 @@ class RunningCall:
     """By server: the decision in this session whether the model may write for it."""
     call: Call
     emit: Emit
+    bill: Bill
+    subagents: "Callable[[], Subagents]"
     clock: WorkingTime | None = field(default_factory=current_time)
     """Measures the tool; stopped while the user is asked or the model writes."""
 
@@ -78,6 +84,9 @@ class RunningCall:
             self.emit(Notice(f"{name} wrote nothing for {server}. {failure.message}"))
             raise ToolError("The model could not be asked.") from failure
         return Sample(reply.text, name, reply.cut)
+
+    async def delegate(self, delegation: Delegation) -> Observation:
+        return await self.subagents().run(delegation, self.call, self.emit, self.bill)
 
     def _paused(self) -> AbstractContextManager[None]:
         return nullcontext() if self.clock is None else self.clock.paused()

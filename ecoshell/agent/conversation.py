@@ -14,7 +14,18 @@ from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.cost_bounds import count_prompts
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.guards import Announced, Approved, Checked, Judged, Logged, Meta, Registrar, Runner, ToolExecutor
+from ecoshell.agent.guards import (
+    Announced,
+    Approved,
+    CallContext,
+    Checked,
+    Judged,
+    Logged,
+    Meta,
+    Registrar,
+    Runner,
+    ToolExecutor,
+)
 from ecoshell.agent.limits import result_characters, step_limit
 from ecoshell.agent.memory import (
     LARGE_CONTEXT,
@@ -60,6 +71,7 @@ from ecoshell.secrecy import mask_secrets
 if TYPE_CHECKING:
     from ecoshell.agent.context_report import ContextReport
     from ecoshell.agent.scoring import Scorer
+    from ecoshell.agent.subagents import Subagents
     from ecoshell.tools import Caller
     from ecoshell.tools.restore import Changed
 
@@ -108,6 +120,7 @@ class Conversation:
         self._deps = deps
         self._spending = SpendApproval(deps)
         self._watch = CapWatch(past)
+        self._subagents: Subagents | None = None
         self._sampling: dict[str, bool] = {}
         """Servers for which the user allowed or denied sampling."""
         self._turn_now: Turn | None = None
@@ -138,7 +151,7 @@ class Conversation:
         queue = self._queue = asyncio.Queue[Event | None]()
         self.turn += 1
         self._deps.budget.enter(self.session, self.turn)
-        self._copies = self._deps.workspace.undo.enter(self.session, self.turn)
+        self._copies = self._deps.workspace.enter(self.session, self.turn)
         self._running = asyncio.create_task(self._perform(asked, queue))
         self._running.add_done_callback(lambda task: self._close(task, queue))
         is_written = True
@@ -560,11 +573,18 @@ class Conversation:
         judged = Judged(Announced(checked, deps), deps, plan, self.session, self.turn, budget_line.text)
         return Meta(judged, deps, registrar, checked)
 
-    def _caller_of(self, call: Call, emit: Emit) -> "Caller":
+    def _caller_of(self, call: Call, context: CallContext) -> "Caller":
         """The services that the tool of this call may use."""
         from ecoshell.agent.callbacks import RunningCall  # loaded with the first tool call
 
-        return RunningCall(self._deps, self._sampling, call, emit)
+        return RunningCall(self._deps, self._sampling, call, context.emit, context.bill, self._subagents_of)
+
+    def _subagents_of(self) -> "Subagents":
+        if self._subagents is None:
+            from ecoshell.agent.subagents import Subagents  # few sessions delegate
+
+            self._subagents = Subagents(self._deps, self.session)
+        return self._subagents
 
     def _measure(self, schema: ToolSchema) -> tuple[int, bool]:
         """Tokens of a schema for the current model, which may change at a limit."""

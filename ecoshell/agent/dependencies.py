@@ -1,7 +1,9 @@
 """The parts that the conversations of a shell share."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,13 +25,27 @@ from ecoshell.messages import Usage
 from ecoshell.sessions import EventLog
 from ecoshell.strategies import StrategySpec
 
-if TYPE_CHECKING:  # loaded with the first profile
+if TYPE_CHECKING:  # loaded with the first profile and the first definition of an agent
+    from ecoshell.agent.agent_files import AgentFiles
     from ecoshell.planning.catp.costs import CostTable
+
+
+_subagent_account: ContextVar[Account | None] = ContextVar("subagent_account", default=None)
+
+
+@contextmanager
+def charging(account: Account) -> Generator[None]:
+    """Charge all calls that begin in this context to a subagent's account."""
+    token = _subagent_account.set(account)
+    try:
+        yield
+    finally:
+        _subagent_account.reset(token)
 
 
 @dataclass(eq=False)
 class SessionBudget:
-    """The gate, with the session and turn to which calls are charged."""
+    """The gate, with the session and turn to which calls are charged, except those of subagents (`charging`)."""
 
     gate: Gate
     counted: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
@@ -42,16 +58,23 @@ class SessionBudget:
         self._session, self._turn = session, turn
 
     def account(self) -> Account:
-        """The account of the current turn, without role, model and purpose."""
-        return Account(session=self._session, turn=self._turn, role="", model="", purpose="")
+        """The account of the current turn or subagent, without role, model and purpose."""
+        return _subagent_account.get() or Account(session=self._session, turn=self._turn, role="", model="", purpose="")
 
     async def caps(self, *, at_rest: bool = False) -> tuple[CapState, ...]:
-        """The caps of the current turn; `at_rest` excludes the reservations of running calls."""
-        return await asyncio.to_thread(self.gate.ledger.caps, self._session, self._turn, at_rest=at_rest)
+        """The caps of the current account; `at_rest` excludes the reservations of running calls."""
+        account, read = self.account(), self.gate.ledger.caps
+        return await asyncio.to_thread(read, account.session, account.turn, task=account.task, at_rest=at_rest)
 
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Set the cap of a scope; None removes it."""
         await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
+
+
+class TaskBudget(SessionBudget):
+    """The budget of a subagent, whose turns are part of its parent's."""
+
+    def enter(self, session: str, turn: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +113,10 @@ class Dependencies:
     profiles: Profiles
     models: ActiveModels
     settings: SessionSettings
+    agents: "Callable[[], AgentFiles]"
+    """The agents that the tool `task` can name."""
+    agent: str = ""
+    """The name of the subagent that uses them; empty for the session's own agent."""
 
     def require(self, name: str, value: object) -> None:
         """Raise UsageError if `value` is not an installed strategy or judge; `name` is a field of SessionSettings."""

@@ -141,7 +141,7 @@ class GraphRun:
             try:
                 observation = await self.executor.execute(call, context)
             finally:
-                spent.tool_nano = context.bill.spent_nano
+                spent.tool_nano = context.bill.total_nano
             step = self._steps[node.label] = Step("", call, observation)
             if not observation.ok:
                 raise NodeFailed(visible_line(observation.text)[:_REASON_CHARACTERS])

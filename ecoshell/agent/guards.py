@@ -53,8 +53,14 @@ class Bill:
 
     spent_nano: int = 0
     """The price of its tool."""
+    delegated_nano: int = 0
+    """What a subagent spent that the call started, as far as it is known."""
     made: Call | None = None
     """The call as the tool received it, with the user's edits; None until it runs."""
+
+    @property
+    def total_nano(self) -> int:
+        return self.spent_nano + self.delegated_nano
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +289,9 @@ class Approved(Guard):
             tools = map(catalog.tool, catalog.names)
             similar = tuple(tool.schema for tool in tools if tool.effects & LASTING == lasting)
             guess = Guess(context.path.question, context.path.steps, similar, caller.small)
-        request = ApprovalRequest(call, tool, catalog.schema(call.name), context.rationale, self.searching, guess)
+        request = ApprovalRequest(
+            call, tool, catalog.schema(call.name), context.rationale, self.searching, guess, self.deps.agent
+        )
         ruling = await approvals.rule(request, context.emit)
         original, edited = call.arguments, ruling.call.arguments
         if ruling.refusal:
@@ -304,6 +312,8 @@ class Logged(Guard):
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         tool, budget = self.deps.catalog.tool(call.name), self.deps.budget
+        if limits_of(tool).delegates:  # the subagent's own calls are logged and charged
+            return await self.inner.execute(call, context)
         if tool.price_nano or tool.effects - {"read"}:
             try:
                 await self.deps.log.flush()
@@ -347,13 +357,13 @@ class Runner:
     catalog: Catalog
     unstated: Limits = UNSTATED
     """Limits of tools that state none."""
-    caller_of: Callable[[Call, Emit], Caller | None] = lambda call, emit: None
+    caller_of: Callable[[Call, CallContext], Caller | None] = lambda call, context: None
     """Makes the services that the tool of a call may use."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         context.bill.made = call
         start = time.monotonic()
-        token = caller.set(self.caller_of(call, context.emit))
+        token = caller.set(self.caller_of(call, context))
         try:
             tool = self.catalog.tool(call.name)
             return mask_secrets(await contained(tool, call.arguments, limits_of(tool, self.unstated)))
@@ -385,7 +395,7 @@ class Judged(Guard):
         call = context.bill.made or call
         verdict = await self.deps.judge.judge(self.plan.inputs.question, call, observation, context.emit)
         note = await self.plan.count(
-            call, thought, price=context.bill.spent_nano, seconds=observation.seconds, helpful=verdict.helpful
+            call, thought, price=context.bill.total_nano, seconds=observation.seconds, helpful=verdict.helpful
         )
         note = "\n".join(filter(None, (note, await self.budget_line())))
         context.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
@@ -415,7 +425,7 @@ class Judged(Guard):
                 helpful=verdict.helpful if verdict else None,
                 judged_by=verdict.by if verdict else "",
                 model=deps.models.name,
-                price_nano=context.bill.spent_nano,
+                price_nano=context.bill.total_nano,
                 step_nano=thought.nano,
                 step_tokens=thought.tokens,
                 seconds=observation.seconds + thought.seconds,

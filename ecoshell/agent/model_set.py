@@ -172,16 +172,28 @@ class ActiveModels:
     """The models in use, and the choices for the next turns. Closes models that are no longer used."""
 
     def __init__(
-        self, factory: ModelFactory, session_model: str, *, mode: str, roles: RoleModels = NO_ROLE_MODELS
+        self,
+        factory: ModelFactory,
+        session_model: str,
+        *,
+        mode: str,
+        roles: RoleModels = NO_ROLE_MODELS,
+        lender: "ActiveModels | None" = None,
     ) -> None:
-        """`mode` is one of MODES. May block; raises as ModelFactory does."""
+        """`mode` is one of MODES; models of the `lender` are used without closing them.
+
+        May block; raises as ModelFactory does.
+        """
+        self._lender = lender
+        self._lent: dict[str, MeteredModel] = {} if lender is None else lender._lent
+        """Models of subagents by name, which stay loaded for the next one."""
         self.factory = factory
         self.session_model: str = session_model
         """The model of every role without its own model."""
         self.mode: str = mode
         self.roles: RoleModels = roles
         """The roles' own models in the mode umi."""
-        self.current: ModelSet = factory.make(session_model, mode, roles=roles)
+        self.current: ModelSet = factory.make(session_model, mode, roles=roles, at_hand=self._borrowed)
 
     @property
     def name(self) -> str:
@@ -202,11 +214,11 @@ class ActiveModels:
         Models used before and after stay loaded. Nothing changes if a model is unavailable.
         """
         name, mode = model or self.session_model, mode or self.mode
-        roles, at_hand = self.roles if roles is None else roles, self.current.models
+        roles, at_hand = self.roles if roles is None else roles, self._at_hand
         self.current = await asyncio.to_thread(self.factory.make, name, mode, roles=roles, at_hand=at_hand)
         self.mode, self.session_model, self.roles = mode, name, roles  # even if closing the others fails
         for unused in at_hand:
-            if unused not in self.current.models:
+            if unused not in (*self.current.models, *self._borrowed):
                 await unused.aclose()
         for new in self.current.models:
             if new not in at_hand:
@@ -227,8 +239,29 @@ class ActiveModels:
                     await model.aclose()
         await self.change(roles=roles)
 
+    def lend(self, name: str) -> "ActiveModels":
+        """The model with this name for a subagent, in the mode single; uses and keeps loaded models.
+
+        May block; raises as ModelFactory does.
+        """
+        lent, known = ActiveModels(self.factory, name, mode="single", lender=self), self._at_hand
+        self._lent |= {model.traits.name: model for model in lent.current.models if model not in known}
+        return lent
+
+    @property
+    def _borrowed(self) -> tuple[MeteredModel, ...]:
+        """Models that are not closed when they are no longer in use here."""
+        return (*self._lent.values(), *(() if self._lender is None else self._lender._at_hand))
+
+    @property
+    def _at_hand(self) -> tuple[MeteredModel, ...]:
+        return (*self.current.models, *self._borrowed)
+
     async def aclose(self) -> None:
-        """Close the models and their shared resources."""
-        for model in self.current.models:
+        """Close the models; the lender also closes those that it lent, and the shared resources."""
+        is_lender = self._lender is None
+        models = self._at_hand if is_lender else self.current.models
+        for model in {id(model): model for model in models if is_lender or model not in self._borrowed}.values():
             await model.aclose()
-        await self.factory.aclose()
+        if is_lender:
+            await self.factory.aclose()

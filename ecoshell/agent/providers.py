@@ -50,6 +50,10 @@ class ProviderFollower:
         self._reported: set[str] = set()
         """Providers whose failure was reported."""
 
+    def following(self, catalog: Catalog, ranker: Ranker) -> "ProviderFollower":
+        """A follower of another catalog."""
+        return ProviderFollower(catalog, ranker, self._files)
+
     def connect_unknown(self) -> None:
         """Start to connect to providers with unknown tools, each once."""
         for provider in self._catalog.providers:

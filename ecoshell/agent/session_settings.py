@@ -25,6 +25,10 @@ class SessionSettings:
     max_steps: Limit = field(default="auto", metadata={"key": "agent.max_steps"})
     effort: Effort = field(default="auto", metadata={"key": "agent.effort"})
     """How much models reason."""
+    task_model: str | None = field(default=None, metadata={"key": "agent.task_model"})
+    """The model of subagents; None is the cheapest of the session's models."""
+    tasks_at_once: int = field(default=4, metadata={"key": "agent.tasks_at_once"})
+    """Subagents of one agent that run at the same time."""
     compact_model: str | None = field(default=None, metadata={"key": "agent.compact_model"})
     """The model that writes summaries for /compact; None is the session's model."""
     compact_at: float | Literal["off"] = field(default=0.8, metadata={"key": "agent.compact_at"})

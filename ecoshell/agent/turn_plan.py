@@ -27,6 +27,7 @@ from ecoshell.events import (
     PlanChanged,
     PlanRow,
     StepProposed,
+    SubagentFinished,
     ToolRegistered,
 )
 from ecoshell.messages import Call, Usage
@@ -247,6 +248,8 @@ class ThinkingCost:
             case CallFinished():
                 self.spent = self.spent + StepCost(event.spent_nano, 0, event.seconds)
                 self.drop()
+            case SubagentFinished():
+                self.spent = self.spent + StepCost(event.spent_nano, event.usage.total)
             case BranchLeft():
                 self.drop()
             case ToolRegistered() if event.by == "agent":

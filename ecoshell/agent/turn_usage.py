@@ -10,6 +10,7 @@ from ecoshell.events import (
     Consumption,
     Event,
     StepStarted,
+    SubagentFinished,
     ToolRegistered,
     ToolsOffered,
 )
@@ -57,6 +58,11 @@ class TurnUsage:
                 self.known_nano += event.spent_nano
                 self.consumption = self.consumption.plus_price(event.spent_nano)
                 self.worked += event.seconds
+            case SubagentFinished():
+                self.known_nano += event.spent_nano or 0
+                self.unpriced += event.spent_nano is None
+                self.usage += event.usage
+                self.consumption = self.consumption.plus_subagent(event.spent_nano, event.usage)
             case StepStarted():
                 if event.step > self.steps:  # a step that met a limit starts twice
                     self.saved_tokens += max(0, self._everything - self._loaded)

@@ -10,7 +10,7 @@ from ecoshell.agent.file_listing import files_of
 from ecoshell.agent.mentions import Mentioned, attach, named_paths
 from ecoshell.errors import ToolError
 from ecoshell.messages import Attachment, Observation
-from ecoshell.tools import ToolOptions
+from ecoshell.tools import ResultSize, ToolOptions
 from ecoshell.tools.builtin.commands import CommandTools, passes
 from ecoshell.tools.undo_log import UndoLog
 from ecoshell.tools.workspace import Workspace
@@ -31,6 +31,14 @@ class WorkspaceService:
         self._files: list[str] = []
         self._listed_at = -_LISTING_SECONDS
         self._listing = asyncio.Lock()
+
+    def enter(self, session: str, turn: int) -> str:
+        """Start a turn, and return the name of its file copies."""
+        return self.undo.enter(session, turn)
+
+    def of_subagent(self) -> "WorkspaceService":
+        """This workspace for a subagent, whose writes belong to the running turn."""
+        return _SubagentWorkspace(self._workspace, undo=self.undo, options=self._options)
 
     async def mentioned(
         self, question: str, attachments: Sequence[Attachment] = (), may_read: Callable[[str], bool] | None = None
@@ -63,3 +71,12 @@ class WorkspaceService:
                 self._files = await files_of(self._workspace.root)
                 self._listed_at = time.monotonic()
             return self._files
+
+
+class _SubagentWorkspace(WorkspaceService):
+    def __init__(self, workspace: Workspace, *, undo: UndoLog, options: ToolOptions) -> None:
+        super().__init__(workspace, undo=undo, options=options)
+        self.result = ResultSize()  # that of the tools follows the parent's model
+
+    def enter(self, session: str, turn: int) -> str:
+        return ""

@@ -54,10 +54,12 @@ from ecoshell.secrecy import protect_secrets
 from ecoshell.sessions import EventLog
 from ecoshell.strategies import StrategySpec
 from ecoshell.tools import Tool, ToolProvider
+from ecoshell.tools.builtin.task import PROJECT_FOLDERS, describe_agents
 from ecoshell.tools.running import keep_measuring
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # imports pydantic
+    from ecoshell.agent.agent_files import AgentFiles
     from ecoshell.agent.command_table import CommandTable
     from ecoshell.agent.custom_commands import CustomCommands
     from ecoshell.settings.schema import Settings
@@ -201,11 +203,16 @@ def build(
         servers = (
             servers_of(settings, paths, ground, lambda: files / budget.account().session) if has_default_tools else ()
         )
-        with _explaining(complaints):
-            catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
-        ranker = Ranker(catalog.schemas)
         projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
         trust = ProjectTrust(ground, projects, "trust" if options.trust_project else settings.agent.instructions)
+        agents = cache(partial(_agent_files, ground, paths, trust))
+        with _explaining(complaints):
+            own_tools = tools(settings, ground)
+            folders = (*(workspace / folder for folder in PROJECT_FOLDERS), paths.agents_folder)
+            if any(folder.is_dir() for folder in folders):
+                describe_agents(own_tools, ((agent.name, agent.about) for agent in agents().trusted()))
+            catalog = _catalog(own_tools, servers, plugins, settings, ground)
+        ranker = Ranker(catalog.schemas)
         factory = extended(model_factory, plugins)
         with _explaining(complaints):
             chosen = session_settings(settings, options)
@@ -230,6 +237,7 @@ def build(
             profiles=profiles_of(settings, paths),
             models=models,
             settings=chosen,
+            agents=agents,
         )
         opened.pop_all()
         commands = cache(partial(_commands, plugins))
@@ -252,6 +260,12 @@ def _strategies(plugins: Plugins, chosen: str | None) -> Strategies:
     if chosen is not None and chosen not in strategies:
         raise no_such("strategy", chosen, strategies)
     return strategies
+
+
+def _agent_files(workspace: Workspace, paths: Paths, trust: ProjectTrust) -> "AgentFiles":
+    from ecoshell.agent.agent_files import AgentFiles  # few sessions delegate
+
+    return AgentFiles(workspace, paths.agents_folder, trust)
 
 
 def _approvals(rules: Rules, user: UserInterface, projects: ProjectRules, workspace: Path) -> Approvals:

@@ -33,6 +33,8 @@ from ecoshell.events import (
     ResultsTrimmed,
     StepProposed,
     StepStarted,
+    SubagentFinished,
+    SubagentStarted,
     TextArrived,
     TodoChanged,
     TodoItem,
@@ -64,6 +66,8 @@ _STYLES: Mapping[type[Event], tuple[str, str]] = {
     ContextTold: ("{dot}", "dim"),
     PlanScored: ("{dot}", "dim"),
     ResultsTrimmed: ("{dot}", "yellow"),
+    SubagentFinished: ("{dot}", "cyan"),
+    SubagentStarted: ("{dot}", "cyan"),
     ToolRegistered: ("{registered}", "cyan"),
     ToolsOffered: ("{dot}", "dim"),
     ToolUnregistered: ("{dot}", "cyan"),
@@ -106,6 +110,8 @@ class EventLines:
         """The running tool graph."""
         self._calls: dict[str, str] = {}
         """The printed text of each call of this turn, by call ID."""
+        self._subagents: set[str] = set()
+        """Calls that a subagent works for, whose progress is not printed."""
 
     def show(self, event: Event) -> None:
         """Print an event if it has anything to say."""
@@ -145,6 +151,8 @@ class EventLines:
                 if note and note != self._last_note:
                     line(f"{signs.dot} note: {visible_line(note)}", "yellow")
                     self._last_note = note
+            case CallProgressed() if event.id in self._subagents:
+                pass
             case _ if type(event) in _STYLES and (text := describe(event)):
                 sign, style = _STYLES[type(event)]
                 if isinstance(event, CallFinished) and not event.ok:
@@ -157,7 +165,7 @@ class EventLines:
     def _start_turn(self, event: TurnStarted) -> None:
         self._end_tool_graph()
         self._reasoning, self._replies = [], []
-        self._thinker, self._plan, self._calls = ("", ""), None, {}
+        self._thinker, self._plan, self._calls, self._subagents = ("", ""), None, {}, set()
         for attachment in event.attachments:
             size = counted(len(attachment.text), "character")
             text = attachment.text if attachment.image else f"{attachment.name} ({size})"
@@ -182,6 +190,9 @@ class EventLines:
     def _with_call(self, event: Event, text: str) -> str:
         """Prefix a call with its role, and a later event of a call with that call if another has started since."""
         match event:
+            case SubagentStarted():
+                self._subagents.add(event.id)
+                return text
             case CallStarted():
                 self._calls[event.id] = text
                 return f"{speaker(event.role)}{text}"

@@ -180,7 +180,8 @@ class LineUser:
             self.say(f"? {call}")
             self._show_preview(event.rationale)
         else:
-            self.say(f"? allow {call}")
+            by = f"{visible_line(event.agent)} wants to run " if event.agent else "allow "
+            self.say(f"? {by}{call}")
             if event.rationale.strip():
                 self.say(f"  why: {visible_line(event.rationale)}")
         self.say(f"  {visible_line(event.reason)}")

@@ -66,7 +66,7 @@ from ecoshell.events.turn import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.work import TodoChanged, TodoItem
+from ecoshell.events.work import SubagentFinished, SubagentStarted, TodoChanged, TodoItem
 
 __all__ = [
     "EVENTS",
@@ -113,6 +113,8 @@ __all__ = [
     "Status",
     "StepProposed",
     "StepStarted",
+    "SubagentFinished",
+    "SubagentStarted",
     "TextArrived",
     "TodoChanged",
     "TodoItem",

@@ -72,6 +72,11 @@ class Consumption:
             estimated_nano=self.estimated_nano or call.estimate_nano is not None,
         )
 
+    def plus_subagent(self, nano: int | None, usage: Usage) -> "Consumption":
+        """Add the calls of a subagent."""
+        total = None if self.nano is None or nano is None else self.nano + nano
+        return replace(self, nano=total, usage=self.usage + usage)
+
     def plus_price(self, nano: int) -> "Consumption":
         """Add the price of a tool call."""
         return self if self.nano is None else replace(self, nano=self.nano + nano)

@@ -27,6 +27,8 @@ from ecoshell.events import (
     Reasoned,
     ResultsTrimmed,
     Status,
+    SubagentFinished,
+    SubagentStarted,
     TodoChanged,
     TodoItem,
     ToolRegistered,
@@ -304,6 +306,18 @@ def compacted_text(event: Compacted) -> str:
     return f"{replaced} {by}{price}: {event.tokens_before:,} tokens became {event.tokens_after:,}"
 
 
+def subagent_start(event: SubagentStarted) -> str:
+    """The model and the share of a subagent: `openai/gpt-5-mini · at most $0.05`."""
+    share = f" · at most {event.share}" if event.share else ""
+    return f"{visible_line(event.model)}{share}"
+
+
+def subagent_end(event: SubagentFinished) -> str:
+    """How a subagent ended, and what it used of its share: `answered · $0.0031 of $0.05 · 4.1 s`."""
+    share = f" of {event.share}" if event.share else ""
+    return f"{ENDINGS[event.status]} · {event.spent}{share} · {duration(event.seconds)}"
+
+
 def near_cap(event: CapNear) -> str:
     """How much of a cap is used, and what is left."""
     limit, left = (amount_text(value, event.unit) for value in (event.limit, max(0, event.limit - event.spent)))
@@ -353,6 +367,8 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     Reasoned: lambda event: (
         f"thought for {length_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
     ),
+    SubagentStarted: lambda event: f"{visible_line(event.name)} started · {subagent_start(event)}",
+    SubagentFinished: lambda event: f"{visible_line(event.name)} {subagent_end(event)} · session {event.session}",
     # The offer already names tools that are loaded from the start.
     ToolRegistered: lambda event: (
         ""

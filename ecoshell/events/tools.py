@@ -56,6 +56,8 @@ class ApprovalWanted(Event):
     """The file changes as a unified diff; empty if the tool cannot predict them."""
     fault: str = ""
     """Why the tool cannot use the arguments that the user edited, which repeats the question."""
+    agent: str = ""
+    """The subagent that makes the call; empty for the session's own agent."""
 
     @property
     def of_server(self) -> str:
@@ -76,6 +78,8 @@ class ApprovalGiven(Event):
     """The arguments as the user edited them; None if unchanged."""
     instead: str = ""
     """What the user wants instead of a denied call."""
+    agent: str = ""
+    """The subagent that made the call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ from ecoshell.events import (
     Rationale,
     ResultsTrimmed,
     StepProposed,
+    SubagentFinished,
+    SubagentStarted,
     ToolRegistered,
     ToolUnregistered,
     TrustGiven,
@@ -78,6 +80,7 @@ def as_json(events: Iterable[TimedEvent], session: SessionInfo | None = None) ->
             "updated": iso_time(session.updated),
             "workspace": session.workspace,
             "model": session.model,
+            **({"parent": session.parent} if session.parent else {}),
         }
     document["events"] = [{"at": iso_time(at), **to_json(event)} for at, event in events]
     return json.dumps(document, indent=2) + "\n"
@@ -94,7 +97,8 @@ def as_markdown(events: Iterable[TimedEvent], session: SessionInfo | None = None
     blocks = [f"# {title}"]
     if session is not None:
         workspace = code(session.workspace)
-        blocks.append(f"Session {code(session.id)}, started {iso_time(session.created)} in {workspace}")
+        parent = f", for a subagent of {code(session.parent)}" if session.parent else ""
+        blocks.append(f"Session {code(session.id)}{parent}, started {iso_time(session.created)} in {workspace}")
     for at, event in events:
         if isinstance(event, GraphPlanned):
             blocks += _graph_blocks(next(graphs))
@@ -120,7 +124,7 @@ def _grouped_by_call(events: Iterable[TimedEvent]) -> list[TimedEvent]:
                 calls[event.id] = [(at, event)]
                 groups.append(calls[event.id])
                 continue
-            case ApprovalGiven() | CallFinished() | CallJudged() if event.id in calls:
+            case ApprovalGiven(agent="") | CallFinished() | CallJudged() if event.id in calls:
                 calls[event.id].append((at, event))
                 continue
             case _:
@@ -270,7 +274,7 @@ def _line(event: Event) -> tuple[str, ...]:
         case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
             reason = f": {literal(event.reason)}" if event.reason else ""
             line = f"{code(event.label)} {event.state}{reason}"
-        case PlanScored():
+        case PlanScored() | SubagentStarted() | SubagentFinished():
             line = literal(_capitalized(describe(event)))
         case Notice():
             line = f"Note: {literal(event.text)}"

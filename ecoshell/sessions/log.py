@@ -1,20 +1,19 @@
 """The queue of events that are written to the session store in the background."""
 
 import asyncio
-from collections import deque
-from itertools import takewhile
 
 from ecoshell.events import Event
 from ecoshell.sessions.store import SessionStore
 
 
 class EventLog:
-    """Writes events in order; events of a failed write stay queued and precede later ones."""
+    """Writes each session's events in order; events of a failed write stay queued and precede later ones."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._pending: deque[tuple[str, Event]] = deque()
-        self._write_count = 0
+        self._pending: list[tuple[int, str, Event]] = []
+        """Number, session and event, oldest first."""
+        self._number = 0
         self._writing: asyncio.Task[None] | None = None
 
     @property
@@ -32,12 +31,17 @@ class EventLog:
 
     def queue(self, session: str, event: Event) -> None:
         """Add an event to the next write."""
-        self._pending.append((session, event))
+        self._number += 1
+        self._pending.append((self._number, session, event))
+
+    async def start(self, *, workspace: str, model: str, parent: str) -> str:
+        """Start a subagent's session; see `SessionStore.create`."""
+        return await asyncio.to_thread(self._store.create, workspace=workspace, model=model, parent=parent)
 
     async def flush(self) -> None:
         """Return when all events queued so far are written; raises StoreError."""
-        target = self._write_count + len(self._pending)
-        while self._write_count < target:
+        last = self._number
+        while self._pending and self._pending[0][0] <= last:
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write_next())
                 # Retrieve the exception of a task whose caller was cancelled; its events stay queued.
@@ -45,10 +49,8 @@ class EventLog:
             await asyncio.shield(self._writing)
 
     async def _write_next(self) -> None:
-        """Write the first events that belong to one session."""
-        session = self._pending[0][0]
-        batch = [event for _, event in takewhile(lambda item: item[0] == session, self._pending)]
+        """Write the events of the session whose event is the oldest."""
+        session, number = self._pending[0][1], self._number
+        batch = [event for _, owner, event in self._pending if owner == session]
         await asyncio.to_thread(self._store.append, session, batch)
-        for _ in batch:
-            self._pending.popleft()
-        self._write_count += len(batch)
+        self._pending = [entry for entry in self._pending if entry[1] != session or entry[0] > number]

@@ -17,7 +17,7 @@ from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_
 from ecoshell.messages import visible_line
 from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
@@ -29,6 +29,9 @@ CREATE TABLE events (
     PRIMARY KEY (session, seq)
 )
 """
+
+_WITH_PARENTS = "ALTER TABLE sessions ADD COLUMN parent TEXT NOT NULL DEFAULT ''"
+"""Version 2: the session that a subagent works for; empty for sessions of the user."""
 
 _IN_MEMORY = "Later events are in memory only: they are written with the next event, or lost on exit."
 _UNCHANGED = "Nothing was changed."
@@ -55,6 +58,8 @@ class SessionInfo:
     updated: float
     workspace: str
     model: str
+    parent: str = ""
+    """The session whose agent started this one for a subagent; empty for others."""
 
     @property
     def updated_text(self) -> str:
@@ -79,13 +84,16 @@ class SessionStore(Database):
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(path, schema=SCHEMA, version=VERSION, busy_seconds=busy_seconds)
+        super().__init__(path, schema=SCHEMA, version=VERSION, upgrades=(_WITH_PARENTS,), busy_seconds=busy_seconds)
         self._clock = clock
-        self._empty_sessions: dict[str, tuple[str, str, float, float, str, str]] = {}
+        self._empty_sessions: dict[str, tuple[str, str, float, float, str, str, str]] = {}
         """Rows of sessions without events, which are not written yet."""
 
-    def create(self, *, workspace: str, model: str) -> str:
-        """Start a session and return its ID, such as `k3f9-2q`; its first event writes it."""
+    def create(self, *, workspace: str, model: str, parent: str = "") -> str:
+        """Start a session and return its ID, such as `k3f9-2q`; its first event writes it.
+
+        `parent` is the session that a subagent's session belongs to.
+        """
         now = self._clock()
         with self.reading() as db:
             while True:
@@ -93,7 +101,7 @@ class SessionStore(Database):
                 session = f"{letters[:4]}-{letters[4:]}"
                 row = db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone()
                 if row is None:
-                    new = (session, "", now, now, _storable(workspace), _storable(model))
+                    new = (session, "", now, now, _storable(workspace), _storable(model), parent)
                     self._empty_sessions[session] = new
                     return session
 
@@ -110,7 +118,7 @@ class SessionStore(Database):
         with self.writing(_IN_MEMORY) as db:
             self._write_empty_session(db, session)
             db.execute(
-                """INSERT INTO sessions VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO UPDATE
+                """INSERT INTO sessions VALUES (?, ?, ?, ?, '', ?, '') ON CONFLICT DO UPDATE
                 SET updated = excluded.updated, title = CASE title WHEN '' THEN excluded.title ELSE title END,
                 model = CASE excluded.model WHEN '' THEN model ELSE excluded.model END""",
                 (session, visible_line(question, _TITLE_CHARACTERS), now, now, model),
@@ -182,10 +190,10 @@ class SessionStore(Database):
             return tuple(row["seq"] for row in db.execute(query, (session,)).fetchall())
 
     def list(self, limit: int = 50) -> tuple[SessionInfo, ...]:
-        """Return the sessions with events, most recently used first."""
+        """Return the sessions with events, most recently used first, without those of subagents."""
         with self.reading() as db:
             rows = db.execute(
-                """SELECT * FROM sessions WHERE EXISTS (SELECT 1 FROM events WHERE session = id)
+                """SELECT * FROM sessions WHERE parent = '' AND EXISTS (SELECT 1 FROM events WHERE session = id)
                 ORDER BY updated DESC, id LIMIT ?""",
                 (min(limit, _MAX_SEQ),),
             ).fetchall()
@@ -244,8 +252,8 @@ class SessionStore(Database):
 
     def latest(self, workspace: str) -> str:
         """Return the ID of the last used session of a folder; raises UsageError without one."""
-        query = """SELECT id FROM sessions WHERE workspace = ? AND EXISTS (SELECT 1 FROM events WHERE session = id)
-            ORDER BY updated DESC, id LIMIT 1"""
+        query = """SELECT id FROM sessions WHERE workspace = ? AND parent = ''
+            AND EXISTS (SELECT 1 FROM events WHERE session = id) ORDER BY updated DESC, id LIMIT 1"""
         with self.reading() as db:
             row = db.execute(query, (_storable(workspace),)).fetchone()
         if row is None:
@@ -273,13 +281,16 @@ class SessionStore(Database):
     def _write_empty_session(self, db: sqlite3.Connection, session: str) -> None:
         """Write the row of a session without events, unless another thread has done so."""
         if row := self._empty_sessions.get(session):
-            db.execute("INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?, ?, ?)", row)
+            db.execute("INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def delete(self, session: str) -> None:
-        """Delete a session and its events; raises UsageError if the ID is unknown."""
+        """Delete a session, those of its subagents, and their events; raises UsageError if the ID is unknown."""
+        family = """WITH RECURSIVE family (id) AS (
+            SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent = f.id) SELECT id FROM family"""
         with self.writing(_UNCHANGED) as db:
-            result = db.execute("DELETE FROM sessions WHERE id = ?", (session,))
-            db.execute("DELETE FROM events WHERE session = ?", (session,))
+            ids = [(row["id"],) for row in db.execute(family, (session,)).fetchall()]
+            result = db.executemany("DELETE FROM sessions WHERE id = ?", ids)
+            db.executemany("DELETE FROM events WHERE session = ?", ids)
         if not result.rowcount:
             raise _unknown_session(session)
 

@@ -90,6 +90,10 @@ class AgentSettings(Section):
     """Whether the prompt describes the environment: date, system, and the workspace's path, files and git state."""
     instructions: Literal["ask", "trust", "off"] = "ask"
     """A project's `AGENTS.md`: ask before trusting it, trust it, or ignore it together with your own (off)."""
+    task_model: Text | None = None
+    """Model of subagents; the default is the cheapest of the session's models."""
+    tasks_at_once: PositiveWhole = 4
+    """Most subagents that one agent runs at the same time; each gets an equal part of what a cap has left."""
     compact_model: Text | None = None
     """Model that writes the summary of /compact; it reads the whole conversation. The default is the session's."""
     compact_at: OffOrContextShare = 0.8

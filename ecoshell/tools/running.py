@@ -248,8 +248,8 @@ _running_tasks: set[asyncio.Task[Observation]] = set()
 async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) -> Observation:
     """Run a tool within its limits of time and result size, and measure it.
 
-    A cancellation is raised after at most GRACE seconds. A tool that does not end within that time after a timeout or
-    cancellation continues in the background, and its result is dropped. Raises what the tool raises.
+    A cancellation is raised after at most `limits.grace` seconds. A tool that does not end within that time after a
+    timeout or cancellation continues in the background, and its result is dropped. Raises what the tool raises.
     """
     name, started = tool.schema.name, time.monotonic()
     token = CancelToken(started + limits.seconds)
@@ -267,7 +267,7 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
         token.cancelled.set()
         if not running.done():
             running.cancel()
-            await asyncio.wait([running], timeout=GRACE)
+            await asyncio.wait([running], timeout=limits.grace)
     if not in_time:
         text = f"{name} was stopped: it took longer than {limits.seconds:g} s."
         if not running.done():

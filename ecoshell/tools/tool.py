@@ -29,6 +29,10 @@ class Limits:
     result: ResultSize = field(default_factory=ResultSize)
     changes: int = 50_000
     """Maximum characters of a displayed diff."""
+    grace: float = 2.0
+    """Seconds that a cancelled call gets to clean up."""
+    delegates: bool = False
+    """Whether the call only starts a subagent, whose calls have their own limits and costs."""
 
 
 UNSTATED = Limits(seconds=120.0)
@@ -130,6 +134,20 @@ class Sample:
     cut: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """A piece of work for a subagent; empty fields have defaults."""
+
+    instructions: str
+    agent: str = ""
+    """The name of its definition."""
+    tools: tuple[str, ...] = ()
+    """The names of the tools it may use; all if empty."""
+    model: str = ""
+    budget: str = ""
+    """The most it may spend, as typed."""
+
+
 class Caller(Protocol):
     """The interface of a running tool to the agent and the user; the default methods ignore or decline."""
 
@@ -150,6 +168,10 @@ class Caller(Protocol):
     async def sample(self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool) -> Sample:
         """Let the session's model write within the caps, without approval if `allowed`; raises ToolError."""
         raise ToolError("Sampling is not available.")
+
+    async def delegate(self, delegation: Delegation) -> Observation:
+        """Let a subagent do a piece of work within the caps, and return its summary; raises ToolError."""
+        raise ToolError("Subagents are not available.")
 
 
 caller: ContextVar[Caller | None] = ContextVar("caller", default=None)

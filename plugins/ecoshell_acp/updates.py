@@ -214,6 +214,8 @@ class Updates:
 
     def _id(self, event: Event) -> str:
         """Return the ID of a call or of a question."""
+        if isinstance(event, ApprovalWanted | ApprovalGiven) and event.agent:
+            return f"{self._turn}.{event.agent}.{event.id}"
         if isinstance(event, ApprovalWanted | ApprovalGiven | CallStarted | CallFinished):
             return f"{self._turn}.{event.id}"
         question_id = next((id_ for question, id_ in self._questions if question is event), "")

@@ -20,6 +20,7 @@ EFFECTS: dict[str, set[Effect]] = {
     "fetch_url": {"network"},
     "json_query": {"read"},
     "todo": set(),
+    "task": set(),
 }
 
 

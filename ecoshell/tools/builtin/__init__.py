@@ -8,6 +8,7 @@ from ecoshell.tools.builtin.commands import CommandTools
 from ecoshell.tools.builtin.fetch import FetchTool
 from ecoshell.tools.builtin.files import FileTools
 from ecoshell.tools.builtin.search import SearchTools
+from ecoshell.tools.builtin.task import TaskTool
 from ecoshell.tools.builtin.todo import TodoTool
 from ecoshell.tools.builtin.units import convert_units
 from ecoshell.tools.function import FunctionTool, WorkerTool
@@ -43,4 +44,5 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
         FunctionTool(FetchTool(options).fetch_url, effects=("network",), limits=web),
         WorkerTool(search.json_query, effects=_READ, limits=quick),
         TodoTool(),
+        TaskTool(options.result),
     ]

@@ -1,0 +1,355 @@
+"""Subagents: the tool `task`, its shares, sessions and events."""
+
+import asyncio
+import json
+from decimal import Decimal
+
+import pytest
+from agent_play import User, of, register, say, turn
+
+from ecoshell.agent.subagents import cheapest
+from ecoshell.assembly.shell import assemble
+from ecoshell.events import (
+    ApprovalWanted,
+    CallFinished,
+    Notice,
+    SubagentFinished,
+    SubagentStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from ecoshell.options import Options, RoleModels
+
+PRICE = (Decimal(1), Decimal(4))
+CHEAP = {"input": "0.1", "output": "0.4"}
+
+
+@pytest.fixture
+def child(home, tmp_path, monkeypatch):
+    """Write the script of the subagents' model, and use it for all tasks; returns the model's name."""
+
+    def write(*lines, price=CHEAP):
+        script = tmp_path / "child.jsonl"
+        script.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        name = f"script:{script}"
+        config = tmp_path / "home" / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        prices = "".join(f"{key} = {value!r}\n" for key, value in (price or {}).items())
+        (config / "config.toml").write_text(
+            f"[agent]\ntask_model = {name!r}\n[models.{json.dumps(name)}.price]\n{prices}"
+        )
+        return name
+
+    return write
+
+
+def delegate(instructions="Count the lines.", **more):
+    return say("", "task", instructions=instructions, **more)
+
+
+def delegations(*instructions, **more):
+    calls = [{"name": "task", "arguments": {"instructions": text, **more}} for text in instructions]
+    return {"text": "", "calls": calls}
+
+
+def results(events):
+    return [event.observation for event in of(events, CallFinished) if event.name == "task"]
+
+
+async def test_a_subagent_works_in_its_own_session_and_returns_summary_and_cost(play, child):
+    name = child(say("", "count_text", path="notes.txt"), say("There are 3 lines."))
+    async with play([register("task"), delegate(budget="0.05"), say("Three.")], price=PRICE, budget="1") as shell:
+        events = await turn(shell)
+        (started,), (ended,) = of(events, SubagentStarted), of(events, SubagentFinished)
+        assert (started.name, started.model, started.share_usd, started.share) == ("subagent", name, "0.05", "$0.05")
+        assert (ended.status, ended.session, ended.share_usd) == ("answered", started.session, "0.05")
+        assert 0 < ended.spent_nano < 50_000_000
+        (result,) = results(events)
+        assert result.startswith("There are 3 lines.")
+        assert f"of $0.05, session {ended.session}]" in result
+        row = shell.ledger.task_row(ended.session)
+        assert (row.spent_nano, row.calls) == (ended.spent_nano, 2)
+        (finished,) = of(events, TurnFinished)
+        assert finished.spent_nano == shell.ledger.session_row(shell.session).spent_nano
+        assert finished.usage == shell.ledger.session_row(shell.session).usage
+        assert shell.store.info(ended.session).parent == shell.session
+        assert [info.id for info in shell.store.list()] == [shell.session]
+        own = [event for _, event in shell.store.events(ended.session)]
+        assert of(own, TurnStarted)[0].question.startswith("Count the lines.")
+        assert shell.ledger.verify() == ()
+
+
+async def test_tasks_of_one_reply_run_in_parallel_and_each_gets_an_equal_part_of_the_cap(play, child):
+    child(*[say("", "list_files")] * 3, *[say("Done.")] * 3)
+    script = [register("task"), delegations("one", "two", "three"), say("All done.")]
+    async with play(script, price=PRICE, budget="1") as shell:
+        events = await turn(shell)
+        started, ended = of(events, SubagentStarted), of(events, SubagentFinished)
+        assert len(ended) == 3
+        first_end = events.index(ended[0])
+        assert all(events.index(start) < first_end for start in started)
+        shares = [Decimal(start.share_usd) for start in started]
+        assert all(Decimal("0.19") < share < Decimal("0.2") for share in shares)
+        assert len({start.session for start in started}) == 3
+
+
+@pytest.mark.parametrize(("at_once", "overlapping"), [("1", False), ("2", True)])
+async def test_the_setting_limits_subagents_at_once(play, child, monkeypatch, at_once, overlapping):
+    monkeypatch.setenv("ECOSHELL_AGENT_TASKS_AT_ONCE", at_once)
+    child(*[say("", "list_files")] * 2, *[say("Done.")] * 2)
+    async with play([register("task"), delegations("one", "two"), say("Done.")], price=PRICE) as shell:
+        events = await turn(shell)
+        kinds = [type(event) for event in of(events, SubagentStarted | SubagentFinished)]
+        assert (kinds[:2] == [SubagentStarted] * 2) is overlapping
+        assert {event.share_usd for event in of(events, SubagentStarted)} == {None}  # there is no cap
+
+
+async def test_a_subagent_answers_at_its_share_and_the_turn_goes_on(play, child):
+    child(
+        *[say("", "count_text", text=f"text {number}") for number in range(50)],
+        say("Enough."),
+        price={"input": "10", "output": "40"},
+    )
+    script = [register("task"), delegate(budget="0.06"), say("I continue.")]
+    async with play(script, price=PRICE, budget="1") as shell:
+        events = await turn(shell)
+        (ended,) = of(events, SubagentFinished)
+        assert (ended.status, of(events, TurnFinished)[0].status) == ("limit", "answered")
+        assert ended.spent_nano <= 60_000_000
+        assert "limit reached" in results(events)[0]
+        caps = {cap.scope: cap for cap in shell.ledger.caps(shell.session, 1, task=ended.session)}
+        assert caps["task"].limit == caps["task"].spent + caps["task"].held <= 60_000_000
+        assert caps["session"].held == 0
+
+
+BAD = {
+    "an empty text": ({"instructions": " "}, "The instructions are empty."),
+    "an unknown tool": ({"tools": ["read_fil"]}, "There is no tool called 'read_fil'. Did you mean read_file?"),
+    "an unknown agent": ({"agent": "reviewer"}, "Unknown agent 'reviewer'. Define it in .ecoshell/agents/reviewer.md"),
+    "an unknown model": ({"model": "script:/missing.jsonl"}, "The script /missing.jsonl cannot be read"),
+    "no amount": ({"budget": "much"}, "'much' is not an amount."),
+    "more than is left": ({"budget": "3"}, "Its share of $3 is more than the $0.9"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+async def test_a_task_that_cannot_start_is_a_sentence_and_the_turn_goes_on(play, child, case):
+    child(say("Never said."))
+    more, message = BAD[case]
+    async with play([register("task"), delegate(**more), say("By myself.")], price=PRICE, budget="1") as shell:
+        events = await turn(shell)
+        assert results(events)[0].startswith(f"No subagent was started. {message}")
+        assert not of(events, SubagentStarted)
+        assert of(events, TurnFinished)[0].answer == "By myself."
+
+
+async def test_parallel_shares_do_not_promise_more_than_is_left(play, child):
+    child(*[say("", "list_files")] * 2, *[say("Done.")] * 2)
+    script = [register("task"), delegations("one", "two", budget="0.6"), say("Done.")]
+    async with play(script, price=PRICE, budget="1") as shell:
+        events = await turn(shell)
+        assert len(of(events, SubagentStarted)) == 1
+        assert any("more than the" in result for result in results(events))
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_delegation_ends_at_depth_two(play, child, named):
+    """The model of all levels delegates once more than is allowed."""
+    more = {"tools": ["task"]} if named else {}
+    line = delegate("Go deeper.", **more)
+    child(register("task"), line, register("task"), line, say("Level 2."), say("Level 1."))
+    async with play([register("task"), line, say("Level 0.")], price=PRICE, budget="1") as shell:
+        events = await turn(shell)
+        assert of(events, TurnFinished)[0].answer == "Level 0."
+        (one,) = of(events, SubagentStarted)
+        own = [event for _, event in shell.store.events(one.session)]
+        (two,) = of(own, SubagentStarted)
+        deepest = [event for _, event in shell.store.events(two.session)]
+        assert shell.store.info(two.session).parent == one.session
+        expected = "Tasks are delegated at most 2 deep." if named else "There is no tool called 'task'."
+        assert any(expected in result for result in results(deepest))
+        caps = shell.ledger.caps(shell.session, 1, task=f"{one.session}/{two.session}")
+        assert [cap.scope for cap in caps] == ["task", "task", "session"]
+        assert shell.ledger.verify() == ()
+        shell.store.delete(shell.session)
+        for session in (one.session, two.session):
+            assert not [*shell.store.events(session)]
+
+
+async def test_a_subagent_uses_only_the_tools_that_the_task_names(play, child):
+    child(say("", "read_file", path="notes.txt"), say("", "count_text", path="notes.txt"), say("Counted."))
+    async with play([register("task"), delegate(tools=["count_text"]), say("Done.")], price=PRICE) as shell:
+        (ended,) = of(await turn(shell), SubagentFinished)
+        own = [event for _, event in shell.store.events(ended.session)]
+        assert [(event.name, event.refused) for event in of(own, CallFinished)] == [
+            ("read_file", "unknown"),
+            ("count_text", ""),
+        ]
+
+
+@pytest.mark.parametrize("decision", ["once", "no", None])
+async def test_the_user_approves_the_calls_of_a_subagent_by_the_same_rules(play, child, home, decision):
+    child(say("", "write_file", path="new.txt", content="x"), say("Written."))
+    user = None if decision is None else User(approval=decision)
+    async with play([register("task"), delegate(), say("Done.")], price=PRICE, user=user) as shell:
+        events = await turn(shell)
+        (wanted,) = of(events, ApprovalWanted)
+        assert (wanted.name, wanted.agent) == ("write_file", "subagent")
+        assert (home / "new.txt").exists() is (decision == "once")
+        if user is not None:
+            assert user.asked == [wanted]
+
+
+async def test_read_only_holds_inside(play, child, home):
+    child(say("", "write_file", path="new.txt", content="x"), say("Refused."))
+    async with play([register("task"), delegate(), say("Done.")], read_only=True, yes=True) as shell:
+        (ended,) = of(await turn(shell), SubagentFinished)
+        own = [event for _, event in shell.store.events(ended.session)]
+        assert [event.refused for event in of(own, CallFinished)] == ["unapproved"]
+        assert not (home / "new.txt").exists()
+
+
+async def test_undo_restores_what_subagents_wrote(play, child, home):
+    child(say("", "write_file", path="notes.txt", content="changed"), say("Written."))
+    script = [register("task"), delegate(), say("", "write_file", path="later.txt", content="x"), say("Done.")]
+    async with play(script, yes=True, force=True) as shell:
+        await turn(shell)
+        assert (home / "notes.txt").read_text() == "changed"
+        await shell.conversation.undo()
+        assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+        assert not (home / "later.txt").exists()
+
+
+async def test_stopping_the_turn_stops_its_subagents(play, child):
+    child(say("", "run_command", command="sleep 60"), say("", "run_command", command="sleep 60"), say("Never."))
+    async with play(
+        [register("task"), delegations("one", "two"), say("Never.")], yes=True, budget="1", price=PRICE
+    ) as shell:
+        events, stopping = [], None
+        async for event in shell.ask("Delegate."):
+            events.append(event)
+            if stopping is None and len(of(events, SubagentStarted)) == 2:
+                stopping = asyncio.create_task(shell.stop())
+        assert [event.status for event in of(events, SubagentFinished)] == ["interrupted"] * 2
+        assert of(events, TurnFinished)[0].status == "interrupted"
+        assert all(cap.held == 0 for cap in shell.ledger.caps(shell.session, 1))
+
+
+async def test_a_session_of_a_subagent_can_be_resumed(play, child):
+    child(say("Three lines."))
+    async with play([register("task"), delegate(), say("Done."), say("Again.")], price=PRICE, budget="1") as shell:
+        (ended,) = of(await turn(shell), SubagentFinished)
+        parent = shell.session
+        await shell.open(ended.session)
+        assert shell.conversation.memory.answers == ["Three lines."]
+        (answer,) = of(await turn(shell), TurnFinished)
+        assert answer.answer == "Again."
+        await shell.open(parent)
+        assert of(shell.past, SubagentFinished) == [ended]
+
+
+AGENT = """---
+name: counter
+description: Counts the lines of files
+tools: count_text, read_file
+budget: 0.03
+---
+You count lines. Report nothing else.
+"""
+
+
+def define(folder, text=AGENT, name="counter"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text)
+
+
+@pytest.mark.parametrize("folder", [".ecoshell/agents", ".claude/agents", "../home/config/agents"])
+async def test_a_definition_sets_instructions_tools_and_budget(play, child, home, folder):
+    text = AGENT.replace("count_text, read_file", "Read, count_text, TodoWrite") if ".claude" in folder else AGENT
+    child(say("", "run_command", command="ls"), say("3 lines."))
+    define(home / folder, text)
+    script = [register("task"), delegate(agent="counter"), say("Done.")]
+    async with play(script, price=PRICE, budget="1", trust_project=True) as shell:
+        assert "counter (Counts the lines of files)" in shell.deps.catalog.schema("task").description
+        events = await turn(shell)
+        (ended,) = of(events, SubagentFinished)
+        assert (ended.name, ended.share_usd, ended.status) == ("counter", "0.03", "answered")
+        own = [event for _, event in shell.store.events(ended.session)]
+        assert "You count lines. Report nothing else." in of(own, TurnStarted)[0].question
+        assert [event.refused for event in of(own, CallFinished)] == ["unknown"]  # it has no tool for commands
+        notices = [event.text for event in of(events, Notice)]
+        expected = ["counter works without tools that are unknown here: TodoWrite."] if ".claude" in folder else []
+        assert notices == expected
+
+
+@pytest.mark.parametrize("decision", ["yes", "later", None])
+async def test_a_definition_of_the_project_needs_trust(play, child, home, decision):
+    child(say("3 lines."))
+    define(home / ".ecoshell/agents")
+    user = None if decision is None else User(decision)
+    script = [register("task"), delegate(agent="counter"), say("Done.")]
+    async with play(script, price=PRICE, budget="1", user=user) as shell:
+        assert "counter" not in shell.deps.catalog.schema("task").description
+        events = await turn(shell)
+        assert len(of(events, SubagentFinished)) == (decision == "yes")
+        if decision != "yes":
+            (result,) = results(events)
+            assert result.startswith("No subagent was started. .ecoshell/agents/counter.md is not trusted.")
+        if user is not None:
+            assert [wanted.text for wanted in user.asked] == [AGENT]
+
+
+FAULTS = {
+    "an unknown tool": ("tools: count_txt", "There is no tool called 'count_txt' in .ecoshell/agents/counter.md."),
+    "a bad budget": (
+        "budget: plenty",
+        "The budget of the agent counter in .ecoshell/agents/counter.md cannot be used.",
+    ),
+    "an unknown model": ("model: script:/missing.jsonl", "The script /missing.jsonl cannot be read"),
+    "a broken front matter": ("- count", "The agent counter cannot be used: The front matter of"),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+async def test_a_faulty_definition_is_a_sentence_and_the_turn_goes_on(play, child, home, case):
+    field, message = FAULTS[case]
+    child(say("Never."))
+    define(home / ".ecoshell/agents", f"---\n{field}\n---\nCount.\n")
+    script = [register("task"), delegate(agent="counter"), say("By myself.")]
+    async with play(script, price=PRICE, trust_project=True) as shell:
+        events = await turn(shell)
+        assert results(events)[0].startswith(f"No subagent was started. {message}")
+        assert of(events, TurnFinished)[0].answer == "By myself."
+
+
+async def test_an_agent_that_delegates_to_itself_ends_at_depth_two(play, child, home):
+    child(*[delegate("Again.", agent="loop")] * 3, *[say("Enough.")] * 3)
+    define(home / ".ecoshell/agents", "---\ntools: task\n---\nDelegate.\n", "loop")
+    async with play([register("task"), delegate(agent="loop"), say("Done.")], price=PRICE, trust_project=True) as shell:
+        events = await turn(shell)
+        sessions = [event.session for event in of(events, SubagentStarted)]
+        own = [event for _, event in shell.store.events(sessions[0])]
+        (deeper,) = of(own, SubagentStarted)
+        deepest = [event for _, event in shell.store.events(deeper.session)]
+        assert any("Tasks are delegated at most 2 deep." in result for result in results(deepest))
+        assert of(events, TurnFinished)[0].status == "answered"
+
+
+async def test_the_default_model_is_the_cheapest_of_the_roles(play, home, tmp_path):
+    names = []
+    for at, price in enumerate(("5", "0.1", "2")):
+        script = tmp_path / f"role{at}.jsonl"
+        script.write_text('{"text": "x"}\n')
+        names.append(f"script:{script}")
+        with (tmp_path / "prices.toml").open("a") as file:
+            file.write(f'[models."{names[-1]}".price]\ninput = "{price}"\noutput = "{price}"\n')
+    (tmp_path / "home/config").mkdir(parents=True)
+    (tmp_path / "home/config/config.toml").write_text((tmp_path / "prices.toml").read_text())
+    options = Options(model=names[0], mode="umi", roles=RoleModels(None, names[1], names[2]), workspace=home)
+    shell = await assemble(options)
+    try:
+        assert cheapest(shell.deps.models) == names[1]
+        await shell.deps.models.change(mode="single")
+        assert cheapest(shell.deps.models) == names[0]
+    finally:
+        await shell.aclose()
