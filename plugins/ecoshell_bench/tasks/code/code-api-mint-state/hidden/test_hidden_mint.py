@@ -137,9 +137,9 @@ class Hidden(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "j.txt")
             path.write_text(JOURNAL.replace("\\t", "\t"), encoding="utf-8")
-            for since, wanted in (([], "2024-03-02 Rope and lamps\n"), (["2024-03-02"], "2024-03-02 Rope and lamps\n"), (["2024-03-03"], "")):
+            for since, expected in (([], "2024-03-02 Rope and lamps\n"), (["2024-03-02"], "2024-03-02 Rope and lamps\n"), (["2024-03-03"], "")):
                 ended = subprocess.run([sys.executable, "-m", "tools.pending", str(path), *since], capture_output=True, text=True)
-                self.assertEqual(ended.stdout, wanted, ended.stderr)
+                self.assertEqual(ended.stdout, expected, ended.stderr)
 
     def test_the_visible_tests_still_run(self):
         ended = subprocess.run([sys.executable, "-m", "unittest", "discover", "-s", "tests", "-t", "."], capture_output=True, text=True)

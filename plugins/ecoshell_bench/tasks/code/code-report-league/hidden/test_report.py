@@ -10,6 +10,6 @@ class Report(unittest.TestCase):
     maxDiff = None
 
     def test_report(self):
-        found = (HERE.parent / "table.txt").read_text(encoding="utf-8")
-        wanted = (HERE / "expected.txt").read_text(encoding="utf-8")
-        self.assertEqual([line.rstrip() for line in found.strip().splitlines()], [line.rstrip() for line in wanted.strip().splitlines()])
+        result = (HERE.parent / "table.txt").read_text(encoding="utf-8")
+        correct = (HERE / "expected.txt").read_text(encoding="utf-8")
+        self.assertEqual([line.rstrip() for line in result.strip().splitlines()], [line.rstrip() for line in correct.strip().splitlines()])

@@ -8,14 +8,14 @@ from frames import Decoder, FrameError, encode
 
 
 def outcome(data, size, **options):
-    decoder, found = Decoder(**options), []
+    decoder, result = Decoder(**options), []
     try:
         for start in range(0, len(data), size):
-            found += decoder.feed(data[start : start + size])
+            result += decoder.feed(data[start : start + size])
         decoder.close()
     except FrameError as error:
-        return found + list(error.frames), error.offset
-    return found, None
+        return result + list(error.frames), error.offset
+    return result, None
 
 
 class Hidden(unittest.TestCase):
@@ -37,8 +37,8 @@ class Hidden(unittest.TestCase):
             (b"A655360:", 0, 6), (b"A2:ab19\n", 0, 5), (b"A2:ab08\n", 0, 6), (b"A2:ab09A", 0, 7), (right + b"A2:a", 1, 12),
             (right + b"\n\n", 1, None), (b"A", 0, 1), (b"A2:ab0", 0, 6), (b"A2:ab09", 0, 7), (b" ", 0, 0),
         ):
-            found, at = outcome(data, len(data))
-            self.assertEqual((len(found), at), (frames, offset), data)
+            result, at = outcome(data, len(data))
+            self.assertEqual((len(result), at), (frames, offset), data)
 
     def test_limit(self):
         self.assertEqual(outcome(b"A11:", 4, limit=10)[1], 2)
@@ -71,6 +71,6 @@ class Hidden(unittest.TestCase):
     def test_speed(self):
         data = encode("A", b"x" * 65536)
         started, decoder = time.process_time(), Decoder()
-        found = [frame for byte in data for frame in decoder.feed(bytes([byte]))]
-        self.assertEqual(len(found), 1)
+        result = [frame for byte in data for frame in decoder.feed(bytes([byte]))]
+        self.assertEqual(len(result), 1)
         self.assertLess(time.process_time() - started, 10)

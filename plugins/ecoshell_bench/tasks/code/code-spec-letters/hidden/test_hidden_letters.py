@@ -9,8 +9,8 @@ DATA = {"n": 3, "f": 0.5, "yes": True, "no": False, "none": None, "list": [1, "b
 
 class Hidden(unittest.TestCase):
     def check(self, pairs):
-        for template, wanted in pairs:
-            self.assertEqual(render(template, DATA), wanted, template)
+        for template, expected in pairs:
+            self.assertEqual(render(template, DATA), expected, template)
 
     def errors(self, pairs):
         for template, line, message in pairs:
@@ -44,11 +44,11 @@ class Hidden(unittest.TestCase):
 
     def test_conditions(self):
         chosen = "[% if {} %]A[% elif {} %]B[% else %]C[% end %]"
-        for first, second, wanted in (
+        for first, second, expected in (
             ("yes", "yes", "A"), ("no", "n", "B"), ("zero", "none", "C"), ("nothing", "not nothing", "B"), ("gone.x", "not gone.x", "B"), ('text == "Hi there"', "yes", "A"),
             ("n == 3", "yes", "A"), ("n != 3", "n != 4", "B"), ('n == "3"', "gone == 3", "C"), ("gone != 3", "yes", "A"), ("not yes", "no", "C"),
         ):
-            self.assertEqual(render(chosen.format(first, second), DATA), wanted, (first, second))
+            self.assertEqual(render(chosen.format(first, second), DATA), expected, (first, second))
 
     def test_loops(self):
         self.check([

@@ -9,8 +9,8 @@ from scaling import Ingredient, parse, render, scale
 class Hidden(unittest.TestCase):
     def test_quantities(self):
         for line, value in (("3 eggs", F(3)), ("0.25 l milk", F(1, 4)), ("3/4 cup oil", F(3, 4)), ("2  1/2   g salt", F(5, 2))):
-            found = parse(line)
-            self.assertEqual((found.low, found.high), (value, value), line)
+            result = parse(line)
+            self.assertEqual((result.low, result.high), (value, value), line)
 
     def test_units(self):
         self.assertEqual(parse("1 Tablespoon honey"), Ingredient(F(1), F(1), "tbsp", "honey"))
@@ -35,13 +35,13 @@ class Hidden(unittest.TestCase):
             self.assertIn(line, str(caught.exception))
 
     def test_scale(self):
-        for line, factor, wanted in (
+        for line, factor, expected in (
             ("1 tsp salt", 3, "1 tbsp salt"), ("1 tsp salt", 12, "1/4 cup salt"), ("3 tbsp oil", 2, "3/8 cup oil"),
             ("1 cup oil", F(1, 8), "2 tbsp oil"), ("1 cup oil", "1/48", "1 tsp oil"), ("1/2 cup oil", "1/2", "1/4 cup oil"),
             ("1-2 tsp pepper", 3, "1-2 tbsp pepper"), ("2-4 tsp pepper", 1, "2-4 tsp pepper"), ("pepper", 4, "pepper"),
             ("4 cloves garlic", "1/4", "1 clove garlic"), ("500 g flour", 2, "1000 g flour"), ("1 tbsp oil", "1/2", "1 1/2 tsp oil"),
         ):
-            self.assertEqual(render(scale(parse(line), factor)), wanted, (line, factor))
+            self.assertEqual(render(scale(parse(line), factor)), expected, (line, factor))
         for factor in (0, -1, F(-1, 2), "0"):
             with self.assertRaises(ValueError):
                 scale(parse("3 eggs"), factor)

@@ -19,13 +19,13 @@ class Hidden(unittest.TestCase):
             ("1.50", "1.5", True), ("-0", "0", True), (" 7 ", "7", True), ("1e2", "100", True), ("0x10", "16", False), ("1_0", "10", False),
             ("nan", "NaN", False), ("inf", "Infinity", False), ("a", "A", False), ("", "0", False), ("a ", "a", False), ("0.1", "0.10000000000000000001", False),
         ):
-            found = compare([{"id": "1", "v": old}], [{"id": "1", "v": new}], ["id"])
-            self.assertEqual(not found.changed, same, (old, new))
-            self.assertEqual(bool(found), not same)
+            result = compare([{"id": "1", "v": old}], [{"id": "1", "v": new}], ["id"])
+            self.assertEqual(not result.changed, same, (old, new))
+            self.assertEqual(bool(result), not same)
 
     def test_columns(self):
-        found = compare([{"id": "1", "a": "1", "c": "2"}], [{"b": "9", "id": "1", "a": "2"}], ["id"])
-        self.assertEqual(list(found.changed[0][1].items()), [("b", (None, "9")), ("a", ("1", "2")), ("c", ("2", None))])
+        result = compare([{"id": "1", "a": "1", "c": "2"}], [{"b": "9", "id": "1", "a": "2"}], ["id"])
+        self.assertEqual(list(result.changed[0][1].items()), [("b", (None, "9")), ("a", ("1", "2")), ("c", ("2", None))])
         self.assertFalse(compare([{"id": "1", "a": "1"}], [{"id": "1", "a": "2"}], ["id"], ignore=["a"]))
 
     def test_keys(self):
@@ -35,13 +35,13 @@ class Hidden(unittest.TestCase):
         for old, new, side in ((rows("aa"), rows("a"), "old"), (rows("a"), rows("bb"), "new")):
             with self.assertRaisesRegex(ValueError, side):
                 compare(old, new, ["id"])
-        found = compare([{"a": "1", "b": "2"}], [{"a": "12", "b": ""}], ["a", "b"])
-        self.assertEqual((len(found.added), len(found.removed)), (1, 1))
+        result = compare([{"a": "1", "b": "2"}], [{"a": "12", "b": ""}], ["a", "b"])
+        self.assertEqual((len(result.added), len(result.removed)), (1, 1))
 
     def test_order_of_lists(self):
-        found = compare(rows("dcab"), rows("xbay"), ["id"])
-        self.assertEqual([row["id"] for row in found.removed], ["d", "c"])
-        self.assertEqual([row["id"] for row in found.added], ["x", "y"])
+        result = compare(rows("dcab"), rows("xbay"), ["id"])
+        self.assertEqual([row["id"] for row in result.removed], ["d", "c"])
+        self.assertEqual([row["id"] for row in result.added], ["x", "y"])
 
     def test_moved_is_smallest(self):
         for old, new, count in (("abcdef", "fabcde", 1), ("abcdef", "fedcba", 5), ("abcd", "acbd", 1), ("abxcd", "dabyc", 1), ("abc", "abc", 0), ("abcdefgh", "bahgcdef", 3)):
@@ -54,8 +54,8 @@ class Hidden(unittest.TestCase):
 
     def test_many_rows(self):
         numbers = [str(n) for n in range(20000)]
-        found = compare(rows(numbers), rows(numbers[1:] + numbers[:1]), ["id"])
-        self.assertEqual(found.moved, [("0",)])
+        result = compare(rows(numbers), rows(numbers[1:] + numbers[:1]), ["id"])
+        self.assertEqual(result.moved, [("0",)])
 
     def test_command_line(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -41,12 +41,12 @@ class Hidden(unittest.TestCase):
                 read(text)
 
     def test_wrapping(self):
-        for text, width, wanted in (
+        for text, width, expected in (
             ("a bb ccc", 4, ["a bb", "ccc"]), ("", 5, []), ("abcdefgh ij", 4, ["abcdefgh", "ij"]), ("x abcdefgh", 4, ["x", "abcdefgh"]),
             ("remember", 7, ["remem-", "ber"]), ("remember", 5, ["re-", "member"]), ("remember", 3, ["re-", "member"]), ("a remember", 5, ["a re-", "member"]),
             ("the (lantern).", 9, ["the (lan-", "tern)."]), ("the Gardener,", 11, ["the Garden-", "er,"]), ("the gardener", 10, ["the gar-", "dener"]), ("lantern", 7, ["lantern"]), ("a lantern", 5, ["a", "lan-", "tern"]),
         ):
-            self.assertEqual(wrap(text, width), wanted, (text, width))
+            self.assertEqual(wrap(text, width), expected, (text, width))
 
     def test_dividing(self):
         self.assertEqual(divide("wintertime", 8), ("winter-", "time"))
