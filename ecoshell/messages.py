@@ -213,6 +213,8 @@ class Observation:
     """None if not measured."""
     images: tuple[Image, ...] = ()
     """For models with vision; the text has the label of each."""
+    obstacle: Literal["", "network", "outside"] = ""
+    """What a failed command seems to have lacked in the sandbox."""
 
     @property
     def full_text(self) -> str:

@@ -39,9 +39,10 @@ from ecoshell.models import Traits
 from ecoshell.options import NO_ROLE_MODELS
 from ecoshell.secrecy import mask_secrets
 from ecoshell.strategies import Step
-from ecoshell.tools import LASTING, Previewing, Subject, Tool, subjects_of
+from ecoshell.tools import LASTING, Previewing, Subject, Tool, sandbox_of, subjects_of
 from ecoshell.tools.git_state import why_not_plain
 from ecoshell.tools.running import in_thread
+from ecoshell.tools.sandbox import Reach
 
 if TYPE_CHECKING:
     from ecoshell.agent.dependencies import Dependencies
@@ -148,6 +149,8 @@ class ApprovalRequest:
             changes = ""
         effects = self.tool.effects
         action = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
+        if (sandbox := sandbox_of(self.tool)) is not None and sandbox.holds:
+            action = "run a program in the sandbox, which writes only the workspace and has no network"
         condition = " that this asks about" if judged.by_rule else ""
         always = "this very call" if "execute" in effects else f"every {self.call.name}{condition}"
         text = f"It would {action}.{f' {judged.why}' if judged.why else ''}"
@@ -193,6 +196,8 @@ class Approvals:
         self._person = person
         self._remember = remember
         self._granted = set(granted)
+        self.has_reported_sandbox = False
+        """Whether the user knows that commands run without a sandbox."""
         self._asking = asyncio.Lock()
         """Lets concurrent calls ask the user one at a time."""
 
@@ -274,6 +279,42 @@ class Approvals:
             if approval.decision == "project":
                 await asyncio.to_thread(self._remember, granted)
         return ApprovalDecision(call)
+
+    async def reach(self, request: ApprovalRequest) -> Reach:
+        """What the program of a call may reach, by the settings and earlier approvals."""
+        call, effects = request.call, request.tool.effects
+        for wider in ("outside", "network"):
+            if f"{wider} {grant(call, effects, Judgement('ask'))}" in self._granted:
+                return wider
+        return await asyncio.to_thread(self.rules.reach, call, request.tool)
+
+    async def widen(self, request: ApprovalRequest, wider: Reach, reason: str, emit: Emit) -> bool:
+        """Ask whether a call may run again with network or outside the sandbox; `--yes` does not allow it."""
+        denied = wider == "network" and self.rules.denies_network()
+        if denied or self.rules.yes or isinstance(self._person, NonInteractive):
+            return False
+        how = "with network access" if wider == "network" else "outside the sandbox"
+        text = f"{reason} It would run again {how}. “Always” allows this very call {how}."
+        question = ApprovalWanted(
+            request.call.id or secrets.token_hex(4),
+            request.call.name,
+            dict(request.call.arguments),
+            tuple(sorted(request.tool.effects)),
+            text,
+            rationale=request.rationale,
+        )
+        async with self._asking:
+            emit(question := mask_secrets(question))
+            approval = await self._person.approve(question)
+        is_edited = approval.arguments is not None and dict(approval.arguments) != dict(question.arguments)
+        decision = "no" if is_edited else approval.decision  # An edited call needs the rules again.
+        emit(ApprovalGiven(question.id, decision, "person", instead=approval.instead.strip()))
+        if decision in ("session", "project"):
+            granted = f"{wider} {grant(request.call, request.tool.effects, Judgement('ask'))}"
+            self._granted.add(granted)
+            if decision == "project":
+                await asyncio.to_thread(self._remember, granted)
+        return decision != "no"
 
     async def fill_in(self, wanted: ApprovalWanted, schema: ToolSchema, emit: Emit) -> Approval:
         """Ask the user about something other than a call, without rules, until the arguments are valid."""

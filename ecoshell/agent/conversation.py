@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.cap_watch import CapWatch
+from ecoshell.agent.confined import Confined
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.cost_bounds import count_prompts
 from ecoshell.agent.dependencies import Dependencies
@@ -562,7 +563,7 @@ class Conversation:
         """The guards around the tools, from the innermost to the outermost."""
         deps = self._deps
         runner = Runner(deps.catalog, caller_of=self._caller_of)
-        approved = Approved(Logged(runner, deps), deps, deps.strategy.searches)
+        approved = Approved(Confined(Logged(runner, deps), deps), deps, deps.strategy.searches)
         presentation = offer.presentation
         by_call = presentation.deferred or presentation.by_call
         by_call = by_call or (presentation is GROW and deps.settings.registration == "auto")

@@ -1,7 +1,7 @@
 """From a call to its observation, through a chain of guards that wrap each other.
 
 Order: meta-tools → judged → announced → checked (known → not repeated → in the plan → registered → affordable) →
-approved → logged and paid → the tool itself.
+approved → confined → logged and paid → the tool itself.
 """
 
 import asyncio

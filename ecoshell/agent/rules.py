@@ -18,7 +18,8 @@ from ecoshell.agent.executed_later import executed_later, may_be_executed_later
 from ecoshell.agent.path_patterns import absolute_pattern, locations, may_be_in
 from ecoshell.agent.shell_line import parse_line
 from ecoshell.messages import Call, Effect
-from ecoshell.tools import Subject, Tool, subjects_of
+from ecoshell.tools import Subject, Tool, sandbox_of, subjects_of
+from ecoshell.tools.sandbox import Reach
 
 Verdict = Literal["allow", "ask", "deny"]
 HARMLESS: frozenset[Effect] = frozenset({"read"})
@@ -67,6 +68,12 @@ class Rules:
     """By model: whether it may write and run what the request does not name."""
     workspace: Path = Path()
     """The folder of relative paths."""
+    auto_accept: bool = False
+    """Whether programs in the sandbox run without approval where no rule asks."""
+    network: tuple[str, ...] = ()
+    """Commands that may use the network."""
+    outside: tuple[str, ...] = ()
+    """Commands that run outside the sandbox."""
     own: tuple[Path, ...] = ()
     """The folders with ecoshell's settings and rules."""
 
@@ -88,8 +95,24 @@ class Rules:
             return Judgement("allow")
         rule = next(filter(matcher.is_covered, self.allow), None)
         if rule is None:
-            return Judgement("ask")
+            return Judgement("allow" if self._is_confined(call, tool) else "ask")
         return Judgement("allow", git_command=matcher.git_command() if ":" in rule else "")
+
+    def reach(self, call: Call, tool: Tool) -> Reach:
+        """What the settings let the program of a call reach."""
+        matcher = _RuleMatcher(call, tool, self.workspace)
+        if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.outside):
+            return "outside"
+        return "network" if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.network) else "inside"
+
+    def denies_network(self) -> bool:
+        """Whether a rule denies network access whatever the address."""
+        return any(rule.partition(":")[0] == "network" for rule in self.deny)
+
+    def _is_confined(self, call: Call, tool: Tool) -> bool:
+        """Whether the call runs only programs, in the sandbox, and the user accepts those without approval."""
+        sandbox = sandbox_of(tool) if self.auto_accept else None
+        return sandbox is not None and sandbox.holds and self.reach(call, tool) == "inside"
 
     def _danger(self, matcher: "_RuleMatcher") -> str:
         """Why a write always needs approval; empty if it does not."""

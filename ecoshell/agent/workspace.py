@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from ecoshell.agent.file_listing import files_of
 from ecoshell.agent.mentions import Mentioned, attach, named_paths
@@ -26,7 +27,7 @@ class WorkspaceService:
         self.undo = undo
         self.result = options.result
         self._workspace = workspace
-        self._commands = CommandTools(workspace, options)
+        self._commands = CommandTools(workspace, replace(options, sandbox=None))
         self._options = options
         self._files: list[str] = []
         self._listed_at = -_LISTING_SECONDS
@@ -49,7 +50,7 @@ class WorkspaceService:
         return await asyncio.to_thread(attach, self._workspace, question, attachments, may_read)
 
     async def run(self, command: str) -> Observation:
-        """Run a shell command with the limits of the tool run_command; raises ToolError if it cannot start."""
+        """Run the user's shell command, without a sandbox but with the limits of run_command; raises ToolError."""
         return await self._commands.run_command(command)
 
     async def check(self, command: str, text: str) -> bool:

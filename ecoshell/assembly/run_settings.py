@@ -50,6 +50,9 @@ def rules_of(settings: "Settings", options: Options, paths: Paths) -> Rules:
         force=options.force,
         trusted=trusted,
         workspace=workspace_folder(options.workspace),
+        auto_accept=settings.sandbox.auto_accept,
+        network=settings.sandbox.network,
+        outside=settings.sandbox.outside,
         own=(paths.config, paths.data),
     )
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from ecoshell.assembly.plugins import plugins_of
 from ecoshell.budget import parse_amount
 from ecoshell.errors import UsageError, closest_word
-from ecoshell.paths import Paths, expanded
+from ecoshell.paths import Paths, expanded, user_paths
 from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.sandbox import Sandbox
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # Importing this module must not load pydantic.
@@ -22,10 +23,12 @@ if TYPE_CHECKING:  # Importing this module must not load pydantic.
 
 def tool_options(settings: "Settings", workspace: Workspace) -> ToolOptions:
     """Return the options of built-in tools in this workspace."""
+    own = user_paths()
     return ToolOptions(
         workspace.result,
         command_seconds=settings.tools.command_seconds,
         allow_private=settings.tools.allow_private_addresses,
+        sandbox=Sandbox(settings.sandbox.mode, workspace.root, (own.config, own.data, own.cache)),
     )
 
 

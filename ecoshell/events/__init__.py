@@ -45,6 +45,7 @@ from ecoshell.events.tools import (
     CallMarked,
     CallProgressed,
     CallStarted,
+    SandboxBlocked,
     ToolRegistered,
     ToolUnregistered,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "Rationale",
     "Reasoned",
     "ResultsTrimmed",
+    "SandboxBlocked",
     "Status",
     "StepProposed",
     "StepStarted",

@@ -26,6 +26,7 @@ from ecoshell.events import (
     PlanScored,
     Reasoned,
     ResultsTrimmed,
+    SandboxBlocked,
     Status,
     SubagentFinished,
     SubagentStarted,
@@ -341,6 +342,13 @@ def _because(text: str, reason: str) -> str:
     return f"{text}: {visible_line(reason)}" if reason else text
 
 
+def _blocked(event: SandboxBlocked) -> str:
+    """What a program lacked in the sandbox, and whether the user allowed it."""
+    lacked = {"network": "no network", "outside": "no files outside the workspace"}.get(event.lacked, event.lacked)
+    ending = "the user allowed it" if event.allowed else "not allowed"
+    return f"sandbox: {visible_line(event.name)} had {lacked}; {ending}"
+
+
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     BranchLeft: lambda event: f"{back_to(event)}: {visible_line(event.reason)}",
     BudgetSettled: _settled,
@@ -369,6 +377,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     ),
     SubagentStarted: lambda event: f"{visible_line(event.name)} started · {subagent_start(event)}",
     SubagentFinished: lambda event: f"{visible_line(event.name)} {subagent_end(event)} · session {event.session}",
+    SandboxBlocked: _blocked,
     # The offer already names tools that are loaded from the start.
     ToolRegistered: lambda event: (
         ""

@@ -83,6 +83,19 @@ class ApprovalGiven(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxBlocked(Event):
+    """A program seems to have failed because of the sandbox."""
+
+    type: ClassVar[str] = "sandbox_blocked"
+    id: str
+    name: str
+    lacked: Literal["network", "outside"]
+    """The network, or files outside the workspace."""
+    allowed: bool
+    """Whether the user allowed it, so that the call ran again."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallStarted(Event):
     """A call enters the guards."""
 

@@ -30,6 +30,7 @@ from ecoshell.events import (
     PlanScored,
     Rationale,
     ResultsTrimmed,
+    SandboxBlocked,
     StepProposed,
     SubagentFinished,
     SubagentStarted,
@@ -274,7 +275,7 @@ def _line(event: Event) -> tuple[str, ...]:
         case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
             reason = f": {literal(event.reason)}" if event.reason else ""
             line = f"{code(event.label)} {event.state}{reason}"
-        case PlanScored() | SubagentStarted() | SubagentFinished():
+        case PlanScored() | SandboxBlocked() | SubagentStarted() | SubagentFinished():
             line = literal(_capitalized(describe(event)))
         case Notice():
             line = f"Note: {literal(event.text)}"

@@ -191,6 +191,20 @@ class ApprovalSettings(Section):
     """Calls that need approval even if they only read."""
 
 
+class SandboxSettings(Section):
+    """The sandbox of run_command and run_python: they write the workspace and a temporary folder, and read no
+    secrets."""
+
+    mode: Literal["auto", "off", "strict"] = "auto"
+    """Use the sandbox where the machine has one (auto), never, or refuse commands without one (strict)."""
+    auto_accept: Flag = False
+    """Run sandboxed commands without approval; deny and ask rules still apply."""
+    network: tuple[Text, ...] = ()
+    """Commands that may use the network, such as `pip install *`; others ask after they failed without it."""
+    outside: tuple[Text, ...] = ()
+    """Commands that run outside the sandbox, such as `docker *`."""
+
+
 class ToolsSettings(Section):
     """Limits and prices of tools."""
 
@@ -381,6 +395,7 @@ class Settings(Section):
     local: LocalSettings = LocalSettings()
     remote: RemoteSettings = RemoteSettings()
     approval: ApprovalSettings = ApprovalSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     tools: ToolsSettings = ToolsSettings()
     mcp: McpSettings = McpSettings()
     plugins: PluginsSettings = PluginsSettings()

@@ -16,6 +16,7 @@ from ecoshell.tools.tool import (
     Warming,
     caller,
     limits_of,
+    sandbox_of,
     subjects_of,
 )
 
@@ -35,5 +36,6 @@ __all__ = [
     "Warming",
     "caller",
     "limits_of",
+    "sandbox_of",
     "subjects_of",
 ]

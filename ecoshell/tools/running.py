@@ -356,7 +356,8 @@ def validated(name: str, result: object, limits: Limits) -> Observation:
     text, clipped = clip(result.text, limits.result.characters + (_MARKS if result.truncated else 0))
     changes, _ = clip(result.changes, limits.changes)
     images = tuple(image for image in cast("tuple[object, ...]", result.images) if isinstance(image, Image))
-    return Observation(text, result.ok, result.truncated or clipped, changes=changes, images=images[:MAX_IMAGES])
+    is_cut, shown, obstacle = result.truncated or clipped, images[:MAX_IMAGES], result.obstacle
+    return Observation(text, result.ok, is_cut, changes=changes, images=shown, obstacle=obstacle)
 
 
 def to_observation(name: str, outcome: Any, limits: Limits) -> Observation:

@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ecoshell.errors import ToolError
 from ecoshell.events.base import Event
 from ecoshell.messages import Effect, Message, Observation, ToolSchema
+
+if TYPE_CHECKING:
+    from ecoshell.tools.sandbox import Sandbox
 
 LASTING: frozenset[Effect] = frozenset({"write", "execute"})
 """Effects that persist when the agent backtracks or the tool is stopped."""
@@ -33,6 +36,8 @@ class Limits:
     """Seconds that a cancelled call gets to clean up."""
     delegates: bool = False
     """Whether the call only starts a subagent, whose calls have their own limits and costs."""
+    sandbox: "Sandbox | None" = None
+    """Where the tool runs programs; None if it runs none or runs them outside."""
 
 
 UNSTATED = Limits(seconds=120.0)
@@ -54,6 +59,8 @@ class ToolOptions:
     """Whether `fetch_url` may access this machine and its local network."""
     keep_variables: frozenset[str] = field(default_factory=frozenset[str])
     """Environment variables passed to commands although they look like secrets."""
+    sandbox: "Sandbox | None" = None
+    """The sandbox of commands; None runs them outside."""
 
 
 @runtime_checkable
@@ -105,6 +112,12 @@ def limits_of(tool: Tool, unstated: Limits = UNSTATED) -> Limits:
     """Return the tool's `limits`, or `unstated` if it defines none."""
     limits: object = getattr(tool, "limits", None)
     return limits if isinstance(limits, Limits) else unstated
+
+
+def sandbox_of(tool: Tool) -> "Sandbox | None":
+    """Return the sandbox of the tool's programs; None if they run outside."""
+    sandbox = limits_of(tool).sandbox
+    return sandbox if sandbox is not None and sandbox.mode != "off" else None
 
 
 @runtime_checkable

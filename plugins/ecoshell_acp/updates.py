@@ -34,6 +34,7 @@ from ecoshell.events import (
     Rationale,
     Reasoned,
     ResultsTrimmed,
+    SandboxBlocked,
     StepStarted,
     TextArrived,
     ToolRegistered,
@@ -119,6 +120,7 @@ class Updates:
                 | Compacted()
                 | Notice()
                 | ResultsTrimmed()
+                | SandboxBlocked()
                 | ToolRegistered()
                 | TurnUndone()
             ):

@@ -20,7 +20,7 @@ CONTRACT = (
     *("ask_remote", "ask_remote_cold"),
     *("first_frame", "idle_rss", "idle_cpu", "ready", "stream_flood_10k", "stream_growth_50k_10k"),
     *("paced_lag_p99_ms", "paced_cpu_percent", "typing_p95_ms", "open_2000_turns"),
-    *("knapsack_5", "knapsack_500", "experience_500"),
+    *("knapsack_5", "knapsack_500", "experience_500", "sandboxed_true"),
     *("three_roles_rss", "adapter_switch"),
 )
 
@@ -43,6 +43,7 @@ def test_documented_figures_have_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(run, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
     monkeypatch.setattr(run, "measure_remote", lambda _: rows("ask_remote", "ask_remote_cold"))
+    monkeypatch.setattr(run, "measure_sandbox", lambda _: rows("sandboxed_true"))
     monkeypatch.setattr(run, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s"))

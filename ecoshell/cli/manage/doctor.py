@@ -37,6 +37,8 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.secrecy import environ
 from ecoshell.settings import read_settings
 from ecoshell.settings.schema import Settings
+from ecoshell.tools.sandbox import backend
+from ecoshell.tools.workspace import workspace_folder
 
 _MIN_FREE_BYTES = 200_000_000
 _LLAMA_PROGRAM = (
@@ -108,6 +110,7 @@ def run_checks(paths: Paths) -> Iterator[Check]:
         yield Check("settings", "ok", f"{paths.settings_file}{absence}")
     yield from _models(loaded.settings if loaded else None, paths)
     yield _model_host(loaded.settings if loaded else Settings(), paths)
+    yield _sandbox(loaded.settings if loaded else Settings())
     yield _terminal()
     for name in ("config", "data", "cache"):
         yield _folder(name, getattr(paths, name))
@@ -190,6 +193,19 @@ def _model_host(settings: Settings, paths: Paths) -> Check:
     return Check(
         "model host", "ok", f"not running; starts with the first remote model, ends after {idle_seconds} idle seconds"
     )
+
+
+def _sandbox(settings: Settings) -> Check:
+    """Check what holds the sandbox of commands."""
+    if settings.sandbox.mode == "off":
+        return Check("sandbox", "ok", "off ([sandbox] mode = off); commands can do whatever you can")
+    working = backend(workspace_folder())
+    if not working.problem:
+        coverage = "files, network and processes" if sys.platform == "linux" else "files and network"
+        return Check("sandbox", "ok", f"{working.name} holds {coverage}")
+    state: State = "wrong" if settings.sandbox.mode == "strict" else "missing"
+    consequence = "Commands are refused" if state == "wrong" else "Commands run without a sandbox, after approval"
+    return Check("sandbox", state, working.problem, f"{consequence}.")
 
 
 def _terminal() -> Check:

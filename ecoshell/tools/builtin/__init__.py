@@ -25,7 +25,7 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
     """Return all built-in tools for a workspace."""
     options = options or ToolOptions()
     quick = Limits(options.file_seconds, options.result)
-    programs = Limits(options.command_seconds + _END_SECONDS, options.result)
+    programs = Limits(options.command_seconds + _END_SECONDS, options.result, sandbox=options.sandbox)
     web = Limits(options.fetch_seconds, options.result)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
     search = SearchTools(workspace, options)

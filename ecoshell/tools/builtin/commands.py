@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -18,6 +19,7 @@ from ecoshell.messages import Observation
 from ecoshell.secrecy import environ
 from ecoshell.tools import Subject, ToolOptions
 from ecoshell.tools.running import following, truncation_mark
+from ecoshell.tools.sandbox import Reach, obstacle, reach
 from ecoshell.tools.workspace import Workspace
 
 _CHUNK = 1 << 16
@@ -275,27 +277,46 @@ class CommandTools:
 
     async def run_command(self, command: Annotated[str, "Shell command line.", Subject.COMMAND]) -> Observation:
         """Run a shell command or program here (move, copy, delete, git, build, test) and show its output."""
-        return _observation(await self._run(["/bin/sh", "-c"], command), "")
+        return await self._run(["/bin/sh", "-c", command], "")
 
     async def run_python(self, code: Annotated[str, "Python source; print what you want to see."]) -> Observation:
         """Run Python code or a script and show what it prints."""
-        finished = await self._run([sys.executable, "-I", "-c", _RUN], code)
-        return _observation(finished, " Use print(...) to see a value.")
+        return await self._run([sys.executable, "-I", "-c", _RUN, code], " Use print(...) to see a value.")
 
-    async def _run(self, program: Sequence[str], text: str) -> Finished:
+    async def _run(self, program: Sequence[str], hint: str) -> Observation:
+        text = program[-1]
         if not text.strip():
             raise ToolError("There is nothing to run: the text is empty.")
         if "\0" in text or len(text.encode("utf-8", "replace")) > _MAX_BYTES:
             raise ToolError(
                 f"The text is too long (at most {_MAX_BYTES} bytes) or contains a NUL character; run it from a file."
             )
-        return await run_process(
-            [*program, text],
-            folder=self._workspace.root,
-            environment=safe_environment(environ, self._options.keep_variables),
-            seconds=self._options.command_seconds,
-            window=self._options.result.characters - 200,  # reserved for marks
-        )
+        environment = safe_environment(environ, self._options.keep_variables)
+        used, sandbox = await self._reach(), self._options.sandbox
+        with ExitStack() as stack:
+            if used != "outside" and sandbox is not None:
+                stack.enter_context(sandbox.prepared())
+                program = await asyncio.to_thread(sandbox.wrap, program, network=used == "network")
+                environment = sandbox.environment(environment)
+            finished = await run_process(
+                program,
+                folder=self._workspace.root,
+                environment=environment,
+                seconds=self._options.command_seconds,
+                window=self._options.result.characters - 200,  # reserved for marks
+            )
+        observation = _observation(finished, hint)
+        return replace(observation, obstacle=obstacle(finished.status, finished.output, used))
+
+    async def _reach(self) -> Reach:
+        """Return what the command may reach; raises ToolError if the sandbox is required and does not work."""
+        sandbox = self._options.sandbox
+        if sandbox is None or sandbox.mode == "off":
+            return "outside"
+        problem = await asyncio.to_thread(lambda: sandbox.problem)
+        if problem and sandbox.mode == "strict":
+            raise ToolError(f"It was not run, because the sandbox is required ([sandbox] mode = strict). {problem}")
+        return "outside" if problem else reach.get()
 
 
 def _observation(finished: Finished, hint: str) -> Observation:

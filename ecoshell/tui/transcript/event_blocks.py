@@ -27,6 +27,7 @@ from ecoshell.events import (
     Rationale,
     Reasoned,
     ResultsTrimmed,
+    SandboxBlocked,
     Status,
     StepProposed,
     ToolRegistered,
@@ -72,6 +73,7 @@ _MAX_LEAD = 44
 """Width of the columns after which the last one is wrapped on its own."""
 _DESCRIBED: Mapping[type[Event], str] = {
     ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
+    SandboxBlocked: "?",
 }  # fmt: skip
 """The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
@@ -268,7 +270,7 @@ def block_of(event: Event) -> Block | None:
     tone: Tone
     block: Block | None = None
     match event:
-        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen():
+        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen() | SandboxBlocked():
             text = describe(event)
             block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():

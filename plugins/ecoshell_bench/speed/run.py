@@ -13,6 +13,7 @@ from ecoshell.models.gguf import check_adapter, check_base
 from ecoshell.models.local_models import local_files
 from ecoshell_bench.printing import note, show, show_record
 from ecoshell_bench.speed.chat import measure_chat, measure_processes
+from ecoshell_bench.speed.confinement import measure_sandbox
 from ecoshell_bench.speed.measuring import Measurement
 from ecoshell_bench.speed.models import measure_local, measure_roles
 from ecoshell_bench.speed.path import measure_path
@@ -55,11 +56,13 @@ def run(args: argparse.Namespace) -> int:
 def measure_speed(repeat: int = 15, adapter: Path | None = None) -> Iterator[Measurement]:
     """Yield the measurements; slower ones repeat less often.
 
-    Skips memory without Linux's /proc, roles without the embedded model, and switching without a LoRA `adapter`.
+    Skips the sandbox where none works, memory without Linux's /proc, roles without the embedded model, and switching
+    without a LoRA `adapter`.
     """
     yield from measure_processes(repeat)
     yield from measure_remote(repeat)
     yield measure_reserve_settle()
     yield from measure_planning(repeat)
+    yield from measure_sandbox(repeat)
     yield from measure_roles(repeat, adapter)
     yield from measure_chat(repeat)

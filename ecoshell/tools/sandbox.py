@@ -1,0 +1,287 @@
+"""The sandbox of commands: it writes the workspace and a temporary folder, reads no secrets and has no network.
+
+Linux: bubblewrap, or namespaces without it. macOS: sandbox-exec. The policy is the same.
+"""
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+SandboxMode = Literal["auto", "off", "strict"]
+Reach = Literal["inside", "network", "outside"]
+"""What a command may reach: the sandbox alone, also the network, or everything."""
+reach: ContextVar[Reach] = ContextVar("reach", default="inside")
+"""The reach of the command that runs in this context."""
+
+_HOME_SECRETS = """
+.ssh .aws .azure .gnupg .kube .docker .password-store .mozilla .thunderbird .terraform.d .local/share/keyrings
+.config/gcloud .config/gh .config/hub .config/op .config/doctl .config/rclone .config/google-chrome .config/chromium
+.config/microsoft-edge .config/BraveSoftware .config/vivaldi .var/app/org.mozilla.firefox snap/firefox snap/chromium
+.netrc .pgpass .my.cnf .git-credentials .config/git/credentials .npmrc .yarnrc.yml .pypirc .vault-token .boto .s3cfg
+.cargo/credentials .cargo/credentials.toml .gem/credentials .cache/huggingface/token .dockercfg .Xauthority
+.bash_history .zsh_history .python_history .psql_history .mysql_history .node_repl_history
+.local/share/fish/fish_history Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages
+"""
+"""Folders and files of a home folder that commands do not read."""
+_MAC_SECRETS = ("Library/Application Support/Google", "Library/Application Support/Firefox")
+_SYSTEM_SECRETS = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private")
+_EXECUTED_LATER = (
+    ".git/hooks .git/config .git/config.worktree .git/modules .ecoshell .envrc .githooks .husky .vscode .idea "
+    ".devcontainer .mcp.json .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .config/git .config/fish "
+    ".config/autostart .config/systemd .gitconfig"
+)
+"""Paths of the workspace that other programs execute later; a command does not write them."""
+_RESERVED = (".git/hooks", ".ecoshell")
+"""Protected paths that exist, empty, while a command runs."""
+_LATER = (".git/commondir", ".git/config.worktree")
+"""Files that redirect git to other settings; one that a command creates is removed."""
+_KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger")
+"""Parts of /proc that root may write without any capability."""
+_GPU = ("/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/dri")
+_PRIVATE_FOLDERS = ("/tmp", "/run", "/var/run")
+_placeholders = Counter[Path]()
+"""Reserved paths that were created for running commands, with the number of those."""
+_PROBE_SECONDS = 10.0
+_INSTALL = "Install bubblewrap (package `bubblewrap`), and allow user namespaces."
+_NETWORK_ERROR = re.compile(
+    r"network is unreachable|temporary failure in name resolution|could not resolve|name or service not known|"
+    r"nodename nor servname|no address associated|getaddrinfo|nameresolutionerror|enetunreach|eai_again|"
+    r"connection refused|dns error|failed to establish a new connection|no route to host",
+    re.IGNORECASE,
+)
+_FILE_ERROR = re.compile(
+    r"read-only file system|permission denied|operation not permitted|\berofs\b|\beacces\b|\beperm\b|no such device",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The program that holds the sandbox on this machine; without one, `problem` says why."""
+
+    command: tuple[str, ...] = ()
+    name: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """The sandbox of one workspace."""
+
+    mode: SandboxMode
+    workspace: Path
+    """Its real path."""
+    own: tuple[Path, ...] = ()
+    """The folders of ecoshell, which commands do not read."""
+
+    @property
+    def problem(self) -> str:
+        """Why commands cannot run in it; empty if they can. May block on first use."""
+        if self.workspace == Path("/") or self.workspace.stat().st_uid != os.geteuid():
+            return "The workspace is the root folder or belongs to another user."
+        return backend(self.workspace).problem
+
+    @property
+    def holds(self) -> bool:
+        """Whether commands run in it. May block on first use."""
+        return self.mode != "off" and not self.problem
+
+    def wrap(self, command: Sequence[str], network: bool) -> Sequence[str]:
+        """Return the command that runs `command` in the sandbox; creates its temporary folder."""
+        working = backend(self.workspace)
+        if working.name == "sandbox-exec":
+            return [*working.command, "-p", self.profile(network), *command]
+        return [*working.command, *self._options(network), "--", *command]
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of a command in the sandbox."""
+        folder = str(_scratch() / "tmp") if sys.platform == "darwin" else "/tmp"
+        return {**variables, "TMPDIR": folder, "XDG_CACHE_HOME": f"{folder}/.cache"}
+
+    @contextmanager
+    def prepared(self) -> Generator[None]:
+        """Hold the reserved paths while a command runs, and remove what redirects git afterwards."""
+        made: list[Path] = []
+        for path in (self.workspace / name for name in _RESERVED):
+            is_free = path in _placeholders or not os.path.lexists(path)
+            if is_free and path.parent.is_dir() and not path.parent.is_symlink():
+                with suppress(OSError):
+                    path.mkdir(exist_ok=True)
+                    _placeholders[path] += 1
+                    made.append(path)
+        absent = [path for name in _LATER if not os.path.lexists(path := self.workspace / name)]
+        try:
+            yield
+        finally:
+            for path in made:
+                _placeholders[path] -= 1
+                if not _placeholders[path]:
+                    del _placeholders[path]
+                    with suppress(OSError):  # It has content by now.
+                        path.rmdir()
+            for path in absent:
+                with suppress(OSError):
+                    path.unlink()
+
+    def secrets(self) -> Iterator[Path]:
+        """Yield the real paths of secrets that exist, except those around the workspace."""
+        homes = {Path.home()}
+        with suppress(OSError):
+            homes.update(Path("/home").iterdir() if os.geteuid() == 0 else ())
+        names = [*_HOME_SECRETS.split(), *_MAC_SECRETS]
+        candidates = [*(home / name for home in homes for name in names), *map(Path, _SYSTEM_SECRETS), *self.own]
+        seen = set[Path]()
+        for path in (Path(os.path.realpath(candidate)) for candidate in candidates):
+            if path not in seen and os.access(path, os.F_OK) and not self.workspace.is_relative_to(path):
+                seen.add(path)
+                yield path
+
+    def protected(self) -> Iterator[Path]:
+        """Yield the paths of the workspace that exist and that a command must not write."""
+        for name in _EXECUTED_LATER.split():
+            path = self.workspace / name
+            if path.exists() and Path(os.path.realpath(path)).is_relative_to(self.workspace):
+                yield Path(os.path.realpath(path))
+        git = self.workspace / ".git"
+        if git.is_file():  # the work tree of another repository
+            yield git
+
+    def _options(self, network: bool) -> list[str]:
+        """Return the options of bubblewrap, in the order in which they cover each other."""
+        spaces = ("user", "pid", "ipc", "uts", "cgroup-try", *(() if network else ("net",)))
+        options = ["--die-with-parent", *(f"--unshare-{space}" for space in spaces), "--cap-drop", "ALL"]
+        scratch, top = _scratch(), str(self.workspace)
+        options += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+        for path in _KERNEL_FILES:
+            options += ["--ro-bind-try", path, path]
+        for pattern in _GPU:
+            for device in Path("/").glob(pattern[1:]):
+                options += ["--dev-bind-try", str(device), str(device)]
+        options += ["--bind", str(scratch / "tmp"), "/tmp"]
+        for path in _programs():
+            options += ["--ro-bind", path, path]
+        options += ["--bind", top, top]
+        git = self.workspace / ".git"
+        if git.is_dir() and not git.is_symlink():  # A mount point cannot be renamed.
+            options += ["--bind", str(git), str(git)]
+        for path in self.protected():
+            options += ["--ro-bind", str(path), str(path)]
+        for path in (*self.secrets(), *self._sockets()):
+            if _is_visible(path) or path.is_relative_to(self.workspace):
+                options += ["--ro-bind", str(scratch / ("folder" if path.is_dir() else "file")), str(path)]
+        return options
+
+    def _sockets(self) -> Iterator[Path]:
+        """Yield the sockets of the machine, such as those of databases and agents, except the workspace's own."""
+        with suppress(OSError):
+            for line in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines():
+                path = Path(line.partition(" /")[2] and f"/{line.partition(' /')[2]}")
+                if path.is_absolute() and path.is_socket() and not path.is_relative_to(self.workspace):
+                    yield Path(os.path.realpath(path))
+
+    def profile(self, network: bool) -> str:
+        """Return the profile of sandbox-exec, in Apple's profile language."""
+        scratch = _scratch() / "tmp"
+        lines = ["(version 1)", "(allow default)", "(deny file-write*)", "(deny signal)", "(deny process-info*)"]
+        lines += ["(deny mach-priv-task-port)", "(deny file-write-setugid)"]
+        lines += ["(allow signal (target same-sandbox))", "(allow process-info* (target same-sandbox))"]
+        lines += [f"(allow file-write* (subpath {_quoted(folder)}))" for folder in (self.workspace, scratch)]
+        lines += ['(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))']
+        lines += [
+            f"(deny file-write* (subpath {_quoted(self.workspace / name)}))"
+            for name in (*_EXECUTED_LATER.split(), *_LATER)
+        ]
+        lines += [f"(deny file-write-unlink (literal {_quoted(self.workspace / '.git')}))"]
+        lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in self.secrets()]
+        if not network:
+            lines += ["(deny network*)"]
+        return "\n".join(lines)
+
+
+def obstacle(status: int, output: str, used: Reach) -> Literal["", "network", "outside"]:
+    """Return what a failed command in the sandbox seems to have lacked; empty if nothing."""
+    if status == 0 or used == "outside":
+        return ""
+    if used == "inside" and _NETWORK_ERROR.search(output):
+        return "network"
+    return "outside" if _FILE_ERROR.search(output) else ""
+
+
+@cache
+def backend(workspace: Path) -> Backend:
+    """Return what holds the sandbox here; blocks while it runs a program in it."""
+    if sys.platform == "darwin":
+        return _working([Backend(("/usr/bin/sandbox-exec",), "sandbox-exec")], ["-p", "(version 1)(allow default)"])
+    if sys.platform != "linux":
+        return Backend(problem=f"No sandbox is known for {sys.platform}.")
+    program, start = shutil.which("bwrap"), f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
+    own = (sys.executable, "-I", "-S", "-c", f"{start}import namespaces; namespaces.run()")
+    backends = [Backend(own, "namespaces")]
+    if program and not Path(os.path.realpath(program)).is_relative_to(workspace):
+        backends.insert(0, Backend((os.path.realpath(program),), "bubblewrap"))
+    spaces = [f"--unshare-{space}" for space in ("user", "pid", "ipc", "uts", "net", "cgroup-try")]
+    mounts = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+    return _working(backends, ["--die-with-parent", *spaces, "--cap-drop", "ALL", *mounts, "--"])
+
+
+def _working(backends: Sequence[Backend], options: Sequence[str]) -> Backend:
+    """Return the first that can run a program, else why none can."""
+    problems: list[str] = []
+    for candidate in backends:
+        command = [*candidate.command, *options, "/bin/sh", "-c", "exit 0"]
+        try:
+            subprocess.run(command, capture_output=True, timeout=_PROBE_SECONDS, check=True, stdin=subprocess.DEVNULL)
+            return candidate
+        except subprocess.CalledProcessError as error:
+            lines = error.stderr.decode(errors="replace").strip().splitlines()
+            problems.append(f"{candidate.name}: {lines[-1] if lines else f'exit status {error.returncode}'}")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problems.append(f"{candidate.name}: {error}")
+    return Backend(problem=f"No sandbox works on this machine ({'; '.join(problems)}). {_INSTALL}")
+
+
+@cache
+def _scratch() -> Path:
+    """Return the folder of this process: `tmp` for commands, and what covers secrets."""
+    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="ecoshell-")))
+    (folder / "tmp").mkdir()
+    (folder / "folder").mkdir(mode=0)
+    (folder / "file").touch(mode=0)
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        with suppress(OSError):
+            (folder / "folder").rmdir()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_visible(path: Path) -> bool:
+    """Whether a command sees this path of the machine, before the workspace is added."""
+    return not any(path.is_relative_to(folder) for folder in _PRIVATE_FOLDERS)
+
+
+def _programs() -> list[str]:
+    """Return what programs need of the private folders: Python, folders of PATH, and the list of name servers."""
+    paths = [sys.prefix, sys.base_prefix, *os.environ.get("PATH", "").split(":"), "/run/current-system"]
+    real = dict.fromkeys(os.path.realpath(path) for path in (*paths, "/etc/resolv.conf") if path.startswith("/"))
+    return [path for path in real if not _is_visible(Path(path)) and os.access(path, os.F_OK) and path != "/tmp"]
+
+
+def _quoted(path: Path) -> str:
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

@@ -1,0 +1,186 @@
+"""The sandbox of run_command and run_python."""
+
+import os
+import select
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from escapes import CONTROLLED, PROGRAMS, SECRET, SYSTEM, SYSTEM_PROGRAMS
+from guarded_machine import GuardedMachine
+
+from ecoshell.errors import ToolError
+from ecoshell.messages import Observation
+from ecoshell.tools import ToolOptions
+from ecoshell.tools.builtin.commands import CommandTools
+from ecoshell.tools.sandbox import Sandbox, backend
+from ecoshell.tools.workspace import Workspace
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the escapes are written for Linux")
+BACKENDS = ("bubblewrap", "namespaces")
+SCRIPTS = {**CONTROLLED, **SYSTEM}
+ALL_PROGRAMS = {**PROGRAMS, **SYSTEM_PROGRAMS}
+CASES = [*(("run_command", name) for name in SCRIPTS), *(("run_python", name) for name in ALL_PROGRAMS)]
+CONTROLS = [*(("run_command", name) for name in CONTROLLED), *(("run_python", name) for name in PROGRAMS)]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[GuardedMachine]:
+    machine = GuardedMachine()
+    for name, value in machine.variables.items():
+        monkeypatch.setenv(name, value)
+    yield machine
+    machine.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def holder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Choose what holds the sandbox."""
+    if request.param == "namespaces":
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+    elif shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    backend.cache_clear()
+    working = backend(Path("/nowhere"))
+    if working.name != request.param:
+        pytest.skip(working.problem or f"{request.param} does not work here")
+    yield request.param
+    backend.cache_clear()
+
+
+def tools(machine: GuardedMachine, *, confined: bool = True) -> CommandTools:
+    own = machine.home / ".ecoshell-home"
+    box = Sandbox("strict", machine.workspace, (own,)) if confined else None
+    return CommandTools(Workspace(machine.workspace), ToolOptions(command_seconds=30, sandbox=box))
+
+
+async def attempt(machine: GuardedMachine, tool: str, name: str, *, confined: bool) -> tuple[Observation, str]:
+    """Make an attempt and return its output, and what it achieved."""
+    text = SCRIPTS[name] if tool == "run_command" else ALL_PROGRAMS[name]
+    result = await getattr(tools(machine, confined=confined), tool)(text)
+    shown = next((mark for mark in (SECRET, "ESCAPED") if mark in result.text), "")
+    return result, f"printed {shown}" if shown else machine.harm()
+
+
+def test_there_are_enough_escapes() -> None:
+    assert len(CASES) >= 100
+
+
+@pytest.mark.parametrize(("tool", "name"), CASES)
+async def test_escape_is_held(machine: GuardedMachine, holder: str, tool: str, name: str) -> None:
+    result, harm = await attempt(machine, tool, name, confined=True)
+    assert not harm, result.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="some attempts need root")
+@pytest.mark.parametrize(("tool", "name"), CONTROLS)
+async def test_escape_succeeds_without_the_sandbox(machine: GuardedMachine, tool: str, name: str) -> None:
+    result, harm = await attempt(machine, tool, name, confined=False)
+    assert harm, result.text
+
+
+@pytest.mark.parametrize(
+    "daemon",
+    [
+        "sleep 1000 &",
+        "nohup sleep 1000 >/dev/null 2>&1 &",
+        "setsid sleep 1000 </dev/null >/dev/null 2>&1 &",
+        "(setsid sh -c 'trap \"\" TERM HUP; sleep 1000' &)",
+        "python3 -c 'import os, time; os.fork() or (os.setsid(), os.fork() or time.sleep(1000))'",
+    ],
+)
+async def test_no_process_outlives_its_command(machine: GuardedMachine, holder: str, daemon: str) -> None:
+    pipe = machine.workspace / "life"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    result = await tools(machine).run_command(f"exec 9>life; echo started >&9; {daemon}\ntrue")
+    assert result.ok, result.text
+    assert os.read(end, 100) == b"started\n"
+    assert select.select([end], [], [], 10)[0], "a process still holds the pipe"
+    assert os.read(end, 100) == b""
+    os.close(end)
+
+
+async def test_commands_work_as_usual(machine: GuardedMachine, holder: str) -> None:
+    commands = tools(machine)
+    script = (
+        "echo one > new && cat new; mkdir -p a/b && touch a/b/c && mv a d && rm -r d; ls ~/documents; "
+        'python3 -c \'import socket; s = socket.create_server(("127.0.0.1", 0)); '
+        'socket.create_connection(s.getsockname()); print("loopback")\'; '
+        "echo two > /tmp/kept; echo three | tee /dev/null; git init -q sub && git -C sub status --short"
+    )
+    result = await commands.run_command(script)
+    assert (result.ok, result.text) == (True, "one\nempty\nf\nloopback\nthree")
+    assert (await commands.run_command("cat /tmp/kept; exit 3")).text == "two\n[exit status 3]"
+    assert (await commands.run_python("import ssl, json; print(json.dumps(1))")).text == "1"
+    assert "[exit status 137]" in (await commands.run_command("kill -9 $$")).text
+    assert not (machine.workspace / ".ecoshell").exists()
+
+
+async def test_a_repository_can_be_committed_to(machine: GuardedMachine, holder: str) -> None:
+    shutil.rmtree(machine.workspace / ".git")
+    setup = "git init -q; git config user.email a@b; git config user.name a"
+    assert (await tools(machine, confined=False).run_command(setup)).ok
+    result = await tools(machine).run_command("echo x > new; git add new && git commit -qm new && git log --oneline")
+    assert result.ok, result.text
+
+
+async def test_output_is_bounded_and_time_is_limited(machine: GuardedMachine, holder: str) -> None:
+    box = Sandbox("strict", machine.workspace)
+    hasty = CommandTools(Workspace(machine.workspace), ToolOptions(command_seconds=1, sandbox=box))
+    result = await hasty.run_command("yes")
+    assert "[stopped: the time limit was reached]" in result.text
+    assert len(result.text) < 10_000
+
+
+def broken_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Put a `bwrap` with this script first on PATH."""
+    program = tmp_path / "programs/bwrap"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    backend.cache_clear()
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo broken >&2; exit 127", "kill -9 $$"])
+def test_a_broken_program_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    broken_path(tmp_path, monkeypatch, script)
+    assert backend(Path("/nowhere")).name != "bubblewrap"
+    backend.cache_clear()
+
+
+def test_a_program_of_the_workspace_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_path(tmp_path, monkeypatch, f"touch {tmp_path}/ran")
+    backend(tmp_path.resolve())
+    assert not (tmp_path / "ran").exists()
+    backend.cache_clear()
+
+
+async def test_without_a_sandbox_strict_refuses_and_auto_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_path(tmp_path, monkeypatch, "echo no namespaces here >&2; exit 1")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "programs/bwrap"))
+    workspace = Workspace(tmp_path)
+    strict = CommandTools(workspace, ToolOptions(sandbox=Sandbox("strict", workspace.root)))
+    with pytest.raises(ToolError, match=r"not run.*strict.*no namespaces here.*Install bubblewrap"):
+        await strict.run_command("touch ran")
+    assert not (tmp_path / "ran").exists()
+    auto = CommandTools(workspace, ToolOptions(sandbox=Sandbox("auto", workspace.root)))
+    assert (await auto.run_command("echo yes")).text == "yes"
+    backend.cache_clear()
+
+
+def test_profile_of_macos_holds_writes_secrets_and_network(machine: GuardedMachine) -> None:
+    box = Sandbox("auto", machine.workspace, (machine.home / ".ecoshell-home",))
+    lines = box.profile(network=False).splitlines()
+    assert lines[:3] == ["(version 1)", "(allow default)", "(deny file-write*)"]
+    assert f'(allow file-write* (subpath "{machine.workspace}"))' in lines
+    hooks = f'(deny file-write* (subpath "{machine.workspace}/.git/hooks"))'
+    assert lines.index(hooks) > lines.index(f'(allow file-write* (subpath "{machine.workspace}"))')
+    for name in (".ssh", ".aws", ".netrc", ".ecoshell-home"):
+        assert f'(deny file-read* file-write* (subpath "{machine.home}/{name}"))' in lines
+    assert lines[-1] == "(deny network*)"
+    assert "(deny network*)" not in box.profile(network=True)
+    assert all(line.count("(") == line.count(")") for line in lines)
