@@ -84,7 +84,7 @@ class CommandTable(dict[str, Command[Host]]):
         name, blank, argument = text.removeprefix("/").partition(" ")
         if not blank:
             commands = (command for command in self.values() if command.name.startswith(name.lower()))
-            return [Completion(f"/{command.name}", f"{command.usage}  {command.help}".strip()) for command in commands]
+            return [Completion(f"/{command.name}", menu_text(command.help, command.usage)) for command in commands]
         command = self.get(name.lower())
         choices = command.choices(host) if command else ()
         return [
@@ -96,6 +96,11 @@ class CommandTable(dict[str, Command[Host]]):
     def overview(self) -> list[tuple[str, str]]:
         """The usage and description of each command."""
         return [(f"/{command.name} {command.usage}".strip(), command.help) for command in self.values()]
+
+
+def menu_text(about: str, usage: str) -> str:
+    """A command's line in a menu, after its name."""
+    return f"{about} · {usage}" if usage else about
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -284,7 +284,7 @@ class Shell:
 
     def complete(self, text: str) -> "list[Completion]":
         """Completions of a line that starts with a slash."""
-        from ecoshell.agent.command_table import Completion
+        from ecoshell.agent.command_table import Completion, menu_text
 
         prompts = [
             Completion(name, visible_line(prompt.description))
@@ -292,7 +292,7 @@ class Shell:
             if name.startswith(text)
         ]
         custom = [
-            Completion(f"/{name}", f"{command.usage}  {command.about}".strip())
+            Completion(f"/{name}", menu_text(command.about, command.usage))
             for name, command in self._custom_commands().current().items()
             if f"/{name}".startswith(text.lower())
         ]

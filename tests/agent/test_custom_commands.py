@@ -52,7 +52,7 @@ async def test_a_command_attaches_the_files_that_it_mentions(play, own):
         started = of(await turn(shell, "/lines notes.txt"), TurnStarted)[0]
         assert [attachment.text for attachment in started.attachments] == ["one\ntwo\nthree\n"]
         assert ("/lines FILE", "count lines") in shell.overview()
-        assert [(offer.text, offer.help) for offer in shell.complete("/li")] == [("/lines", "FILE  count lines")]
+        assert [(offer.text, offer.help) for offer in shell.complete("/li")] == [("/lines", "count lines · FILE")]
         assert "/lines FILE" in (await shell.command("/help")).text
 
 
