@@ -12,6 +12,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
+SKILL_FOLDERS = (".ecoshell/skills", ".claude/skills")
+"""Folders of skills in a workspace."""
+
 
 class Paths:
     """The configuration, data and cache folders of one user, and the files in them."""
@@ -28,6 +31,7 @@ class Paths:
         """The user's slash commands, one Markdown file each."""
         self.agents_folder = config / "agents"
         """The user's definitions of agents for the tool `task`."""
+        self.skills_folder = config / "skills"
         self.ledger_file = data / "ledger.sqlite"
         self.sessions_file = data / "sessions.sqlite"
         self.experience_file = data / "experience.sqlite"

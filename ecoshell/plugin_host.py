@@ -47,6 +47,7 @@ HOOKS: Mapping[str, str] = {
     "slash_commands": "slash command",
     "cli_commands": "command",
     "themes": "theme",
+    "skills": "folder of skills",
 }
 """Every hook, and the word for one of its items in messages."""
 SHIPPED_JUDGES: Mapping[str, str] = {"train": "classifier"}
@@ -165,6 +166,10 @@ class Plugins:
     def theme_folders(self) -> list[Path]:
         """Return folders of themes."""
         return [folder for _, folder in self._collect("themes").values()]
+
+    def skill_folders(self) -> list[Path]:
+        """Return folders of skills."""
+        return [folder for _, folder in self._collect("skills").values()]
 
     def _collect(self, hook: str, reserved: Collection[str] = (), **offered: Any) -> dict[str, tuple[str, Any]]:
         """Return the items of a hook by name, each with its plugin's name; a faulty plugin contributes none."""
@@ -306,7 +311,7 @@ def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:
                     name = getattr(item, "__name__", None) or repr(item)[:60]
                     raise TypeError(f"{name} is not a tool{hint}")
             return
-        case "themes":
+        case "themes" | "skills":
             if result != () and not Path(result).is_dir():
                 raise ValueError(f"the folder {result} does not exist")
             yield from [] if result == () else [(str(result), Path(result))]

@@ -114,3 +114,7 @@ class Hooks(Protocol):
     def themes(self) -> Path:
         """A folder of TOML themes, as in docs/configuration.md; the user's themes take precedence."""
         ...
+
+    def skills(self) -> Path:
+        """A folder of skills, each a folder with a SKILL.md; skills of the user and the workspace take precedence."""
+        ...

@@ -296,25 +296,28 @@ class Conversation:
         return compacted, spent
 
     async def register(self, name: str) -> Event:
-        """Register a tool for the user; raises UsageError for unknown and for registered tools."""
-        schema = self.known(name)
+        """Register a tool or a skill for the user; raises UsageError for unknown and for registered ones."""
+        schema, catalog = self.known(name), self._deps.catalog
         if name in self.memory.library:
             raise UsageError(f"{name} is registered already.", fix="/tools lists the registered tools.")
-        tokens, exact = await asyncio.to_thread(self._measure, schema)
-        counts = len(self.memory.library.names) + 1, len(self._deps.catalog)
-        return await self.note(ToolRegistered(name, tokens, exact, 0, "user", "", "", *counts))
+        text = await asyncio.to_thread(catalog.skills[name].text) if name in catalog.skills else ""
+        tokens, exact = await asyncio.to_thread(self._measure, schema, text)
+        counts = len(self.memory.library.names) + 1, len(catalog) + len(catalog.skills)
+        return await self.note(ToolRegistered(name, tokens, exact, 0, "user", "", "", *counts, text=text))
 
     async def unregister(self, name: str) -> Event:
         """Unregister a tool; the model may register it again."""
-        self.known(name)
         if name not in self.memory.library:
+            self.known(name)
             raise UsageError(f"{name} is not registered.", fix="/tools lists the registered tools.")
         return await self.note(ToolUnregistered(name))
 
     def known(self, name: str) -> ToolSchema:
-        """The schema of a known tool; raises UsageError with the closest names."""
+        """The schema of a known tool, or of a skill; raises UsageError with the closest names."""
         if name in self._deps.catalog:
             return self._deps.catalog.schema(name)
+        if name in self._deps.catalog.skills:
+            return self._deps.catalog.skills[name].schema
         closest = self._deps.catalog.closest(name)
         fix = f"Did you mean {' or '.join(closest)}?" if closest else "/tools lists all names."
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
@@ -428,6 +431,8 @@ class Conversation:
         self._spending.ending = None
         deps.workspace.result.characters = result_characters(deps.models.current.context)
         await deps.providers.follow(self.memory.library, emit)
+        if deps.skills is not None:
+            await deps.skills.follow(deps.user, emit)
         environment = await deps.environment.read(
             deps.models.current.model, deps.user, emit, previous=self._shown.context
         )
@@ -469,7 +474,8 @@ class Conversation:
     def _report_offer(self, offer: ToolOffer, emit: Emit) -> None:
         self.decision = offer.decision
         emit(offer.event())
-        earlier, total = len(offer.loaded) - len(offer.upfront), len(self._deps.catalog)
+        catalog = self._deps.catalog
+        earlier, total = len(offer.loaded) - len(offer.upfront), len(catalog) + len(catalog.skills)
         for loaded, tool in enumerate(offer.upfront, start=earlier + 1):
             event = ToolRegistered(tool.name, tool.tokens, offer.exact, 0, "upfront", loaded=loaded, total=total)
             emit(event)
@@ -514,6 +520,7 @@ class Conversation:
             contexts=self.memory.contexts,
             history=() if self._forgetful else self.memory.messages,
             known=offer.listed,
+            skills=offer.skills,
             registered=(),
             presentation=offer.presentation,
             deferrable=offer.deferrable,
@@ -587,9 +594,10 @@ class Conversation:
             self._subagents = Subagents(self._deps, self.session)
         return self._subagents
 
-    def _measure(self, schema: ToolSchema) -> tuple[int, bool]:
-        """Tokens of a schema for the current model, which may change at a limit."""
-        return self._deps.models.current.measure(schema, self.memory.presentation)
+    def _measure(self, schema: ToolSchema, text: str = "") -> tuple[int, bool]:
+        """Tokens of a schema, or of a skill's text, for the current model, which may change at a limit."""
+        models = self._deps.models.current
+        return (models.sizes([text])[0], models.exact) if text else models.measure(schema, self.memory.presentation)
 
 
 def _finished(number: int, ended: TurnEnd, usage: TurnUsage) -> TurnFinished:

@@ -27,6 +27,7 @@ from ecoshell.strategies import StrategySpec
 
 if TYPE_CHECKING:  # loaded with the first profile and the first definition of an agent
     from ecoshell.agent.agent_files import AgentFiles
+    from ecoshell.agent.skill_files import SkillFiles
     from ecoshell.planning.catp.costs import CostTable
 
 
@@ -117,6 +118,8 @@ class Dependencies:
     """The agents that the tool `task` can name."""
     agent: str = ""
     """The name of the subagent that uses them; empty for the session's own agent."""
+    skills: "SkillFiles | None" = None
+    """None without any folder of skills."""
 
     def require(self, name: str, value: object) -> None:
         """Raise UsageError if `value` is not an installed strategy or judge; `name` is a field of SessionSettings."""

@@ -180,8 +180,8 @@ class Registrar:
 
     catalog: Catalog
     presentation: Presentation
-    measure: Callable[[ToolSchema], tuple[int, bool]]
-    """Counts the tokens of a tool schema and says whether the count is exact."""
+    measure: Callable[[ToolSchema, str], tuple[int, bool]]
+    """Counts the tokens of a tool schema, or of a skill's text, and says whether the count is exact."""
     by_call: bool
     """Whether the first call of a tool that is known by name registers it."""
 
@@ -190,13 +190,27 @@ class Registrar:
     ) -> ToolSchema:
         """Register the tool for this call, which asks for that or is the tool's own first one."""
         schema, tool = self.catalog.schema(name), self.catalog.tool(name)
-        tokens, exact = self.measure(schema)
-        step = len(context.path.steps) + 1
-        loaded, total = len({*context.registered, name}), len(self.catalog)
-        context.emit(ToolRegistered(name, tokens, exact, step, by, call.id, call.group, loaded, total))
+        self._report(schema, call, context, by)
         if isinstance(tool, Warming):
             tool.warm()
         return schema
+
+    async def load_skill(self, name: str, call: Call, context: CallContext) -> str:
+        """Register the skill for this call and return its text."""
+        skill = self.catalog.skills[name]
+        text = await asyncio.to_thread(skill.text)
+        self._report(skill.schema, call, context, "agent", text)
+        return text
+
+    def _report(
+        self, schema: ToolSchema, call: Call, context: CallContext, by: Literal["agent", "first_call"], text: str = ""
+    ) -> None:
+        tokens, exact = self.measure(schema, text)
+        step, loaded = len(context.path.steps) + 1, len({*context.registered, schema.name})
+        total = len(self.catalog) + len(self.catalog.skills)
+        context.emit(
+            ToolRegistered(schema.name, tokens, exact, step, by, call.id, call.group, loaded, total, text=text)
+        )
 
 
 @dataclass(frozen=True)
@@ -453,11 +467,18 @@ class Meta(Guard):
             return await self.inner.execute(call, context)
         if call.name == TOOL_CALL:
             return await self.inner.execute(unwrap(call), replace(context, through=TOOL_CALL))
-        if call.name == TOOL_SEARCH:
+        if call.name in catalog.skills:
+            reason = f"{call.name} is a skill, which is not called. tool_register(tool_name={call.name}) loads it."
+            observation = refuse("unknown", reason)
+        elif call.name == TOOL_SEARCH:
             observation = await self._search(str(call.arguments.get("query", "")))
         elif call.name == TOOL_REGISTER:
             name = str(call.arguments.get("tool_name", ""))
-            if name not in catalog:
+            if name in catalog.skills and name not in context.registered:
+                return Observation(await self.registrar.load_skill(name, call, context))
+            if name in catalog.skills:
+                observation = Observation(f"The skill {name} is loaded already; follow its instructions.")
+            elif name not in catalog:
                 observation = refuse("unknown", unknown_tool(name, catalog))
             elif name in context.registered:
                 observation = Observation(f"{name} is registered already; call it.")
@@ -473,7 +494,7 @@ class Meta(Guard):
         return observation
 
     async def _search(self, query: str) -> Observation:
-        """The names of the tools that match a query, without forbidden ones."""
+        """The names of the tools and skills that match a query, without forbidden ones."""
         forbidden = self.checked.plan.forbidden
         ranked = await asyncio.to_thread(self.deps.ranker.search, query)
         names = [name for name in ranked if name not in forbidden][:SEARCH_RESULTS]
@@ -484,4 +505,6 @@ class Meta(Guard):
             text = f"What fits {query!r} may not be used now: {', '.join(reasons)}."
         else:
             text = f"No tool fits {query!r}."
-        return Observation(text, ok=bool(names))
+        if skills := await asyncio.to_thread(self.deps.catalog.skills.search, query):
+            text += f"\nSkills that fit, best first: {', '.join(skills[:SEARCH_RESULTS])}"
+        return Observation(text, ok=bool(names or skills))

@@ -366,8 +366,8 @@ class Memory:
                 self._trim(event)
             case ToolUnregistered():
                 self.library = self.library.without((event.name,))
-            case ToolRegistered() if event.name in self._catalog:
-                tool = RegisteredTool(event.name, event.tokens, event.by)
+            case ToolRegistered() if event.text or event.name in self._catalog:
+                tool = RegisteredTool(event.name, event.tokens, event.by, event.text)
                 self.library = self.library.including([tool])
                 if (turn := self._open) is not None and event.by in ("agent", "first_call"):
                     call_id = event.id or event.name  # sessions of old versions have no ID
@@ -375,7 +375,7 @@ class Memory:
                     self.shown = replace(self.shown, schemas=self.shown.schemas | {event.name})
                     if event.by == "first_call":
                         return
-                    result = self.presentation.registration_result(self._catalog.schema(event.name))
+                    result = event.text or self.presentation.registration_result(self._catalog.schema(event.name))
                     call = Call(TOOL_REGISTER, {"tool_name": event.name}, call_id, event.group)
                     turn.add(turn.started_step(call, Observation(result)))
             case _ if self._open is not None:
@@ -474,7 +474,7 @@ class Memory:
         self.shown = replace(self.shown, presentation=presentation)
         if event.listing:
             listed = {*event.upfront, *self.library.names} - (presentation.declared if presentation else set())
-            names, schemas = self.shown.names | set(event.names), self.shown.schemas | listed
+            names, schemas = self.shown.names | {*event.names, *event.skills}, self.shown.schemas | listed
             self.shown = replace(self.shown, names=names, schemas=schemas)
 
     def _backtrack(self, turn: _OpenTurn, event: BranchLeft) -> None:
@@ -569,6 +569,7 @@ def next_view(
         history=memory.messages,
         contexts=memory.contexts,
         known=catalog.names,
+        skills=catalog.skills.shortlist(question),
         registered=schemas,
         presentation=memory.presentation,
         deferrable=catalog.schemas if offers_all else (),

@@ -37,6 +37,8 @@ class View:
     """Files for which a program is tried first."""
     contexts: tuple[str, ...] = ()
     """Workspace contexts at the head of questions in `history`; omitted for small models."""
+    skills: tuple[str, ...] = ()
+    """Names of skills, which `tool_register` loads."""
     forbidden: frozenset[str] = frozenset()
     """Names that the plan forbids now."""
     closed: bool = False
@@ -50,7 +52,11 @@ class View:
     def array(self) -> tuple[ToolSchema, ...]:
         """The tool array of a request."""
         return self.presentation.array(
-            self.registered, deferrable=self.deferrable, large=self.large, finish=self.searching
+            self.registered,
+            deferrable=self.deferrable,
+            large=self.large,
+            finish=self.searching,
+            skills=bool(self.skills),
         )
 
     @property

@@ -27,7 +27,10 @@ from ecoshell.catalog import (
     listed_parts,
     presentation_of,
 )
+from ecoshell.catalog.loading import DESCRIPTION_TOKENS
 from ecoshell.catalog.search import shortlist
+from ecoshell.catalog.skills import LISTED
+from ecoshell.catalog.skills import listing as skills_listing
 from ecoshell.events import ToolsOffered
 from ecoshell.messages import ToolSchema, Usage
 from ecoshell.strategies import Path, Sibling
@@ -72,6 +75,8 @@ class ToolOffer:
     everything_tokens: int
     exact: bool
     decision: LoadingDecision
+    skills: tuple[str, ...] = ()
+    """Skills that the model knows by name."""
     advice: str = ""
     """The plan's text about costs and forbidden tools."""
     budget: str = ""
@@ -93,6 +98,7 @@ class ToolOffer:
             listing=self.listing,
             advice=self.advice,
             budget=self.budget,
+            skills=self.skills,
         )
 
 
@@ -112,11 +118,11 @@ class TurnContext:
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names that the path may call, in the order of registration."""
-        return tuple([schema.name for schema in self._schemas(path)])
+        return tuple([name for name in self._names(path) if name in self.catalog or name in self.catalog.skills])
 
-    def _schemas(self, path: Path) -> tuple[ToolSchema, ...]:
-        """The tools registered before this turn and on this path, by name or by a first call."""
-        return self.catalog.schemas_of(dict.fromkeys((*self.base.tools, *path.registered, *path.called)))
+    def _names(self, path: Path) -> Iterable[str]:
+        """What was registered before this turn and on this path, by name or by a first call."""
+        return dict.fromkeys((*self.base.tools, *path.registered, *path.called))
 
     def view(self, path: Path, siblings: tuple[Sibling, ...] = ()) -> View:
         """What a mode sees on this path; `siblings` are the steps already tried from its end."""
@@ -125,7 +131,7 @@ class TurnContext:
             self.beginning,
             path=replace(self.condensed.path(path), images=self.beginning.path.images),
             opening=self.condensed.opening(self.beginning.opening, path),
-            registered=self._schemas(path),
+            registered=self.catalog.schemas_of(self._names(path)),
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
             siblings=siblings,
@@ -147,7 +153,7 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, 
     registered_before, forbidden = library.tools, plan.forbidden
     hidden = forbidden if plan.strict else ()
     names = tuple([name for name in listed if name in registered_before or name not in hidden])
-    is_large = catalog.is_open or len(names) < len(catalog)
+    is_large = catalog.is_open or len(names) < len(catalog) or len(catalog.skills) > LISTED
 
     unregistered = [name for name in names if name not in registered_before and name not in forbidden]
     candidates = candidates_of(catalog.schemas_of(unregistered), plan.inputs.chances, models.sizes)
@@ -172,10 +178,11 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, 
         others = () if is_small else set(catalog.names) - set(hidden)
         listed_schemas = catalog.schemas_of([name for name in catalog.names if name in visible or name in others])
     callable_names = tuple([schema.name for schema in listed_schemas]) if is_small else names
+    opening = presentation.opening(new_names, new_schemas, large=is_large, descriptions=about, servers=catalog.servers)
+    skills = () if is_small else catalog.skills.shortlist(question)
+    skills_text, skills_tokens = _skills_text(deps, skills, library, shown)
     return ToolOffer(
-        listing=presentation.opening(
-            new_names, new_schemas, large=is_large, descriptions=about, servers=catalog.servers
-        ),
+        listing="\n".join(filter(None, (opening, skills_text))),
         listed=tuple([name for name in listed if name in callable_names]) if is_small else listed,
         names=names,
         callable_names=callable_names,
@@ -185,12 +192,28 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, 
         deferrable=listed_schemas,
         large=is_large,
         context_tokens=names_tokens(deps, by_name, models.sizes)
+        + skills_tokens
         + registered.tokens
         + sum([sizes[name] for name in declared if name in sizes]),
         everything_tokens=sum(sizes.values()),
         exact=models.exact,
         decision=decision,
+        skills=skills,
         advice=plan.advice(callable_names),
+    )
+
+
+def _skills_text(deps: Dependencies, names: Sequence[str], library: RegisteredTools, shown: Shown) -> tuple[str, int]:
+    """What the model reads of skills before the question, and the tokens of all names known in this turn."""
+    skills, sizes = deps.catalog.skills, deps.models.current.sizes
+    texts = [tool.text for tool in library.tools.values() if tool.text and tool.name not in shown.schemas]
+    new_names = [name for name in names if name not in shown.names and name not in library]
+    about = {name: few_words(skills[name].schema) for name in new_names if len(skills) <= LISTED}
+    if sum(sizes(f" ({words})" for words in about.values())) > DESCRIPTION_TOKENS:
+        about = {}
+    unloaded = [name for name in names if name not in library]
+    return "\n\n".join(filter(None, (skills_listing(new_names, about), *texts))), sum(
+        sizes(f", {name}" for name in unloaded)
     )
 
 

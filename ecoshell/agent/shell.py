@@ -325,23 +325,29 @@ class Shell:
         await self.conversation.note(BudgetChanged(await self.deps.budget.caps()))
 
     async def tool_details(self, name: str) -> ToolDetails:
-        """Details of a known tool; raises UsageError."""
+        """Details of a known tool or skill; raises UsageError."""
         conversation, store, session = self.conversation, self.store, self.session
         schema, registered = conversation.known(name), conversation.memory.library.tools.get(name)
         measure, presentation = self.deps.models.current.measure, conversation.memory.presentation
-        tokens, exact = await asyncio.to_thread(measure, schema, presentation)
-        tool, since = self.deps.catalog.tool(name), None
+        catalog, since, skill = self.deps.catalog, None, ""
+        if name in catalog:
+            tokens, exact = await asyncio.to_thread(measure, schema, presentation)
+        else:
+            skill = await asyncio.to_thread(catalog.skills[name].text)
+            tokens, exact = await asyncio.to_thread(self.deps.models.current.sizes_at_hand, [skill])
+            tokens = tokens[0]
         if registered is not None:
             since = await asyncio.to_thread(lambda: registration_time(name, store.events(session)))
         return ToolDetails(
             schema=schema,
-            effects=tuple(sorted(tool.effects)),
-            price_nano=tool.price_nano,
+            effects=() if skill else tuple(sorted(catalog.tool(name).effects)),
+            price_nano=0 if skill else catalog.tool(name).price_nano,
             tokens=tokens,
             exact=exact,
             by="" if registered is None else registered.by,
             since=since,
-            why=conversation.decision.why(name) if conversation.decision else "",
+            why=conversation.decision.why(name) if conversation.decision and not skill else "",
+            skill=skill,
         )
 
     async def context_report(self) -> "ContextReport":

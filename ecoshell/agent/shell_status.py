@@ -9,6 +9,7 @@ from ecoshell.agent.offer import names_room, names_tokens
 from ecoshell.budget import CapState
 from ecoshell.events import ContextTold, Event, PlanChanged, ToolRegistered, ToolUnregistered, TurnStarted
 from ecoshell.messages import Effect, ToolSchema
+from ecoshell.models import estimate
 
 if TYPE_CHECKING:
     from ecoshell.agent.conversation import Conversation
@@ -119,6 +120,12 @@ def _tool_rows(deps: "Dependencies", conversation: "Conversation") -> tuple[tupl
     schemas, registered = deps.catalog.schemas, conversation.memory.library.tools
     sizes, exact = deps.models.current.sizes_at_hand(map(conversation.memory.presentation.prompt_text, schemas))
     rows: list[ToolRow] = []
+    for skill in deps.catalog.skills.values():
+        loaded = registered.get(skill.name)
+        tokens = estimate(skill.body) if loaded is None else loaded.tokens
+        rows.append(
+            ToolRow(skill.name, tokens, loaded is not None, loaded.by if loaded else "", f"skill: {skill.description}")
+        )
     for schema, tokens in zip(schemas, sizes, strict=True):
         tool = registered.get(schema.name)
         by = "" if tool is None else tool.by
@@ -151,6 +158,8 @@ class ToolDetails:
     since: RegistrationTime | None
     why: str
     """Why its schema is loaded or not; empty before the first turn."""
+    skill: str = ""
+    """The text of a skill; empty for a tool."""
 
 
 def registration_time(name: str, events: Iterable[tuple[float, Event]]) -> RegistrationTime | None:

@@ -30,7 +30,9 @@ from ecoshell.tools.builtin.files import RESTORABLE
 from ecoshell.tools.restore import Changed
 
 COMMANDS: CommandTable[Shell] = CommandTable()
-_OWN_COMMANDS = "A file NAME.md in .ecoshell/commands, or in commands of the settings folder, becomes /NAME."
+_OWN_FILES = """\
+A file NAME.md in .ecoshell/commands, or in commands of the settings folder, becomes /NAME.
+A folder with a SKILL.md in .ecoshell/skills, or in skills of the settings folder, is a skill: /tools."""
 _UNWRITTEN = "The last events are not written yet; they are lost if ecoshell ends before there is room."
 _ROLES_OF_UMI = "Only mode umi uses these roles: /mode umi."
 _MODEL_PREFIXES = ("embedded", "local:", "openai/", "anthropic/")
@@ -49,9 +51,14 @@ _PLAN_MODES: Mapping[PlanMode, str] = {
 }
 
 
+def _names(shell: Shell) -> Sequence[str]:
+    """All tools and skills."""
+    return (*shell.deps.catalog.names, *shell.deps.catalog.skills)
+
+
 @COMMANDS.add("help", "", "list the commands")
 async def _help(shell: Shell, argument: str) -> Printed:
-    return Printed(f"{table(('command', 'description'), shell.overview())}\n\n{_OWN_COMMANDS}")
+    return Printed(f"{table(('command', 'description'), shell.overview())}\n\n{_OWN_FILES}")
 
 
 @COMMANDS.add("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", lambda _: (*SCOPES, "off"))
@@ -130,12 +137,12 @@ async def _mermaid(shell: Shell, file: str) -> Printed:
     return Printed(f"Tool graph written to {path}.")
 
 
-@COMMANDS.add(
-    "tools", "[NAME]", "known and registered tools, or one tool's schema", lambda shell: shell.deps.catalog.names
-)
+@COMMANDS.add("tools", "[NAME]", "known and registered tools and skills, or one's schema", _names)
 async def _tools(shell: Shell, argument: str) -> Printed:
     if argument:
         schema = visible(shell.conversation.known(argument).as_text())
+        if (skill := shell.deps.catalog.skills.get(argument)) is not None:
+            return Printed(f"{schema}\n\n{visible(await asyncio.to_thread(skill.text))}")
         return Printed("\n\n".join(filter(None, (schema, _why_loaded(shell, argument)))))
     status = await shell.status()
     rows = [
@@ -209,8 +216,8 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
 @COMMANDS.add(
     "register",
     "NAME",
-    "register a tool",
-    lambda shell: (name for name in shell.deps.catalog.names if name not in shell.conversation.memory.library),
+    "register a tool or a skill",
+    lambda shell: (name for name in _names(shell) if name not in shell.conversation.memory.library),
 )
 async def _register(shell: Shell, argument: str) -> Printed:
     event = await shell.conversation.register(_required(argument, "/register read_file"))

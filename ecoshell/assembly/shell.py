@@ -48,7 +48,7 @@ from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.options import LATEST_SESSION, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Options, RoleModels
-from ecoshell.paths import Paths, user_paths
+from ecoshell.paths import SKILL_FOLDERS, Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import protect_secrets
 from ecoshell.sessions import EventLog
@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # imports pydantic
     from ecoshell.agent.agent_files import AgentFiles
     from ecoshell.agent.command_table import CommandTable
     from ecoshell.agent.custom_commands import CustomCommands
+    from ecoshell.agent.skill_files import SkillFiles
     from ecoshell.settings.schema import Settings
 
 
@@ -238,6 +239,7 @@ def build(
             models=models,
             settings=chosen,
             agents=agents,
+            skills=_skills(paths.skills_folder, plugins, catalog, ground, trust) if has_default_tools else None,
         )
         opened.pop_all()
         commands = cache(partial(_commands, plugins))
@@ -300,6 +302,20 @@ def _catalog(
     added, providers = plugins.tools(workspace, tool_options(settings, workspace), names)
     all_tools = [*tools, *(tool for _, tool in added.values())]
     return Catalog(priced(all_tools, settings), (*servers, *providers))
+
+
+def _skills(
+    folder: Path, plugins: Plugins, catalog: Catalog, workspace: Workspace, trust: ProjectTrust
+) -> "SkillFiles | None":
+    """The files of skills, if there is any folder of them; adds those that need no question to the catalog."""
+    from_plugins = plugins.skill_folders()
+    if not from_plugins and not any(path.is_dir() for path in (folder, *map(workspace.root.joinpath, SKILL_FOLDERS))):
+        return None
+    from ecoshell.agent.skill_files import SkillFiles, skill_folders
+
+    files = SkillFiles(skill_folders(folder, from_plugins, workspace), catalog, workspace, trust)
+    files.load()
+    return files
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from ecoshell.tools.sandbox import Sandbox
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # Importing this module must not load pydantic.
+    from ecoshell.catalog.skills import Skill
     from ecoshell.settings.schema import McpServerSettings, Settings
     from ecoshell.tools.mcp.provider import McpServer
     from ecoshell.tools.mcp.servers import Server
@@ -56,6 +57,24 @@ def sources_of(
     ]
     by_name = {tool.schema.name: (source, tool) for source, tool in reversed(sources)}
     return [*by_name.values()][::-1]
+
+
+def skills_of(
+    settings: "Settings", paths: Paths, workspace: Workspace, warn: Callable[[str], None]
+) -> "Sequence[Skill]":
+    """Return every skill that a session in this workspace could use, trusted or not; faulty ones are reported."""
+    from ecoshell.agent.skill_files import skill_folders, skill_of
+
+    folders = skill_folders(paths.skills_folder, plugins_of(settings, paths, lambda _: None).skill_folders(), workspace)
+    skills: dict[str, Skill] = {}
+    for folder in folders:
+        for definition in folder.files.definitions():
+            if definition.fault:
+                warn(f"{definition.file} is not used as a skill: {definition.fault}")
+            else:
+                skill = skill_of(definition, workspace)
+                skills.setdefault(skill.name, skill)
+    return [*skills.values()]
 
 
 def tool_named(name: str, tools: Sequence[Tool]) -> Tool:

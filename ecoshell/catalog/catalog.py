@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ecoshell.catalog.skills import Skills
 from ecoshell.errors import ToolError
 from ecoshell.messages import META_TOOLS, ToolSchema
 from ecoshell.tools import Tool, ToolProvider
@@ -30,6 +31,8 @@ class Catalog:
 
     def __init__(self, tools: Iterable[Tool], providers: Sequence[ToolProvider] = ()) -> None:
         self.providers = providers
+        self.skills = Skills()
+        """Loaded by name like tools, but never called; changes only between turns."""
         self._tools: dict[str, Tool] = {}
         self._schemas: dict[str, ToolSchema] = {}
         own = [(tool, tool.schema) for tool in tools]
@@ -120,7 +123,7 @@ class Catalog:
     def closest(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Return the most similar names, best first."""
         query = name.lower()
-        lowered = {tool_name.lower(): tool_name for tool_name in self._tools}
+        lowered = {known.lower(): known for known in (*self._tools, *self.skills)}
         inside = [lowered[low] for low in lowered if name and (query in low or low in query)]
         similar = difflib.get_close_matches(query, lowered, n=limit, cutoff=0.5)
         return tuple(dict.fromkeys([*(lowered[low] for low in similar), *inside]))[:limit]

@@ -79,16 +79,17 @@ class Presentation:
         deferrable: Sequence[ToolSchema] = (),
         large: bool = False,
         finish: bool = True,
+        skills: bool = False,
     ) -> tuple[ToolSchema, ...]:
         """Return the tool array of a request.
 
-        `large` and `finish` add the tools `tool_search` and `finish`. `deferrable` are all tools of
-        a deferring presentation, where loading one does not change its position, and of one that
-        declares tools.
+        `large`, `finish` and `skills` add the tools `tool_search`, `finish` and `tool_register`.
+        `deferrable` are all tools of a deferring presentation, where loading one does not change
+        its position, and of one that declares tools.
         """
         declared = [replace(tool, brief=True) for tool in deferrable or registered if tool.name in self.declared]
         meta = (
-            (REGISTER_SCHEMA, self.registers),
+            (REGISTER_SCHEMA, self.registers or skills),
             (CALL_SCHEMA, self.uses_tool_call),
             (FINISH_SCHEMA, finish),
             (SEARCH_SCHEMA, large and not self.shows_all and not self.deferred),

@@ -9,11 +9,13 @@ RegisteredBy = Literal["agent", "first_call", "user", "upfront"]
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTool:
-    """A registered tool; `tokens` is the size of its schema in the context."""
+    """A registered tool or skill; `tokens` is the size of its schema or text in the context."""
 
     name: str
     tokens: int
     by: RegisteredBy
+    text: str = ""
+    """The text of a skill; empty for a tool, whose schema the catalog has."""
 
 
 @dataclass(frozen=True, slots=True)

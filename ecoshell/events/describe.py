@@ -164,7 +164,8 @@ def turn_sums(event: TurnFinished) -> list[str]:
 
 def registration_words(event: ToolRegistered) -> str:
     """`registered`, and by whom or why if not by the agent."""
-    return {"user": "registered by you", "upfront": "registered for this question"}.get(event.by, "registered")
+    words = {"user": "registered by you", "upfront": "registered for this question"}.get(event.by, "registered")
+    return f"skill {words}" if event.text else words
 
 
 def registration_sizes(event: ToolRegistered) -> str:
@@ -183,7 +184,8 @@ def loaded_share(event: ToolsOffered) -> str:
     """How many tools are loaded and how many are known by name: `6 tools loaded, 19 known by name`."""
     loaded = len(event.loaded or event.upfront)  # sessions of old versions list only the new ones
     known = len(event.names) - sum(name in event.names for name in event.loaded or event.upfront)
-    return f"{counted(loaded, 'tool')} loaded{f', {known} known by name' if known else ''}"
+    skills = f", {counted(len(event.skills), 'skill')}" if event.skills else ""
+    return f"{counted(loaded, 'tool')} loaded{f', {known} known by name' if known else ''}{skills}"
 
 
 def _result(event: CallFinished) -> str:

@@ -10,7 +10,7 @@ from ecoshell.messages import Effect, Image
 
 @dataclass(frozen=True, slots=True)
 class ToolRegistered(Event):
-    """A tool's schema was added to the model's context."""
+    """A tool's schema, or a skill's text, was added to the model's context."""
 
     type: ClassVar[str] = "tool_registered"
     name: str
@@ -27,6 +27,8 @@ class ToolRegistered(Event):
     """Tools that are loaded now, this one included; 0 in sessions of old versions."""
     total: int = 0
     """All tools, loaded or known by name."""
+    text: str = ""
+    """What the model reads of a skill; empty for a tool."""
 
 
 @dataclass(frozen=True, slots=True)

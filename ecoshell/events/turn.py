@@ -62,6 +62,8 @@ class ToolsOffered(Event):
     """All loaded tools, those of earlier turns included."""
     declared: tuple[str, ...] = ()
     """Tools whose short schemas a local model reads in every session, loaded or not."""
+    skills: tuple[str, ...] = ()
+    """Skills that are known by name in this turn."""
 
 
 @dataclass(frozen=True, slots=True)

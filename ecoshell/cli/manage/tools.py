@@ -1,16 +1,18 @@
-"""`ecoshell tools`: list the tools and the size of their schemas."""
+"""`ecoshell tools`: list the tools and skills with their sizes."""
 
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ecoshell.assembly import load_settings, sources_of, tool_named
+from ecoshell.assembly import load_settings, skills_of, sources_of, tool_named
 from ecoshell.budget import counted
+from ecoshell.catalog.skills import Skill
 from ecoshell.cli.fence import warn
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import ModelError
+from ecoshell.messages import visible
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files
 from ecoshell.models.tokens import counter_for
@@ -35,11 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print all tools, or the schema of one; raises UsageError for an unknown name."""
+    """Print all tools and skills, or the schema or text of one; raises UsageError for an unknown name."""
     name: str | None = args.name
-    settings = load_settings(user_paths())
-    sources = sources_of(settings, user_paths(), Workspace(workspace_folder()), warn)
-    if name is not None:
+    settings, workspace = load_settings(user_paths()), Workspace(workspace_folder())
+    sources = sources_of(settings, user_paths(), workspace, warn)
+    skills = skills_of(settings, user_paths(), workspace, warn)
+    if name is not None and (named := [skill for skill in skills if skill.name == name]):
+        sources, skills = [], named
+    elif name is not None:
+        skills = ()
         tool = tool_named(name, [tool for _, tool in sources])
         sources = [source for source in sources if source[1] is tool]
     if args.json:
@@ -57,11 +63,25 @@ def run(args: argparse.Namespace) -> int:
             }
             for source, tool in sources
         ]
-        print_json({"rows": records, "tokenizer": tokenizer.name, "exact": tokenizer.exact})
+        more: list[dict[str, object]] = [
+            {
+                "name": skill.name,
+                "source": "skill",
+                "tokens": tokenizer.count(skill.text()),
+                "registered": False,
+                "effects": [],
+                "description": skill.description,
+                "file": skill.source,
+            }
+            for skill in skills
+        ]
+        print_json({"rows": [*records, *more], "tokenizer": tokenizer.name, "exact": tokenizer.exact})
+    elif name is not None and skills:
+        print(visible(skills[0].text()))
     elif name is not None:
         print_json(sources[0][1].schema.as_function()["function"])
     else:
-        _print_tools([tool for _, tool in sources], _tokenizer(settings.model))
+        _print_tools([tool for _, tool in sources], skills, _tokenizer(settings.model))
     return 0
 
 
@@ -74,7 +94,7 @@ def _tokenizer(model: str) -> Tokenizer:
     return Tokenizer(counter.name, counter.count, counter.exact)
 
 
-def _print_tools(tools: Sequence[Tool], tokenizer: Tokenizer) -> None:
+def _print_tools(tools: Sequence[Tool], skills: Sequence[Skill], tokenizer: Tokenizer) -> None:
     sizes = [tokenizer.count(tool.schema.as_text()) for tool in tools]
     head = "tokens" if tokenizer.exact else "≈ tokens"
     rows = [
@@ -84,3 +104,7 @@ def _print_tools(tools: Sequence[Tool], tokenizer: Tokenizer) -> None:
     print_table(("tool", head, "effects", "description"), rows, right=(head,))
     total = counted(sum(sizes), "token")
     print(f"\n{counted(len(tools), 'tool')}, {total} if all were registered, counted by {tokenizer.name}.")
+    if skills:
+        print()
+        loaded = [(skill.name, f"{tokenizer.count(skill.text()):,}", skill.schema.summary) for skill in skills]
+        print_table(("skill", head, "description"), loaded, right=(head,))

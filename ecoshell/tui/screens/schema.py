@@ -131,7 +131,12 @@ class SchemaScreen(Overlay):
         ]
         if tool.why:
             about.append(Content.styled(visible(tool.why), _SECONDARY))
+        if tool.skill:
+            about[3:5] = [Content(size)]
         self.query_one("#about", Static).update(Content("\n").join(about))
+        if tool.skill:
+            self.query_one("#arguments", Static).update(visible(tool.skill))
+            return
         properties: Mapping[str, Any] = tool_schema.parameters.get("properties") or {}
         required: Sequence[str] = tool_schema.parameters.get("required") or ()
         arguments = [Content.styled("Arguments" if properties else "Takes no arguments.", "bold")]

@@ -1,0 +1,68 @@
+"""Skills: instructions for a kind of task, known by name and loaded like a tool."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ecoshell.catalog.search import Ranker
+from ecoshell.messages import ToolSchema
+
+LISTED = 60
+"""Names that a question lists; with the words before them they take the tokens of 64 names."""
+_HEAD = "Skills (instructions; tool_register loads one before such a task): "
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skill:
+    """One skill; it has no schema and is never called."""
+
+    name: str
+    description: str
+    body: str
+    place: str
+    """Its folder, as a tool can read it."""
+    source: str
+    """The file that defines it."""
+    files: Callable[[], Sequence[str]]
+    """Lists further files of the folder; may block."""
+
+    @property
+    def schema(self) -> ToolSchema:
+        """Name and description, as for a tool without arguments."""
+        return ToolSchema(self.name, self.description, {"type": "object", "properties": {}})
+
+    def text(self) -> str:
+        """What a model reads when it loads the skill; may block."""
+        files = ", ".join(self.files())
+        more = f" with {files}, which read_file reads" if files else ""
+        return f"Instructions of the skill {self.name} (folder {self.place}{more}):\n\n{self.body}"
+
+
+class Skills(Mapping[str, Skill]):
+    """All known skills by name."""
+
+    def __init__(self, skills: Iterable[Skill] = ()) -> None:
+        self._skills = {skill.name: skill for skill in skills}
+        self._ranker = Ranker([skill.schema for skill in self._skills.values()])
+
+    def __getitem__(self, name: str) -> Skill:
+        return self._skills[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._skills)
+
+    def __len__(self) -> int:
+        return len(self._skills)
+
+    def search(self, query: str) -> list[str]:
+        """Return the names of skills that fit a request, best first; may block."""
+        return self._ranker.search(query) if self._skills else []
+
+    def shortlist(self, question: str) -> tuple[str, ...]:
+        """Return all names, or those that fit the question best if there are more than `LISTED`; may block."""
+        return tuple(self if len(self) <= LISTED else self.search(question)[:LISTED])
+
+
+def listing(names: Sequence[str], descriptions: Mapping[str, str]) -> str:
+    """Return the line that lists the names, some with a description; empty without names."""
+    entries = (f"{name} ({descriptions[name]})" if descriptions.get(name) else name for name in names)
+    return f"{_HEAD}{', '.join(entries)}" if names else ""
