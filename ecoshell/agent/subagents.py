@@ -146,7 +146,9 @@ class Subagents:
         names = [name for name in named or parents.names if not allowed or name in allowed]
         if _depth(self.deps) + 1 >= MAX_DEPTH and TASK not in (*named, *allowed):  # it could not delegate further
             names = [name for name in names if name != TASK]
-        return Catalog(parents.tool(name) for name in names)
+        catalog = Catalog(parents.tool(name) for name in names)
+        catalog.skills = parents.skills
+        return catalog
 
     async def _open(self, plan: _Plan, account: Account) -> tuple[str, tuple[Amount, ...]]:
         """Start the subagent's session with its share; raises ToolError."""
@@ -291,6 +293,7 @@ class _Run:
             models=plan.models,
             settings=replace(deps.settings, strategy="react"),
             agent=plan.name,
+            skills=None,  # the session's turn has read them
         )
 
     def _see(self, event: Event) -> None:
