@@ -290,7 +290,7 @@ class Approvals:
 
     async def widen(self, request: ApprovalRequest, wider: Reach, reason: str, emit: Emit) -> bool:
         """Ask whether a call may run again with network or outside the sandbox; `--yes` does not allow it."""
-        denied = wider == "network" and self.rules.denies_network()
+        denied = self.rules.denies_network() if wider == "network" else self.rules.denies_files()
         if denied or self.rules.yes or isinstance(self._person, NonInteractive):
             return False
         how = "with network access" if wider == "network" else "outside the sandbox"

@@ -1,5 +1,6 @@
 """The guard that runs programs of tools in the sandbox, and asks the user before more is allowed."""
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -8,6 +9,7 @@ from ecoshell.agent.guards import CallContext, Guard
 from ecoshell.events import Notice, SandboxBlocked
 from ecoshell.messages import Call, Observation
 from ecoshell.tools import sandbox_of
+from ecoshell.tools.protection import protection
 from ecoshell.tools.sandbox import Reach, Sandbox, reach
 
 LACKS = {
@@ -25,6 +27,7 @@ class Confined(Guard):
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         tool = self.deps.catalog.tool(call.name)
+        protection.set(await asyncio.to_thread(self.deps.approvals.rules.protection))
         sandbox = sandbox_of(tool)
         if sandbox is None:
             return await self.inner.execute(call, context)

@@ -7,8 +7,7 @@ import posixpath
 from collections.abc import Iterable
 from pathlib import Path
 
-from ecoshell.agent.path_patterns import ancestors, fold, locations
-from ecoshell.agent.shell_line import GLOB
+from ecoshell.tools.path_patterns import GLOB, ancestors, fold, locations
 
 _MAX_GLOB_PARTS = 2
 _MAX_MATCHES = 1000

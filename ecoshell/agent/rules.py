@@ -4,21 +4,31 @@ Rules see what the tool will see: resolved paths, parsed command lines and norma
 """
 
 import fnmatch
+import glob
+import itertools
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from ecoshell.agent.executed_later import executed_later, may_be_executed_later
-from ecoshell.agent.path_patterns import absolute_pattern, locations, may_be_in
 from ecoshell.agent.shell_line import parse_line
 from ecoshell.messages import Call, Effect
 from ecoshell.tools import Subject, Tool, sandbox_of, subjects_of
+from ecoshell.tools.path_patterns import (
+    GLOB,
+    absolute_pattern,
+    folded_patterns,
+    is_within,
+    locations,
+    may_be_in,
+)
+from ecoshell.tools.protection import Protection
 from ecoshell.tools.sandbox import Reach
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -27,6 +37,16 @@ _MAX_OPTION_LETTERS = 8
 """Option letters in one word before a possible value."""
 _ADDRESS = re.compile(r"(?:(https?)://)?([a-z0-9.-]+?)\.?(:\d+)?(/[^\s\\%]*|\?[^\s\\%]*)?", re.IGNORECASE)
 _FILE_ADDRESS = re.compile(r"^\s*file:(//(localhost)?(?=/))?", re.IGNORECASE)
+_PATHS = frozenset({Subject.PATH, Subject.TREE})
+EFFECT_SUBJECTS: Mapping[str, frozenset[Subject]] = {
+    "read": _PATHS,
+    "write": _PATHS,
+    "execute": frozenset({Subject.COMMAND}),
+    "network": frozenset({Subject.ADDRESS}),
+}
+"""The arguments that rules on effects apply to."""
+_MAX_MATCHES = 1000
+"""Maximum number of files that the wildcards of a command are expanded to."""
 _PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -48,7 +68,8 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Patterns `tool` or `tool:pattern`, with wildcards; the pattern applies to the arguments that the tool declares.
+    """Patterns `tool`, `tool:pattern` or `effect:pattern`, with wildcards; the pattern applies to the arguments that
+    the tool declares.
 
     Deny takes precedence over ask, and ask over allow. Uncertain calls match rules that deny or ask, and none that
     allow.
@@ -82,7 +103,7 @@ class Rules:
         effects = tool.effects
         if self.read_only and effects & {"write", "execute"}:
             return Judgement("deny", "the shell is read-only")
-        matcher = _RuleMatcher(call, tool, self.workspace)
+        matcher = _RuleMatcher(call, tool, self.workspace, lambda: self._is_confined(call, tool))
         if why := next((match for rule in self.deny if (match := matcher.match(rule))), ""):
             return Judgement("deny", f"a rule in the settings forbids it ({why})")
         if "write" in effects and (danger := self._danger(matcher)):
@@ -95,7 +116,7 @@ class Rules:
             return Judgement("allow")
         rule = next(filter(matcher.is_covered, self.allow), None)
         if rule is None:
-            return Judgement("allow" if self._is_confined(call, tool) else "ask")
+            return Judgement("allow" if self.auto_accept and self._is_confined(call, tool) else "ask")
         return Judgement("allow", git_command=matcher.git_command() if ":" in rule else "")
 
     def reach(self, call: Call, tool: Tool) -> Reach:
@@ -109,9 +130,22 @@ class Rules:
         """Whether a rule denies network access whatever the address."""
         return any(rule.partition(":")[0] == "network" for rule in self.deny)
 
+    def denies_files(self) -> bool:
+        """Whether a rule denies reading or writing files, which only the sandbox holds for programs."""
+        return any(rule.partition(":")[0] in ("read", "write") for rule in self.deny)
+
+    def protection(self) -> Protection | None:
+        """The files that rules on reading and writing protect; None if there are none. Reads the disk."""
+        rules = (*self.deny, *(() if self.yes else self.ask))
+        read, write = (
+            [pattern for rule in rules for name, _, pattern in [rule.partition(":")] if name == effect and pattern]
+            for effect in ("read", "write")
+        )
+        return Protection.of(self.workspace, read, write) if read or write else None
+
     def _is_confined(self, call: Call, tool: Tool) -> bool:
-        """Whether the call runs only programs, in the sandbox, and the user accepts those without approval."""
-        sandbox = sandbox_of(tool) if self.auto_accept else None
+        """Whether the call runs only programs, in the sandbox and without network."""
+        sandbox = sandbox_of(tool)
         return sandbox is not None and sandbox.holds and self.reach(call, tool) == "inside"
 
     def _danger(self, matcher: "_RuleMatcher") -> str:
@@ -129,10 +163,14 @@ class _RuleMatcher:
     call: Call
     tool: Tool
     workspace: Path
+    is_confined: Callable[[], bool] = lambda: False
+    """Whether the sandbox holds what the call's programs read, write and reach."""
 
     def match(self, rule: str) -> str:
         """The rule, with the reason of an uncertain match, if the call does or may do what it names; else empty."""
         name, colon, pattern = rule.partition(":")
+        if colon and name in EFFECT_SUBJECTS:
+            return self._match_effect(rule, name, pattern) if name in self.tool.effects else ""
         if not fnmatch.fnmatchcase(self.call.name, name):
             return ""
         if not colon:
@@ -146,7 +184,7 @@ class _RuleMatcher:
                 line = parse_line(text)
                 if line.may_run(pattern):
                     return f"{rule}; the command is uncertain: {line.doubt}" if line.doubt else rule
-            elif subject is Subject.PATH:
+            elif subject in _PATHS:
                 paths = locations(self.workspace, text)
                 if paths is None or may_be_in(self.workspace, pattern, paths):
                     return rule
@@ -154,25 +192,96 @@ class _RuleMatcher:
                 return rule
         return ""
 
+    def _match_effect(self, rule: str, effect: str, pattern: str) -> str:
+        """The same for a rule that names an effect of the tool."""
+        subjects = subjects_of(self.tool)
+        if not subjects or (effect == "execute" and Subject.COMMAND not in subjects.values()):
+            if "execute" in self.tool.effects:
+                is_held = effect != "execute" and self.is_confined()
+                return "" if is_held else f"{rule}; the arguments do not show what the call does"
+            return rule if any(self._is_named(effect, text, pattern) for text in _texts(self.call.arguments)) else ""
+        for subject, text in self._subjects():
+            if text is None:
+                return f"{rule}; an argument is not a text"
+            if subject is Subject.COMMAND:
+                if (why := self._match_command(effect, text, pattern)) is not None:
+                    return f"{rule}; the command is uncertain: {why}" if why else rule
+            elif subject in EFFECT_SUBJECTS[effect] and self._is_named(effect, text, pattern, subject):
+                return rule
+        return ""
+
+    def _is_named(self, effect: str, text: str, pattern: str, subject: Subject = Subject.PATH) -> bool:
+        """Whether a text is a path or an address that the pattern of a rule on this effect matches."""
+        if effect == "network":
+            address = _address(text)
+            if address is None or "/" in pattern:
+                return _may_be_address(text, pattern) and (address is not None or "://" in text)
+            return fnmatch.fnmatchcase(urlsplit(address).hostname or "", pattern.casefold())
+        paths = locations(self.workspace, unquote(_FILE_ADDRESS.sub("", text, count=1)))
+        if paths is None:
+            return False
+        if subject is Subject.TREE:  # the tool leaves out what lies below
+            patterns = folded_patterns(self.workspace, pattern)
+            return any(is_within(patterns, path) for path in paths)
+        return may_be_in(self.workspace, pattern, paths)
+
+    def _match_command(self, effect: str, text: str, pattern: str) -> str | None:
+        """Why a command line has, or may have, this effect on what the pattern names; None if it does not.
+
+        The sandbox holds what is not visible in the line.
+        """
+        line = parse_line(text)
+        if effect == "execute":
+            return line.doubt if line.may_run(pattern) else None
+        is_held = self.is_confined()
+        if line.doubt and not is_held:
+            return line.doubt
+        if effect == "network" and not is_held and not pattern.strip("*"):
+            return "it may use the network"
+        words = [word for command in line.commands for argument in command for word in _option_values(argument)]
+        names = {posixpath.expanduser(name) for word in words for name in (word, *re.split(r"[=:,@]", word)) if name}
+        if not is_held:
+            globs = [name for name in names if GLOB.search(name)]
+            matches = (glob.iglob(name, root_dir=self.workspace) for name in globs)  # noqa: PTH207 - may be absolute
+            names.update(itertools.islice(itertools.chain.from_iterable(matches), _MAX_MATCHES))
+        subject = Subject.TREE if is_held else Subject.PATH
+        return "" if any(self._is_named(effect, name, pattern, subject) for name in names) else None
+
     def is_covered(self, rule: str) -> bool:
         """Whether a rule that allows covers everything the call does."""
         name, colon, pattern = rule.partition(":")
+        if colon and name in EFFECT_SUBJECTS:
+            return self._is_covered_effect(name, pattern)
         if not fnmatch.fnmatchcase(self.call.name, name):
             return False
         if not colon:
             return True
-        has_path = Subject.PATH in subjects_of(self.tool).values()
+        has_path = not _PATHS.isdisjoint(subjects_of(self.tool).values())
         if list(self.call.arguments.values()) == [pattern] and not has_path:
             return True  # literally
         subjects = list(self._subjects())
         return bool(subjects) and all(self._covers(subject, text, pattern) for subject, text in subjects)
+
+    def _is_covered_effect(self, effect: str, pattern: str) -> bool:
+        """Whether a rule that allows an effect covers everything the call does."""
+        is_all = all(each == effect for each in self.tool.effects - HARMLESS)
+        if effect not in self.tool.effects or not (is_all or effect == "execute"):
+            return False
+        kinds, subjects = EFFECT_SUBJECTS[effect], list(self._subjects())
+        if not subjects or any(subject not in kinds for subject, _ in subjects):
+            return False
+        if effect == "network" and "://" not in pattern:
+            addresses = [_address(text or "") for _, text in subjects]
+            hosts = [urlsplit(address).hostname or "" if address else "" for address in addresses]
+            return all(host and fnmatch.fnmatchcase(host, pattern.casefold()) for host in hosts)
+        return all(self._covers(subject, text, pattern) for subject, text in subjects)
 
     def _covers(self, subject: Subject, text: str | None, pattern: str) -> bool:
         if text is None:
             return False
         if subject is Subject.COMMAND:
             return self._covers_command(text, pattern)
-        if subject is Subject.PATH:
+        if subject in _PATHS:
             paths, pattern = (
                 locations(self.workspace, text),
                 absolute_pattern(os.path.realpath(self.workspace), pattern),
@@ -208,7 +317,7 @@ class _RuleMatcher:
         declared = subjects_of(self.tool)
         if not declared and "execute" in self.tool.effects:
             return
-        paths = [text for subject, text in self._subjects() if subject is Subject.PATH and text is not None]
+        paths = [text for subject, text in self._subjects() if subject in _PATHS and text is not None]
         for text in () if declared else _texts(self.call.arguments):
             plain = unquote(_FILE_ADDRESS.sub("", text, count=1))  # an external tool may decode it
             plain = f"{Path.home()}{plain[1:]}" if plain.startswith("~/") else plain

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-GLOB = re.compile(r"[*?\[]")
+from ecoshell.tools.path_patterns import GLOB
+
 _MAX_CHARACTERS = 20_000
 _PIECE = re.compile(
     r"""(?P<blank>[ \t]+)

@@ -181,7 +181,8 @@ class RemoteSettings(Section):
 
 
 class ApprovalSettings(Section):
-    """Rules `tool` or `tool:pattern`, such as `run_command:git status*`; deny wins over ask, ask over allow."""
+    """Rules `tool`, `tool:pattern` or `effect:pattern`, such as `run_command:git status*` or `read:secrets/*`; deny
+    wins over ask, ask over allow."""
 
     allow: tuple[Text, ...] = ()
     """Calls that run without approval."""

@@ -25,6 +25,7 @@ from typing import (
 from ecoshell.errors import ToolError, closest_word
 from ecoshell.messages import Effect, Observation, ToolSchema
 from ecoshell.tools import Limits, Subject
+from ecoshell.tools.protection import Protection, protection
 from ecoshell.tools.running import failed, forget_peak, in_thread, peak_mb, record_worker, to_observation
 from ecoshell.worker import in_worker
 
@@ -137,16 +138,23 @@ class WorkerTool(FunctionTool):
 
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
         observation, start_mb, peak = await in_thread(
-            lambda: in_worker(_run_in_worker, self.name, self._function, self._checked(arguments), self.limits)
+            lambda: in_worker(
+                _run_in_worker, self.name, self._function, self._checked(arguments), self.limits, protection.get()
+            )
         )
         record_worker(start_mb, peak)
         return observation
 
 
 def _run_in_worker(
-    name: str, function: Callable[..., Any], arguments: Mapping[str, Any], limits: Limits
+    name: str,
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    limits: Limits,
+    protected: Protection | None,
 ) -> tuple[Observation, float | None, float | None]:
     """Return the observation, and the memory of the worker before the call and at its peak in MB."""
+    protection.set(protected)
     start_mb = forget_peak()
     return to_observation(name, function(**arguments), limits), start_mb, peak_mb("self")
 

@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from ecoshell.tools.protection import protection
+
 SandboxMode = Literal["auto", "off", "strict"]
 Reach = Literal["inside", "network", "outside"]
 """What a command may reach: the sandbox alone, also the network, or everything."""
@@ -178,6 +180,10 @@ class Sandbox:
             options += ["--bind", str(git), str(git)]
         for path in self.protected():
             options += ["--ro-bind", str(path), str(path)]
+        guarded = protection.get()
+        for path, is_unread in guarded.paths() if guarded is not None else ():
+            source = scratch / ("folder" if path.is_dir() else "file") if is_unread else path
+            options += ["--ro-bind", str(source), str(path)]
         for path in (*self.secrets(), *self._sockets()):
             if _is_visible(path) or path.is_relative_to(self.workspace):
                 options += ["--ro-bind", str(scratch / ("folder" if path.is_dir() else "file")), str(path)]
@@ -205,6 +211,9 @@ class Sandbox:
         ]
         lines += [f"(deny file-write-unlink (literal {_quoted(self.workspace / '.git')}))"]
         lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in self.secrets()]
+        guarded = protection.get()
+        for path, is_unread in guarded.paths() if guarded is not None else ():
+            lines += [f"(deny {'file-read* ' if is_unread else ''}file-write* (subpath {_quoted(path)}))"]
         if not network:
             lines += ["(deny network*)"]
         return "\n".join(lines)

@@ -6,7 +6,7 @@ import itertools
 import os
 import secrets
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -322,12 +322,17 @@ class Entry:
         return os.readlink(self.name, dir_fd=self.folder) if stat.S_ISLNK(self.status.st_mode) else ""
 
 
-def walk(descriptor: int, depth: int | None = None) -> Iterator[Entry]:
+def walk(
+    descriptor: int, depth: int | None = None, leaves_out: Callable[[str], bool] = lambda path: False
+) -> Iterator[Entry]:
     """Yield the entries below an open folder by name, at most `depth` levels deep; links are not followed."""
     for base, folders, files, parent in os.fwalk(".", dir_fd=descriptor):
         level = 0 if base == "." else base.count("/")
         for name in sorted(set(folders + files) - HIDDEN):
             checkpoint()
+            if leaves_out(f"{base}/{name}"):
+                folders[:] = [folder for folder in folders if folder != name]
+                continue
             try:
                 status = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:  # deleted since the folder was read

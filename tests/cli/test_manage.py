@@ -239,6 +239,15 @@ class TestConfig:
         assert note.startswith(f"{file} line 2: ")
         assert "no effect" in note
 
+    def test_rule_about_one_tool_is_pointed_out(self, shell: Shell) -> None:
+        written('[approval]\nask = ["read_file:secrets/*", "read:docs/*"]\ndeny = ["run_command:rm *"]\n')
+        deny, ask = json.loads(shell("config", "check", "--json"))["notes"]
+        assert deny.startswith("approval.deny: run_command:rm * does not hold for run_python")
+        assert deny.endswith("; execute:rm * does.")
+        assert re.fullmatch(
+            r"approval\.ask: read_file:secrets/\* does not hold for .*search_text.*; read:secrets/\* does\.", ask
+        )
+
     def test_invalid_setting_stops_every_command_with_its_line(self, shell: Shell) -> None:
         written("[agent]\nmax_step = 3\n")
         for command in ("config", "models", "tools"):

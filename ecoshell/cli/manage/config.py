@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from ecoshell.tools import Tool
 
 _DECISIONS = ("allow", "ask", "deny")
+_EFFECTS = ("execute", "network", "write", "read")
+"""Effects that rules may name, the one that says most about a tool first."""
+_MAX_NAMED = 4
+"""Maximum number of tools named in a note."""
 _NAME_SETTINGS = frozenset(
     {("agent", "strategy"), ("plan", "judge"), ("tui", "theme"), ("tools", "prices"), ("plugins", "enabled")}
     | {("approval", decision) for decision in _DECISIONS}
@@ -98,6 +102,7 @@ def _check(*, as_json: bool) -> int:
         for key, error in _unknown_names(loaded.settings):
             place = loaded.origins.get(key, DEFAULT)
             problems = (*problems, SettingsError(f"{place}: {dotted(key)} {error.message}", fix=error.fix))
+        warnings = (*warnings, *_narrow_rules(loaded.settings))
     if as_json:
         records = [{"message": problem.message, "fix": problem.fix} for problem in problems]
         print_json({"file": str(file), "problems": records, "notes": warnings})
@@ -140,9 +145,8 @@ def _write(changes: Changes, *, as_json: bool) -> int:
 
 def _unknown_names(settings: Settings) -> Iterator[tuple[KeyPath, SettingsError]]:
     """Yield the keys that name a strategy, judge, plugin, theme or tool that does not exist."""
-    from ecoshell.assembly import plugins_of, sources_of
+    from ecoshell.assembly import plugins_of
     from ecoshell.plugin_host import find_user_plugins
-    from ecoshell.tools.workspace import Workspace, workspace_folder
 
     yield from _unknown_strategy_or_judge(settings, plugins_of(settings, user_paths(), warn))
     plugins = [plugin.name for plugin in find_user_plugins(user_paths())]
@@ -156,9 +160,39 @@ def _unknown_names(settings: Settings) -> Iterator[tuple[KeyPath, SettingsError]
         if theme not in themes:
             yield ("tui", "theme"), _unknown("theme", theme, themes)
     if settings.tools.prices or any(getattr(settings.approval, decision) for decision in _DECISIONS):
-        workspace = Workspace(workspace_folder())
-        sources = sources_of(settings, user_paths(), workspace, lambda _: None)
-        yield from _unknown_tools(settings, {tool.schema.name: tool for _, tool in sources})
+        yield from _unknown_tools(settings, _tools_of(settings))
+
+
+def _tools_of(settings: Settings) -> "dict[str, Tool]":
+    from ecoshell.assembly import sources_of
+    from ecoshell.tools.workspace import Workspace, workspace_folder
+
+    sources = sources_of(settings, user_paths(), Workspace(workspace_folder()), lambda _: None)
+    return {tool.schema.name: tool for _, tool in sources}
+
+
+def _narrow_rules(settings: Settings) -> Iterator[str]:
+    """Yield a note for each rule about one tool whose pattern other tools can reach."""
+    from ecoshell.agent.rules import EFFECT_SUBJECTS
+    from ecoshell.tools import subjects_of
+
+    decisions = {decision: getattr(settings.approval, decision) for decision in ("deny", "ask")}
+    tools = _tools_of(settings) if any(":" in rule for rules in decisions.values() for rule in rules) else {}
+    for decision, rules in decisions.items():
+        for rule in rules:
+            name, _, pattern = rule.partition(":")
+            tool = tools.get(name) if pattern else None
+            kinds = frozenset(subjects_of(tool).values() if tool is not None else ())
+            for effect in _EFFECTS:
+                if tool is None or effect not in tool.effects or kinds.isdisjoint(EFFECT_SUBJECTS[effect]):
+                    continue
+                others = [
+                    other for other in tools if effect in tools[other].effects and f"{other}:{pattern}" not in rules
+                ]
+                if others and f"{effect}:{pattern}" not in rules:
+                    names = f"{', '.join(others[:_MAX_NAMED])}{' and others' if len(others) > _MAX_NAMED else ''}"
+                    yield f"approval.{decision}: {rule} does not hold for {names}; {effect}:{pattern} does."
+                break
 
 
 def _unknown_strategy_or_judge(settings: Settings, plugins: "Plugins") -> Iterator[tuple[KeyPath, SettingsError]]:
@@ -188,6 +222,8 @@ def _unknown_tools(settings: Settings, tools: "Mapping[str, Tool]") -> Iterator[
     for decision in _DECISIONS:
         for rule in getattr(settings.approval, decision):
             name = rule.partition(":")[0]
+            if name in _EFFECTS and ":" in rule:
+                continue
             # a name without a similar one may belong to a server that has never been reached
             if not fnmatch.filter(tools, name) and (match := closest_word(name, tools)):
                 error = SettingsError(f"names an unknown tool, {name!r}.", fix=f"Did you mean {match}?")

@@ -14,6 +14,7 @@ from ecoshell.messages import Observation
 from ecoshell.secrecy import MARK
 from ecoshell.tools import Subject, ToolOptions
 from ecoshell.tools.diffs import line_count, unified
+from ecoshell.tools.protection import LeftOut
 from ecoshell.tools.running import truncation_mark
 from ecoshell.tools.workspace import CLOSED, Entry, FileText, Workspace, walk
 from ecoshell.worker import in_worker
@@ -42,7 +43,7 @@ class FileTools:
 
     def list_files(
         self,
-        path: Annotated[str, "Folder, relative to the workspace.", Subject.PATH] = ".",
+        path: Annotated[str, "Folder, relative to the workspace.", Subject.TREE] = ".",
         depth: Annotated[int, "Levels of folders to show."] = 2,
     ) -> Observation:
         """List the files and folders in a directory."""
@@ -50,19 +51,20 @@ class FileTools:
             raise ToolError(f"`depth` must be at least 1, not {depth}.")
         try:
             with self._workspace.folder(path) as (descriptor, name):
-                walked = itertools.islice(walk(descriptor, depth), _MAX_COUNTED + 1)
+                left_out = LeftOut(name)
+                walked = itertools.islice(walk(descriptor, depth, left_out), _MAX_COUNTED + 1)
                 entries = sorted((entry.depth, entry.path, _line(entry)) for entry in walked)
         except ToolError:
             with contextlib.suppress(ToolError), self._workspace.reading(path) as (file, name):
                 return Observation(f"{name}  {os.fstat(file.fileno()).st_size} bytes; it is a file, not a folder")
             raise
         if not entries:
-            return Observation(f"The folder {name} is empty.")
+            return Observation(f"The folder {name} is empty.{left_out.note()}")
         lines = [line for _, _, line in entries[:_MAX_LISTED]]
         if len(entries) > _MAX_LISTED:
             total = f"{len(entries)}" if len(entries) <= _MAX_COUNTED else f"more than {_MAX_COUNTED}"
             lines.append(f"[truncated: {_MAX_LISTED} of {total} entries shown]")
-        return Observation("\n".join(lines), truncated=len(entries) > _MAX_LISTED)
+        return Observation("\n".join(lines) + left_out.note(), truncated=len(entries) > _MAX_LISTED)
 
     def read_file(
         self,

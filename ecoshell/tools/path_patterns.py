@@ -5,12 +5,13 @@ import glob
 import itertools
 import os
 import posixpath
+import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ecoshell.agent.shell_line import GLOB
-
+GLOB = re.compile(r"[*?\[]")
+"""The beginning of a wildcard."""
 _MAX_PATH = 4096
 """Characters of a path; no system allows more."""
 
@@ -37,18 +38,29 @@ def absolute_pattern(top: str, pattern: str) -> str:
     return posixpath.normpath(f"{glob.escape(top)}/{pattern}")
 
 
-def may_be_in(workspace: Path, pattern: str, paths: tuple[str, str]) -> bool:
-    """Whether the pattern matches one of these paths, a folder above it, or something below it."""
+def folded_patterns(workspace: Path, pattern: str) -> set[str]:
+    """The absolute forms of a rule's pattern, as written and with its links resolved, folded."""
     top, stem = os.path.realpath(workspace), GLOB.split(pattern)[0]
     folder = stem if stem == pattern else stem[: stem.rfind("/") + 1]
     resolved = glob.escape(os.path.realpath(posixpath.join(top, folder)))  # links before the first wildcard
     if len(folder) < len(pattern):
         resolved = f"{resolved}/{pattern[len(folder) :]}"
     patterns = {absolute_pattern(top, pattern), resolved, *([pattern] if pattern.startswith("*") else [])}
-    is_folder = posixpath.isdir(paths[1])
-    for folded_pattern, path in itertools.product(map(fold, patterns), map(fold, paths)):
+    return {fold(each) for each in patterns}
+
+
+def is_within(patterns: Iterable[str], path: str) -> bool:
+    """Whether one of these folded patterns matches an absolute path or a folder above it."""
+    folders = list(ancestors(fold(path)))
+    return any(fnmatch.fnmatchcase(folder, pattern) for pattern in patterns for folder in folders)
+
+
+def may_be_in(workspace: Path, pattern: str, paths: tuple[str, str]) -> bool:
+    """Whether the pattern matches one of these paths, a folder above it, or something below it."""
+    patterns, is_folder = folded_patterns(workspace, pattern), posixpath.isdir(paths[1])
+    for folded_pattern, path in itertools.product(patterns, map(fold, paths)):
         plain = GLOB.split(folded_pattern)[0]
-        if any(fnmatch.fnmatchcase(ancestor, folded_pattern) for ancestor in ancestors(path)):
+        if is_within((folded_pattern,), path):
             return True
         if is_folder and (plain.startswith(f"{path}/") or f"{path}/".startswith(plain)):
             return True

@@ -1,0 +1,211 @@
+"""Rules on effects: they hold for every tool with the effect, in every spelling."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from agent_play import User, finish, of, say, turn
+
+from ecoshell.agent.rules import Rules
+from ecoshell.events import CallFinished
+from ecoshell.messages import Call, ToolSchema
+from ecoshell.tools import ToolOptions
+from ecoshell.tools.builtin import builtin_tools
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.sandbox import Sandbox, backend
+from ecoshell.tools.workspace import Workspace
+
+needs_sandbox = pytest.mark.skipif(bool(backend(Path("/nowhere")).problem), reason="no sandbox works on this machine")
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Workspace:
+    root = tmp_path / "work"
+    for name in ("secrets/k", "docs/a.md", "src/m.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("a line\n")
+    (root / "hidden").symlink_to("secrets")
+    (root / "docs/key").symlink_to("../secrets/k")
+    return Workspace(root)
+
+
+def verdict(ground: Workspace, name: str, arguments: dict[str, object], *, confined: bool = False, **rules) -> str:
+    options = ToolOptions(sandbox=Sandbox("auto", ground.root) if confined else None)
+    tools = {tool.schema.name: tool for tool in builtin_tools(ground, options=options)}
+    tools["convert"] = FunctionTool(convert, effects=("read", "write"))
+    return Rules(workspace=ground.root, **rules).judge(Call(name, arguments), tools[name]).verdict
+
+
+def convert(source: str, target: str = "") -> str:
+    """Does something, like a tool of a server."""
+    return source + target
+
+
+READS = [
+    ("read_file", {"path": "secrets/k"}),
+    ("read_file", {"path": "./docs/../secrets//k"}),
+    ("read_file", {"path": "hidden/k"}),
+    ("read_file", {"path": "docs/key"}),
+    ("read_file", {"path": "SECRETS/K"}),
+    ("search_text", {"text": "a", "path": "hidden/k"}),
+    ("count_text", {"path": "docs/key"}),
+    ("json_query", {"path": "secrets/k", "query": "@"}),
+    ("edit_file", {"path": "secrets/k", "old": "a", "new": "b"}),
+    ("convert", {"source": "file:secrets/k"}),
+    ("run_command", {"command": "cat secrets/k"}),
+    ("run_command", {"command": "cat < hidden/k"}),
+    ("run_command", {"command": "cp --from=secrets/k x"}),
+    ("run_command", {"command": "cat docs/key | wc"}),
+]
+UNCERTAIN = [
+    ("run_command", {"command": "cat sec*/k"}),
+    ("run_command", {"command": "cd secrets && cat k"}),
+    ("run_command", {"command": "grep -r a ."}),
+    ("run_command", {"command": "cat $(echo secrets/k)"}),
+    ("run_python", {"code": "print(open('sec' + 'rets/k').read())"}),
+]
+"""What is not visible in the arguments; only the sandbox holds it."""
+FREE = [
+    ("read_file", {"path": "docs/a.md"}),
+    ("search_text", {"text": "a"}),
+    ("list_files", {}),
+    ("count_text", {"text": "secrets/k"}),
+    ("current_time", {}),
+    ("fetch_url", {"url": "https://example.org/secrets/k"}),
+    ("convert", {"source": "docs/a.md"}),
+    ("run_command", {"command": "cat docs/a.md"}),
+]
+
+
+@pytest.mark.parametrize("rule", ["read:secrets/*", "read:./secrets/", "read:secrets", "read:hidden/*"])
+@pytest.mark.parametrize(("name", "arguments"), READS)
+def test_rule_on_reading_holds_for_every_tool(ground, rule, name, arguments):
+    assert verdict(ground, name, arguments, deny=(rule,)) == "deny"
+    assert verdict(ground, name, arguments, deny=(rule,), yes=True) == "deny"
+
+
+@pytest.mark.parametrize(("name", "arguments"), UNCERTAIN)
+def test_uncertain_programs_match_only_outside_the_sandbox(ground, name, arguments):
+    assert verdict(ground, name, arguments, deny=("read:secrets/*",)) == "deny"
+    assert verdict(ground, name, arguments, ask=("read:secrets/*",)) == "ask"
+
+
+@needs_sandbox
+@pytest.mark.parametrize(("name", "arguments"), UNCERTAIN)
+def test_sandbox_holds_uncertain_programs(ground, name, arguments):
+    rules = {"deny": ("read:secrets/*",), "auto_accept": True}
+    assert verdict(ground, name, arguments, confined=True, **rules) == "allow"
+    outside = tuple(str(text) for text in arguments.values())
+    assert verdict(ground, name, arguments, confined=True, outside=outside, **rules) == "deny"
+
+
+@pytest.mark.parametrize(("name", "arguments"), FREE)
+def test_rule_on_reading_leaves_other_calls_alone(ground, name, arguments):
+    expected = verdict(ground, name, arguments)
+    assert verdict(ground, name, arguments, deny=("read:secrets/*",)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "arguments", "matches"),
+    [
+        ("write:docs/*", "write_file", {"path": "docs/new.md", "content": ""}, True),
+        ("write:docs/*", "edit_file", {"path": "src/../docs/a.md", "old": "a", "new": "b"}, True),
+        ("write:docs/*", "read_file", {"path": "docs/a.md"}, False),
+        ("write:docs/*", "write_file", {"path": "src/new.py", "content": ""}, False),
+        ("write:docs/*", "run_command", {"command": "tee docs/x"}, True),
+        ("write:docs/*", "convert", {"source": "x", "target": "docs/x"}, True),
+        ("execute:rm *", "run_command", {"command": "rm -r x"}, True),
+        ("execute:rm *", "run_command", {"command": "ls; /bin/rm x"}, True),
+        ("execute:rm *", "run_command", {"command": "ls -l"}, False),
+        ("execute:rm *", "run_python", {"code": "import os"}, True),
+        ("execute:rm *", "write_file", {"path": "rm", "content": ""}, False),
+        ("network:*.internal", "fetch_url", {"url": "https://db.internal/x"}, True),
+        ("network:*.internal", "fetch_url", {"url": "HTTP://DB.Internal.:8080"}, True),
+        ("network:*.internal", "fetch_url", {"url": "https://user@db.internal%2f"}, True),
+        ("network:*.internal", "fetch_url", {"url": "https://example.org/x.internal"}, False),
+        ("network:*.internal", "run_command", {"command": "curl https://db.internal/x"}, True),
+        ("network:*.internal", "run_command", {"command": "ssh db.internal"}, True),
+        ("network:*.internal", "run_command", {"command": "ls docs"}, False),
+        ("network:*", "run_command", {"command": "ls docs"}, True),
+        ("network:*", "fetch_url", {"url": "https://example.org"}, True),
+        ("network:*", "read_file", {"path": "docs/a.md"}, False),
+    ],
+)
+def test_rules_on_other_effects(ground, rule, name, arguments, matches):
+    denied = verdict(ground, name, arguments, deny=(rule,)) == "deny"
+    assert denied == matches
+    asked = verdict(ground, name, arguments, ask=(rule,), allow=(name,)) == "ask"
+    assert asked == matches
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "arguments", "allowed"),
+    [
+        ("write:docs/*", "write_file", {"path": "docs/new.md", "content": "x"}, True),
+        ("write:docs/*", "write_file", {"path": "docs/key", "content": "a longer line\n"}, False),
+        ("write:docs/*", "write_file", {"path": "src/new.py", "content": "x"}, False),
+        ("write:docs/*", "run_command", {"command": "tee docs/x"}, False),
+        ("execute:ls *", "run_command", {"command": "ls -l"}, True),
+        ("execute:ls *", "run_command", {"command": "ls -l; rm x"}, False),
+        ("execute:ls *", "run_python", {"code": "ls -l"}, False),
+        ("network:*.example.org", "fetch_url", {"url": "https://www.example.org/a"}, True),
+        ("network:*.example.org", "fetch_url", {"url": "https://evil.org/?.example.org"}, False),
+        ("network:*", "run_command", {"command": "curl https://example.org"}, False),
+    ],
+)
+def test_rules_that_allow_an_effect(ground, rule, name, arguments, allowed):
+    assert (verdict(ground, name, arguments, allow=(rule,)) == "allow") == allowed
+
+
+@pytest.fixture
+def rules(tmp_path: Path, home: Path):
+    (home / "secrets").mkdir()
+    (home / "secrets/key.txt").write_text("two keys\n")
+    os.link(home / "notes.txt", home / "plain.txt")
+
+    def write(**approval: list[str]) -> None:
+        file = tmp_path / "home/config/config.toml"
+        file.parent.mkdir(parents=True)
+        lines = [f"{decision} = {json.dumps(names)}" for decision, names in approval.items()]
+        file.write_text("\n".join(["[approval]", *lines]))
+
+    return write
+
+
+@pytest.mark.parametrize("decision", ["deny", "ask"])
+async def test_tools_that_read_a_tree_leave_protected_files_out_and_say_so(play, rules, decision):
+    rules(**{decision: ["read:secrets/*"]})
+    lines = [say("", "search_text", text="two"), say("", "list_files"), say("", "search_text", text="keys")]
+    lines += [say("", "search_text", text="keys", path="secrets"), finish()]
+    async with play(lines, user=User()) as shell:
+        events = await turn(shell)
+    found, listed, missing, within = (event.observation for event in of(events, CallFinished))
+    assert "notes.txt:2: two" in found
+    assert "key.txt" not in found + listed
+    assert "secrets/" in listed
+    for text in (found, listed, missing, within):
+        assert "[left out: 1 that the user's rules protect]" in text
+    assert missing.startswith("No match for 'keys' in .")
+
+
+@needs_sandbox
+async def test_sandboxed_programs_do_not_read_protected_files(play, rules):
+    rules(deny=["read:secrets/*", "write:notes.txt"])
+    commands = [
+        "cat sec*/*",
+        "python3 -c \"print(open('sec' + 'rets/key.txt').read())\"",
+        "for f in notes*; do echo x > $f; done",
+    ]
+    lines = [*(say("", "run_command", command=command) for command in commands), finish()]
+    async with play(lines, yes=True) as shell:
+        events = await turn(shell)
+    results = of(events, CallFinished)
+    assert len(results) == len(commands)
+    assert not any("two keys" in event.observation for event in results)
+    assert not any(event.ok for event in results)
+
+
+def test_schema_of_tools_does_not_mention_rules(ground):
+    schemas = [tool.schema for tool in builtin_tools(ground)]
+    assert all(isinstance(schema, ToolSchema) and "tree" not in json.dumps(schema.parameters) for schema in schemas)
