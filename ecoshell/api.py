@@ -344,6 +344,14 @@ class Agent:
         if self.outcome is not outcome:  # Stopped before the turn started.
             outcome.status, self.outcome = "interrupted", outcome
 
+    async def accept_plan(self, text: str = "", *, edits: bool = False) -> Outcome:
+        """Carry out the last written plan, or `text` in its place, and return the outcome; raises as `ask` does.
+
+        A plan is the answer of an agent with `Options(approval_mode="plan")`. `edits` accepts writes inside the
+        workspace without asking.
+        """
+        return await self.ask(await self._open.accept_plan(text, edits=edits))
+
     async def stop(self) -> None:
         """Stop the running turn; its `ask` raises TurnStopped."""
         await self._open.stop()

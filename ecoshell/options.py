@@ -13,6 +13,13 @@ RoleName = Literal["planner", "caller", "summarizer"]
 Effort = Literal["auto", "off", "low", "medium", "high", "max"]
 """How much a model reasons before it answers; `auto` leaves it to the provider."""
 
+ApprovalMode = Literal["ask", "plan", "edits"]
+APPROVAL_MODES: Mapping[ApprovalMode, str] = {
+    "ask": "Calls that write, execute or reach the network ask for approval.",
+    "plan": "Plan mode: only tools that read run, and the answer is a plan. /plan accept carries it out.",
+    "edits": "Edits are accepted: writes inside the workspace run without asking; commands still ask.",
+}
+
 EFFORTS: Mapping[Effort, str] = {
     "auto": "as the provider decides",
     "off": "no reasoning, or as little as the model allows",
@@ -95,3 +102,4 @@ class Options:
     """Models of single roles; SESSION_MODEL overrides the settings with the session's model."""
     strategy: str | None = None
     effort: Effort | None = None
+    approval_mode: ApprovalMode | None = None

@@ -36,7 +36,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Call, Effect, ToolSchema, Usage, visible_line
 from ecoshell.models import Traits
-from ecoshell.options import NO_ROLE_MODELS
+from ecoshell.options import NO_ROLE_MODELS, ApprovalMode
 from ecoshell.secrecy import mask_secrets
 from ecoshell.strategies import Step
 from ecoshell.tools import LASTING, Previewing, Subject, Tool, sandbox_of, subjects_of
@@ -53,6 +53,10 @@ _LEADING_VERBS = re.compile(r"\w+(?:, \w+)*(?:,? or \w+)?")
 _DO_INSTEAD = "Answer the request in your own words, or use a tool that only reads."
 """What a weak model reads instead of a reason, which it would repeat as its answer."""
 _HOW_TO_TRUST = " `trusted = true` for the model in the settings leaves that to the rules."
+_PLAN_MODE = (
+    "plan mode runs only tools that read. Call no other tool; end with a numbered plan of what you would do, which the "
+    "user accepts or changes."
+)
 _EFFECT_WORDS: Mapping[Effect, str] = {
     "read": "read files",
     "write": "change files",
@@ -188,9 +192,16 @@ class Approvals:
     """Decides on calls, and remembers what is allowed for the session and the project."""
 
     def __init__(
-        self, rules: Rules, person: UserInterface, *, granted: Iterable[str], remember: Callable[[str], None]
+        self,
+        rules: Rules,
+        person: UserInterface,
+        *,
+        granted: Iterable[str],
+        remember: Callable[[str], None],
+        mode: Callable[[], ApprovalMode] = lambda: "ask",
     ) -> None:
         """`granted` is what this project allowed before; `remember` stores further grants."""
+        self.mode = mode
         self.rules = rules
         """May be replaced at any time; grants remain."""
         self._person = person
@@ -237,6 +248,13 @@ class Approvals:
             emit(ApprovalGiven(call.id, "no", "rule", agent=request.agent))
             return judged, ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
         is_allowed = judged.verdict == "allow" or grant(call, tool.effects, judged) in self._granted
+        if self.mode() == "plan" and (
+            tool.effects & LASTING or not (is_allowed or type(self._person) is not NonInteractive)
+        ):
+            emit(ApprovalGiven(call.id, "no", "plan mode"))
+            return judged, ApprovalDecision(call, f"{call.name} was not run: {_PLAN_MODE}")
+        if self.mode() == "edits" and judged.verdict == "ask" and not judged.by_rule:
+            is_allowed = is_allowed or await asyncio.to_thread(rules.is_edit, call, tool)
         runs = is_allowed and not judged.always_asks and (self.rules.yes or not request.outlasts)
         return judged, ApprovalDecision(call) if runs else None
 
@@ -407,7 +425,7 @@ class SpendApproval:
         offers, enough = await self._offers(view, caps), 0
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
         if cap is not None:  # room for a step and the answer
-            bound = sum(await asyncio.to_thread(_proposed_bounds, self.mode, view), NOTHING).in_unit_of(cap) or 0
+            bound = sum(await asyncio.to_thread(proposed_bounds, self.mode, view), NOTHING).in_unit_of(cap) or 0
             enough = rounded_up(max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need))
             if cap.unit == "ms":  # how long a step takes is not known in advance
                 enough = 2 * cap.limit
@@ -503,7 +521,7 @@ def _bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
     return of_step(forecast), of_conclusion(forecast)
 
 
-def _proposed_bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
+def proposed_bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
     """The same with replies of usual length; may block."""
 
     def shortened(call: CallForecast) -> CallForecast:

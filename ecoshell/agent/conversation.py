@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ecoshell.agent import plan_mode
 from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.cap_watch import CapWatch
@@ -40,6 +41,7 @@ from ecoshell.agent.memory import (
 )
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
+from ecoshell.agent.quoting import bill_of
 from ecoshell.agent.turn import Turn, TurnEnd
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.agent.turn_usage import TurnUsage
@@ -59,6 +61,7 @@ from ecoshell.events import (
     GraphPlanned,
     Notice,
     PlanChanged,
+    Quote,
     ToolRegistered,
     ToolUnregistered,
     TurnFinished,
@@ -101,6 +104,8 @@ class Asked:
     """The session's model, if another one answers this question only."""
     source: tuple[str, str] | None = None
     """The file of the project that the question comes from, which needs the user's trust, with its text."""
+    quoted: Quote | None = None
+    """The quote of the plan that it carries out."""
 
 
 class Conversation:
@@ -129,6 +134,8 @@ class Conversation:
         """Emits an event of the running turn."""
         self.turn = self.memory.number
         """The number of the last turn; 0 before the first."""
+        self.accepted: Quote | None = None
+        """The quote of the plan that the next question carries out."""
         self._copies = ""
         self._unrestored: dict[str, str] = {}
         """Files that /undo did not restore because they had changed, with the name of their copies."""
@@ -148,7 +155,8 @@ class Conversation:
     async def ask(self, asked: Asked) -> AsyncGenerator[Event]:
         """Run a turn and yield its events, the last of which is TurnFinished; raises UsageError while a turn runs."""
         self.require_free()
-        asked = mask_secrets(replace(asked, commands=self.memory.commands))
+        asked = mask_secrets(replace(asked, commands=self.memory.commands, quoted=self.accepted))
+        self.accepted = None
         queue = self._queue = asyncio.Queue[Event | None]()
         self.turn += 1
         self._deps.budget.enter(self.session, self.turn)
@@ -398,7 +406,12 @@ class Conversation:
             emit(started)
             for text in asked.notices:
                 emit(Notice(text))
+            is_planning = deps.settings.approval_mode == "plan"
             ended = await self._turn(asked, usage, emit, listeners)
+            if is_planning and ended.status == "answered" and self.plan is not None:
+                plan = plan_mode.written(ended.answer)
+                emit(plan)
+                emit(await asyncio.to_thread(plan_mode.quoted_plan, plan, self.turn, self.plan))
         except asyncio.CancelledError:
             ended = TurnEnd("interrupted")
         except Exception as failure:  # noqa: BLE001 - boundary of the worker: a defect ends the turn, not the shell
@@ -413,6 +426,8 @@ class Conversation:
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped again, or the ledger is locked: the turn ends anyway
             finally:
+                if asked.quoted is not None and ended.status not in ("error", "interrupted"):
+                    emit(bill_of(asked.quoted, usage.spent_nano, time.monotonic() - usage.started))
                 emit(_finished(self.turn, ended, usage))
 
     def _close(self, task: "asyncio.Task[None]", queue: "asyncio.Queue[Event | None]") -> None:
@@ -505,7 +520,8 @@ class Conversation:
         asking = path_of(asked.question, asked.attachments)
         library = self.memory.library
         offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown)
-        offer = replace(offer, budget=budget)
+        instruction = plan_mode.INSTRUCTION if deps.settings.approval_mode == "plan" else ""
+        offer = replace(offer, budget=budget, advice="\n\n".join(filter(None, (offer.advice, instruction))))
         costs = ""
         if deps.strategy.parallel:
             from ecoshell.agent.graph_costs import costs_text  # only tool graphs use it

@@ -134,7 +134,7 @@ class Dependencies:
         Programs need a user who can be asked, or rules that allow them.
         """
         models, rules = self.models.current, self.approvals.rules
-        if not models.mode.by_program or rules.read_only:
+        if not models.mode.by_program or rules.read_only or self.settings.approval_mode == "plan":
             return False
         has_user = type(self.user) is not NonInteractive
         return has_user or (rules.yes and self.approvals.trusts(models.caller.traits))

@@ -81,6 +81,14 @@ class GraphRun:
         labels = enumerate((node.label for node in self.plan.nodes), 1)
         self._spent = {label: Spending(self.emit, label, f"g{self.number}n{at}") for at, label in labels}
 
+    @property
+    def spent_nano(self) -> int | None:
+        """The cost of all nodes so far; None if a part is unknown."""
+        thoughts = [cost.thought.nano for cost in self._spent.values()]
+        amounts = [nano for nano in thoughts if nano is not None]
+        tools = sum(cost.tool_nano for cost in self._spent.values())
+        return sum(amounts) + tools if len(amounts) == len(thoughts) else None
+
     async def run(self) -> GraphResult:
         """Run the graph to its end."""
         for step in self.path.result_steps:

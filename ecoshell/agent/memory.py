@@ -21,6 +21,8 @@ from ecoshell.events import (
     GraphPlanned,
     ModelReplied,
     NodeChanged,
+    PlanWritten,
+    Quote,
     Rationale,
     ResultsTrimmed,
     TodoChanged,
@@ -294,6 +296,10 @@ class Memory:
         self.shown = Shown()
         self.library = RegisteredTools()
         self.answers: list[str] = []
+        self.plan: PlanWritten | None = None
+        """The last written plan."""
+        self.plan_quote: Quote | None = None
+        """The quote of that plan."""
         self.number = 0
         """Number of the last turn; 0 before the first."""
         for event in past:
@@ -342,10 +348,9 @@ class Memory:
                 self._close("interrupted", None)  # a killed process may have left the previous turn open
                 self._open = _OpenTurn(event, self.commands, self.shown, path_of(event.question, event.attachments))
                 self.commands, self.number = (), event.turn
-                if is_done(self.shown.todo):
-                    self.shown = replace(self.shown, todo=())
-            case TodoChanged():
-                self.shown = replace(self.shown, todo=event.items)
+                self.shown = replace(self.shown, todo=() if is_done(self.shown.todo) else self.shown.todo)
+            case TodoChanged() | PlanWritten() | Quote():
+                self._see_work(event)
             case TurnFinished():
                 self._close(event.status, event.consumption.nano)
             case CommandRan():
@@ -382,6 +387,15 @@ class Memory:
                 self._follow(self._open, event)
             case _:
                 pass
+
+    def _see_work(self, event: TodoChanged | PlanWritten | Quote) -> None:
+        """Follow the task list and the last written plan."""
+        if isinstance(event, TodoChanged):
+            self.shown = replace(self.shown, todo=event.items)
+        elif isinstance(event, PlanWritten):
+            self.plan = event
+        elif event.kind == "plan":
+            self.plan_quote = event
 
     def _close(self, status: str, spent_nano: int | None) -> None:
         """Close the open turn, if any; calls without a result are recorded as stopped."""

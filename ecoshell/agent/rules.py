@@ -148,6 +148,13 @@ class Rules:
         sandbox = sandbox_of(tool)
         return sandbox is not None and sandbox.holds and self.reach(call, tool) == "inside"
 
+    def is_edit(self, call: Call, tool: Tool) -> bool:
+        """Whether the call only writes files inside the workspace, by its declared paths; reads the disk."""
+        if "write" not in tool.effects or tool.effects - {"read", "write"} or not subjects_of(tool):
+            return False
+        root, paths = os.path.realpath(self.workspace), [*_RuleMatcher(call, tool, self.workspace).written_paths()]
+        return bool(paths) and all(path == root or path.startswith(f"{root}/") for path in paths)
+
     def _danger(self, matcher: "_RuleMatcher") -> str:
         """Why a write always needs approval; empty if it does not."""
         own = [os.path.realpath(folder) for folder in self.own]

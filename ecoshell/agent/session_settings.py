@@ -6,7 +6,7 @@ from typing import Literal
 
 from ecoshell.agent.limits import Limit
 from ecoshell.budget import NANO
-from ecoshell.options import Effort, Presentation, Registration, RoleModels
+from ecoshell.options import ApprovalMode, Effort, Presentation, Registration, RoleModels
 
 PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 """How turns are planned: not at all, with refused calls (btp), with advice to the model (prompt), or both."""
@@ -29,6 +29,7 @@ class SessionSettings:
     """The model of subagents; None is the cheapest of the session's models."""
     tasks_at_once: int = field(default=4, metadata={"key": "agent.tasks_at_once"})
     """Subagents of one agent that run at the same time."""
+    approval_mode: ApprovalMode = field(default="ask", metadata={"key": "approval.mode"})
     compact_model: str | None = field(default=None, metadata={"key": "agent.compact_model"})
     """The model that writes summaries for /compact; None is the session's model."""
     compact_at: float | Literal["off"] = field(default=0.8, metadata={"key": "agent.compact_at"})
@@ -58,6 +59,10 @@ class SessionSettings:
     """C_max: the largest cost of a tool graph if no cap is lower."""
     checker: str | None = field(default=None, metadata={"key": "graph.checker"})
     """A command that checks an answer: it reads the answer from standard input, and status 0 means correct."""
+    quote: Literal["ask", "show", "off"] = field(default="ask", metadata={"key": "agent.quote"})
+    """Whether work of several nodes is quoted, and may ask before it starts."""
+    quote_share: float = field(default=0.25, metadata={"key": "agent.quote_share"})
+    """Share of what a cap leaves from which a quote asks."""
     presets: Mapping[str, RoleModels] = field(default_factory=dict[str, RoleModels])
     """Named combinations of role models."""
     named_models: Sequence[str] = ()

@@ -18,6 +18,7 @@ from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event, Notice
 from ecoshell.images import MAX_IMAGES
 from ecoshell.messages import Attachment, Call, Image, Observation, visible_line
 from ecoshell.models import ModelRow, StartingModel
+from ecoshell.options import ApprovalMode
 from ecoshell.secrecy import mask_secrets
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.running import in_thread
@@ -64,6 +65,8 @@ class Shell:
         """The model, mode and workspace of a resumed session."""
         self.on_progress: Callable[[str], None] = lambda text: None
         """Shows the progress of a download; an empty text ends it."""
+        self._later_turn_caps: tuple[Amount | None, ...] = ()
+        """The cap to set after the turn that carries out a plan; empty to leave it as it is."""
         self.first_caps: dict[Scope, Amount] = {}
         """Initial caps of the turn and the session, for scopes without a cap."""
 
@@ -207,11 +210,16 @@ class Shell:
         self._require_vision([attachment.image for attachment in attachments if attachment.image is not None])
         notices = (*asked.notices, *files.notices, *server_notices)
         turn = conversation.ask(replace(asked, attachments=attachments, notices=notices))
-        async with aclosing(turn) as events:
-            async for event in events:
-                if conversation is not self._conversation:
-                    return
-                yield event
+        try:
+            async with aclosing(turn) as events:
+                async for event in events:
+                    if conversation is not self._conversation:
+                        return
+                    yield event
+        finally:
+            for cap in self._later_turn_caps:
+                await self.deps.budget.set_cap("turn", cap)
+            self._later_turn_caps = ()
 
     def _may_read(self) -> Callable[[str], bool]:
         """Returns a check whether the rules let the agent read a path without approval."""
@@ -318,6 +326,39 @@ class Shell:
         marked = await self.conversation.note(CallMarked(turn, call, name, helpful))
         await asyncio.to_thread(self.deps.experience.records.mark, self.session, turn, call, helpful)
         return (marked, *await self.conversation.score(turn))
+
+    @property
+    def approval_mode(self) -> ApprovalMode:
+        """What runs without asking."""
+        return self.deps.settings.approval_mode
+
+    def set_approval_mode(self, mode: ApprovalMode) -> ApprovalMode:
+        """Set what runs without asking, also for the running turn."""
+        self.deps.settings.approval_mode = mode
+        return mode
+
+    async def accept_plan(self, text: str = "", *, edits: bool = False) -> str:
+        """Leave plan mode and return the question that carries out the last plan, or `text` in its place.
+
+        `edits` accepts edits without asking. Under a cap in dollars, the turn is capped at the upper end of the plan's
+        quote, or at what a step and the answer reserve. Raises UsageError without a plan and while a turn runs.
+        """
+        from ecoshell.agent.approval import proposed_bounds
+        from ecoshell.agent.plan_mode import question_for, turn_cap
+
+        conversation, memory = self.conversation, self.conversation.memory
+        conversation.require_free()
+        question, quoted = question_for(memory.plan, text), memory.plan_quote
+        bounds = await asyncio.to_thread(proposed_bounds, self.deps.models.current.mode, conversation.ahead)
+        caps, cap = await self.deps.budget.caps(), turn_cap(quoted, sum(bound.nano or 0 for bound in bounds))
+        own = next((cap for cap in caps if cap.scope == "turn"), None)
+        has_room = own is None or (own.unit == "usd" and cap is not None and cap.value < own.limit)
+        if cap is not None and has_room and any(cap.unit == "usd" for cap in caps):
+            await self.set_cap("turn", cap)
+            self._later_turn_caps = (None if own is None else Amount(own.limit, own.unit),)
+        self.deps.settings.approval_mode = "edits" if edits else "ask"
+        conversation.accepted = quoted
+        return question
 
     async def set_cap(self, scope: Scope, cap: Amount | None) -> None:
         """Set the cap of a scope; None removes it."""

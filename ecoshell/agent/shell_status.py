@@ -56,6 +56,8 @@ class ShellStatus:
     plan: str = "btp"
     """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
     effort: str = "auto"
+    approval_mode: str = "ask"
+    """`ask`, `plan` (plan mode) or `edits` (edits are accepted)."""
     players: tuple[tuple[str, str], ...] = ()
     """Each role and the name of its model."""
     context: ContextTold | None = None
@@ -104,6 +106,7 @@ def shell_status(shell: "Shell") -> ShellStatus:
         next_tokens=next_step.tokens,
         plan=deps.settings.plan,
         effort=deps.settings.effort,
+        approval_mode=deps.settings.approval_mode,
         players=deps.models.current.seats,
         context=conversation.memory.shown.context,
         away=shell.ledger.away is not None,

@@ -12,17 +12,18 @@ from ecoshell.agent.cost_bounds import unpriced
 from ecoshell.agent.memory import PastTurn
 from ecoshell.agent.model_set import MODES
 from ecoshell.agent.plan_text import plan_summary, plan_table
+from ecoshell.agent.quote_table import quote_table
 from ecoshell.agent.session_settings import PlanMode
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, duration_text, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion
-from ecoshell.events import TurnUndone
+from ecoshell.events import Bill, TurnUndone
 from ecoshell.events.describe import context_line, todo_headline
 from ecoshell.events.work import todo_lines
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
-from ecoshell.options import EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
+from ecoshell.options import APPROVAL_MODES, EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.tool_graphs import tool_graphs
@@ -84,9 +85,17 @@ async def _budget(shell: Shell, argument: str) -> Printed:
 
 @COMMANDS.add(
     "plan",
-    "[why TOOL|mermaid [FILE]|MODE]",
-    "the plan of each tool, and why; a tool graph as Mermaid; off, btp, prompt, btp+prompt",
-    lambda shell: (*_PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.deps.catalog.names)),
+    "[why TOOL|mermaid [FILE]|off|btp|…|mode [ask|plan|edits]|accept [edits|TEXT]]",
+    "the budget plan of each tool, and why; `mode`: plan before acting (shift+tab); `accept`: carry the plan out",
+    lambda shell: (
+        *_PLAN_MODES,
+        "mermaid",
+        "mode",
+        *(f"mode {mode}" for mode in APPROVAL_MODES),
+        "accept",
+        "accept edits",
+        *(f"why {name}" for name in shell.deps.catalog.names),
+    ),
 )
 async def _plan(shell: Shell, argument: str) -> Printed:
     """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp+prompt`, `/plan mermaid`, `/plan mermaid FILE`."""
@@ -97,10 +106,13 @@ async def _plan(shell: Shell, argument: str) -> Printed:
             return Printed(f"Plan {mode}. {effect}")
     if word == "mermaid":
         return await _mermaid(shell, tail)
+    if word in ("mode", "accept"):
+        return await _plan_mode(shell, word, tail.strip())
     if argument and not (word == "why" and tail.strip()):
         raise UsageError(
             f"Unknown argument of /plan: {argument}.",
-            fix=f"Use /plan, /plan why TOOL, /plan mermaid FILE, or /plan {', '.join(_PLAN_MODES)}.",
+            fix=f"Use /plan, /plan why TOOL, /plan mermaid FILE, /plan mode, /plan accept, "
+            f"or /plan {', '.join(_PLAN_MODES)}.",
         )
     tool = shell.conversation.known(tail.strip()).name if argument else ""
     plan = shell.conversation.plan  # of the present or last turn
@@ -120,6 +132,19 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     rows = plan_table(event.rows, event.unit, enforced=event.enforced)
     more = f"\n… and {counted(event.others, 'more tool')}" if event.others else ""
     return Printed(f"{head}{plan_summary(event)}\n\n{rows}{more}")
+
+
+async def _plan_mode(shell: Shell, word: str, argument: str) -> Printed:
+    """`/plan mode [ask|plan|edits]` selects what runs without asking; `/plan accept` carries out the written plan."""
+    if word == "accept":
+        edits = argument == "edits"
+        question = await shell.accept_plan("" if edits else argument, edits=edits)
+        return Printed("", effect="ask", value=question)
+    for mode, effect in APPROVAL_MODES.items():
+        if mode == (argument or "plan"):
+            shell.set_approval_mode(mode)
+            return Printed(effect)
+    raise UsageError(f"Unknown mode {argument!r}.", fix=f"Available: {', '.join(APPROVAL_MODES)}.")
 
 
 async def _mermaid(shell: Shell, file: str) -> Printed:
@@ -378,7 +403,8 @@ async def _cost(shell: Shell, argument: str) -> Printed:
         for row in roles
     ]
     by_role = table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells) if len(roles) > 1 else ""
-    parts = (spent, by_role, caps_table(await shell.deps.budget.caps(), shell.ledger.away))
+    bills = [bill for _, bill in await asyncio.to_thread(shell.store.events_of, Bill, shell.session)]
+    parts = (spent, by_role, quote_table(bills), caps_table(await shell.deps.budget.caps(), shell.ledger.away))
     return Printed("\n\n".join(part for part in parts if part))
 
 

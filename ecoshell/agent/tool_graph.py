@@ -1,14 +1,19 @@
 """The tool graphs of a turn: drafts, their checks, and repairs (CATP-LLM §3, SPEC §3)."""
 
 import asyncio
+from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 
+from ecoshell.agent import NonInteractive
+from ecoshell.agent.approval import AnswerNow
 from ecoshell.agent.finished_nodes import FinishedNodes
 from ecoshell.agent.graph_run import Fill, GraphRun, Spending
 from ecoshell.agent.guards import ToolExecutor
 from ecoshell.agent.mode import DraftTask, Mode, View
 from ecoshell.agent.offer import TurnContext
-from ecoshell.events import Emit, GraphNode, GraphPlanned, Notice
+from ecoshell.agent.quoting import Figures, Quoter
+from ecoshell.events import Emit, GraphNode, GraphPlanned, Notice, Quote
 from ecoshell.messages import META_TOOLS
 from ecoshell.planning.catp.masking import plan_grammar
 from ecoshell.planning.catp.plan import ITSELF, GraphPlan, PlanFault, longest_path, shown
@@ -24,7 +29,8 @@ _GRAMMAR_NODES = 8
 class ToolGraphs:
     """Drafts and runs the tool graphs of one turn."""
 
-    def __init__(self, turn_context: TurnContext, *, executor: ToolExecutor, emit: Emit) -> None:
+    def __init__(self, turn_context: TurnContext, *, executor: ToolExecutor, emit: Emit, quoter: Quoter) -> None:
+        self._quoter = quoter
         self._turn_context = turn_context
         self._executor = executor
         self._emit = emit
@@ -68,6 +74,9 @@ class ToolGraphs:
         """Run the last valid graph from this path; `number` makes the IDs of its calls unique in the turn."""
         if self._plan is None:
             return GraphResult()
+        quoted, refusal = await self._agreed(self._plan)
+        if refusal:
+            return GraphResult(unfinished=(refusal,))
         new_nodes = len(self._plan.nodes) - len(self._finished.steps)
         run = GraphRun(
             plan=self._plan,
@@ -80,7 +89,37 @@ class ToolGraphs:
             number=number,
             share=self._drafting.thought.part(max(1, new_nodes)),
         )
-        return await run.run()
+        async with self._quoter.bills.of(quoted, lambda: run.spent_nano):
+            return await run.run()
+
+    async def _agreed(self, plan: GraphPlan) -> tuple[Quote | None, str]:
+        """Quote the new nodes of the graph, which the user may trim; returns the quote, and why nothing may start."""
+        quoter, nodes = self._quoter, [node for node in plan.nodes if node.label not in self._finished.steps]
+        figures = await asyncio.to_thread(Figures.of, self._turn_context.plan, quoter.deps)
+        parts = [figures.part(node.label, node.tool, node.after) for node in nodes]
+        quoted = await quoter.quoted("graph", parts, figures.tokens_of(node.tool for node in nodes))
+        if quoted is None:
+            return None, ""
+        choice = await quoter.decide(quoted)
+        if choice.kind == "refuse":
+            if not isinstance(quoter.deps.user, NonInteractive):
+                raise AnswerNow
+            return None, f"the plan was not started: {quoted.reason}; make a smaller one"
+        if choice.kind == "start" or (smaller := without(plan, choice.without)) is None:
+            return quoted, ""
+        self._plan, self._plan_text = smaller, render(smaller, "text")
+        self._emit(await asyncio.to_thread(self._planned, smaller, repaired=False))
+        return await self._agreed_trimmed(smaller, figures)
+
+    async def _agreed_trimmed(self, plan: GraphPlan, figures: Figures) -> tuple[Quote | None, str]:
+        """The quote of a graph that the user has trimmed, which starts at once."""
+        nodes = [node for node in plan.nodes if node.label not in self._finished.steps]
+        parts = [figures.part(node.label, node.tool, node.after) for node in nodes]
+        quoted = await self._quoter.quoted("graph", parts, 0, least=1)
+        if quoted is not None:
+            quoted = replace(quoted, reason="")
+            await self._quoter.decide(quoted)
+        return quoted, ""
 
     def _planned(self, plan: GraphPlan, *, repaired: bool) -> GraphPlanned:
         """The graph as an event, with its expected price and time; may block."""
@@ -104,6 +143,16 @@ class ToolGraphs:
             price_nano=sum(prices) if len(prices) == len(nodes) else None,
             seconds=length if len(known_times) == len(nodes) else None,
         )
+
+
+def without(plan: GraphPlan, labels: Collection[str]) -> GraphPlan | None:
+    """The graph without these nodes and those that depend on them; None if nothing remains."""
+    left_out = set(labels)
+    for node in plan.nodes:
+        if left_out.intersection(node.after):
+            left_out.add(node.label)
+    nodes = tuple(node for node in plan.nodes if node.label not in left_out)
+    return GraphPlan(nodes) if nodes else None
 
 
 def _parse(text: str, view: View, turn_context: TurnContext, finished: FinishedNodes) -> GraphPlan:

@@ -127,9 +127,11 @@ class Turn:
     @cached_property
     def _tool_graphs(self) -> "ToolGraphs":
         """Makes and runs tool graphs, which few strategies need."""
+        from ecoshell.agent.quoting import Quoter
         from ecoshell.agent.tool_graph import ToolGraphs
 
-        return ToolGraphs(self.turn_context, executor=self.executor, emit=self.emit)
+        quoter = Quoter(self.spending.deps, self.turn_context.plan, self.emit)
+        return ToolGraphs(self.turn_context, executor=self.executor, emit=self.emit, quoter=quoter)
 
     async def run(self, question: str, max_steps: int) -> TurnEnd:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled."""

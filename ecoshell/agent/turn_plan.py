@@ -306,6 +306,10 @@ class TurnPlan:
         """Why the last reported plan was made."""
 
     @property
+    def deps(self) -> Dependencies:
+        return self._deps
+
+    @property
     def caps(self) -> Sequence[CapState]:
         """The caps as last read, without the turn's running calls."""
         return self._caps
@@ -368,6 +372,11 @@ class TurnPlan:
         if self.strict or tool in self.forbidden:
             return row.left
         return budget // row.cost if row.cost else None
+
+    def uses(self, unit: Unit) -> dict[str, Expected]:
+        """The expected cost of one use of each tool, by experience or as estimated for the next step. May block."""
+        calls = [call for call in self._forecast.steps if call.request.purpose != "answer"]
+        return self._tools.expected(unit, _expected(calls, self.inputs.tokens_per_second), hour_nano=0)
 
     def expected(self, tool: str, size: int | None = None) -> Estimate:
         """The expected price and duration by experience, this turn's included, else by declared price and profile.

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, cast
 
 from ecoshell.budget import typed_amount
 from ecoshell.errors import UsageError
-from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
+from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, Quote, TrustWanted
 
 Decision = Literal["once", "session", "project", "no"]
 Trust = Literal["yes", "no", "later"]
@@ -49,6 +49,14 @@ class CostChoice:
     value: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class QuoteChoice:
+    """What to do with quoted work: `start` it, `trim` it by the nodes in `without`, or `refuse` it."""
+
+    kind: Literal["start", "trim", "refuse"]
+    without: tuple[str, ...] = ()
+
+
 class UserInterface(Protocol):
     """Decides on behalf of the user. A call may wait indefinitely; the turn can be cancelled meanwhile.
 
@@ -63,6 +71,9 @@ class UserInterface(Protocol):
 
     async def at_cost(self, wanted: CostWanted) -> CostChoice:
         return CostChoice("go")
+
+    async def at_quote(self, quoted: Quote) -> QuoteChoice:
+        return QuoteChoice("start")
 
     async def trust(self, wanted: TrustWanted) -> Trust:
         return "later"

@@ -228,7 +228,7 @@ def build(
             providers=ProviderFollower(catalog, ranker, files, complaints),
             budget=budget,
             log=log,
-            approvals=_approvals(rules_of(settings, options, paths), user, projects, workspace),
+            approvals=_approvals(rules_of(settings, options, paths), user, projects, workspace, chosen),
             strategies=strategies,
             user=user,
             workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings, ground)),
@@ -270,9 +270,12 @@ def _agent_files(workspace: Workspace, paths: Paths, trust: ProjectTrust) -> "Ag
     return AgentFiles(workspace, paths.agents_folder, trust)
 
 
-def _approvals(rules: Rules, user: UserInterface, projects: ProjectRules, workspace: Path) -> Approvals:
+def _approvals(
+    rules: Rules, user: UserInterface, projects: ProjectRules, workspace: Path, chosen: SessionSettings
+) -> Approvals:
     granted = projects.rules(workspace)
-    return Approvals(rules, user, granted=granted, remember=partial(projects.allow, workspace))
+    remember = partial(projects.allow, workspace)
+    return Approvals(rules, user, granted=granted, remember=remember, mode=lambda: chosen.approval_mode)
 
 
 def _active_models(

@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from ecoshell.api import Result
-from ecoshell.events import CapNear, ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
+from ecoshell.events import CapNear, ErrorHappened, Event, LimitHit, Notice, Quote, TextArrived, TurnFinished, to_json
 from ecoshell.messages import visible
 
 if TYPE_CHECKING:  # imported only if progress is shown
@@ -71,6 +71,8 @@ class AnswerOutput:
 
     def _is_problem(self, event: Event) -> bool:
         if isinstance(event, Notice | CapNear):
+            return not self._quiet
+        if isinstance(event, Quote) and event.kind == "plan":
             return not self._quiet
         if isinstance(event, TurnFinished):
             return event.status != "answered"

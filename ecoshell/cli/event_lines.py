@@ -8,6 +8,7 @@ from ecoshell.budget import about, counted
 from ecoshell.cli.printer import UNICODE_SIGNS, Printer, Signs
 from ecoshell.events import (
     Answer,
+    Bill,
     BranchLeft,
     BudgetHeld,
     BudgetSettled,
@@ -28,6 +29,9 @@ from ecoshell.events import (
     Notice,
     PlanChanged,
     PlanScored,
+    PlanWritten,
+    Quote,
+    QuoteChosen,
     Rationale,
     Reasoned,
     ResultsTrimmed,
@@ -56,6 +60,7 @@ from ecoshell.tui.graph_drawing import Drawing, headline
 
 _MAX_GRAPH_LINES = 24
 _STYLES: Mapping[type[Event], tuple[str, str]] = {
+    Bill: ("{dot}", "dim"),
     BranchLeft: ("{back}", "yellow"),
     CallFinished: ("  {result}", "dim"),
     CallJudged: ("  {bad}", "dim"),
@@ -66,6 +71,9 @@ _STYLES: Mapping[type[Event], tuple[str, str]] = {
     Compacted: ("{dot}", "yellow"),
     ContextTold: ("{dot}", "dim"),
     PlanScored: ("{dot}", "dim"),
+    PlanWritten: ("{dot}", "cyan"),
+    Quote: ("{dot}", "cyan"),
+    QuoteChosen: ("{dot}", "yellow"),
     ResultsTrimmed: ("{dot}", "yellow"),
     SubagentFinished: ("{dot}", "cyan"),
     SubagentStarted: ("{dot}", "cyan"),

@@ -26,6 +26,8 @@ from ecoshell.events import (
     CostWanted,
     ErrorHappened,
     LimitHit,
+    PlanWritten,
+    Quote,
     TextArrived,
     TrustWanted,
     TurnFinished,
@@ -162,15 +164,17 @@ class LineShell:
 
     async def _turn(self, question: str, attachments: Sequence[Attachment] = ()) -> bool:
         """Ask and print the turn to its last event; False if it was stopped without a user who could continue."""
-        lines = EventLines(self._printer, streaming=self._user is not None)
+        lines, plan = EventLines(self._printer, streaming=self._user is not None), None
         with stopping(self._stop):
             async with aclosing(self._shell.ask(question, attachments)) as events:
                 async for event in events:
                     lines.show(event)
+                    plan = event if isinstance(event, PlanWritten) else plan
                     if isinstance(event, TurnFinished):
                         self._status = EXIT_STATUS[event.status] or self._status
                     elif self._user is not None:
-                        if isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)):
+                        is_quote = isinstance(event, Quote) and bool(event.reason)
+                        if is_quote or isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)):
                             self._queue += self._source.typeahead()
                         try:
                             await self._user.answer(event)
@@ -179,7 +183,15 @@ class LineShell:
         if self._user is None:
             return self._status != EXIT_STATUS["interrupted"]
         self._user.reset()
-        return True
+        return True if plan is None else await self._review_plan(self._user, plan)
+
+    async def _review_plan(self, user: LineUser, plan: PlanWritten) -> bool:
+        """Ask whether a plan that the turn has written is carried out; returns as `_turn` does."""
+        try:
+            argument = await user.review_plan(plan)
+        except Interrupted:
+            argument = None
+        return True if argument is None else await self._command(f"/plan accept {argument}")
 
     async def _command(self, line: str) -> bool:
         """Run a slash command; False if it ends the chat."""
@@ -231,7 +243,8 @@ def toolbar_text(status: ShellStatus | None) -> str:
         parts.append(f"no cap, spent {about(dollars(status.spent_nano), estimated=status.estimated_nano)}")
     registered = sum(tool.registered for tool in status.tools)
     effort = "" if status.effort == "auto" else f" ({status.effort})"
-    parts += (f"{registered} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
+    approval = {"plan": ("plan mode",), "edits": ("edits accepted",)}.get(status.approval_mode, ())
+    parts += (*approval, f"{registered} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
     return f" {' | '.join(parts)} "
 
 

@@ -13,15 +13,17 @@ from ecoshell.agent import (
     CostChoice,
     Decision,
     LimitChoice,
+    QuoteChoice,
     Trust,
     enough_text,
     parse_arguments,
 )
 from ecoshell.agent.command_table import dollars
 from ecoshell.budget import counted, parse_amount
+from ecoshell.cli.editor import edited_text
 from ecoshell.cli.signals import Interrupted
 from ecoshell.errors import UsageError
-from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
+from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, PlanWritten, Quote, TrustWanted
 from ecoshell.messages import Call, visible, visible_line
 
 _EVENT_SECONDS = 1.0
@@ -33,6 +35,8 @@ _SERVER_PROMPT = "[1] yes  [e] edit  [n] no: "
 _ARGUMENTS_PROMPT = "Arguments as one line of JSON (empty keeps them): "
 _MODEL_PROMPT = "Model (/models lists them): "
 _LIMIT_PROMPT = "[r] raise the cap  [m] another model  [a] answer with the results so far  [s] stop: "
+_QUOTE_PROMPT = "[g] start  [numbers] leave these nodes out  [r] do not start: "
+_PLAN_PROMPT = "[1] carry out this plan  [2] and accept edits  [e] change it in $EDITOR  [n] not now: "
 _COST_PROMPT = (
     "[g] go on  [d] go on, don't ask again  [m] another model  [a] answer with the results so far  [s] stop: "
 )
@@ -40,7 +44,7 @@ _NO_WITH_TEXT = re.compile(r"no?\b[\s,:;.]+(\S.*)", re.IGNORECASE | re.DOTALL)
 
 T = TypeVar("T")
 K = TypeVar("K", bound=str)
-Question = ApprovalWanted | LimitHit | CostWanted | TrustWanted
+Question = ApprovalWanted | LimitHit | CostWanted | TrustWanted | Quote
 """An event that asks the user for a decision."""
 
 
@@ -98,11 +102,34 @@ class LineUser:
     async def trust(self, wanted: TrustWanted) -> Trust:
         return await self._decision(wanted, "later")
 
+    async def at_quote(self, quoted: Quote) -> QuoteChoice:
+        return await self._decision(quoted, QuoteChoice("refuse"))
+
+    async def review_plan(self, plan: PlanWritten) -> str | None:
+        """Ask whether a plan is carried out: the argument of `/plan accept`, or None for not now."""
+        while True:
+            word = await self._word(_PLAN_PROMPT, at_end="n")
+            if word in ("1", "y", "yes"):
+                return ""
+            if word in ("2", "a"):
+                return "edits"
+            if word in ("e", "edit"):
+                try:
+                    return await asyncio.to_thread(edited_text, plan.text)
+                except UsageError as error:
+                    self.say(visible_line(str(error)))
+            elif word in ("n", "no"):
+                return None
+            else:
+                self.say("Type 1, 2, e or n.")
+
     async def answer(self, event: Event) -> None:
         """Ask the user if the event is a question; raises Interrupted if the user types Ctrl-C."""
         if id(event) in self._answered_early:
             self._answered_early.discard(id(event))
-        elif isinstance(event, (ApprovalWanted, LimitHit, CostWanted, TrustWanted)):
+        elif isinstance(event, (ApprovalWanted, LimitHit, CostWanted, TrustWanted)) or (
+            isinstance(event, Quote) and id(event) in self._pending
+        ):
             await self._ask(event)
 
     def reset(self) -> None:
@@ -141,6 +168,8 @@ class LineUser:
                 question = self._cost(event)
             case TrustWanted():
                 question = self._trust(event)
+            case Quote():
+                question = self._quote(event)
         task = asyncio.ensure_future(question)
         pending.answer.add_done_callback(lambda _: task.cancel())
         try:
@@ -224,6 +253,21 @@ class LineUser:
         self.say(f"  ecoshell asks above {threshold}: [budget] ask_above in the settings.")
         self._show_offers(event.offers)
         return CostChoice(*await self._choice(event.offers, _COST_PROMPT, _COST_CHOICES, "g, d, m, a or s"))
+
+    async def _quote(self, event: Quote) -> QuoteChoice:
+        """Ask whether quoted work may start, and without which nodes."""
+        for number, label in enumerate(event.labels, 1):
+            self.say(f"  [{number}] {visible_line(label)}")
+        while True:
+            word = await self._word(_QUOTE_PROMPT, at_end="r")
+            numbers = {int(part) for part in re.findall(r"\d+", word)}
+            if word in ("g", "y", "go"):
+                return QuoteChoice("start")
+            if word in ("r", "n", "no", "s"):
+                return QuoteChoice("refuse")
+            if numbers and numbers <= {*range(1, len(event.labels) + 1)}:
+                return QuoteChoice("trim", tuple(event.labels[number - 1] for number in sorted(numbers)))
+            self.say("Type g, r, or the numbers of nodes to leave out.")
 
     async def _choice(
         self, offers: Sequence[ModelOffer], prompt: str, choices: Mapping[str, K], keys: str

@@ -52,6 +52,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--mode", choices=get_args(ModeName), help="one model (single) or three roles (umi)")
     add("--role", metavar="ROLE=MODEL", action=_RoleAction, help="model of a role in the mode umi; repeatable")
     add("--effort", choices=tuple(EFFORTS), help="how much the model reasons before it answers")
+    plan = "plan only: run tools that read, and end with a written plan"
+    add("--plan", dest="approval_mode", action="store_const", const="plan", help=plan)
     strategies = "react (one path), dfsdt or tot (backtracking), graph (a tool graph), or a plugin's strategy"
     add("--strategy", metavar="NAME", help=strategies)
 

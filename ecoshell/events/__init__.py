@@ -67,13 +67,23 @@ from ecoshell.events.turn import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.work import SubagentFinished, SubagentStarted, TodoChanged, TodoItem
+from ecoshell.events.work import (
+    Bill,
+    PlanWritten,
+    Quote,
+    QuoteChosen,
+    SubagentFinished,
+    SubagentStarted,
+    TodoChanged,
+    TodoItem,
+)
 
 __all__ = [
     "EVENTS",
     "Answer",
     "ApprovalGiven",
     "ApprovalWanted",
+    "Bill",
     "BranchLeft",
     "BudgetChanged",
     "BudgetHeld",
@@ -108,6 +118,9 @@ __all__ = [
     "PlanScored",
     "PlanState",
     "PlanWhy",
+    "PlanWritten",
+    "Quote",
+    "QuoteChosen",
     "Rationale",
     "Reasoned",
     "ResultsTrimmed",

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ecoshell.budget import Unit, about, amount_text, counted
+from ecoshell.budget import NANO, Unit, about, amount_text, counted, rounded_up
 from ecoshell.events import (
+    Bill,
     BranchLeft,
     BudgetSettled,
     CallFinished,
@@ -24,6 +25,9 @@ from ecoshell.events import (
     PlanChanged,
     PlanRow,
     PlanScored,
+    PlanWritten,
+    Quote,
+    QuoteChosen,
     Reasoned,
     ResultsTrimmed,
     SandboxBlocked,
@@ -69,6 +73,7 @@ CALL_BEGINS = ("{", "```", '["', "[SoP]")
 """Beginnings of a call or a tool graph that a model writes as text; shown when complete, not while it streams."""
 MAX_RESULT_CHARS = 200
 """Characters of an observation in a line."""
+_NODES = {"graph": "node", "tasks": "subagent", "plan": "part"}
 _GROUP_SIZE = 3
 """From this number on, tools without history share a line."""
 _RELEVANT_CHANCE = 0.2
@@ -340,6 +345,46 @@ def todo_headline(items: Sequence[TodoItem]) -> str:
     return " · ".join((f"tasks: {sum(item.state == 'done' for item in items)} of {len(items)} done", *now))
 
 
+def quote_text(event: Quote) -> str:
+    """Price and time of a quote with their bounds: `$0.01 to $0.04, 12 s to 40 s`."""
+    price = span_text(event.low_usd, event.high_usd, usd_text)
+    time = span_text(event.low_seconds, event.high_seconds, duration)
+    return f"{'price unknown' if price is None else price}, {'time unknown' if time is None else time}"
+
+
+def usd_text(amount: float) -> str:
+    """An estimated price in dollars."""
+    return amount_text(rounded_up(round(amount * NANO)), "usd") if amount > 0 else "free"
+
+
+def span_text(low: float | None, high: float | None, text: Callable[[float], str]) -> str | None:
+    """Two bounds as text; None if they are unknown."""
+    if low is None or high is None:
+        return None
+    return text(high) if text(low) == text(high) else f"{text(low)} to {text(high)}"
+
+
+def _quoted(event: Quote) -> str:
+    basis = "from experience" if event.samples else "estimated, without experience"
+    reason = f"; {visible_line(event.reason)}" if event.reason else ""
+    return f"quote for {counted(event.nodes, _NODES[event.kind])}: {quote_text(event)} ({basis}){reason}"
+
+
+def bill_text(event: Bill) -> str:
+    """A bill beside its quote: `bill: $0.02 (quoted $0.01 to $0.04), 31 s (quoted 12 s to 40 s)`."""
+    price = "cost unknown" if event.spent_usd is None else usd_text(event.spent_usd)
+    price_span = span_text(event.low_usd, event.high_usd, usd_text)
+    time_span = span_text(event.low_seconds, event.high_seconds, duration)
+    parts = ((price, price_span), (duration(event.seconds), time_span))
+    return "bill: " + ", ".join(text if span is None else f"{text} (quoted {span})" for text, span in parts)
+
+
+def _quote_chosen(event: QuoteChosen) -> str:
+    if event.choice == "refuse":
+        return "not started: the expected price does not fit" if event.by == "cap" else "not started"
+    return f"left out: {visible_line(', '.join(event.without))}" if event.choice == "trim" else ""
+
+
 def _because(text: str, reason: str) -> str:
     return f"{text}: {visible_line(reason)}" if reason else text
 
@@ -386,6 +431,10 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
         if event.by == "upfront"
         else f"{visible_line(event.name)} {registration_words(event)} · {registration_sizes(event)}"
     ),
+    Bill: bill_text,
+    PlanWritten: lambda event: f"plan of {counted(event.steps, 'step')}; /plan accept carries it out",
+    Quote: _quoted,
+    QuoteChosen: _quote_chosen,
     TodoChanged: lambda event: todo_headline(event.items),
     ToolsOffered: _offered,
     ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",

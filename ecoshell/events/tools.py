@@ -75,7 +75,7 @@ class ApprovalGiven(Event):
     id: str
     decision: str
     by: str
-    """`you`, a rule, or `nobody` if the user could not be asked and --yes was not set."""
+    """`person`, `rule`, `plan mode`, or `nobody` if the user could not be asked and --yes was not set."""
     arguments: Mapping[str, Any] | None = None
     """The arguments as the user edited them; None if unchanged."""
     instead: str = ""

@@ -1,4 +1,4 @@
-"""Events of the agent's work: its task list and its subagents."""
+"""Events of the agent's work: its task list, its subagents, written plans, and quotes with their bills."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -70,6 +70,82 @@ class SubagentFinished(Event):
     def spent_nano(self) -> int | None:
         """`spent_usd` in nano-dollars."""
         return None if self.spent_usd is None else int(Decimal(self.spent_usd) * NANO)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWritten(Event):
+    """The answer of a turn in plan mode; `/plan accept` carries it out."""
+
+    type: ClassVar[str] = "plan_written"
+    text: str
+    steps: int
+    """Numbered or bulleted steps; at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quote(Event):
+    """What planned work is expected to cost and to take, with bounds that hold 90 % of the bills; unknown is None."""
+
+    type: ClassVar[str] = "quote"
+    id: str
+    """Identifies the work in its session; the bill carries the same."""
+    kind: Literal["graph", "tasks", "plan"]
+    """A tool graph, subagents of one reply, or a written plan."""
+    nodes: int
+    low_usd: float | None
+    expected_usd: float | None
+    high_usd: float | None
+    low_seconds: float | None
+    seconds: float | None
+    high_seconds: float | None
+    samples: int = 0
+    """Past runs behind the least known node; 0 if the quote rests on a prior."""
+    labels: tuple[str, ...] = ()
+    """The nodes, which the user may leave out."""
+    reason: str = ""
+    """Why the user is asked, or why the work is refused; empty if it starts at once."""
+
+    @property
+    def high_nano(self) -> int | None:
+        """The upper bound of the price in nano-dollars."""
+        return None if self.high_usd is None else round(self.high_usd * NANO)
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteChosen(Event):
+    """The decision on quoted work."""
+
+    type: ClassVar[str] = "quote_chosen"
+    id: str
+    choice: Literal["start", "trim", "refuse"]
+    by: Literal["person", "cap"]
+    """`cap` if no user could be asked and the expected price does not fit."""
+    without: tuple[str, ...] = ()
+    """Nodes that the user left out, and those that depend on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bill(Event):
+    """What quoted work has cost and taken; a plan whose turn failed or was stopped has none."""
+
+    type: ClassVar[str] = "bill"
+    id: str
+    kind: Literal["graph", "tasks", "plan"]
+    spent_usd: float | None
+    """None if a part is unknown."""
+    seconds: float
+    low_usd: float | None = None
+    high_usd: float | None = None
+    low_seconds: float | None = None
+    high_seconds: float | None = None
+    """The bounds of the quote."""
+
+    @property
+    def is_within(self) -> bool | None:
+        """Whether the quoted bounds hold the price; None if one is unknown."""
+        if self.spent_usd is None or self.low_usd is None or self.high_usd is None:
+            return None
+        return self.low_usd <= self.spent_usd <= self.high_usd
 
 
 def todo_lines(items: Sequence[TodoItem]) -> Iterator[str]:

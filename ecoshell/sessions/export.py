@@ -11,6 +11,7 @@ from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
+    Bill,
     BranchLeft,
     CallFinished,
     CallJudged,
@@ -28,6 +29,8 @@ from ecoshell.events import (
     Notice,
     PlanChanged,
     PlanScored,
+    Quote,
+    QuoteChosen,
     Rationale,
     ResultsTrimmed,
     SandboxBlocked,
@@ -275,7 +278,9 @@ def _line(event: Event) -> tuple[str, ...]:
         case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
             reason = f": {literal(event.reason)}" if event.reason else ""
             line = f"{code(event.label)} {event.state}{reason}"
-        case PlanScored() | SandboxBlocked() | SubagentStarted() | SubagentFinished():
+        case (
+            PlanScored() | SandboxBlocked() | SubagentStarted() | SubagentFinished() | Quote() | QuoteChosen() | Bill()
+        ):
             line = literal(_capitalized(describe(event)))
         case Notice():
             line = f"Note: {literal(event.text)}"

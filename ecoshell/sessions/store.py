@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ecoshell.budget.database import Database
 from ecoshell.errors import UsageError
 from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
 from ecoshell.messages import visible_line
 from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels
+
+T = TypeVar("T", bound=Event)
 
 VERSION = 2
 SCHEMA = """
@@ -205,6 +207,14 @@ class SessionStore(Database):
         with self.reading() as db:
             rows = db.execute(query, (_json_pattern(kind),)).fetchall()
             return tuple(row["session"] for row in rows)
+
+    def events_of(self, kind: type[T], session: str | None = None) -> Sequence[tuple[str, T]]:
+        """Return the events of one kind with their sessions, of one session or of all, oldest first."""
+        query = "SELECT session, json FROM events WHERE (?1 IS NULL OR session = ?1) AND json GLOB ?2 ORDER BY at, seq"
+        with self.reading() as db:
+            rows = db.execute(query, (session, _json_pattern(kind))).fetchall()
+        events = ((str(row["session"]), _event(row["json"])) for row in rows)
+        return [(session, event) for session, event in events if isinstance(event, kind)]
 
     def find(self, prefix: str) -> str:
         """Return the ID with this prefix; raises UsageError unless exactly one matches."""

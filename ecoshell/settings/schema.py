@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ecoshell.options import RETRY_SECONDS, Effort, ModeName, Presentation, Registration
+from ecoshell.options import RETRY_SECONDS, ApprovalMode, Effort, ModeName, Presentation, Registration
 from ecoshell.settings.value_types import (
     Address,
     AmountText,
@@ -98,6 +98,11 @@ class AgentSettings(Section):
     """Model that writes the summary of /compact; it reads the whole conversation. The default is the session's."""
     compact_at: OffOrContextShare = 0.8
     """Share of a model's context at which old results are trimmed and earlier steps are summarized, or `off`."""
+    quote: Literal["ask", "show", "off"] = "ask"
+    """Quote price and time before a tool graph or several subagents start: ask if they may take much of what is left
+    under a cap (ask), only show it (show), or neither (off)."""
+    quote_share: PositiveFraction = 0.25
+    """Share of what a cap leaves that the upper end of a quote may take without asking."""
 
 
 class PlanSettings(Section):
@@ -184,6 +189,9 @@ class ApprovalSettings(Section):
     """Rules `tool`, `tool:pattern` or `effect:pattern`, such as `run_command:git status*` or `read:secrets/*`; deny
     wins over ask, ask over allow."""
 
+    mode: ApprovalMode = "ask"
+    """Ask before calls that do more than read (ask), run only tools that read and end with a plan (plan), or accept
+    writes inside the workspace (edits). Shift+Tab changes it in the chat."""
     allow: tuple[Text, ...] = ()
     """Calls that run without approval."""
     deny: tuple[Text, ...] = ()

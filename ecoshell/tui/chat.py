@@ -29,10 +29,10 @@ from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
-    from ecoshell.agent import Approval, CostChoice, LimitChoice, Trust
+    from ecoshell.agent import Approval, CostChoice, LimitChoice, QuoteChoice, Trust
     from ecoshell.agent.command_table import CommandTable
     from ecoshell.agent.shell import Shell
-    from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
+    from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, Quote, TrustWanted
     from ecoshell.models import StartingModel
     from ecoshell.tui.app import ChatApp
     from ecoshell.tui.controller import ChatController, TranscriptController
@@ -80,7 +80,7 @@ class ChatScreen(Screen[None]):
     AUTO_FOCUS = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
-        Binding("shift+tab", "back", "to the transcript", show=False),
+        Binding("shift+tab", "back", "ask, plan mode, accept edits", show=False),
         Binding("f1", "help", "help"),
         Binding("f2", "open('tools')", "tools"),
         Binding("f3", "open('plan')", "plan"),
@@ -291,9 +291,24 @@ class ChatScreen(Screen[None]):
         if not await controller.send(draft):
             self._put_back(draft)
             return
-        if not self.query_one(PromptBar).queue:
+        bar = self.query_one(PromptBar)
+        if not bar.queue:
             self.app.alert(f"turn ended: {draft.text}")
+            await self._review_plan(controller)
         self._send_queued()
+
+    async def _review_plan(self, controller: "ChatController") -> None:
+        """Ask whether a plan that the turn has written is carried out."""
+        plan, quoted = controller.take_plan()
+        if plan is None:
+            return
+        from ecoshell.tui.plan_questions import PlanQuestion
+
+        answer = await self.query_one(QuestionArea).ask(PlanQuestion(plan, quoted))
+        if answer == "change":
+            self.begin(f"/plan accept {plan.text}")
+        elif answer:
+            await self._carry_out(controller, f"/plan accept{' edits' if answer == 'edits' else ''}")
 
     def _send_queued(self) -> None:
         """Send the oldest queued input, unless something is running or the app is quitting."""
@@ -364,11 +379,11 @@ class ChatScreen(Screen[None]):
             self.run_worker(self.shell.stop())
 
     def action_back(self) -> None:
-        """From the prompt, focus an open question or the transcript; otherwise the previous widget."""
-        if self.focused is self.query_one(Prompt) and not self.query_one(QuestionArea).children:
-            self.query_one(Transcript).focus()
-        else:
+        """From the prompt, focus an open question or change what runs without asking; else the previous widget."""
+        if self.focused is not self.query_one(Prompt) or self.query_one(QuestionArea).children:
             self.focus_previous()
+        elif self.controller is not None:
+            self.run_worker(self.controller.next_approval_mode())
 
     @work
     async def action_help(self) -> None:
@@ -492,6 +507,11 @@ class QuestionArea(Vertical):
         from ecoshell.tui.questions import CostQuestion
 
         return await self.ask(CostQuestion(wanted))
+
+    async def at_quote(self, quoted: "Quote") -> "QuoteChoice":
+        from ecoshell.tui.plan_questions import QuoteQuestion
+
+        return await self.ask(QuoteQuestion(quoted))
 
     async def trust(self, wanted: "TrustWanted") -> "Trust":
         from ecoshell.tui.questions import TrustQuestion

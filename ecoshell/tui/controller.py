@@ -21,6 +21,8 @@ from ecoshell.events import (
     Event,
     LimitHit,
     PlanChanged,
+    PlanWritten,
+    Quote,
     ToolRegistered,
     ToolsOffered,
     TrustWanted,
@@ -28,6 +30,7 @@ from ecoshell.events import (
 )
 from ecoshell.events.describe import price_range
 from ecoshell.messages import visible_line
+from ecoshell.options import APPROVAL_MODES
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.prompt import SHELL
@@ -80,7 +83,8 @@ class TranscriptController:
         self._bar.todo.handle(event)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
-        if isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)) and self._working:
+        is_quote = isinstance(event, Quote) and bool(event.reason)
+        if (is_quote or isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))) and self._working:
             self._bar.set_activity("waiting for your answer")
         elif self._working:
             role, model = self._body.side.state.thinking or (_SINGLE_ROLE, self._model)
@@ -92,10 +96,15 @@ class TranscriptController:
         self._model = status.model
         self.title.show(status, caps)
         self._body.side.show(status, caps)
+        self._bar.set_approval_mode(status.approval_mode)
 
     def set_working(self, working: bool) -> None:
         self._working, self._estimate = working, ""
         self._bar.set_activity("working" if working else "")
+
+    def hint(self, text: str) -> None:
+        """Show a hint below the prompt."""
+        self._bar.hint(text)
 
     def show_progress(self, text: str) -> None:
         """Show the progress of a download; an empty text ends it."""
@@ -154,6 +163,7 @@ class ChatController:
     """Held while a command runs; later input waits for it."""
     _marking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _stale: asyncio.Event = field(default_factory=asyncio.Event)
+    _plan: "tuple[PlanWritten | None, Quote | None]" = (None, None)
 
     @property
     def stoppable(self) -> bool:
@@ -237,6 +247,19 @@ class ChatController:
                 return printed
         return None
 
+    async def next_approval_mode(self) -> None:
+        """Change what runs without asking: ask, plan mode, accept edits."""
+        with self._errors_shown():
+            modes = list(APPROVAL_MODES)
+            at = modes.index(self.shell.approval_mode)
+            self.view.hint(APPROVAL_MODES[self.shell.set_approval_mode(modes[(at + 1) % len(modes)])])
+            await self.refresh()
+
+    def take_plan(self) -> "tuple[PlanWritten | None, Quote | None]":
+        """The plan that the last turn has written with its quote, once."""
+        plan, self._plan = self._plan, (None, None)
+        return plan
+
     async def mark(self, call: CallRef, *, helpful: bool) -> None:
         """Store the user's mark of a call's result; the same mark again removes it."""
         with self._errors_shown():
@@ -277,6 +300,10 @@ class ChatController:
 
     def _handle(self, event: Event) -> None:
         self.view.handle(event)
+        if isinstance(event, PlanWritten):
+            self._plan = event, None
+        elif isinstance(event, Quote) and event.kind == "plan":
+            self._plan = self._plan[0], event
         if isinstance(event, BudgetChanged) and self.status is not None:
             self.view.show(self.status, event.caps)
         elif isinstance(event, _STATUS_EVENTS):

@@ -14,12 +14,13 @@ from ecoshell.agent import (
     Decision,
     LimitChoice,
     NonInteractive,
+    QuoteChoice,
     Trust,
     enough_text,
 )
 from ecoshell.agent.command_table import dollars
 from ecoshell.budget import amount_text
-from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
+from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, Quote, TrustWanted
 from ecoshell.messages import visible_line
 from ecoshell_acp.updates import Question
 
@@ -101,6 +102,9 @@ class EditorUser:
         except CannotAsk:
             return await self._fallback.at_cost(wanted)
         return CostChoice(chosen) if chosen in ("go", "always") else CostChoice(*_ending(chosen))
+
+    async def at_quote(self, quoted: Quote) -> QuoteChoice:
+        return QuoteChoice("start")  # the editor shows the quote, and its user can stop the turn
 
     async def trust(self, wanted: TrustWanted) -> Trust:
         with suppress(CannotAsk):

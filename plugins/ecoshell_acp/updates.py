@@ -14,6 +14,7 @@ from ecoshell.events import (
     Answer,
     ApprovalGiven,
     ApprovalWanted,
+    Bill,
     BranchLeft,
     BudgetSettled,
     CallFinished,
@@ -31,6 +32,9 @@ from ecoshell.events import (
     NodeChanged,
     NodeState,
     Notice,
+    PlanWritten,
+    Quote,
+    QuoteChosen,
     Rationale,
     Reasoned,
     ResultsTrimmed,
@@ -114,11 +118,15 @@ class Updates:
             case Rationale() | Reasoned() | Answer():
                 updates = self._whole(event)
             case (
-                BranchLeft()
+                Bill()
+                | BranchLeft()
                 | BudgetSettled()
                 | CapNear()
                 | Compacted()
                 | Notice()
+                | PlanWritten()
+                | Quote()
+                | QuoteChosen()
                 | ResultsTrimmed()
                 | SandboxBlocked()
                 | ToolRegistered()

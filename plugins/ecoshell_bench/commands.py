@@ -27,6 +27,7 @@ MODULES = {
     "catp": "catp",
     "search": "search",
     "gateway": "gateway",
+    "quote": "quote",
 }
 """The module of each benchmark; its `run` returns the exit status."""
 DEFAULT_POOLS = (5, 10, 20, 40, 64, 527)
@@ -46,7 +47,17 @@ def run(args: argparse.Namespace) -> int:
 def add_arguments(bench: argparse.ArgumentParser) -> None:
     """Add the benchmarks and their arguments."""
     benchmarks = bench.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK", title="benchmarks")
-    for add in (_add_ecoact, _add_speed, _add_tasks, _add_btp, _add_umi, _add_catp, _add_search, _add_gateway):
+    for add in (
+        _add_ecoact,
+        _add_speed,
+        _add_tasks,
+        _add_btp,
+        _add_umi,
+        _add_catp,
+        _add_search,
+        _add_gateway,
+        _add_quote,
+    ):
         add(benchmarks).add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -78,6 +89,17 @@ def _add_gateway(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     streams = "streamed requests of the memory figure (default: 10000)"
     gateway.add_argument("--streams", type=number, default=10_000, metavar="N", help=streams)
     return gateway
+
+
+def _add_quote(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
+    quote = benchmarks.add_parser("quote", help="share of bills within the interval of their quote")
+    add = quote.add_argument
+    pool = "recorded plans of OpenCATP, JSON Lines; repeatable"
+    add("--pool", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help=pool)
+    add("--constants", type=Path, metavar="FILE", help="OpenCATP's constants.json")
+    add("--runs", type=number, default=1000, metavar="N", help="generated runs (default: 1000)")
+    add("--seed", type=int, default=0, help="seed of the split and of the generated runs")
+    return quote
 
 
 def _add_speed(benchmarks: "Benchmarks") -> argparse.ArgumentParser:

@@ -288,7 +288,7 @@ async def test_parallel_priced_tools_stay_within_the_cap(play):
         budget="0.005",
         registration="all",
     ) as shell:
-        shell.deps.settings.plan = "off"
+        shell.deps.settings.plan = shell.deps.settings.quote = "off"
         buy = Probe("buy", price=2_000_000)
         add(shell, buy)
         events = await turn(shell)

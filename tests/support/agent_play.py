@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ecoshell.agent import Approval
+from ecoshell.agent import Approval, QuoteChoice
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.models.script import ScriptModel
@@ -25,12 +25,14 @@ class Recorder(ScriptModel):
 class User:
     """A scripted user that records every request in `asked`.
 
-    It takes its decisions in turn, except for kinds of requests with a fixed one: `approval`, `limit` or `cost`.
+    It takes its decisions in turn, except for kinds of requests with a fixed one: `approval`,
+    `limit`, `cost` or `quote`, which starts by default.
     """
 
-    def __init__(self, *decisions, approval=None, limit=None, cost=None):
+    def __init__(self, *decisions, approval=None, limit=None, cost=None, quote=None):
         self.decisions = list(decisions)
         self.approval, self.limit, self.cost = approval, limit, cost
+        self.quote = quote
         self.asked = []
 
     async def approve(self, request):
@@ -42,6 +44,10 @@ class User:
 
     async def at_cost(self, request):
         return self._decide(request, self.cost)
+
+    async def at_quote(self, quoted):
+        self.asked.append(quoted)
+        return QuoteChoice("start") if self.quote is None else self.quote
 
     async def trust(self, request):
         return self._decide(request, None)

@@ -223,7 +223,7 @@ async def test_one_key_moves_from_the_prompt_to_the_transcript(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
-        await pilot.press("shift+tab")
+        await pilot.press("tab")
         assert transcript(app).has_focus
         await pilot.press("up", "up", "up", "up", "plus")
         await eventually(pilot, lambda: shell.marks)

@@ -41,7 +41,7 @@ async def test_narrow_footer_keeps_keys_of_the_focused_widget(make_app: MakeApp)
     app = make_app(FakeShell(COUNTING))
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: "f4 cost ^q quit ^p commands" in screen(pilot)[-1])
-        await pilot.press("shift+tab")
+        await pilot.press("tab")
         await eventually(pilot, lambda: "esc prompt f1 help ^q quit ^p commands" in screen(pilot)[-1])
         await pilot.press("f2")
         await eventually(pilot, lambda: "r register / filter f1 help" in screen(pilot)[-1])

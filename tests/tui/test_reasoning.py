@@ -141,7 +141,7 @@ async def test_reasoning_can_be_unfolded(make_app):
         await eventually(pilot, lambda: app.chat.controller)
         await eventually(pilot, lambda: "thought for 240 tokens" in app.chat.query_one(Transcript).column.plain)
         assert "They want milk" not in app.chat.query_one(Transcript).column.plain
-        await pilot.press("shift+tab", "up", "up", "up", "up", "enter")
+        await pilot.press("tab", "up", "up", "up", "up", "enter")
         await eventually(pilot, lambda: "They want milk ␛[2Jand eggs." in app.chat.query_one(Transcript).column.plain)
 
 

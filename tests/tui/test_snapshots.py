@@ -59,7 +59,7 @@ def test_turn_while_planning(snap_compare, make_app):
 def test_marked_result(snap_compare, make_app):
     earlier = *FOLLOWED, CallMarked(1, "c2", "read_file", helpful=True)
     app = make_app(FakeShell(earlier=earlier, state=FOLLOWED_STATUS))
-    keys = ("shift+tab", "up", "up", "up")
+    keys = ("tab", "up", "up", "up")
     assert snap_compare(app, terminal_size=WIDE, run_before=until(*keys, text="marked"))
 
 

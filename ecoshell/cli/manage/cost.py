@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 
 from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.command_table import dollars, spent_text
+from ecoshell.agent.quote_table import bill_record, quote_table
 from ecoshell.assembly import load_settings, open_ledger, open_store
 from ecoshell.budget import CapState, about, amount_text, counted, duration_text, nano_to_usd_text, parse_spent
 from ecoshell.budget.costs import By, CostRow
@@ -19,7 +20,7 @@ from ecoshell.cli.manage.live import show_live
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.events import GraphPlanned
+from ecoshell.events import Bill, GraphPlanned
 from ecoshell.messages import Usage, visible_line
 from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
@@ -51,6 +52,8 @@ class Report:
     caps: Sequence[CapState]
     unreconciled: Sequence[Entry]
     agreements: Sequence[Agreement]
+    bills: Sequence[tuple[str, Bill]]
+    """Bills of quoted work with their sessions."""
     ledger_problem: StoreError | None
     """Why the team's caps are unknown."""
 
@@ -102,6 +105,8 @@ def run(args: argparse.Namespace) -> int:
         _print_unreconciled(report.unreconciled)
     if report.agreements:
         _print_agreements(report.agreements)
+    if report.bills:
+        print(f"\n{quote_table([bill for _, bill in report.bills])}")
     return 0
 
 
@@ -138,7 +143,7 @@ def _report(
     problem = ledger.away
     if problem is not None:
         print(f"The team's caps are unknown. {problem}", file=sys.stderr)
-    return Report(rows, plans, caps, unreconciled, learned, problem)
+    return Report(rows, plans, caps, unreconciled, learned, store.events_of(Bill), problem)
 
 
 def _agreements(paths: Paths) -> Sequence[Agreement]:
@@ -213,7 +218,9 @@ def _records(report: Report) -> dict[str, list[dict[str, object]]]:
         }
         for agreement in report.agreements
     ]
-    return {"caps": caps, "unreconciled": entries, **({"apprentice": savings} if savings else {})}
+    quotes = [bill_record(session, bill) for session, bill in report.bills]
+    more = {"apprentice": savings, "quotes": quotes}
+    return {"caps": caps, "unreconciled": entries, **{name: records for name, records in more.items() if records}}
 
 
 def _print_rows(group: str, rows: Sequence[CostRow]) -> None:

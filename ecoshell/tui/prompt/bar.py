@@ -20,6 +20,7 @@ from ecoshell.tui.prompt.todo import TodoList
 _SPINNER = "|/-\\"
 _FRAMES_PER_SECOND = 4
 _MAX_QUEUED_LINES = 3
+_APPROVAL_WORDS = {"plan": "plan mode · shift+tab changes it", "edits": "edits are accepted · shift+tab changes it"}
 
 
 class PromptBar(Vertical):
@@ -80,6 +81,7 @@ class PromptBar(Vertical):
         self._mode: Mode = "ask"
         self._hinted = self._news = False
         self._activity, self._since, self._title = "", 0.0, ""
+        self._approval = ""
         self.is_restored = False
         """Whether the stored draft and history have been loaded."""
 
@@ -100,6 +102,11 @@ class PromptBar(Vertical):
             else:
                 self._clock.pause()
         self._activity = activity
+        self._show_mode()
+
+    def set_approval_mode(self, mode: str) -> None:
+        """Show plan mode, and that edits are accepted."""
+        self._approval = _APPROVAL_WORDS.get(mode, "")
         self._show_mode()
 
     def show_news(self, news: bool) -> None:
@@ -181,7 +188,7 @@ class PromptBar(Vertical):
         seconds = monotonic() - self._since
         sign = _SPINNER[int(seconds * _FRAMES_PER_SECOND) % len(_SPINNER)]
         working = f"{sign} {self._activity} · {int(seconds)} s · esc stops" if self._activity else ""
-        title = " · ".join(part for part in (self._WORDS[mode], nothing, news, working) if part)
+        title = " · ".join(part for part in (self._WORDS[mode], self._approval, nothing, news, working) if part)
         if title != self._title:
             self._title, self.border_title = title, Content(f" {title} " if title else "")
         if mode != self._mode:

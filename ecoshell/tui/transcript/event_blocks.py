@@ -9,6 +9,7 @@ from ecoshell.budget import counted
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
+    Bill,
     BranchLeft,
     CallFinished,
     CallStarted,
@@ -24,6 +25,9 @@ from ecoshell.events import (
     LimitHit,
     PlanChanged,
     PlanScored,
+    PlanWritten,
+    Quote,
+    QuoteChosen,
     Rationale,
     Reasoned,
     ResultsTrimmed,
@@ -72,6 +76,7 @@ _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 _MAX_LEAD = 44
 """Width of the columns after which the last one is wrapped on its own."""
 _DESCRIBED: Mapping[type[Event], str] = {
+    Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
     ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
     SandboxBlocked: "?",
 }  # fmt: skip
@@ -90,7 +95,12 @@ _DECISIONS = {
     "project": "approved for this project",
     "no": "denied",
 }
-_DECIDERS = {"person": " by you", "rule": " by a rule in the settings", "nobody": ": no one was available to ask"}
+_DECIDERS = {
+    "person": " by you",
+    "rule": " by a rule in the settings",
+    "plan mode": " in plan mode",
+    "nobody": ": no one was available to ask",
+}
 
 
 def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] = ()) -> Block:

@@ -1,0 +1,101 @@
+"""A tool graph is quoted before it starts; the user or the cap decides, and the bill stands beside the quote."""
+
+import json
+from decimal import Decimal
+
+import pytest
+from agent_play import User, finish, is_replayed, of, say, turn
+
+from ecoshell.agent import QuoteChoice
+from ecoshell.budget import NANO
+from ecoshell.events import (
+    Bill,
+    CallFinished,
+    GraphPlanned,
+    NodeChanged,
+    Quote,
+    QuoteChosen,
+    TurnFinished,
+    from_json,
+    to_json,
+)
+
+PRICE = (Decimal(1), Decimal(4))
+GRAPH = say('["count_text", ["<task>"], "list_files", ["<task>"], "calculate", ["count_text"]]')
+USAGE = {"input": 400, "output": 40}
+FILLED = [
+    say("", "count_text", path="notes.txt", usage=USAGE),
+    say("", "list_files", usage=USAGE),
+    say("", "calculate", expression="1 + 2", usage=USAGE),
+]
+ANSWER = finish("Done.")
+
+
+async def test_quote_and_bill_stand_together(play):
+    async with play([GRAPH, *FILLED, ANSWER], strategy="graph", registration="all", price=PRICE) as shell:
+        events = await turn(shell)
+        assert is_replayed(shell)
+        cost = (await shell.command("/cost")).text
+    (quote,), (bill,) = of(events, Quote), of(events, Bill)
+    assert (quote.kind, quote.nodes, quote.labels) == ("graph", 3, ("count_text", "list_files", "calculate"))
+    assert quote.low_usd < quote.expected_usd < quote.high_usd
+    assert quote.low_seconds < quote.seconds < quote.high_seconds
+    assert not quote.reason  # without a cap nothing is asked
+    assert bill.id == quote.id
+    assert round(bill.spent_usd * NANO) == 3 * (400 * 1_000 + 40 * 4_000)
+    assert [from_json(json.loads(json.dumps(to_json(event)))) for event in (quote, bill)] == [quote, bill]
+    assert "1 of 1 bills are within their quote." in cost or "0 of 1 bills" in cost
+    assert "tool graph" in cost
+
+
+async def test_a_single_node_and_disabled_quotes_need_no_quote(play):
+    single = say('["list_files", ["<task>"]]')
+    async with play([single, FILLED[1], ANSWER, GRAPH, *FILLED, ANSWER], strategy="graph", registration="all") as shell:
+        assert not of(await turn(shell), Quote)
+        shell.deps.settings.quote = "off"
+        assert not of(await turn(shell, "All of it."), Quote)
+
+
+@pytest.mark.parametrize(
+    ("share", "choice", "names"),
+    [
+        (0.001, QuoteChoice("start"), ["count_text", "list_files", "calculate"]),
+        (0.001, QuoteChoice("trim", ("count_text",)), ["list_files"]),
+        (0.001, QuoteChoice("refuse"), []),
+        (1.0, None, ["count_text", "list_files", "calculate"]),
+    ],
+)
+async def test_user_decides_about_work_that_takes_much_of_what_is_left(play, share, choice, names):
+    lines = [GRAPH, *(line for line in FILLED if line["call"]["name"] in names), ANSWER]
+    user = User(quote=choice)
+    async with play(lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00") as shell:
+        shell.deps.settings.quote_share = share
+        events = await turn(shell)
+    assert [event.name for event in of(events, CallFinished)] == names
+    assert len(of(user.asked, Quote)) == (choice is not None)
+    if choice is None:
+        assert not of(events, QuoteChosen)
+        return
+    assert "of what is left under the session's cap" in user.asked[0].reason
+    (chosen,) = of(events, QuoteChosen)
+    assert (chosen.choice, chosen.by) == (choice.kind, "person")
+    assert len(of(events, GraphPlanned)) == (2 if choice.kind == "trim" else 1)
+    assert len(of(events, Bill)) == (choice.kind != "refuse")
+    assert of(events, TurnFinished)[0].status == ("limit" if choice.kind == "refuse" else "answered")
+    if choice.kind == "trim":
+        assert [quote.nodes for quote in of(events, Quote)] == [3, 1]
+        assert {event.label for event in of(events, NodeChanged)} == {"list_files"}
+
+
+async def test_without_a_user_the_cap_decides(play):
+    lines = [GRAPH, GRAPH, ANSWER, ANSWER]
+    async with play(lines, strategy="graph", registration="all", price=PRICE, budget="0.06") as shell:
+        shell.deps.settings.plan = "off"
+        shell.deps.catalog.tool("calculate").price_nano = 50_000_000
+        events = await turn(shell)
+    first, *_ = of(events, QuoteChosen)
+    assert (first.choice, first.by) == ("refuse", "cap")
+    assert "is expected to cost more than the $" in of(events, Quote)[0].reason
+    assert not of(events, CallFinished)
+    assert not of(events, Bill)
+    assert of(events, TurnFinished)[0].spent_nano <= 60_000_000
