@@ -291,7 +291,7 @@ class _Run:
             workspace=deps.workspace.of_subagent(),
             judge=replace(deps.judge, models=lambda: plan.models.current),
             models=plan.models,
-            settings=replace(deps.settings, strategy="react"),
+            settings=replace(deps.settings, strategy="react", approval_mode="ask"),  # approvals hold in plan mode
             agent=plan.name,
             skills=None,  # the session's turn has read them
         )
