@@ -37,11 +37,11 @@ ROLES: Mapping[RoleName, str] = {
 RETRY_SECONDS = 120
 """How long a failed model call is retried by default."""
 LATEST_SESSION = "."
-"""Stands for the ID of the workspace's most recent session."""
+"""Instead of an ID: the workspace's most recent session."""
 EMBEDDED = "embedded"
 """The name of the packaged demo model."""
 SESSION_MODEL = "-"
-"""Stands for the name of the session's model."""
+"""In a role: the session's model."""
 
 
 def role_named(name: str) -> RoleName | None:

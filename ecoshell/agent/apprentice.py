@@ -75,7 +75,7 @@ def agreements(predictions: Iterable[Prediction]) -> list[Agreement]:
 
 
 class Apprentice:
-    """Predicts calls one after another, and reports when a tool becomes good or is no longer good."""
+    """Predicts calls one after another, and reports when a tool becomes good or stops being good."""
 
     def __init__(self, name: str, make: Callable[[], Model], records: Callable[[], ExperienceStore]) -> None:
         """`make` and `records` run with the first call and may block; `name` is the one for `/role caller`."""

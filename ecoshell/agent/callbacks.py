@@ -39,7 +39,7 @@ class RunningCall:
     bill: Bill
     subagents: "Callable[[], Subagents]"
     clock: WorkingTime | None = field(default_factory=current_time)
-    """Measures the tool; stopped while the user is asked or the model writes."""
+    """Measures the tool; stopped while the user answers or the model writes."""
 
     def progress(self, text: str) -> None:
         self.emit(CallProgressed(self.call.id, self.call.name, text))

@@ -17,7 +17,7 @@ class CapWatch:
         """The limit of each reported cap."""
 
     def look(self, caps: Iterable[CapState], emit: Emit) -> None:
-        """Report every cap that has come near its limit since the last look."""
+        """Report every cap that came near its limit since the last call."""
         for cap in caps:
             key = (cap.scope, cap.unit)
             if cap.spent < NEAR_CAP_SHARE * cap.limit:

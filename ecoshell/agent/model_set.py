@@ -163,7 +163,7 @@ class ModelFactory(Protocol):
 
 
 def replaced(session_model: str, roles: RoleModels, model: str, by: str) -> tuple[str, RoleModels]:
-    """The session's model and those of the roles, with `by` in place of a model."""
+    """The session's model and those of the roles, after replacing a model."""
     new_roles = RoleModels(*(by if (own := roles.of(role)) == model else own for role in ROLES))
     return by if session_model == model or new_roles == roles else session_model, new_roles
 

@@ -67,7 +67,7 @@ class WorkingTime:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Stop the clock, for example while the user is asked."""
+        """Stop the clock, for example while the user answers a question."""
         if self._pauses == 0:
             self._stop()
             self._schedule()

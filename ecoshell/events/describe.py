@@ -77,7 +77,7 @@ _NODES = {"graph": "node", "tasks": "subagent", "plan": "part"}
 _GROUP_SIZE = 3
 """From this number on, tools without history share a line."""
 _RELEVANT_CHANCE = 0.2
-"""Chance of use from which a new tool has a line of its own in a plan."""
+"""Chance of use from which a plan shows a new tool on a separate line."""
 _NAME_LIMIT = 3
 """Tools named in a line; more are counted."""
 
@@ -327,7 +327,7 @@ def subagent_end(event: SubagentFinished) -> str:
 
 
 def near_cap(event: CapNear) -> str:
-    """How much of a cap is used, and what is left."""
+    """The used and the remaining part of a cap."""
     limit, left = (amount_text(value, event.unit) for value in (event.limit, max(0, event.limit - event.spent)))
     percent = 100 * event.spent // event.limit
     return f"{percent} % of the {visible_line(event.scope)}'s cap of {limit} is used: {left} left"

@@ -48,7 +48,7 @@ class LocalBuild:
 
 
 def current_build(folder: Path = FOLDER, *, now: float | None = None) -> LocalBuild | None:
-    """Return the running or failed installation in this environment; None if there is none."""
+    """Return the running or failed installation in this environment, if any."""
     try:
         state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
         pid, started, failed = int(state["pid"]), float(state["started"]), bool(state.get("failed"))

@@ -102,7 +102,7 @@ class MeteredModel:
         return unread.bound if reported is None else min(unread.bound, reported)
 
     async def count_prompt(self, request: Request) -> None:
-        """Let the provider count a prompt before its first reply, where it can; later bounds build on the count."""
+        """Let the provider count a prompt before its first reply, if it can; later bounds use the count."""
         count_prompt = getattr(self._model, "count_prompt", None)
         request = self._with_effort(replace(request, messages=mask_secrets(request.messages)))
         if count_prompt is None or self._reported.bound(request, self._model.size) is not None:

@@ -232,8 +232,8 @@ class PluginsSettings(Section):
     __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     enabled: tuple[Text, ...] = ()
-    """Packaged plugins whose hooks are used beside `git`, `data` and `web`, which are on by default, such as `train`;
-    commands are always available."""
+    """Packaged plugins, such as `train`, whose hooks are used in addition to `git`, `data` and `web`, which are on by
+    default; commands are always available."""
     disabled: tuple[Text, ...] = ()
     """Plugins that are not loaded, such as `web`."""
 

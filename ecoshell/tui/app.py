@@ -117,7 +117,7 @@ class ChatApp(ThemedApp[int]):
             self.chat.failed(error, "Your input is kept.")
 
     async def _can_open_with_another_model(self, error: EcoshellError) -> bool:
-        """Let the user choose another model, or show why there is none."""
+        """Let the user choose another model, or show why no other is available."""
         try:
             if await self.chat.choose_another_model():
                 return True

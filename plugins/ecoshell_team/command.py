@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     put.add_argument("amount", metavar="USD", help="dollars, such as 200, or off")
     add = action("add", "give a database role access to the ledger")
     add.add_argument("person", metavar="PERSON")
-    add.add_argument("--team", default="", metavar="NAME", help="the person's team")
+    add.add_argument("--team", default="", metavar="NAME", help="the member's team")
     close = action("close", "end the lease of a lost shell")
     close.add_argument("lease", metavar="LEASE=USD", help="the lease and its unreported spending")
 

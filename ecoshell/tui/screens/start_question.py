@@ -57,7 +57,7 @@ class StartQuestion(Question[StartingModel | None]):
         self._list.focus()
 
     async def on_key(self, event: Key) -> None:
-        """A letter starts a message, so that nobody has to choose first."""
+        """A letter starts a message without a choice."""
         if event.character and event.is_printable:
             event.stop()
             self.screen.query_one(Prompt).focus().insert(event.character)

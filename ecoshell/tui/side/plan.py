@@ -54,7 +54,7 @@ _NO_PLAN = "A plan is made before the first step of a question. /plan off, btp, 
 _MIN_TOOL_ROWS = 3
 """Tool rows that stay visible below a tool graph."""
 _TITLE_CELLS = 12
-"""Cells of the title line besides its summary."""
+"""Cells of the title line without its summary."""
 _IRRELEVANT = 1
 """The group of tools that are neither planned nor used nor blocked."""
 WHY_HINT = "alt+w why"
@@ -228,7 +228,7 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
 
 
 def remaining_text(state: PanelState) -> str:
-    """What is left of the plan's budget for tools: `$0.13 of $0.20 left`; empty without one."""
+    """The plan's remaining budget for tools: `$0.13 of $0.20 left`; empty without one."""
     plan = state.shown_plan
     if plan is None or plan.budget is None:
         return ""
@@ -269,7 +269,7 @@ class PlanPanel(ListPanel[PlanRow]):
         return _IRRELEVANT if is_unplanned or item.tool in self._untried else 0
 
     def heading(self, group: int, count: int, width: int) -> Line:
-        """The line that stands for the irrelevant tools, or precedes them."""
+        """The line that replaces or precedes the irrelevant tools."""
         if group != _IRRELEVANT or not count:
             return ()
         is_folded = _IRRELEVANT in self.folded_groups
