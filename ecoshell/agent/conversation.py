@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ecoshell.agent import plan_mode
 from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.cap_watch import CapWatch
@@ -41,7 +40,6 @@ from ecoshell.agent.memory import (
 )
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
-from ecoshell.agent.quoting import bill_of
 from ecoshell.agent.turn import Turn, TurnEnd
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.agent.turn_usage import TurnUsage
@@ -409,6 +407,8 @@ class Conversation:
             is_planning = deps.settings.approval_mode == "plan"
             ended = await self._turn(asked, usage, emit, listeners)
             if is_planning and ended.status == "answered" and self.plan is not None:
+                from ecoshell.agent import plan_mode
+
                 plan = plan_mode.written(ended.answer)
                 emit(plan)
                 emit(await asyncio.to_thread(plan_mode.quoted_plan, plan, self.turn, self.plan))
@@ -427,6 +427,8 @@ class Conversation:
                 pass  # stopped again, or the ledger is locked: the turn ends anyway
             finally:
                 if asked.quoted is not None and ended.status not in ("error", "interrupted"):
+                    from ecoshell.agent.quoting import bill_of
+
                     emit(bill_of(asked.quoted, usage.spent_nano, time.monotonic() - usage.started))
                 emit(_finished(self.turn, ended, usage))
 
@@ -520,8 +522,11 @@ class Conversation:
         asking = path_of(asked.question, asked.attachments)
         library = self.memory.library
         offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=self._shown)
-        instruction = plan_mode.INSTRUCTION if deps.settings.approval_mode == "plan" else ""
-        offer = replace(offer, budget=budget, advice="\n\n".join(filter(None, (offer.advice, instruction))))
+        offer = replace(offer, budget=budget)
+        if deps.settings.approval_mode == "plan":
+            from ecoshell.agent.plan_mode import INSTRUCTION
+
+            offer = replace(offer, advice="\n\n".join(filter(None, (offer.advice, INSTRUCTION))))
         costs = ""
         if deps.strategy.parallel:
             from ecoshell.agent.graph_costs import costs_text  # only tool graphs use it

@@ -2,22 +2,28 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ecoshell.agent.cost_bounds import used
 from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.guards import unwrap
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.agent.user_interface import NonInteractive, QuoteChoice
 from ecoshell.budget import NANO, CapState, amount_text
 from ecoshell.events import Bill, Emit, Quote, QuoteChosen
+from ecoshell.messages import Call, visible_line
 from ecoshell.planning.btp.costs import Expected
 from ecoshell.planning.btp.evidence import Figure
 from ecoshell.planning.quote import Interval, Part, QuotedCost, quote
+from ecoshell.tools.builtin.task import TASK
 
 Kind = Literal["graph", "tasks", "plan"]
+_TASK_STEPS = 6
+"""Assumed steps of a subagent before there is experience with tasks."""
+_LABEL_CHARACTERS = 48
 _PRIOR_SECONDS = 3.0
 """Assumed duration of a node of unknown duration."""
 
@@ -81,6 +87,21 @@ class Quoter:
         self.emit(QuoteChosen(quoted.id, choice.kind, "person", choice.without))
         return choice
 
+    async def tasks(self, calls: Sequence[Call]) -> "TaskQuote":
+        """Quote the subagents of one reply, and decide which of them start."""
+        figures = await asyncio.to_thread(Figures.of, self.plan, self.deps)
+        labels = {f"{at}. {_beginning(call)}": call for at, call in enumerate(calls, 1)}
+        tokens = _TASK_STEPS * figures.tokens_of([TASK] * len(calls))
+        quoted = await self.quoted("tasks", [figures.task(label) for label in labels], tokens)
+        if quoted is None:
+            return TaskQuote(None, {})
+        choice = await self.decide(quoted)
+        if choice.kind == "refuse":
+            reason = quoted.reason if isinstance(self.deps.user, NonInteractive) else "the user refused it"
+            return TaskQuote(None, {call.id: f"The subagent was not started: {reason}." for call in calls})
+        left_out = {labels[label].id for label in choice.without if label in labels}
+        return TaskQuote(quoted, dict.fromkeys(left_out, "The user left this subagent out."))
+
     def _reason(self, costs: QuotedCost, tokens: int) -> str:
         """Why the work needs a decision; empty if it is cheap."""
         settings, models = self.deps.settings, self.deps.models.current
@@ -137,6 +158,19 @@ def _scaled(interval: Interval | None, divisor: int, digits: int) -> Interval | 
     return Interval(low, expected, high)
 
 
+@dataclass(frozen=True, slots=True)
+class TaskQuote:
+    """The decision on the subagents of one reply."""
+
+    quoted: Quote | None
+    refusals: Mapping[str, str]
+    """Why a call does not start, by its ID."""
+
+
+def _beginning(call: Call) -> str:
+    return visible_line(str(unwrap(call).arguments.get("instructions", "")), _LABEL_CHARACTERS)
+
+
 def bill_of(quoted: Quote, spent_nano: int | None, seconds: float) -> Bill:
     """The bill of quoted work."""
     spent = None if spent_nano is None else spent_nano / NANO
@@ -168,6 +202,13 @@ class Figures:
         """The tokens of one use of each."""
         return sum(self.tokens[tool].step for tool in tools)
 
+    def task(self, label: str) -> Part:
+        """A subagent's task, from earlier tasks or as several usual steps."""
+        if self.price.get(TASK) is not None and self.price[TASK].sample_count:
+            return self.part(label, TASK)
+        step = self.step(label)
+        return Part(label, _times(step.price, _TASK_STEPS), _times(step.seconds, _TASK_STEPS))
+
     def step(self, label: str, after: Iterable[str] = ()) -> Part:
         """A step of a written plan: like the usual use of a tool, as far as uses are known."""
         used_tools = [tool for tool, cost in self.price.items() if cost.sample_count]
@@ -176,6 +217,10 @@ class Figures:
             return Part(label, None, None, tuple(after))
         price = _pooled([self.part(label, tool).price for tool in tools])
         return Part(label, price, _pooled([self.part(label, tool).seconds for tool in tools]), tuple(after))
+
+
+def _times(figure: Figure | None, factor: int) -> Figure | None:
+    return None if figure is None else Figure(figure.count, factor * figure.mean, factor * figure.spread)
 
 
 def _figure(cost: Expected) -> Figure:

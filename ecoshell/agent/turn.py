@@ -1,7 +1,7 @@
 """The loop of a turn: drives a strategy, whose requests the mode and the guarded tools fulfil."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -11,7 +11,7 @@ from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
 from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.fallback import fall_back
-from ecoshell.agent.guards import CallContext, ToolExecutor
+from ecoshell.agent.guards import Bill, CallContext, ToolExecutor, finished, refuse, unwrap
 from ecoshell.agent.mode import FillTask, Mode, View
 from ecoshell.agent.offer import TurnContext
 from ecoshell.budget.gate import sharing
@@ -27,6 +27,7 @@ from ecoshell.errors import (
 from ecoshell.events import (
     Answer,
     BranchLeft,
+    CallStarted,
     Emit,
     Event,
     Notice,
@@ -57,8 +58,10 @@ from ecoshell.strategies import (
     same,
 )
 from ecoshell.tools import LASTING
+from ecoshell.tools.builtin.task import TASK
 
 if TYPE_CHECKING:
+    from ecoshell.agent.quoting import Quoter
     from ecoshell.agent.tool_graph import ToolGraphs
 
 T = TypeVar("T")
@@ -127,11 +130,15 @@ class Turn:
     @cached_property
     def _tool_graphs(self) -> "ToolGraphs":
         """Makes and runs tool graphs, which few strategies need."""
-        from ecoshell.agent.quoting import Quoter
         from ecoshell.agent.tool_graph import ToolGraphs
 
-        quoter = Quoter(self.spending.deps, self.turn_context.plan, self.emit)
-        return ToolGraphs(self.turn_context, executor=self.executor, emit=self.emit, quoter=quoter)
+        return ToolGraphs(self.turn_context, executor=self.executor, emit=self.emit, quoter=self._quoter)
+
+    @cached_property
+    def _quoter(self) -> "Quoter":
+        from ecoshell.agent.quoting import Quoter
+
+        return Quoter(self.spending.deps, self.turn_context.plan, self.emit)
 
     async def run(self, question: str, max_steps: int) -> TurnEnd:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled."""
@@ -219,16 +226,32 @@ class Turn:
             group = self._next_group(pending, path)
             del pending[: len(group)]
             self._go_on(path)
-            try:
-                with sharing():  # each reserves more time than it usually takes
-                    async with asyncio.TaskGroup() as tasks:
-                        running = [tasks.create_task(self._call(path, call)) for call in group]
-            except BaseExceptionGroup as errors:
-                raise errors.exceptions[0] from None
-            results = [task.result() for task in running]
+            results = await self._run_group(path, group)
             path = path.then(*(Step("", call, result) for call, result in zip(group, results, strict=True)))
             observations += results
         return tuple(observations)
+
+    async def _run_group(self, path: Path, group: list[Call]) -> list[Observation]:
+        """Run calls concurrently; several subagents are quoted first."""
+        delegated, bills = [call for call in group if unwrap(call).name == TASK], {call.id: Bill() for call in group}
+        if len(delegated) < 2:
+            return await self._run_calls(path, group, bills, {})
+        agreed = await self._quoter.tasks(delegated)
+        async with self._quoter.bills.of(agreed.quoted, lambda: sum(bills[call.id].total_nano for call in delegated)):
+            return await self._run_calls(path, group, bills, agreed.refusals)
+
+    async def _run_calls(
+        self, path: Path, group: list[Call], bills: Mapping[str, Bill], refusals: Mapping[str, str]
+    ) -> list[Observation]:
+        """Run calls concurrently, except those with a refusal."""
+        try:
+            with sharing():  # each reserves more time than it usually takes
+                async with asyncio.TaskGroup() as tasks:
+                    works = [self._call(path, call, bills[call.id], refusals.get(call.id, "")) for call in group]
+                    running = [tasks.create_task(work) for work in works]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in running]
 
     def _next_group(self, pending: list[Call], path: Path) -> list[Call]:
         """The first pending call, and those after it that may run concurrently with it."""
@@ -245,13 +268,19 @@ class Turn:
             group.append(call)
         return group
 
-    async def _call(self, path: Path, call: Call) -> Observation:
+    async def _call(self, path: Path, call: Call, bill: Bill, refusal: str = "") -> Observation:
         origin = self._origins.pop(call.id, CallOrigin())
         if origin.rationale and origin.is_unreported:
             self.emit(Rationale(origin.rationale, self.mode.role))
         registered = frozenset(self.turn_context.registered(path))
         forgotten = self.turn_context.condensed.forgotten
-        context = CallContext(path, registered, self.emit, origin.rationale, role=origin.role, forgotten=forgotten)
+        context = CallContext(
+            path, registered, self.emit, origin.rationale, bill, role=origin.role, forgotten=forgotten
+        )
+        if refusal:
+            self.emit(CallStarted(call.id, call.name, call.arguments, role=origin.role, group=call.group))
+            self.emit(finished(call, observation := refuse("unapproved", refusal), context))
+            return observation
         return await self.executor.execute(call, context)
 
     async def _think(self, want: AskModel) -> Thought:

@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from agent_play import User, finish, is_replayed, of, say, turn
+from agent_play import User, finish, is_replayed, of, register, say, turn
 
 from ecoshell.agent import QuoteChoice
 from ecoshell.budget import NANO
@@ -15,6 +15,7 @@ from ecoshell.events import (
     NodeChanged,
     Quote,
     QuoteChosen,
+    SubagentFinished,
     TurnFinished,
     from_json,
     to_json,
@@ -99,3 +100,44 @@ async def test_without_a_user_the_cap_decides(play):
     assert not of(events, CallFinished)
     assert not of(events, Bill)
     assert of(events, TurnFinished)[0].spent_nano <= 60_000_000
+
+
+def delegations(*instructions):
+    calls = [{"name": "task", "arguments": {"instructions": text}} for text in instructions]
+    return {"text": "", "calls": calls}
+
+
+@pytest.fixture
+def child(home, tmp_path):
+    """Write the script of the subagents' model."""
+    script = tmp_path / "child.jsonl"
+    script.write_text(2 * (json.dumps(say("Three.", usage=USAGE)) + "\n"))
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True, exist_ok=True)
+    name = json.dumps(f"script:{script}")
+    price = f'[models.{name}.price]\ninput = "1"\noutput = "4"\n'
+    (config / "config.toml").write_text(f"[agent]\ntask_model = {name}\n{price}")
+
+
+@pytest.mark.parametrize("choice", [QuoteChoice("start"), QuoteChoice("trim", ("2. Count b.",)), QuoteChoice("refuse")])
+async def test_several_subagents_of_a_reply_are_quoted_together(play, child, choice):
+    user = User(quote=choice)
+    lines = [register("task"), delegations("Count a.", "Count b."), finish("Done.")]
+    async with play(lines, user=user, price=PRICE, budget="1.00") as shell:
+        shell.deps.settings.quote_share = 0.001
+        events = await turn(shell)
+        assert is_replayed(shell)
+    count = {"start": 2, "trim": 1, "refuse": 0}[choice.kind]
+    (quote,) = of(events, Quote)
+    assert (quote.kind, quote.nodes, quote.labels) == ("tasks", 2, ("1. Count a.", "2. Count b."))
+    assert len(of(events, SubagentFinished)) == count
+    calls = [event for event in of(events, CallFinished) if event.name == "task"]
+    assert sorted(event.refused for event in calls) == ["", ""][:count] + ["unapproved"] * (2 - count)
+    assert [round(bill.spent_usd * NANO) for bill in of(events, Bill)] == (
+        [count * (400_000 + 160_000)] if count else []
+    )
+
+
+async def test_one_subagent_needs_no_quote(play, child):
+    async with play([register("task"), delegations("Count a."), finish("Done.")], price=PRICE) as shell:
+        assert not of(await turn(shell), Quote)
