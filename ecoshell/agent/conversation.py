@@ -69,6 +69,9 @@ from ecoshell.events import (
 from ecoshell.messages import Attachment, Call, ToolSchema
 from ecoshell.options import ROLES
 from ecoshell.secrecy import mask_secrets
+from ecoshell.strategies import Strategy
+from ecoshell.tools import Delegation
+from ecoshell.tools.builtin.task import TASK
 
 if TYPE_CHECKING:
     from ecoshell.agent.context_report import ContextReport
@@ -104,6 +107,8 @@ class Asked:
     """The file of the project that the question comes from, which needs the user's trust, with its text."""
     quoted: Quote | None = None
     """The quote of the plan that it carries out."""
+    task: Delegation | None = None
+    """What a subagent does instead of the session's agent."""
 
 
 class Conversation:
@@ -220,8 +225,6 @@ class Conversation:
     async def leave(self) -> None:
         """Stop the running turn and write its remaining events; the reader's stream ends."""
         await self.stop()
-        if self._deps.hooks is not None and not self._deps.agent:
-            await self._deps.hooks.end_session(self.session, partial(self._deps.log.queue, self.session))
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(None)
@@ -380,7 +383,6 @@ class Conversation:
         listeners: list[Emit] = [usage.see, self.memory.see]
         if self._scorer is not None:
             listeners.append(self._scorer.turns.add)
-        hooks = self._deps.hooks
 
         def emit(event: Event) -> None:
             lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()
@@ -389,8 +391,6 @@ class Conversation:
                     listener(masked)
                 self._deps.log.queue(self.session, masked)
                 queue.put_nowait(masked)  # the reader yields it once it is on disk
-                if hooks is not None:
-                    hooks.see(self.session, masked, emit)
 
         question, deps = asked.question, self._deps
         ended = TurnEnd("error")
@@ -428,8 +428,6 @@ class Conversation:
                 self._watch.look(caps, emit)
                 if self._scorer is not None:
                     await self._scorer.end(self.turn, ended.status, ended.answer, emit)
-                if hooks is not None and not deps.agent:
-                    await hooks.end_turn(self.session, self.turn, ended.status, ended.answer, emit)
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped again, or the ledger is locked: the turn ends anyway
             finally:
@@ -453,8 +451,6 @@ class Conversation:
         if asked.source is not None and not await deps.environment.trust.allows(*asked.source, deps.user, emit):
             raise UsageError(f"{asked.source[0]} is not trusted.", kept="Nothing was sent.")
         self._spending.ending = None
-        if deps.hooks is not None and not deps.agent:
-            await deps.hooks.begin_turn(self.session, self.turn, asked.question, deps.user, emit)
         deps.workspace.result.characters = result_characters(deps.models.current.context)
         await deps.providers.follow(self.memory.library, emit)
         if deps.skills is not None:
@@ -481,7 +477,7 @@ class Conversation:
         turn = self._turn_now = Turn(
             turn_context=turn_context,
             mode=deps.models.current.mode,
-            strategy=deps.strategy.strategy,
+            strategy=self._strategy(asked),
             executor=self._executor(offer, plan, budget_line),
             spending=self._spending,
             context=ContextKeeper(
@@ -496,6 +492,13 @@ class Conversation:
         finally:
             self._turn_now = self._emit = None
             plan.thinking.drop()  # the last thought led to no call
+
+    def _strategy(self, asked: Asked) -> Strategy:
+        if asked.task is None:
+            return self._deps.strategy.strategy
+        from ecoshell.agent.task_command import delegating
+
+        return delegating(asked.task, registered=TASK in self.memory.library)
 
     def _report_offer(self, offer: ToolOffer, emit: Emit) -> None:
         self.decision = offer.decision
@@ -605,9 +608,8 @@ class Conversation:
         by_call = presentation.deferred or presentation.by_call
         by_call = by_call or (presentation is GROW and deps.settings.registration == "auto")
         registrar = Registrar(deps.catalog, presentation, self._measure, by_call)
-        guarded = approved if deps.hooks is None else deps.hooks.around(approved, deps, self.session, self.turn)
         checked = Checked(
-            guarded, deps, plan, lambda shortage, emit: self._spending.for_tool(shortage, self.ahead, emit), registrar
+            approved, deps, plan, lambda shortage, emit: self._spending.for_tool(shortage, self.ahead, emit), registrar
         )
         judged = Judged(Announced(checked, deps), deps, plan, self.session, self.turn, budget_line.text)
         return Meta(judged, deps, registrar, checked)

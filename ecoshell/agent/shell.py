@@ -151,8 +151,8 @@ class Shell:
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
         """Run one turn; see Conversation.ask. Files and server resources mentioned with `@` are attached.
 
-        A line with a custom command asks its question. The stream ends early if another session is opened. Raises
-        StoreError if the session cannot be written.
+        A line with `/task` goes to a subagent; one with a custom command asks its question. The stream ends early if
+        another session is opened. Raises StoreError if the session cannot be written.
         """
         if (unwritable := self.read_only) is not None:
             raise unwritable
@@ -173,7 +173,15 @@ class Shell:
                     yield event
 
     async def _expand(self, asked: Asked, stack: AsyncExitStack) -> Asked:
-        """The question of a custom command, whose choices hold until `stack` closes; raises EcoshellError."""
+        """What a line with `/task` delegates, or the question of a custom command; raises EcoshellError.
+
+        The choices of a custom command hold until `stack` closes.
+        """
+        from ecoshell.agent.task_command import delegation_of
+
+        names = {name for name, _, _ in await asyncio.to_thread(self.deps.agents().rows)}
+        if (delegation := delegation_of(asked.question, names)) is not None:
+            return replace(asked, task=delegation)
         expansion = await asyncio.to_thread(lambda: self._custom_commands().expand(asked.question))
         if expansion is None:
             return asked
@@ -443,7 +451,7 @@ class Shell:
         if self._reading is not None:
             self._reading.cancel()
         if self._conversation is not None:
-            await self._conversation.leave()
+            await self._conversation.stop()
             unwritten = await self.flush()
             await asyncio.to_thread(self.deps.experience.keep)
         await self.deps.models.aclose()

@@ -24,11 +24,11 @@ from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import APPROVAL_MODES, EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
-from ecoshell.paths import HOOKS_FILE
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.tool_graphs import tool_graphs
 from ecoshell.tools.builtin.files import RESTORABLE
+from ecoshell.tools.builtin.task import PROJECT_FOLDERS
 from ecoshell.tools.restore import Changed
 
 COMMANDS: CommandTable[Shell] = CommandTable()
@@ -239,23 +239,6 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
     return Printed(table(("server", "tools", "prompts", ""), rows))
 
 
-@COMMANDS.add("hooks", "", "the commands that run before and after tools, turns and sessions")
-async def _hooks(shell: Shell, argument: str) -> Printed:
-    hooks = shell.deps.hooks
-    if hooks is None:
-        return Printed(f"There are no hooks. [hooks.commands.NAME] in the settings, or {HOOKS_FILE}, adds some.")
-    rows: list[tuple[str, ...]] = []
-    for hook in hooks.all:
-        ran = hooks.last.get(hook.name)
-        status = "" if ran is None else "stopped" if ran.status is None else f"exit status {ran.status}"
-        last = "" if ran is None else f"{status}, {ran.seconds:.1f} s"
-        names = tuple(map(visible_line, (hook.name, hook.command, hook.source)))
-        rows.append((names[0], " ".join((hook.on, *map(visible_line, hook.tools))), names[1], names[2], last))
-    return Printed(
-        "\n\n".join(filter(None, (table(("hook", "when", "command", "from", "last run"), rows), hooks.problem)))
-    )
-
-
 @COMMANDS.add(
     "register",
     "NAME",
@@ -424,6 +407,22 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     bills = [bill for _, bill in await asyncio.to_thread(shell.store.events_of, Bill, shell.session)]
     parts = (spent, by_role, quote_table(bills), caps_table(await shell.deps.budget.caps(), shell.ledger.away))
     return Printed("\n\n".join(part for part in parts if part))
+
+
+@COMMANDS.add(
+    "task",
+    "[AGENT] [AMOUNT]: TEXT",
+    "let a subagent do a piece of work; without a text, list the agents",
+    lambda shell: (f"{name}: " for name, _, _ in shell.deps.agents().rows()),
+)
+async def _task(shell: Shell, argument: str) -> Printed:
+    """`/task Check the links in docs`, `/task reviewer 0.05: Check the last commit`, `/task`."""
+    if argument:
+        return Printed("", effect="ask", value=f"/task {argument}")
+    rows = await asyncio.to_thread(shell.deps.agents().rows)
+    if not rows:
+        return Printed(f"No agent is defined. {PROJECT_FOLDERS[0]}/NAME.md defines one; /task TEXT needs none.")
+    return Printed(table(("agent", "description", "file"), [tuple(map(visible_line, row)) for row in rows]))
 
 
 @COMMANDS.add("sessions", "", "list earlier sessions")

@@ -1,4 +1,4 @@
-"""Subagents: conversations of their own that work for a call of `task`, under a share of what is left of the caps."""
+"""Subagents: conversations of their own that work for a call of `task`, under a share of the remaining budget."""
 
 import asyncio
 import time
@@ -56,7 +56,7 @@ _DOING_CHARACTERS = 60
 
 @dataclass(eq=False)
 class SubagentUser(NonInteractive):
-    """The user as a subagent reaches them: for expensive steps only; approvals have a way of their own.
+    """The user as a subagent reaches them: for expensive steps; `Approvals` asks about calls.
 
     At a limit the subagent answers with its results so far.
     """
@@ -135,16 +135,16 @@ class Subagents:
         """The tools of a subagent: those of its definition that the task allows; raises UsageError."""
         parents = self.deps.catalog
         where = f" in {agent.file}" if agent.file else ""
-        named = list(agent.tools)
-        if unknown := [name for name in named if name not in parents]:
+        own = list(agent.tools)
+        if unknown := [name for name in own if name not in parents]:
             if not agent.is_foreign:
                 raise _unknown_tool(unknown[0], parents, where)
             emit(Notice(f"{agent.name} works without tools that are unknown here: {visible_line(', '.join(unknown))}."))
-            named = [name for name in named if name in parents]
+            own = [name for name in own if name in parents]
         if unknown := [name for name in allowed if name not in parents]:
             raise _unknown_tool(unknown[0], parents)
-        names = [name for name in named or parents.names if not allowed or name in allowed]
-        if _depth(self.deps) + 1 >= MAX_DEPTH and TASK not in (*named, *allowed):  # it could not delegate further
+        names = [name for name in (own if agent.tools else parents.names) if not allowed or name in allowed]
+        if _depth(self.deps) + 1 >= MAX_DEPTH and TASK not in (*own, *allowed):  # it could not delegate further
             names = [name for name in names if name != TASK]
         catalog = Catalog(parents.tool(name) for name in names)
         catalog.skills = parents.skills
@@ -165,11 +165,11 @@ class Subagents:
         return session, shares
 
     async def _shares(self, budget: Amount | None, account: Account) -> tuple[Amount, ...]:
-        """The caps of a new subagent: the stated budget, or an equal part of what is left; raises UsageError."""
+        """The caps of a new subagent: the stated budget, or an equal part of the rest; raises UsageError."""
         caps = await self.deps.budget.caps()
         units: set[Unit] = {cap.unit for cap in caps}
-        left: dict[Unit, int] = {unit: min(cap.left for cap in caps if cap.unit == unit) for unit in units}
-        free: dict[Unit, int] = {unit: amount - await self._promised(unit, account) for unit, amount in left.items()}
+        room: dict[Unit, int] = {unit: min(cap.left for cap in caps if cap.unit == unit) for unit in units}
+        free: dict[Unit, int] = {unit: amount - await self._promised(unit, account) for unit, amount in room.items()}
         if budget is not None:
             if budget.unit in free and budget.value > free[budget.unit]:
                 rest = amount_text(max(0, free[budget.unit]), budget.unit)
@@ -177,7 +177,7 @@ class Subagents:
                 raise UsageError(f"Its share of {budget} is more than the {rest} that is left.", fix=fix)
             return (budget,)
         parts = self.deps.settings.tasks_at_once + 1
-        shares = tuple(Amount(min(left[unit] // parts, free[unit]), unit) for unit in left)
+        shares = tuple(Amount(min(room[unit] // parts, free[unit]), unit) for unit in room)
         if used_up := next((share for share in shares if share.value <= 0), None):
             words = {"usd": "budget", "tokens": "token budget", "ms": "working time"}[used_up.unit]
             raise UsageError(f"Nothing of the {words} is left for a subagent.", fix="Continue without one.")
@@ -374,4 +374,4 @@ def cheapest(models: ActiveModels) -> str:
 def _unknown_tool(name: str, catalog: Catalog, where: str = "") -> UsageError:
     match = closest_word(name, catalog.names)
     fix = f"Did you mean {match}?" if match else "tool_search or /tools finds tools."
-    return UsageError(f"There is no tool called {visible_line(name)!r}{where}.", fix=fix)
+    return UsageError(f"Unknown tool {visible_line(name)!r}{where}.", fix=fix)

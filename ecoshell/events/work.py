@@ -59,7 +59,7 @@ class SubagentFinished(Event):
     status: Status
     share_usd: str | None
     spent_usd: str | None
-    """Decimal dollars, those of its own subagents included; null if a part of the price is unknown."""
+    """Decimal dollars, including its subagents; null if a part of the price is unknown."""
     share: str = ""
     spent: str = ""
     """What it used in the units of its share, in words."""

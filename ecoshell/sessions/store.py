@@ -135,6 +135,10 @@ class SessionStore(Database):
         """Yield the time and the event; skips events that are unknown to this version."""
         return ((at, event) for _, at, event in self._read(session))
 
+    def events_after(self, session: str, number: int) -> list[tuple[int, Event]]:
+        """Return the events after the one with this number, with their numbers; 0 returns all."""
+        return [(seq, event) for seq, _, event in self._read(session, first=number + 1)]
+
     def history(self, session: str) -> Sequence[Event]:
         """Return the events for resuming a session.
 

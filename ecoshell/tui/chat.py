@@ -448,6 +448,15 @@ class ChatScreen(Screen[None]):
         if self.controller is not None:
             self.run_worker(self.controller.mark(event.call, helpful=event.helpful))
 
+    @work
+    async def on_transcript_session_requested(self, event: Transcript.SessionRequested) -> None:
+        from ecoshell.tui.screens.subagent import SubagentScreen  # few sessions delegate
+
+        if (controller := self.controller) is not None:
+            screen = SubagentScreen(controller.shell, event.session, event.name)
+            if line := await self.app.push_screen_wait(screen):
+                await self._carry_out(controller, line)
+
     def on_tool_requested(self, event: "ToolRequested") -> None:
         """Show a tool's schema or plan row, or register or unregister it."""
         if event.action in ("schema", "why"):

@@ -308,7 +308,8 @@ class ApprovalQuestion(Question[Approval]):
             about.insert(2, Static(diff, classes="changes", markup=False))
         note = f"{visible(wanted.reason)}{price}"
         server = visible_line(wanted.of_server)
-        title = f"? {server} asks" if server else f"? may {visible_line(wanted.name)} run"
+        agent = f"{visible_line(wanted.agent)}: " if wanted.agent else ""
+        title = f"? {server} asks" if server else f"? {agent}may {visible_line(wanted.name)} run"
         super().__init__(title, Approval("no"), *about, note=note)
         self._wanted = wanted
         self.takes_focus = bool(wanted.fault)

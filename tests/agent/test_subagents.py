@@ -8,6 +8,7 @@ import pytest
 from agent_play import User, of, register, say, turn
 
 from ecoshell.agent.subagents import cheapest
+from ecoshell.agent.task_command import delegation_of
 from ecoshell.assembly.shell import assemble
 from ecoshell.events import (
     ApprovalWanted,
@@ -19,6 +20,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.options import Options, RoleModels
+from ecoshell.tools import Delegation
 
 PRICE = (Decimal(1), Decimal(4))
 CHEAP = {"input": "0.1", "output": "0.4"}
@@ -124,7 +126,7 @@ async def test_a_subagent_answers_at_its_share_and_the_turn_goes_on(play, child)
 
 BAD = {
     "an empty text": ({"instructions": " "}, "The instructions are empty."),
-    "an unknown tool": ({"tools": ["read_fil"]}, "There is no tool called 'read_fil'. Did you mean read_file?"),
+    "an unknown tool": ({"tools": ["read_fil"]}, "Unknown tool 'read_fil'. Did you mean read_file?"),
     "an unknown agent": ({"agent": "reviewer"}, "Unknown agent 'reviewer'. Define it in .ecoshell/agents/reviewer.md"),
     "an unknown model": ({"model": "script:/missing.jsonl"}, "The script /missing.jsonl cannot be read"),
     "no amount": ({"budget": "much"}, "'much' is not an amount."),
@@ -161,18 +163,18 @@ async def test_delegation_ends_at_depth_two(play, child, named):
     async with play([register("task"), line, say("Level 0.")], price=PRICE, budget="1") as shell:
         events = await turn(shell)
         assert of(events, TurnFinished)[0].answer == "Level 0."
-        (one,) = of(events, SubagentStarted)
-        own = [event for _, event in shell.store.events(one.session)]
-        (two,) = of(own, SubagentStarted)
-        deepest = [event for _, event in shell.store.events(two.session)]
-        assert shell.store.info(two.session).parent == one.session
+        (child_start,) = of(events, SubagentStarted)
+        own = [event for _, event in shell.store.events(child_start.session)]
+        (grandchild,) = of(own, SubagentStarted)
+        deepest = [event for _, event in shell.store.events(grandchild.session)]
+        assert shell.store.info(grandchild.session).parent == child_start.session
         expected = "Tasks are delegated at most 2 deep." if named else "There is no tool called 'task'."
         assert any(expected in result for result in results(deepest))
-        caps = shell.ledger.caps(shell.session, 1, task=f"{one.session}/{two.session}")
+        caps = shell.ledger.caps(shell.session, 1, task=f"{child_start.session}/{grandchild.session}")
         assert [cap.scope for cap in caps] == ["task", "task", "session"]
         assert shell.ledger.verify() == ()
         shell.store.delete(shell.session)
-        for session in (one.session, two.session):
+        for session in (child_start.session, grandchild.session):
             assert not [*shell.store.events(session)]
 
 
@@ -300,7 +302,7 @@ async def test_a_definition_of_the_project_needs_trust(play, child, home, decisi
 
 
 FAULTS = {
-    "an unknown tool": ("tools: count_txt", "There is no tool called 'count_txt' in .ecoshell/agents/counter.md."),
+    "an unknown tool": ("tools: count_txt", "Unknown tool 'count_txt' in .ecoshell/agents/counter.md."),
     "a bad budget": (
         "budget: plenty",
         "The budget of the agent counter in .ecoshell/agents/counter.md cannot be used.",
@@ -353,3 +355,45 @@ async def test_the_default_model_is_the_cheapest_of_the_roles(play, home, tmp_pa
         assert cheapest(shell.deps.models) == names[0]
     finally:
         await shell.aclose()
+
+
+@pytest.mark.parametrize(
+    ("line", "delegation"),
+    [
+        ("/task Count: all lines.", Delegation("Count: all lines.")),
+        ("/task counter: Count.", Delegation("Count.", agent="counter")),
+        ("/task counter 0.05: Count.", Delegation("Count.", agent="counter", budget="0.05")),
+        ("/task 20000tok: Count.", Delegation("Count.", budget="20000tok")),
+        ("/task other 0.05: Count.", Delegation("other 0.05: Count.")),
+        ("/task", None),
+        ("/tasks now", None),
+        ("What is /task x?", None),
+    ],
+)
+def test_a_line_names_agent_and_budget_before_a_colon(line, delegation):
+    assert delegation_of(line, {"counter"}) == delegation
+
+
+async def test_the_command_delegates_a_question_without_a_step_of_the_sessions_model(play, child):
+    child(say("Three lines."), say("Two words."))
+    async with play([say("It was three.")], price=PRICE, budget="1") as shell:
+        printed = await shell.command("/task 0.05: Count the lines.")
+        assert (printed.effect, printed.value) == ("ask", "/task 0.05: Count the lines.")
+        events = await turn(shell, printed.value)
+        (started,), (finished,) = of(events, SubagentStarted), of(events, TurnFinished)
+        assert (started.share, finished.status, finished.steps) == ("$0.05", "answered", 0)
+        assert finished.answer.startswith("Three lines.")
+        assert of(await turn(shell, "How many?"), TurnFinished)[0].answer == "It was three."
+        assert "Three lines." in "".join(message.text for message in shell.requests[-1].messages)
+        assert of(await turn(shell, "/task Count the words."), TurnFinished)[0].answer.startswith("Two words.")
+        assert "No agent is defined." in (await shell.command("/task")).text
+
+
+async def test_the_command_lists_agents_with_their_problems(play, child, home):
+    define(home / ".ecoshell/agents")
+    define(home / ".ecoshell/agents", "---\nbudget: plenty\n---\nCount.\n", "faulty")
+    async with play([]) as shell:
+        rows = (await shell.command("/task")).text.splitlines()
+        assert "not trusted yet: Counts the lines of files" in rows[1]
+        assert "cannot be used" in rows[2]
+        assert [completion.text for completion in shell.complete("/task c")] == ["/task counter: "]

@@ -39,8 +39,8 @@ class TaskTool(FunctionTool):
 async def task(
     instructions: Annotated[str, "What to do, with all it must know; it sees nothing of this conversation."],
     agent: Annotated[str, "Name of a defined agent."] = "",
-    tools: Annotated[list[str], "Names of the tools it may use; all if left out."] = [],  # noqa: B006 - for the schema
-    model: Annotated[str, "Its model; a cheap one if left out."] = "",
+    tools: Annotated[list[str], "Names of the tools it may use; default: all."] = [],  # noqa: B006 - for the schema
+    model: Annotated[str, "Its model; default: a cheap one."] = "",
     budget: Annotated[str, "Most it may spend, such as 0.05 (dollars), 20000tok or 2min."] = "",
 ) -> Observation:
     """Delegate work to a subagent, which returns a summary and its cost; calls of one reply run in parallel."""

@@ -128,6 +128,8 @@ class Block:
     """The call whose result it shows."""
     judged: bool = False
     """Whether the result was judged, so that the user can override the verdict."""
+    session: tuple[str, str] = ("", "")
+    """The session and the name of the subagent that it shows, whose transcript enter opens; empty for others."""
     verdict: tuple[Piece, ...] = ()
     """The verdict on the result, at the start of the first row's tail."""
 

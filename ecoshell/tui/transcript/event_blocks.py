@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ecoshell.agent.scoring import outcome
 from ecoshell.budget import counted
@@ -21,7 +22,6 @@ from ecoshell.events import (
     CostWanted,
     ErrorHappened,
     Event,
-    HookRan,
     LimitChosen,
     LimitHit,
     PlanChanged,
@@ -35,6 +35,8 @@ from ecoshell.events import (
     SandboxBlocked,
     Status,
     StepProposed,
+    SubagentFinished,
+    SubagentStarted,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
@@ -55,6 +57,8 @@ from ecoshell.events.describe import (
     refusal,
     registration_sizes,
     registration_words,
+    subagent_end,
+    subagent_start,
     trimmed_text,
     turn_sums,
 )
@@ -73,13 +77,14 @@ STOPPED, WAITS = "stopped", "waits for your approval"
 """States of a call without an ending, and of one that waits for approval."""
 ARGUMENT_LINES = 6
 _WIDEST_VALUE = 60
+_WIDEST_TASK = 200
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 _MAX_LEAD = 44
 """Width of the columns after which the last one is wrapped on its own."""
 _DESCRIBED: Mapping[type[Event], str] = {
     Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
     ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
-    SandboxBlocked: "?", HookRan: "·",
+    SandboxBlocked: "?",
 }  # fmt: skip
 """The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
@@ -192,6 +197,29 @@ def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGi
     return Block("►", tone, (call_row(head, ending),), bodies=tuple(_outcome(finished)))
 
 
+def subagent(
+    started: SubagentStarted,
+    call: CallStarted | None,
+    *,
+    progress: str = "",
+    ended: SubagentFinished | None = None,
+    stopped: bool = False,
+) -> Block:
+    """A subagent in one line: what it does, its state, cost and share; enter or a click opens its transcript."""
+    instructions = str(call.arguments.get("instructions", "")) if call else ""
+    head = (Piece(visible_line(started.name), "tool"), Piece(f"  {visible_line(instructions, _WIDEST_TASK)}"))
+    tone: Tone = "tool"
+    if ended is not None:
+        tone = "tool" if ended.status == "answered" else "error" if ended.status == "error" else "warning"
+        ending = Piece(subagent_end(ended), "muted" if tone == "tool" else tone)
+    elif stopped:
+        tone, ending = "warning", Piece(STOPPED, "warning")
+    else:
+        ending = Piece(f"{visible_line(progress) or subagent_start(started)} …", "muted")
+    line = replace(call_row(head, ending), folds=True)
+    return Block("»", tone, (line,), session=(started.session, started.name))
+
+
 def approval(name: str, event: ApprovalGiven) -> Block:
     """A decision on a call and who made it, with edited arguments, if any."""
     tone: Tone = "warning" if event.decision == "no" else "muted"
@@ -281,7 +309,7 @@ def block_of(event: Event) -> Block | None:
     tone: Tone
     block: Block | None = None
     match event:
-        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen() | SandboxBlocked() | HookRan():
+        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen() | SandboxBlocked():
             text = describe(event)
             block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():

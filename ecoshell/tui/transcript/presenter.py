@@ -24,6 +24,8 @@ from ecoshell.events import (
     Rationale,
     Reasoned,
     StepProposed,
+    SubagentFinished,
+    SubagentStarted,
     TextArrived,
     ToolRegistered,
     ToolsOffered,
@@ -167,8 +169,10 @@ class EventPresenter:
         """The text of the last notice, and the name of its block."""
         self._notices = 0
         self._calls: dict[str, CallStarted] = {}
-        self._approval_names: dict[str, str] = {}
-        """The tools of calls that needed approval."""
+        self._subagents: dict[str, tuple[SubagentStarted, SubagentFinished | None]] = {}
+        """The subagents of the turn, by the call that started them."""
+        self._approval_names: dict[tuple[str, str], str] = {}
+        """The tools of calls that needed approval, by subagent and ID."""
         self._denied: dict[str, ApprovalGiven] = {}
         self._arriving = StreamPresenter(column)
         self._answer: Answer | None = None
@@ -190,6 +194,7 @@ class EventPresenter:
             case TurnStarted():
                 self.end_activity()
                 self._turn, self._plan, self._notice = event.turn, None, ("", "")
+                self._subagents.clear()
                 self._summaries, self._details = [], []
                 self._arriving.settle(event_blocks.question(event.question, attachments=event.attachments))
             case TurnFinished():
@@ -224,12 +229,22 @@ class EventPresenter:
                     self._column.redraw(event_blocks.graph(self._graph, self._graph_name))
             case CallJudged() | CallMarked():
                 self._judge(event)
+            case CallStarted() | CallProgressed() | CallFinished():
+                self._call(event)
             case Answer():
                 self._answer = event
                 self._arriving.reset()
                 self._column.open(event_blocks.answer(event))
-            case CallStarted() | CallProgressed() | CallFinished() | ApprovalWanted() | ApprovalGiven():
-                self._call(event)
+            case _:
+                self._add(event)
+
+    def _add(self, event: Event) -> None:
+        """Show an event that belongs to a call, or in a block of its own."""
+        match event:
+            case ApprovalWanted() | ApprovalGiven():
+                self._approve(event)
+            case SubagentStarted() | SubagentFinished():
+                self._show_subagent(event)
             case _:
                 block = event_blocks.block_of(event)
                 if isinstance(event, LimitHit) and block is not None:
@@ -244,25 +259,37 @@ class EventPresenter:
             self._column.settle()
             self._answer = None
 
-    def _call(self, event: CallStarted | CallProgressed | CallFinished | ApprovalWanted | ApprovalGiven) -> None:
-        """Show that a call waits, runs or has ended; and decisions that apply to more than one call."""
+    def _call(self, event: CallStarted | CallProgressed | CallFinished) -> None:
+        """Show that a call runs or has ended."""
         key, call = f"call {event.id}", self._calls.get(event.id)
         match event:
             case CallStarted():
                 self._calls[event.id] = event
                 self._column.settle()
                 self._column.open(event_blocks.running_call(event), key)
+            case CallProgressed() if event.id in self._subagents:
+                self._column.open(self._subagent(event.id, event.text), key)
             case CallProgressed():
                 if call is not None:
                     self._column.open(event_blocks.running_call(call, progress=event.text or "running"), key)
             case CallFinished():
-                block = event_blocks.call(self._calls.pop(event.id, None), event, self._denied.pop(event.id, None))
+                if event.id in self._subagents:
+                    block = self._subagent(event.id)
+                else:
+                    block = event_blocks.call(call, event, self._denied.pop(event.id, None))
+                self._calls.pop(event.id, None)
                 if not event.refused:
                     ref = CallRef(self._turn, event.id, event.name)
                     block = self._results[ref] = replace(block, call=ref, name=f"result of {ref}")
                 self._column.settle(block, key)
+
+    def _approve(self, event: ApprovalWanted | ApprovalGiven) -> None:
+        """Show that a call waits for approval, and decisions that apply to more than one call."""
+        key, call = f"call {event.id}", None if event.agent else self._calls.get(event.id)
+        match event:
             case ApprovalWanted():
-                self._approval_names[event.id] = event.name
+                name = f"{event.agent}: {event.name}" if event.agent else event.name
+                self._approval_names[event.agent, event.id] = name
                 if call is not None:
                     self._column.open(event_blocks.running_call(call, event_blocks.WAITS), key)
             case ApprovalGiven() if call is not None and event.decision == "no":
@@ -271,8 +298,24 @@ class EventPresenter:
                 if call is not None:
                     self._column.open(event_blocks.running_call(call), key)
                 if event.decision != "once" or event.arguments is not None:
-                    name = self._approval_names.get(event.id) or (call.name if call else "the call")
+                    name = self._approval_names.get((event.agent, event.id)) or (call.name if call else "the call")
                     self._column.insert(event_blocks.approval(name, event))
+
+    def _show_subagent(self, event: SubagentStarted | SubagentFinished) -> None:
+        """Show the subagent that a call started in the line of the call."""
+        match event:
+            case SubagentStarted():
+                self._subagents[event.id] = event, None
+            case SubagentFinished():
+                if event.id not in self._subagents:
+                    return
+                self._subagents[event.id] = self._subagents[event.id][0], event
+        self._column.open(self._subagent(event.id), f"call {event.id}")
+
+    def _subagent(self, call: str, progress: str = "") -> Block:
+        """The line of the subagent that a call started."""
+        started, ended = self._subagents[call]
+        return event_blocks.subagent(started, self._calls.get(call), progress=progress, ended=ended)
 
     def _judge(self, event: CallJudged | CallMarked) -> None:
         """Show the judge's verdict or the user's mark next to a result."""
@@ -353,7 +396,10 @@ class EventPresenter:
         """Show running calls and nodes as stopped."""
         self._arriving.end_reasoning()
         for started in self._calls.values():
-            self._column.settle(event_blocks.running_call(started, event_blocks.STOPPED), f"call {started.id}")
+            block = event_blocks.running_call(started, event_blocks.STOPPED)
+            if (subagent := self._subagents.get(started.id)) is not None:
+                block = event_blocks.subagent(subagent[0], started, ended=subagent[1], stopped=True)
+            self._column.settle(block, f"call {started.id}")
         self._calls.clear()
         self._end_graph()
 

@@ -68,9 +68,9 @@ class Transcript(ScrollView, can_focus=True):
     }
     HELP = (
         "The conversation. Up and down (j, k) move from block to block, [ and ] from turn to turn, enter opens or "
-        "folds a long block, y copies it, / searches, n and N go from match to match, esc returns to the prompt. On a "
-        "call, + and - mark its result as helpful or unhelpful, which overrides any judge when turns are planned; the "
-        "same key again removes the mark."
+        "folds a long block or opens a subagent's transcript, y copies it, / searches, n and N go from match to match, "
+        "esc returns to the prompt. On a call, + and - mark its result as helpful or unhelpful, which overrides any "
+        "judge when turns are planned; the same key again removes the mark."
     )
     DEFAULT_CSS = """
     Transcript {
@@ -110,6 +110,13 @@ class Transcript(ScrollView, can_focus=True):
 
         call: CallRef
         helpful: bool
+
+    @dataclass
+    class SessionRequested(Message):
+        """Open the transcript of a subagent's session."""
+
+        session: str
+        name: str
 
     search: "reactive[Search | None]" = reactive(None)
     _pointed: var[BlockItem | None] = var(None, bindings=True)
@@ -360,7 +367,9 @@ class Transcript(ScrollView, can_focus=True):
             item = next((item for item in reversed(self.column.items) if item.block.foldable), None)
         elif item is None:
             item = self._cursor
-        if item is not None and item.block.foldable:
+        if item is not None and item.block.session[0]:
+            self.post_message(self.SessionRequested(*item.block.session))
+        elif item is not None and item.block.foldable:
             top = self.scroll_offset.y
             self.column.fold(item, opened=not item.opened)
             self.action_scroll_to_line(min(top, self.column.span(item).start))

@@ -1,0 +1,99 @@
+"""Delegations with random kills and costs: no subagent above its share, no session above its cap, nothing lost."""
+
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import ecoshell
+from ecoshell.budget import NANO, Amount
+from ecoshell.budget.ledger import Ledger
+from ecoshell.events import SubagentFinished, SubagentStarted, from_json
+from ecoshell.paths import Paths
+from ecoshell.sessions import SessionStore
+
+DELEGATOR = Path(__file__).with_name("delegator.py")
+ROOT = Path(ecoshell.__file__).parents[1]
+STEP = Amount(2 * NANO, "usd")
+
+
+def used_by_task(ledger_file: Path) -> tuple[dict[str, int], set[str]]:
+    """What each subagent and those it delegated to have spent or reserved, from the single entries.
+
+    Also returns the subagents with a call that was answered.
+    """
+    used: defaultdict[str, int] = defaultdict(int)
+    called: set[str] = set()
+    with closing(sqlite3.connect(ledger_file)) as db:
+        for task, state, spent, reserved in db.execute("SELECT task, state, spent_nano, held_nano FROM entries"):
+            amount = {"held": reserved, "aside": reserved, "released": 0}.get(state, spent)
+            for session in filter(None, task.split("/")):
+                used[session] += amount or 0
+                called |= {session} if state == "settled" else set()
+    return used, called
+
+
+def run_until_killed(home: Path, bills: Path, seed: int, session: str, lines: int) -> list[dict[str, object]]:
+    """Start a delegator, kill it after some lines, and return what it printed completely."""
+    command = [sys.executable, str(DELEGATOR), str(home), str(bills), str(seed), session]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ECOSHELL_AGENT_CONTEXT": "off"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
+        assert worker.stdout is not None
+        printed = [worker.stdout.readline() for _ in range(lines)]
+        worker.kill()
+        printed += worker.stdout.readlines()
+    return [json.loads(line) for line in printed if line.endswith("\n")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
+@pytest.mark.parametrize("delegations", [30, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_no_kill_and_no_cost_exceeds_a_share_or_the_cap(tmp_path: Path, delegations: int) -> None:
+    paths, bills, chance = Paths.under(tmp_path), tmp_path / "bills", random.Random(41)
+    bills.touch()
+    session, kills, limit, used = "", 0, STEP.value, dict[str, int]()
+    shares: dict[str, Decimal | None] = {}
+    ended: dict[str, SubagentFinished] = {}
+    ledger, store = Ledger(paths.ledger_file, busy_seconds=60), SessionStore(paths.sessions_file, busy_seconds=60)
+    while len(shares) < delegations:
+        printed = run_until_killed(tmp_path, bills, kills, session, chance.randint(6, 60))
+        kills += 1
+        if not session:
+            session = str(printed[0]["session"])
+            ledger.set_cap(session, "session", STEP)  # before it, every share is free
+        for record in printed:
+            event = from_json(record) if "type" in record else None
+            if isinstance(event, SubagentStarted):
+                shares[event.session] = None if event.share_usd is None else Decimal(event.share_usd)
+            elif isinstance(event, SubagentFinished):
+                ended[event.session] = event
+        stored = {event.session for _, event in store.events(session) if isinstance(event, SubagentFinished)}
+        nested = {info for info in ended if store.info(info).parent != session}
+        assert ended.keys() - nested <= stored  # what was reported is on disk
+        cap = next((cap for cap in ledger.caps(session, 1) if cap.scope == "session"), None)
+        assert cap is not None
+        if kills > 1:
+            assert cap.spent + cap.held <= cap.limit
+        assert sum(map(int, bills.read_text().split())) <= cap.spent + cap.held
+        if cap.left < NANO // 4 or kills == 1:
+            limit = cap.spent + cap.held + STEP.value
+            ledger.set_cap(session, "session", Amount(limit, "usd"))
+        used, called = used_by_task(paths.ledger_file)
+        for child, share in shares.items():
+            assert share is None or used[child] <= share * NANO, (child, share)
+        assert all(store.info(child).parent for child in called)
+    spent = {child: event.spent_nano for child, event in ended.items() if event.spent_nano is not None}
+    assert all(spent[child] <= used[child] for child in spent)
+    assert sum(share is not None for share in shares.values()) > len(shares) // 2
+    assert {event.status for event in ended.values()} >= {"answered", "limit"}
+    assert ledger.verify() == ()
+    print(f"{len(shares)} delegations, {len(ended)} reported, {kills} kills, ${limit / NANO:.2f} cap")
+    ledger.close()
+    store.close()

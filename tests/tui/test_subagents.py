@@ -1,0 +1,66 @@
+"""Subagents on the screen: a line each, and their transcripts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tui_play import eventually
+
+from ecoshell.assembly.shell import assemble
+from ecoshell.options import Options
+from ecoshell.paths import Paths
+from ecoshell.tui.app import ChatApp
+from ecoshell.tui.screens.subagent import SubagentScreen
+from ecoshell.tui.transcript.view import Transcript
+
+PARENT = [
+    {"text": "", "call": {"name": "tool_register", "arguments": {"tool_name": "task"}}},
+    {
+        "text": "",
+        "calls": [
+            {"name": "task", "arguments": {"instructions": f"Count {name}.", "budget": "0.05"}}
+            for name in ("words", "lines")
+        ],
+    },
+    {"text": "Both were counted."},
+]
+CHILD = [{"text": "There are three words."}, {"text": "There are three lines."}]
+
+
+@pytest.fixture
+def app(paths: Paths, tmp_path: Path, quiet: None, monkeypatch: pytest.MonkeyPatch) -> ChatApp:
+    """A chat over a real shell, whose agent delegates twice."""
+    names = []
+    for name, lines in (("parent", PARENT), ("child", CHILD)):
+        (tmp_path / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        names.append(f"script:{tmp_path / name}")
+    monkeypatch.setenv("ECOSHELL_AGENT_TASK_MODEL", names[1])
+    options = Options(model=names[0], workspace=tmp_path)
+    return ChatApp(options, build=lambda options, person: assemble(options, person, paths=paths), paths=paths)
+
+
+def lines(app: ChatApp) -> str:
+    column = app.screen.query_one(Transcript).column
+    return "\n".join(item.full_text for item in column.items)
+
+
+async def test_each_subagent_is_a_line_and_enter_opens_its_transcript(app: ChatApp) -> None:
+    async with app.run_test(size=(110, 32)) as pilot:
+        await eventually(pilot, lambda: app.screen.query("Prompt"))
+        await pilot.press(*"count", "enter")
+        await eventually(pilot, lambda: "Both were counted." in lines(app))
+        column = app.screen.query_one(Transcript).column
+        blocks = [item.block for item in column.items if item.block.session[0]]
+        assert [block.text().partition("  ")[2].partition("  ")[0] for block in blocks] == [
+            "Count words.",
+            "Count lines.",
+        ]
+        assert all("answered · " in block.text() and " of $0.05 · " in block.text() for block in blocks)
+        view = app.screen.query_one(Transcript)
+        view.focus()
+        view._pointed = next(item for item in column.items if item.block.session[0])
+        await pilot.press("enter")
+        await eventually(pilot, lambda: isinstance(app.screen, SubagentScreen) and "There are three" in lines(app))
+        assert "Count words." in lines(app)
+        await pilot.press("escape")
+        await eventually(pilot, lambda: not isinstance(app.screen, SubagentScreen))
