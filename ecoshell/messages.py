@@ -203,8 +203,8 @@ class Observation:
     truncated: bool = False
     seconds: float = 0.0
     refused: str = ""
-    """The guard that refused the call (unknown, repeated, unregistered, forbidden, unaffordable, unapproved); empty if
-    the tool ran."""
+    """The guard that refused the call (unknown, repeated, unregistered, forbidden, unaffordable, unapproved, hook);
+    empty if the tool ran."""
     changes: str = ""
     """Changes to files as a unified diff, for the user; the model does not read it."""
     note: str = ""

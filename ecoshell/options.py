@@ -19,6 +19,8 @@ APPROVAL_MODES: Mapping[ApprovalMode, str] = {
     "plan": "Plan mode: only tools that read run, and the answer is a plan. /plan accept carries it out.",
     "edits": "Edits are accepted: writes inside the workspace run without asking; commands still ask.",
 }
+HookPoint = Literal["before_tool", "after_tool", "turn_start", "turn_end", "session_start", "session_end", "cap"]
+"""When a hook runs."""
 
 EFFORTS: Mapping[Effort, str] = {
     "auto": "as the provider decides",

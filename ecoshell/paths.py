@@ -12,6 +12,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
+HOOKS_FILE = ".ecoshell/hooks.toml"
+"""The hooks of a workspace."""
 SKILL_FOLDERS = (".ecoshell/skills", ".claude/skills")
 """Folders of skills in a workspace."""
 

@@ -225,6 +225,8 @@ class Conversation:
     async def leave(self) -> None:
         """Stop the running turn and write its remaining events; the reader's stream ends."""
         await self.stop()
+        if self._deps.hooks is not None and not self._deps.agent:
+            await self._deps.hooks.end_session(self.session, partial(self._deps.log.queue, self.session))
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(None)
@@ -383,6 +385,7 @@ class Conversation:
         listeners: list[Emit] = [usage.see, self.memory.see]
         if self._scorer is not None:
             listeners.append(self._scorer.turns.add)
+        hooks = self._deps.hooks
 
         def emit(event: Event) -> None:
             lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()
@@ -391,6 +394,8 @@ class Conversation:
                     listener(masked)
                 self._deps.log.queue(self.session, masked)
                 queue.put_nowait(masked)  # the reader yields it once it is on disk
+                if hooks is not None:
+                    hooks.see(self.session, masked, emit)
 
         question, deps = asked.question, self._deps
         ended = TurnEnd("error")
@@ -428,6 +433,8 @@ class Conversation:
                 self._watch.look(caps, emit)
                 if self._scorer is not None:
                     await self._scorer.end(self.turn, ended.status, ended.answer, emit)
+                if hooks is not None and not deps.agent:
+                    await hooks.end_turn(self.session, self.turn, ended.status, ended.answer, emit)
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped again, or the ledger is locked: the turn ends anyway
             finally:
@@ -451,6 +458,8 @@ class Conversation:
         if asked.source is not None and not await deps.environment.trust.allows(*asked.source, deps.user, emit):
             raise UsageError(f"{asked.source[0]} is not trusted.", kept="Nothing was sent.")
         self._spending.ending = None
+        if deps.hooks is not None and not deps.agent:
+            await deps.hooks.begin_turn(self.session, self.turn, asked.question, deps.user, emit)
         deps.workspace.result.characters = result_characters(deps.models.current.context)
         await deps.providers.follow(self.memory.library, emit)
         if deps.skills is not None:
@@ -608,8 +617,9 @@ class Conversation:
         by_call = presentation.deferred or presentation.by_call
         by_call = by_call or (presentation is GROW and deps.settings.registration == "auto")
         registrar = Registrar(deps.catalog, presentation, self._measure, by_call)
+        guarded = approved if deps.hooks is None else deps.hooks.around(approved, deps, self.session, self.turn)
         checked = Checked(
-            approved, deps, plan, lambda shortage, emit: self._spending.for_tool(shortage, self.ahead, emit), registrar
+            guarded, deps, plan, lambda shortage, emit: self._spending.for_tool(shortage, self.ahead, emit), registrar
         )
         judged = Judged(Announced(checked, deps), deps, plan, self.session, self.turn, budget_line.text)
         return Meta(judged, deps, registrar, checked)

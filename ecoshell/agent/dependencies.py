@@ -27,6 +27,7 @@ from ecoshell.strategies import StrategySpec
 
 if TYPE_CHECKING:  # loaded with the first profile and the first definition of an agent
     from ecoshell.agent.agent_files import AgentFiles
+    from ecoshell.agent.hooks import Hooks
     from ecoshell.agent.skill_files import SkillFiles
     from ecoshell.planning.catp.costs import CostTable
 
@@ -120,6 +121,8 @@ class Dependencies:
     """The name of the subagent that uses them; empty for the session's own agent."""
     skills: "SkillFiles | None" = None
     """None without any folder of skills."""
+    hooks: "Hooks | None" = None
+    """None without any hook."""
 
     def require(self, name: str, value: object) -> None:
         """Raise UsageError if `value` is not an installed strategy or judge; `name` is a field of SessionSettings."""

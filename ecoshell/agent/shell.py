@@ -451,7 +451,7 @@ class Shell:
         if self._reading is not None:
             self._reading.cancel()
         if self._conversation is not None:
-            await self._conversation.stop()
+            await self._conversation.leave()
             unwritten = await self.flush()
             await asyncio.to_thread(self.deps.experience.keep)
         await self.deps.models.aclose()

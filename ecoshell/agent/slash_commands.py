@@ -24,6 +24,7 @@ from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import APPROVAL_MODES, EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
+from ecoshell.paths import HOOKS_FILE
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.tool_graphs import tool_graphs
@@ -237,6 +238,23 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
         for name, provider in providers.items()
     ]
     return Printed(table(("server", "tools", "prompts", ""), rows))
+
+
+@COMMANDS.add("hooks", "", "the commands that run before and after tools, turns and sessions")
+async def _hooks(shell: Shell, argument: str) -> Printed:
+    hooks = shell.deps.hooks
+    if hooks is None:
+        return Printed(f"There are no hooks. [hooks.commands.NAME] in the settings, or {HOOKS_FILE}, adds some.")
+    rows: list[tuple[str, ...]] = []
+    for hook in hooks.all:
+        ran = hooks.last.get(hook.name)
+        status = "" if ran is None else "stopped" if ran.status is None else f"exit status {ran.status}"
+        last = "" if ran is None else f"{status}, {ran.seconds:.1f} s"
+        names = tuple(map(visible_line, (hook.name, hook.command, hook.source)))
+        rows.append((names[0], " ".join((hook.on, *map(visible_line, hook.tools))), names[1], names[2], last))
+    return Printed(
+        "\n\n".join(filter(None, (table(("hook", "when", "command", "from", "last run"), rows), hooks.problem)))
+    )
 
 
 @COMMANDS.add(

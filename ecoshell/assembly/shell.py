@@ -48,7 +48,7 @@ from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.options import LATEST_SESSION, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Options, RoleModels
-from ecoshell.paths import SKILL_FOLDERS, Paths, user_paths
+from ecoshell.paths import HOOKS_FILE, SKILL_FOLDERS, Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import protect_secrets
 from ecoshell.sessions import EventLog
@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # imports pydantic
     from ecoshell.agent.agent_files import AgentFiles
     from ecoshell.agent.command_table import CommandTable
     from ecoshell.agent.custom_commands import CustomCommands
+    from ecoshell.agent.hooks import Hooks
     from ecoshell.agent.skill_files import SkillFiles
     from ecoshell.settings.schema import Settings
 
@@ -239,6 +240,7 @@ def build(
             models=models,
             settings=chosen,
             agents=agents,
+            hooks=_hooks(settings, ground, trust) if has_default_tools else None,
             skills=_skills(paths.skills_folder, plugins, catalog, ground, trust) if has_default_tools else None,
         )
         opened.pop_all()
@@ -305,6 +307,20 @@ def _catalog(
     added, providers = plugins.tools(workspace, tool_options(settings, workspace), names)
     all_tools = [*tools, *(tool for _, tool in added.values())]
     return Catalog(priced(all_tools, settings), (*servers, *providers))
+
+
+def _hooks(settings: "Settings", workspace: Workspace, trust: ProjectTrust) -> "Hooks | None":
+    """The hooks of the settings and of the workspace; None if there are none."""
+    if not settings.hooks.commands and not (workspace.root / HOOKS_FILE).exists():
+        return None
+    from ecoshell.agent.hooks import Hook, Hooks
+
+    limit = settings.hooks.seconds
+    own = [
+        Hook(name, hook.on, hook.command, hook.tools, hook.seconds or limit, "your settings")
+        for name, hook in settings.hooks.commands.items()
+    ]
+    return Hooks(own, workspace, trust, seconds=limit)
 
 
 def _skills(

@@ -20,6 +20,7 @@ from ecoshell.events import (
     CostChosen,
     Event,
     GraphPlanned,
+    HookRan,
     LimitChosen,
     NodeChanged,
     PlanChanged,
@@ -98,8 +99,18 @@ def back_to(event: BranchLeft) -> str:
 
 def refusal(refused: str) -> str:
     """Why a call was not run, by its guard: `denied`, `not run: the turn was stopped`."""
-    texts = {"unapproved": "denied", "stopped": "not run: the turn was stopped"}
+    texts = {"unapproved": "denied", "stopped": "not run: the turn was stopped", "hook": "blocked by a hook"}
     return texts.get(refused) or f"refused: {visible_line(refused)}"
+
+
+def _hook_text(event: HookRan) -> str:
+    """A hook that did not end with exit status 0; empty for any other."""
+    if event.status == 0:
+        return ""
+    ended = "was stopped or not started" if event.status is None else f"ended with exit status {event.status}"
+    outcome = "blocked the call" if event.blocked else ended
+    words = visible_line(event.text, MAX_RESULT_CHARS)
+    return f"the hook {visible_line(event.name)} ({event.event}) {outcome}{f': {words}' if words else ''}"
 
 
 def why_words(why: str) -> str:
@@ -400,6 +411,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     BranchLeft: lambda event: f"{back_to(event)}: {visible_line(event.reason)}",
     BudgetSettled: _settled,
     CallFinished: _result,
+    HookRan: _hook_text,
     CallJudged: lambda event: _because("unhelpful", event.reason) if event.helpful is False else "",
     CallMarked: lambda event: f"{_MARKS[event.helpful]}: {visible_line(event.name)} of turn {event.turn}",
     CallProgressed: lambda event: visible_line(event.text),

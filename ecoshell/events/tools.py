@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from ecoshell.events.base import Event
 from ecoshell.messages import Effect, Image
+from ecoshell.options import HookPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,8 @@ class CallFinished(Event):
     truncated: bool
     seconds: float
     refused: str = ""
-    """The guard that refused the call (unknown, repeated, unregistered, forbidden, unaffordable, unapproved), or
-    `stopped` if the turn ended before the call ran; empty if the tool ran."""
+    """The guard that refused the call (unknown, repeated, unregistered, forbidden, unaffordable, unapproved, hook),
+    or `stopped` if the turn ended before the call ran; empty if the tool ran."""
     spent_nano: int = 0
     """The price of the tool itself; model calls are settled separately."""
     changes: str = ""
@@ -149,6 +150,23 @@ class CallFinished(Event):
     """The reply that made the call, as in `call_started`."""
     images: tuple[Image, ...] = ()
     """Images for models with vision; `ask --json` leaves their data empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookRan(Event):
+    """A hook of the user or the project ran."""
+
+    type: ClassVar[str] = "hook_ran"
+    event: HookPoint
+    name: str
+    command: str
+    status: int | None
+    """The exit status; None if it could not be started, or was stopped after its time limit."""
+    seconds: float
+    blocked: bool
+    """Whether it refused a call."""
+    text: str = ""
+    """The beginning and the end of its standard error, or why it was stopped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,12 @@ from ecoshell.settings.schema import ModelSettings, ModelsSettings, Settings
 NAMED = "*"
 """A name chosen by the user in a key's path: `("models", "*", "price", "input")`."""
 
-_TABLES_OF_NAMES: tuple[KeyPath, ...] = (("models",), ("modes", "umi", "presets"), ("mcp", "servers"))
+_TABLES_OF_NAMES: tuple[KeyPath, ...] = (
+    ("models",),
+    ("modes", "umi", "presets"),
+    ("mcp", "servers"),
+    ("hooks", "commands"),
+)
 """Tables whose keys are names chosen by the user, each with its own table."""
 
 Kind = Literal["choice", "switch", "list", "text", "value"]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ecoshell.options import RETRY_SECONDS, ApprovalMode, Effort, ModeName, Presentation, Registration
+from ecoshell.options import RETRY_SECONDS, ApprovalMode, Effort, HookPoint, ModeName, Presentation, Registration
 from ecoshell.settings.value_types import (
     Address,
     AmountText,
@@ -238,6 +238,36 @@ class PluginsSettings(Section):
     """Plugins that are not loaded, such as `web`."""
 
 
+class HookSettings(Section):
+    """One hook: a command that reads its event as JSON on standard input."""
+
+    on: HookPoint
+    """When it runs: `before_tool` (exit status 2 refuses the call), `after_tool`, `turn_start`, `turn_end`,
+    `session_start`, `session_end`, or `cap`."""
+    command: Text
+    """Shell command, run in the workspace without variables that look like secrets."""
+    tools: tuple[Text, ...] = ()
+    """Tools before or after which it runs, with `*` for any text; empty for all."""
+    seconds: TimeLimit | None = None
+    """Time limit of this hook; the default is `[hooks] seconds`."""
+
+
+class HooksSettings(Section):
+    """Commands that run before and after tools, turns and sessions, and at a cap."""
+
+    seconds: TimeLimit = 10
+    """Time limit of a hook that states none."""
+    commands: Mapping[str, HookSettings] = Field(default_factory=dict[str, HookSettings])
+
+    @field_validator("commands")
+    @classmethod
+    def _check_names(cls, commands: Mapping[str, HookSettings]) -> Mapping[str, HookSettings]:
+        invalid = next((name for name in commands if not _SERVER_NAME.fullmatch(name)), None)
+        if invalid is not None:
+            raise ValueError(f"cannot have a hook named {invalid!r}; use letters, digits, - and _, at most 40")
+        return commands
+
+
 EnvironmentTexts = Mapping[str, EnvironmentText]
 
 
@@ -407,6 +437,7 @@ class Settings(Section):
     sandbox: SandboxSettings = SandboxSettings()
     tools: ToolsSettings = ToolsSettings()
     mcp: McpSettings = McpSettings()
+    hooks: HooksSettings = HooksSettings()
     plugins: PluginsSettings = PluginsSettings()
     modes: ModesSettings = ModesSettings()
     models: ModelsSettings = ModelsSettings()

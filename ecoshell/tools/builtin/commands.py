@@ -339,7 +339,7 @@ async def passes(command: str, text: str, *, folder: Path, options: ToolOptions)
 
     It has the limits of run_command. Raises ToolError if it cannot be run, takes too long, or is ended by a signal.
     """
-    stdin = await asyncio.to_thread(_temporary_file, text)
+    stdin = await asyncio.to_thread(temporary_file, text)
     try:
         finished = await run_process(
             ["/bin/sh", "-c", command],
@@ -360,7 +360,7 @@ async def passes(command: str, text: str, *, folder: Path, options: ToolOptions)
     return finished.status == 0
 
 
-def _temporary_file(text: str) -> BinaryIO:
+def temporary_file(text: str) -> BinaryIO:
     """Return the text as an unnamed file, which unlike a pipe does not block the writer."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.write(text.encode("utf-8", "replace"))

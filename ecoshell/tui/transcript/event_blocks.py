@@ -22,6 +22,7 @@ from ecoshell.events import (
     CostWanted,
     ErrorHappened,
     Event,
+    HookRan,
     LimitChosen,
     LimitHit,
     PlanChanged,
@@ -84,7 +85,7 @@ _MAX_LEAD = 44
 _DESCRIBED: Mapping[type[Event], str] = {
     Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
     ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
-    SandboxBlocked: "?",
+    SandboxBlocked: "?", HookRan: "·",
 }  # fmt: skip
 """The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
@@ -309,7 +310,7 @@ def block_of(event: Event) -> Block | None:
     tone: Tone
     block: Block | None = None
     match event:
-        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen() | SandboxBlocked():
+        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen() | SandboxBlocked() | HookRan():
             text = describe(event)
             block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():
