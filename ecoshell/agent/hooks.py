@@ -61,13 +61,13 @@ class Hooks:
         self._workspace = workspace
         self._trust = trust
         self._seconds = seconds
-        self._text: str = ""
-        """The text of the workspace's file as last read."""
+        self._text: str | None = None
+        """The text of the workspace's file as last read; None before the first turn."""
         self._of_project: Sequence[Hook] = ()
         self._started: set[str] = set()
         """Sessions whose start hooks have run."""
         self._at_caps: set[asyncio.Task[None]] = set()
-        self.problem = ""
+        self.problem = f"{HOOKS_FILE} is read with the next question." if (workspace.root / HOOKS_FILE).exists() else ""
         """Why the workspace's file is not used; empty if it is, or is missing."""
         self.last: dict[str, HookRan] = {}
         """The last run of each hook."""

@@ -125,7 +125,7 @@ def _tool_rows(deps: "Dependencies", conversation: "Conversation") -> tuple[tupl
     rows: list[ToolRow] = []
     for skill in deps.catalog.skills.values():
         loaded = registered.get(skill.name)
-        tokens = estimate(skill.body) if loaded is None else loaded.tokens
+        tokens = estimate(skill.sketch) if loaded is None else loaded.tokens
         rows.append(
             ToolRow(skill.name, tokens, loaded is not None, loaded.by if loaded else "", f"skill: {skill.description}")
         )

@@ -32,7 +32,14 @@ class Skill:
 
     def text(self) -> str:
         """What a model reads when it loads the skill; may block."""
-        files = ", ".join(self.files())
+        return self._text(", ".join(self.files()))
+
+    @property
+    def sketch(self) -> str:
+        """The text without the names of further files, for an estimate of its size."""
+        return self._text("")
+
+    def _text(self, files: str) -> str:
         more = f" with {files}, which read_file reads" if files else ""
         return f"Instructions of the skill {self.name} (folder {self.place}{more}):\n\n{self.body}"
 

@@ -130,6 +130,7 @@ async def test_hooks_of_the_project_need_trust_until_they_change(play, home):
     user = User("later", "yes", "no")
     for decision in ("later", "yes", "trusted", "no"):
         async with play(STEPS, user=user) as shell:
+            assert "read with the next question" in (await shell.command("/hooks")).text
             if decision == "no":
                 file.write_text(table("note", "turn_start", "rm -rf ~"))
             events = await turn(shell, "Read it.")
