@@ -123,16 +123,16 @@ def _tool_rows(deps: "Dependencies", conversation: "Conversation") -> tuple[tupl
     schemas, registered = deps.catalog.schemas, conversation.memory.library.tools
     sizes, exact = deps.models.current.sizes_at_hand(map(conversation.memory.presentation.prompt_text, schemas))
     rows: list[ToolRow] = []
+    for schema, tokens in zip(schemas, sizes, strict=True):
+        tool = registered.get(schema.name)
+        by = "" if tool is None else tool.by
+        rows.append(ToolRow(schema.name, tokens, tool is not None, by, schema.summary))
     for skill in deps.catalog.skills.values():
         loaded = registered.get(skill.name)
         tokens = estimate(skill.sketch) if loaded is None else loaded.tokens
         rows.append(
             ToolRow(skill.name, tokens, loaded is not None, loaded.by if loaded else "", f"skill: {skill.description}")
         )
-    for schema, tokens in zip(schemas, sizes, strict=True):
-        tool = registered.get(schema.name)
-        by = "" if tool is None else tool.by
-        rows.append(ToolRow(schema.name, tokens, tool is not None, by, schema.summary))
     return tuple(rows), exact
 
 

@@ -250,11 +250,10 @@ async def _hooks(shell: Shell, argument: str) -> Printed:
         ran = hooks.last.get(hook.name)
         status = "" if ran is None else "stopped" if ran.status is None else f"exit status {ran.status}"
         last = "" if ran is None else f"{status}, {ran.seconds:.1f} s"
-        names = tuple(map(visible_line, (hook.name, hook.command, hook.source)))
-        rows.append((names[0], " ".join((hook.on, *map(visible_line, hook.tools))), names[1], names[2], last))
-    return Printed(
-        "\n\n".join(filter(None, (table(("hook", "when", "command", "from", "last run"), rows), hooks.problem)))
-    )
+        when = " ".join((hook.on, *hook.tools))
+        rows.append(tuple(map(visible_line, (hook.name, when, hook.source, last, hook.command))))
+    text = table(("hook", "when", "from", "last run", "command"), rows) if rows else ""
+    return Printed("\n\n".join(filter(None, (text, hooks.problem))))
 
 
 @COMMANDS.add(

@@ -104,11 +104,10 @@ def refusal(refused: str) -> str:
 
 
 def _hook_text(event: HookRan) -> str:
-    """A hook that did not end with exit status 0; empty for any other."""
-    if event.status == 0:
+    """A hook that failed; empty for any other, and for one that blocked a call, whose result gives the reason."""
+    if event.status == 0 or event.blocked:
         return ""
-    ended = "was stopped or not started" if event.status is None else f"ended with exit status {event.status}"
-    outcome = "blocked the call" if event.blocked else ended
+    outcome = "was stopped or not started" if event.status is None else f"ended with exit status {event.status}"
     words = visible_line(event.text, MAX_RESULT_CHARS)
     return f"the hook {visible_line(event.name)} ({event.event}) {outcome}{f': {words}' if words else ''}"
 

@@ -65,6 +65,14 @@ async def test_schema_shows_who_registered_the_tool_when_and_why():
         assert "used with a chance of 40%" in app.text
 
 
+async def test_a_skill_shows_its_text():
+    app = stage(replace(KNOWN, skill="Instructions of the skill pdf:\n\nUse pypdf."))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: "Use pypdf." in app.text)
+        assert "120 tokens while it is registered" in app.text
+        assert "Takes no arguments" not in app.text
+
+
 async def test_schema_shows_server_and_price():
     schema = replace(SCHEMA, server="weather [b]")
     app = stage(replace(KNOWN, schema=schema, price_nano=2_000_000, effects=()))
