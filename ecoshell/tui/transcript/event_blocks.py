@@ -217,7 +217,7 @@ def subagent(
         tone, ending = "warning", Piece(STOPPED, "warning")
     else:
         ending = Piece(f"{visible_line(progress) or subagent_start(started)} …", "muted")
-    line = replace(call_row(head, ending), folds=True)
+    line = replace(call_row(head, ending), folds=True, crops=True)
     return Block("»", tone, (line,), session=(started.session, started.name))
 
 
