@@ -290,6 +290,8 @@ class Agent:
         self._paths = user_paths() if home is None else Paths.under(home)
         self._user = user
         self._shell: Shell | None = None
+        self.on_event: Callable[[Event], None] = lambda event: None
+        """Receives events that happen outside a turn, such as the end of a background command."""
 
     async def __aenter__(self) -> Self:
         from ecoshell.assembly import tools_of
@@ -306,6 +308,7 @@ class Agent:
             model_factory=lending(lambda name: own if own is not None and name == own.traits.name else None),
             tools=tools_of if tuple(self._tools) == ALL_TOOLS else self._tools_of,
         )
+        self._shell.on_event = self.on_event
         self.outcome.session = self._shell.session
         await self._shell.warm()
         return self

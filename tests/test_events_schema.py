@@ -55,4 +55,4 @@ def test_invalid_events_are_rejected():
 def test_the_events_command_prints_the_schema_and_a_list(tmp_path, monkeypatch, capsys):
     command = commands(tmp_path, monkeypatch, capsys)
     assert json.loads(command("events", "--schema").stdout) == events_schema()
-    assert "turn_finished      The turn ended; the last event of every turn." in command("events").stdout
+    assert "turn_finished       The turn ended; the last event of every turn." in command("events").stdout

@@ -346,6 +346,13 @@ class Conversation:
 
         self._scorer = Scorer(self._deps, self.session, PlannedTurns(past))
 
+    def emit(self, event: Event) -> bool:
+        """Add an event to the running turn; False without one."""
+        if self._emit is None:
+            return False
+        self._emit(event)
+        return True
+
     async def note(self, event: Happened) -> Happened:
         """Record an event from outside the turn's stream; returns it as recorded, with secrets masked."""
         event = mask_secrets(event)

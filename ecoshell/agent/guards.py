@@ -264,7 +264,7 @@ class Checked(Guard):
         After a call that writes or executes, repetitions may run, since any result may have changed; after a program
         that failed, too, because it may have done part of its work.
         """
-        if context.node:
+        if context.node or (call.name in self.deps.catalog and limits_of(self.deps.catalog.tool(call.name)).is_live):
             return None
         catalog, times, result = self.deps.catalog, 0, None
         for step in context.path.steps:

@@ -67,6 +67,10 @@ class Shell:
         """Shows the progress of a download; an empty text ends it."""
         self._later_turn_caps: tuple[Amount | None, ...] = ()
         """The cap to set after the turn that carries out a plan; empty to leave it as it is."""
+        self.on_event: Callable[[Event], None] = lambda event: None
+        """Shows an event that happened outside a turn."""
+        self._notes = set[asyncio.Task[None]]()
+        deps.workspace.background.report = self._report
         self.first_caps: dict[Scope, Amount] = {}
         """Initial caps of the turn and the session, for scopes without a cap."""
 
@@ -90,6 +94,7 @@ class Shell:
                     await asyncio.to_thread(self.ledger.set_cap, opened, scope, cap)
         if self._conversation is not None:
             await self._conversation.leave()
+            await self._end_background()
         self.past, self.resumed = await asyncio.to_thread(self.store.history, opened), None
         self._conversation = await asyncio.to_thread(Conversation, self.deps, opened, self.past)
         self.session = opened
@@ -114,6 +119,16 @@ class Shell:
         summary = f"Session {self.session} resumed with {players} in mode {models.mode}, in {self.workspace}."
         self.resumed = Notice(" ".join(filter(None, (summary, problems, advice))))
         self.past = (*self.past, self.resumed)
+
+    def _report(self, event: Event) -> None:
+        """Add an event to the running turn, or record and show it between turns."""
+        if not self.conversation.emit(event):
+            self._notes.add(task := asyncio.create_task(self._note(event)))
+            task.add_done_callback(self._notes.discard)
+
+    async def _note(self, event: Event) -> None:
+        with suppress(EcoshellError):  # the next question reports a store that cannot be written
+            self.on_event(await self.conversation.note(event))
 
     @property
     def resume_hint(self) -> str:
@@ -250,6 +265,13 @@ class Shell:
                 kept=_NOT_ASKED,
                 fix=f"Choose a model with vision with /model or --model{setting}.",
             )
+
+    async def _end_background(self) -> None:
+        """Stop the background commands of the session, and record their ends."""
+        await self.deps.workspace.background.aclose()
+        await asyncio.sleep(0)  # the ends are reported by callbacks
+        if self._notes:
+            await asyncio.wait(self._notes)
 
     async def run(self, command: str) -> CommandRan:
         """Run a command that the user typed in the workspace; the next question includes its output.
@@ -452,6 +474,7 @@ class Shell:
             self._reading.cancel()
         if self._conversation is not None:
             await self._conversation.leave()
+            await self._end_background()
             unwritten = await self.flush()
             await asyncio.to_thread(self.deps.experience.keep)
         await self.deps.models.aclose()

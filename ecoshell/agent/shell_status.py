@@ -72,6 +72,8 @@ class ShellStatus:
     """Whether `spent_nano` is partly an estimate."""
     is_free: bool = False
     """Whether the session's models cost nothing, so that tokens and time are what counts."""
+    background: int = 0
+    """Commands that run in the background."""
     used_ms: int | None = 0
     """Working time of this session; None if partly unknown."""
     next_ms: int | None = None
@@ -113,6 +115,7 @@ def shell_status(shell: "Shell") -> ShellStatus:
         estimated=spent is not None and spent.estimate is not None,
         estimated_nano=spent is not None and spent.estimate_nano is not None,
         is_free=deps.models.current.is_free,
+        background=len(deps.workspace.background.running),
         used_ms=spent.ms if spent else 0,
         next_ms=None if pace is None else pace.step_ms,
     )

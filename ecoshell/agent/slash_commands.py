@@ -16,7 +16,7 @@ from ecoshell.agent.quote_table import quote_table
 from ecoshell.agent.session_settings import PlanMode
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, duration_text, parse_amount
-from ecoshell.errors import EcoshellError, StoreError, UsageError, suggestion
+from ecoshell.errors import EcoshellError, StoreError, ToolError, UsageError, suggestion
 from ecoshell.events import Bill, TurnUndone
 from ecoshell.events.describe import context_line, todo_headline
 from ecoshell.events.work import todo_lines
@@ -533,6 +533,28 @@ async def _todo(shell: Shell, argument: str) -> Printed:
     items = shell.conversation.memory.shown.todo
     lines = (todo_headline(items), *todo_lines(items))
     return Printed("\n".join(lines) if items else "There is no task list; the agent makes one for longer work.")
+
+
+@COMMANDS.add(
+    "background",
+    "[stop ID]",
+    "list or stop background commands",
+    lambda shell: (f"stop {command.id}" for command in shell.deps.workspace.background.running),
+)
+async def _background(shell: Shell, argument: str) -> Printed:
+    background = shell.deps.workspace.background
+    action, _, name = argument.partition(" ")
+    if action == "stop" and name:
+        try:
+            command = background.get(name.strip())
+        except ToolError as error:
+            raise UsageError(error.message) from error
+        await background.stop(command)
+        return Printed(f"{command.id} is {command.state}: {visible_line(command.command)}")
+    if argument:
+        raise UsageError(f"/background does not know {argument!r}.", fix="Write /background or /background stop b1.")
+    lines = [f"{each.id}  {each.state}  {visible_line(each.command)}" for each in background.running]
+    return Printed("\n".join(lines) or "No command runs in the background.")
 
 
 @COMMANDS.add("compact", "", "replace all turns with a summary for models")

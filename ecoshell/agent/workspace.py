@@ -12,6 +12,7 @@ from ecoshell.agent.mentions import Mentioned, attach, named_paths
 from ecoshell.errors import ToolError
 from ecoshell.messages import Attachment, Observation
 from ecoshell.tools import ResultSize, ToolOptions
+from ecoshell.tools.background import BackgroundCommands
 from ecoshell.tools.builtin.commands import CommandTools, passes
 from ecoshell.tools.undo_log import UndoLog
 from ecoshell.tools.workspace import Workspace
@@ -48,6 +49,11 @@ class WorkspaceService:
         if "@" not in question and may_read is None:
             return Mentioned()
         return await asyncio.to_thread(attach, self._workspace, question, attachments, may_read)
+
+    @property
+    def background(self) -> BackgroundCommands:
+        """The background commands of the session."""
+        return self._workspace.background
 
     async def run(self, command: str) -> Observation:
         """Run the user's shell command, without a sandbox but with the limits of run_command; raises ToolError."""

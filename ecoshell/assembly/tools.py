@@ -29,6 +29,7 @@ def tool_options(settings: "Settings", workspace: Workspace) -> ToolOptions:
         workspace.result,
         command_seconds=settings.tools.command_seconds,
         allow_private=settings.tools.allow_private_addresses,
+        background=workspace.background,
         sandbox=Sandbox(settings.sandbox.mode, workspace.root, (own.config, own.data, own.cache)),
     )
 

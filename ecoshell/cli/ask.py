@@ -122,6 +122,7 @@ async def follow(
     def stop() -> None:
         stop_tasks.append(asyncio.ensure_future(agent.stop()))
 
+    agent.on_event = report
     async with agent:
         if agent.resumed is not None:
             report(agent.resumed)

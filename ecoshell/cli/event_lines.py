@@ -8,6 +8,8 @@ from ecoshell.budget import about, counted
 from ecoshell.cli.printer import UNICODE_SIGNS, Printer, Signs
 from ecoshell.events import (
     Answer,
+    BackgroundEnded,
+    BackgroundStarted,
     Bill,
     BranchLeft,
     BudgetHeld,
@@ -64,6 +66,8 @@ _STYLES: Mapping[type[Event], tuple[str, str]] = {
     Bill: ("{dot}", "dim"),
     BranchLeft: ("{back}", "yellow"),
     CallFinished: ("  {result}", "dim"),
+    BackgroundEnded: ("{dot}", "cyan"),
+    BackgroundStarted: ("{dot}", "cyan"),
     CallJudged: ("  {bad}", "dim"),
     CallMarked: ("{dot}", "dim"),
     CallProgressed: ("  {dot}", "dim"),

@@ -25,6 +25,7 @@ from ecoshell.events import (
     ApprovalWanted,
     CostWanted,
     ErrorHappened,
+    Event,
     LimitHit,
     PlanWritten,
     Quote,
@@ -88,6 +89,9 @@ class LineShell:
         self.shell_status: ShellStatus | None = None
         self._stop_tasks: set[asyncio.Task[None]] = set()
         self._status = 0
+        self._events: list[Event] = []
+        """Events between turns, which would break the line that is being typed."""
+        shell.on_event = self._events.append
         shell.on_progress = lambda text: printer.progress(visible_line(text))
         self._queue: list[str] = []
         """Lines typed during a turn, to run after it."""
@@ -116,6 +120,7 @@ class LineShell:
 
     async def _run_line(self) -> bool:
         """Read and run one line; False ends the chat."""
+        self._show_events()
         if self._user is not None:
             try:
                 self.shell_status = await self._shell.status()
@@ -129,6 +134,7 @@ class LineShell:
                 return False
             self._printer.line("Ctrl-D or /quit quits; /help lists the commands.", "dim")
             return True
+        self._show_events()
         try:
             if line.startswith("/"):
                 return await self._command(line)
@@ -144,6 +150,11 @@ class LineShell:
             self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
             EventLines(self._printer).show(ErrorHappened.of(error))
         return True
+
+    def _show_events(self) -> None:
+        lines = EventLines(self._printer)
+        while self._events:
+            lines.show(self._events.pop(0))
 
     async def _next_line(self) -> str:
         if not self._queue:
@@ -244,7 +255,10 @@ def toolbar_text(status: ShellStatus | None) -> str:
     registered = sum(tool.registered for tool in status.tools)
     effort = "" if status.effort == "auto" else f" ({status.effort})"
     approval = {"plan": ("plan mode",), "edits": ("edits accepted",)}.get(status.approval_mode, ())
-    parts += (*approval, f"{registered} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
+    parts += approval
+    if status.background:
+        parts.append(f"{counted(status.background, 'background command')}")
+    parts += (f"{registered} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
     return f" {' | '.join(parts)} "
 
 

@@ -40,6 +40,8 @@ from ecoshell.events.plan import (
 from ecoshell.events.tools import (
     ApprovalGiven,
     ApprovalWanted,
+    BackgroundEnded,
+    BackgroundStarted,
     CallFinished,
     CallJudged,
     CallMarked,
@@ -84,6 +86,8 @@ __all__ = [
     "Answer",
     "ApprovalGiven",
     "ApprovalWanted",
+    "BackgroundEnded",
+    "BackgroundStarted",
     "Bill",
     "BranchLeft",
     "BudgetChanged",

@@ -5,6 +5,8 @@ from typing import Any
 
 from ecoshell.budget import NANO, Unit, about, amount_text, counted, rounded_up
 from ecoshell.events import (
+    BackgroundEnded,
+    BackgroundStarted,
     Bill,
     BranchLeft,
     BudgetSettled,
@@ -72,6 +74,8 @@ _NODE_ENDINGS = frozenset({"failed", "denied", "skipped", "stopped"})
 
 CALL_BEGINS = ("{", "```", '["', "[SoP]")
 """Beginnings of a call or a tool graph that a model writes as text; shown when complete, not while it streams."""
+_COMMAND_LENGTH = 80
+"""Characters of a background command in a line."""
 MAX_RESULT_CHARS = 200
 """Characters of an observation in a line."""
 _NODES = {"graph": "node", "tasks": "subagent", "plan": "part"}
@@ -399,6 +403,14 @@ def _because(text: str, reason: str) -> str:
     return f"{text}: {visible_line(reason)}" if reason else text
 
 
+def _background_ended(event: BackgroundEnded) -> str:
+    """How a background command ended: `background b1 ended after 12 s (exit status 0): make`."""
+    ending = "was stopped" if event.status is None else "ended"
+    status = "" if event.status is None else f" (exit status {event.status})"
+    command = visible_line(event.command, _COMMAND_LENGTH)
+    return f"background {event.id} {ending} after {event.seconds:.0f} s{status}: {command}"
+
+
 def _blocked(event: SandboxBlocked) -> str:
     """What a program lacked in the sandbox, and whether the user allowed it."""
     lacked = {"network": "no network", "outside": "no files outside the workspace"}.get(event.lacked, event.lacked)
@@ -407,6 +419,8 @@ def _blocked(event: SandboxBlocked) -> str:
 
 
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
+    BackgroundStarted: lambda event: f"background {event.id} started: {visible_line(event.command, _COMMAND_LENGTH)}",
+    BackgroundEnded: _background_ended,
     BranchLeft: lambda event: f"{back_to(event)}: {visible_line(event.reason)}",
     BudgetSettled: _settled,
     CallFinished: _result,

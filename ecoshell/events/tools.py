@@ -99,6 +99,27 @@ class SandboxBlocked(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BackgroundStarted(Event):
+    """A command runs in the background."""
+
+    type: ClassVar[str] = "background_started"
+    id: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundEnded(Event):
+    """A background command ended."""
+
+    type: ClassVar[str] = "background_ended"
+    id: str
+    command: str
+    status: int | None
+    """The exit status; None if it was stopped."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class CallStarted(Event):
     """A call enters the guards."""
 

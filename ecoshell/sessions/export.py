@@ -11,6 +11,8 @@ from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
+    BackgroundEnded,
+    BackgroundStarted,
     Bill,
     BranchLeft,
     CallFinished,
@@ -279,7 +281,15 @@ def _line(event: Event) -> tuple[str, ...]:
             reason = f": {literal(event.reason)}" if event.reason else ""
             line = f"{code(event.label)} {event.state}{reason}"
         case (
-            PlanScored() | SandboxBlocked() | SubagentStarted() | SubagentFinished() | Quote() | QuoteChosen() | Bill()
+            PlanScored()
+            | Bill()
+            | Quote()
+            | QuoteChosen()
+            | SandboxBlocked()
+            | BackgroundStarted()
+            | BackgroundEnded()
+            | SubagentStarted()
+            | SubagentFinished()
         ):
             line = literal(_capitalized(describe(event)))
         case Notice():

@@ -4,6 +4,7 @@ Linux: bubblewrap, or namespaces without it. macOS: sandbox-exec. The policy is 
 """
 
 import atexit
+import fcntl
 import os
 import re
 import shutil
@@ -55,6 +56,8 @@ _GPU = ("/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/dri")
 _PRIVATE_FOLDERS = ("/tmp", "/run", "/var/run")
 _placeholders = Counter[Path]()
 """Reserved paths that were created for running commands, with the number of those."""
+_SCRATCH = "ecoshell-sandbox-"
+"""The beginning of the names of temporary folders."""
 _PROBE_SECONDS = 10.0
 _INSTALL = "Install bubblewrap (package `bubblewrap`), and allow user namespaces."
 _NETWORK_ERROR = re.compile(
@@ -263,8 +266,13 @@ def _working(backends: Sequence[Backend], options: Sequence[str]) -> Backend:
 
 @cache
 def _scratch() -> Path:
-    """Return the folder of this process: `tmp` for commands, and what covers secrets."""
-    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="ecoshell-")))
+    """Return the folder of this process: `tmp` for commands, and what covers secrets; removes those of killed ones."""
+    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_SCRATCH)))
+    fcntl.flock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)  # until this process ends
+    for left in folder.parent.glob(f"{_SCRATCH}*/lock"):
+        with suppress(OSError), left.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its process lives
+            _remove(left.parent, os.getpid())
     (folder / "tmp").mkdir()
     (folder / "folder").mkdir(mode=0)
     (folder / "file").touch(mode=0)

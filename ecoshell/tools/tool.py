@@ -11,6 +11,7 @@ from ecoshell.events.base import Event
 from ecoshell.messages import Effect, Message, Observation, ToolSchema
 
 if TYPE_CHECKING:
+    from ecoshell.tools.background import BackgroundCommands
     from ecoshell.tools.sandbox import Sandbox
 
 LASTING: frozenset[Effect] = frozenset({"write", "execute"})
@@ -36,6 +37,8 @@ class Limits:
     """Seconds that a cancelled call gets to clean up."""
     delegates: bool = False
     """Whether the call only starts a subagent, whose calls have their own limits and costs."""
+    is_live: bool = False
+    """Whether its result changes by itself, so that the same call may be made again."""
     sandbox: "Sandbox | None" = None
     """Where the tool runs programs; None if it runs none or runs them outside."""
 
@@ -59,6 +62,8 @@ class ToolOptions:
     """Whether `fetch_url` may access this machine and its local network."""
     keep_variables: frozenset[str] = field(default_factory=frozenset[str])
     """Environment variables passed to commands although they look like secrets."""
+    background: "BackgroundCommands | None" = None
+    """The background commands of the session; None without any."""
     sandbox: "Sandbox | None" = None
     """The sandbox of commands; None runs them outside."""
 

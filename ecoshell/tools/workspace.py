@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.tools import ResultSize
+from ecoshell.tools.background import BackgroundCommands
 from ecoshell.tools.undo_log import FileState, UndoLog
 from ecoshell.worker import checkpoint, in_worker
 
@@ -77,6 +78,7 @@ class Workspace:
         self.also_readable: tuple[Path, ...] = ()
         """Real paths of further folders, whose files can be read by their absolute path."""
         self.result = ResultSize()
+        self.background = BackgroundCommands()
         self.root = Path(os.path.realpath(root))
         try:
             with os.scandir(self.root):

@@ -81,6 +81,7 @@ class TranscriptController:
         self.presenter.show(event)
         self._body.side.handle(event)
         self._bar.todo.handle(event)
+        self._bar.background.handle(event)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
         is_quote = isinstance(event, Quote) and bool(event.reason)
@@ -172,6 +173,7 @@ class ChatController:
 
     def __post_init__(self) -> None:
         self.shell.on_progress = self.view.show_progress
+        self.shell.on_event = self._handle
 
     async def load(self) -> None:
         """Show the session's past and the shell's status."""

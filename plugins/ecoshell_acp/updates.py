@@ -14,6 +14,8 @@ from ecoshell.events import (
     Answer,
     ApprovalGiven,
     ApprovalWanted,
+    BackgroundEnded,
+    BackgroundStarted,
     Bill,
     BranchLeft,
     BudgetSettled,
@@ -118,7 +120,9 @@ class Updates:
             case Rationale() | Reasoned() | Answer():
                 updates = self._whole(event)
             case (
-                Bill()
+                BackgroundEnded()
+                | Bill()
+                | BackgroundStarted()
                 | BranchLeft()
                 | BudgetSettled()
                 | CapNear()

@@ -19,8 +19,8 @@ from pydantic import Field, TypeAdapter
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.tools import Limits, ResultSize, Tool
-from ecoshell.tools.builtin.commands import OutputWindow
 from ecoshell.tools.function import Arguments, FunctionTool, parameters_of
+from ecoshell.tools.output import OutputWindow
 from ecoshell.tools.running import contained
 from ecoshell.worker import checkpoint
 
@@ -168,7 +168,7 @@ def test_schemas_are_created_without_pydantic():
         from pathlib import Path
         from ecoshell.tools.builtin import builtin_tools
         from ecoshell.tools.workspace import Workspace
-        assert len([tool.schema for tool in builtin_tools(Workspace(Path(".")))]) == 15
+        assert len([tool.schema for tool in builtin_tools(Workspace(Path(".")))]) == 17
         heavy = {"pydantic", "httpx", "pint", "regex", "jmespath", "lxml", "readability", "inscriptis", "numpy"}
         print(*heavy & set(sys.modules))
     """

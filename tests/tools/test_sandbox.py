@@ -3,6 +3,7 @@
 import os
 import select
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,3 +185,16 @@ def test_profile_of_macos_holds_writes_secrets_and_network(machine: GuardedMachi
     assert lines[-1] == "(deny network*)"
     assert "(deny network*)" not in box.profile(network=True)
     assert all(line.count("(") == line.count(")") for line in lines)
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    program = "from pathlib import Path; from ecoshell.tools.sandbox import Sandbox; import os, sys; "
+    program += f"Sandbox('auto', Path({str(tmp_path)!r})).environment({{}}); "
+    program += f"Sandbox('auto', Path({str(tmp_path)!r})).wrap(['true'], False); os._exit(0)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    folders: list[set[str]] = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+        folders.append({path.name for path in tmp_path.glob("ecoshell-sandbox-*")})
+    assert [len(names) for names in folders] == [1, 1]
+    assert folders[0] != folders[1]

@@ -1,5 +1,7 @@
 """The built-in tools."""
 
+from dataclasses import replace
+
 from ecoshell.messages import Effect
 from ecoshell.tools import Limits, Tool, ToolOptions
 from ecoshell.tools.builtin.calculate import calculate
@@ -38,6 +40,8 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
         FunctionTool(files.edit_file, effects=_WRITE, limits=quick, preview=files.preview_edit),
         FunctionTool(commands.run_command, effects=_EXECUTE, limits=programs),
         FunctionTool(commands.run_python, effects=_EXECUTE, limits=programs),
+        FunctionTool(commands.command_output, effects=(), limits=replace(programs, is_live=True, sandbox=None)),
+        FunctionTool(commands.command_stop, effects=(), limits=quick),
         WorkerTool(calculate, effects=(), limits=quick),
         FunctionTool(current_time, effects=(), limits=quick),
         WorkerTool(convert_units, effects=(), limits=quick),

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -18,8 +18,10 @@ from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.secrecy import environ
 from ecoshell.tools import Subject, ToolOptions
-from ecoshell.tools.running import following, truncation_mark
-from ecoshell.tools.sandbox import Reach, obstacle, reach
+from ecoshell.tools.background import BackgroundCommand, BackgroundCommands
+from ecoshell.tools.output import OutputWindow, UnreadOutput
+from ecoshell.tools.running import following
+from ecoshell.tools.sandbox import Reach, Sandbox, obstacle, reach
 from ecoshell.tools.workspace import Workspace
 
 _CHUNK = 1 << 16
@@ -48,39 +50,6 @@ class Finished:
     timed_out: bool
 
 
-class OutputWindow:
-    """Keeps the beginning and the end of a stream of bytes; programs report errors at the end."""
-
-    def __init__(self, size: int) -> None:
-        self._head_size = size * 2 // 3
-        self._tail_size = size - self._head_size
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.total = 0
-        """Number of bytes fed."""
-
-    @property
-    def truncated(self) -> bool:
-        """Whether bytes were dropped."""
-        return self.total > len(self._head) + len(self._tail)
-
-    def feed(self, data: bytes) -> None:
-        """Add the next bytes of the stream."""
-        self.total += len(data)
-        room = self._head_size - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:][-self._tail_size :]
-        del self._tail[: max(0, len(self._tail) - self._tail_size)]
-
-    def text(self) -> str:
-        """Return the text with a mark for dropped bytes."""
-        if not self.truncated:
-            return bytes(self._head + self._tail).decode(errors="replace")
-        size = len(self._head) + len(self._tail)
-        head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
-        return f"{head}\n{truncation_mark(size, self.total, 'bytes')}\n{tail}"
-
-
 def safe_environment(environment: Mapping[str, str], keep: frozenset[str] = frozenset()) -> dict[str, str]:
     """Return the variables for a command, without those whose name or value looks like a secret."""
     safe = {
@@ -97,15 +66,15 @@ async def run_process(
     folder: Path,
     environment: Mapping[str, str],
     seconds: float,
-    window: int,
+    window: "int | UnreadOutput",
     stdin: int = asyncio.subprocess.DEVNULL,
 ) -> Finished:
-    """Run a program for at most `seconds`, and keep at most `window` bytes of its output.
+    """Run a program for at most `seconds`, and keep at most `window` bytes of its output, or feed all to `window`.
 
     Ends the whole process group before it returns or is cancelled, and also if this process is killed. Raises ToolError
     if the program cannot be started.
     """
-    output = OutputWindow(window)
+    output = OutputWindow(window) if isinstance(window, int) else window
     read_end, write_end = os.pipe()  # asyncio's pipe would wait for every descendant that holds it.
     reader = asyncio.StreamReader(limit=_CHUNK)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -130,7 +99,10 @@ async def run_process(
                 await _end(process, reading)
     finally:
         transport.close()
-    return Finished(process.returncode or 0, output.text(), output.truncated, timed_out=not in_time)
+    status, timed_out = process.returncode or 0, not in_time
+    if isinstance(output, UnreadOutput):
+        return Finished(status, "", False, timed_out)
+    return Finished(status, output.text(), output.truncated, timed_out)
 
 
 async def _start(
@@ -264,8 +236,28 @@ _RUN = "import os, sys; sys.path.append(os.getcwd()); exec(compile(sys.argv.pop(
 """Makes the workspace importable, after Python's own modules."""
 _MAX_BYTES = 100_000
 """Maximum size of a command; the system allows 128 KiB per argument."""
+_DETACHES = re.compile(r"(?<![&>])&\s*(?:$|\)|;|\n)|^\s*(?:nohup|setsid)\s", re.MULTILINE)
+"""Shell text that leaves programs running."""
+_DETACHED = "[programs that it left running have ended; use background=true for those]"
+_BACKGROUND_SECONDS = 86_400.0
+_MAX_WAIT = 60.0
+"""Longest wait for the end of a background command, in seconds."""
 _SHELL_FAILURES = (126, 127)
 """Exit statuses of a shell that cannot execute or find the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program with its variables, as the sandbox allows it."""
+
+    command: Sequence[str]
+    environment: dict[str, str]
+    reach: Reach
+    sandbox: Sandbox | None
+
+    def prepared(self) -> AbstractContextManager[None]:
+        """Hold the reserved paths of the workspace while the program runs."""
+        return contextlib.nullcontext() if self.sandbox is None else self.sandbox.prepared()
 
 
 @dataclass(eq=False)
@@ -275,15 +267,43 @@ class CommandTools:
     _workspace: Workspace
     _options: ToolOptions
 
-    async def run_command(self, command: Annotated[str, "Shell command line.", Subject.COMMAND]) -> Observation:
+    async def run_command(
+        self,
+        command: Annotated[str, "Shell command line.", Subject.COMMAND],
+        background: Annotated[bool, "Return its ID at once, for command_output."] = False,
+    ) -> Observation:
         """Run a shell command or program here (move, copy, delete, git, build, test) and show its output."""
-        return await self._run(["/bin/sh", "-c", command], "")
+        return await self._run(["/bin/sh", "-c", command], "", background=background)
+
+    async def command_output(
+        self,
+        id: Annotated[str, "ID of a background command."],  # noqa: A002 - the name that models expect
+        wait: Annotated[int, "Seconds to wait for its end, at most 60."] = 0,
+    ) -> Observation:
+        """Show what a background command has printed since it was last read, and whether it still runs."""
+        commands = self._background()
+        command = commands.get(id)
+        if wait > 0:
+            await commands.wait(command, min(wait, _MAX_WAIT, self._options.command_seconds))
+        return _background_observation(command)
+
+    async def command_stop(self, id: Annotated[str, "ID of a background command."]) -> Observation:  # noqa: A002
+        """Stop a background command (kill, end) and show what it has printed since it was last read."""
+        commands = self._background()
+        command = commands.get(id)
+        await commands.stop(command)
+        return _background_observation(command)
 
     async def run_python(self, code: Annotated[str, "Python source; print what you want to see."]) -> Observation:
         """Run Python code or a script and show what it prints."""
         return await self._run([sys.executable, "-I", "-c", _RUN, code], " Use print(...) to see a value.")
 
-    async def _run(self, program: Sequence[str], hint: str) -> Observation:
+    def _background(self) -> BackgroundCommands:
+        if self._options.background is None:
+            raise ToolError("Background commands need a session.")
+        return self._options.background
+
+    async def _run(self, program: Sequence[str], hint: str, *, background: bool = False) -> Observation:
         text = program[-1]
         if not text.strip():
             raise ToolError("There is nothing to run: the text is empty.")
@@ -291,22 +311,50 @@ class CommandTools:
             raise ToolError(
                 f"The text is too long (at most {_MAX_BYTES} bytes) or contains a NUL character; run it from a file."
             )
-        environment = safe_environment(environ, self._options.keep_variables)
-        used, sandbox = await self._reach(), self._options.sandbox
-        with ExitStack() as stack:
-            if used != "outside" and sandbox is not None:
-                stack.enter_context(sandbox.prepared())
-                program = await asyncio.to_thread(sandbox.wrap, program, network=used == "network")
-                environment = sandbox.environment(environment)
+        launch = await self.launch(program)
+        if background:
+            return self._start(text, launch)
+        with launch.prepared():
             finished = await run_process(
-                program,
+                launch.command,
                 folder=self._workspace.root,
-                environment=environment,
+                environment=launch.environment,
                 seconds=self._options.command_seconds,
                 window=self._options.result.characters - 200,  # reserved for marks
             )
+        used = launch.reach
         observation = _observation(finished, hint)
+        if used != "outside" and _DETACHES.search(text):
+            observation = replace(observation, text=f"{observation.text}\n{_DETACHED}")
         return replace(observation, obstacle=obstacle(finished.status, finished.output, used))
+
+    def _start(self, text: str, launch: "Launch") -> Observation:
+        """Start a program in the background."""
+
+        async def run(output: UnreadOutput) -> int:
+            with launch.prepared():
+                finished = await run_process(
+                    launch.command,
+                    folder=self._workspace.root,
+                    environment=launch.environment,
+                    seconds=_BACKGROUND_SECONDS,
+                    window=output,
+                )
+            return finished.status
+
+        output = UnreadOutput(self._options.result.characters - 200)
+        command = self._background().start(text, output, run)
+        how = f"Read it with command_output(id={command.id}), end it with command_stop(id={command.id})."
+        return Observation(f"Started {command.id}. {how}")
+
+    async def launch(self, program: Sequence[str]) -> "Launch":
+        """Return how to run a program as the sandbox allows; raises ToolError if a required one does not work."""
+        environment = safe_environment(environ, self._options.keep_variables)
+        used, sandbox = await self._reach(), self._options.sandbox
+        if used == "outside" or sandbox is None:
+            return Launch(program, environment, used, None)
+        command = await asyncio.to_thread(sandbox.wrap, program, network=used == "network")
+        return Launch(command, sandbox.environment(environment), used, sandbox)
 
     async def _reach(self) -> Reach:
         """Return what the command may reach; raises ToolError if the sandbox is required and does not work."""
@@ -317,6 +365,11 @@ class CommandTools:
         if problem and sandbox.mode == "strict":
             raise ToolError(f"It was not run, because the sandbox is required ([sandbox] mode = strict). {problem}")
         return "outside" if problem else reach.get()
+
+
+def _background_observation(command: BackgroundCommand) -> Observation:
+    output = command.output.take().rstrip("\n")
+    return Observation("\n".join(filter(None, (output, f"[{command.id}: {command.state}]"))))
 
 
 def _observation(finished: Finished, hint: str) -> Observation:

@@ -12,6 +12,7 @@ from textual.widgets import Static, TextArea
 
 from ecoshell.messages import visible_line
 from ecoshell.tui.keys import Hint
+from ecoshell.tui.prompt.background import BackgroundLine
 from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
@@ -69,8 +70,10 @@ class PromptBar(Vertical):
         self.completions = CompletionList()
         self.prompt = Prompt(self.completions, history)
         self.todo = TodoList()
+        self.background = BackgroundLine()
         super().__init__(
             self.todo,
+            self.background,
             self.completions,
             Static("", id="queue", markup=False),
             Horizontal(Static("›", id="sign", markup=False), self.prompt),

@@ -10,6 +10,8 @@ from ecoshell.budget import counted
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
+    BackgroundEnded,
+    BackgroundStarted,
     Bill,
     BranchLeft,
     CallFinished,
@@ -85,7 +87,7 @@ _MAX_LEAD = 44
 _DESCRIBED: Mapping[type[Event], str] = {
     Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
     ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
-    SandboxBlocked: "?", HookRan: "·",
+    SandboxBlocked: "?", HookRan: "·", BackgroundStarted: "►", BackgroundEnded: "►",
 }  # fmt: skip
 """The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
@@ -310,7 +312,17 @@ def block_of(event: Event) -> Block | None:
     tone: Tone
     block: Block | None = None
     match event:
-        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen() | SandboxBlocked() | HookRan():
+        case (
+            ContextTold()
+            | TrustGiven()
+            | PlanScored()
+            | LimitChosen()
+            | CostChosen()
+            | SandboxBlocked()
+            | HookRan()
+            | BackgroundStarted()
+            | BackgroundEnded()
+        ):
             text = describe(event)
             block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():

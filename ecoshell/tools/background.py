@@ -1,0 +1,116 @@
+"""Commands that run while the agent does other work: started, read and stopped by tools, ended with the session."""
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ecoshell.errors import ToolError
+from ecoshell.events import BackgroundEnded, BackgroundStarted, Event
+from ecoshell.tools.output import UnreadOutput
+
+MAX_RUNNING = 8
+MAX_KEPT = 32
+"""Ended commands whose output is kept."""
+
+
+@dataclass(eq=False)
+class BackgroundCommand:
+    """One command and what it printed since it was last read."""
+
+    id: str
+    command: str
+    output: UnreadOutput
+    started: float = field(default_factory=time.monotonic)
+    task: "asyncio.Task[int] | None" = None
+    ended: float | None = None
+    status: int | None = None
+    """The exit status; None while it runs, and if it was stopped."""
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended or time.monotonic()) - self.started
+
+    @property
+    def state(self) -> str:
+        """`running for 12 s`, `exit status 0` or `stopped`."""
+        if self.ended is None:
+            return f"running for {self.seconds:.0f} s"
+        return "stopped" if self.status is None else f"exit status {self.status}"
+
+
+Run = Callable[[UnreadOutput], Awaitable[int]]
+"""Runs a program to its end, feeds its output, and returns its exit status."""
+
+
+@dataclass(eq=False)
+class BackgroundCommands:
+    """The background commands of a session."""
+
+    report: Callable[[Event], None] = lambda event: None
+    """Receives the start and the end of each command."""
+    _commands: dict[str, BackgroundCommand] = field(default_factory=dict[str, BackgroundCommand])
+    _count: int = 0
+
+    @property
+    def running(self) -> tuple[BackgroundCommand, ...]:
+        """The commands that run, oldest first."""
+        return tuple(command for command in self._commands.values() if command.ended is None)
+
+    def start(self, text: str, output: UnreadOutput, run: Run) -> BackgroundCommand:
+        """Start a command and return it at once; raises ToolError if too many run."""
+        if len(self.running) >= MAX_RUNNING:
+            names = ", ".join(command.id for command in self.running)
+            raise ToolError(f"{MAX_RUNNING} commands run in the background ({names}): end one with command_stop first.")
+        self._count += 1
+        command = BackgroundCommand(f"b{self._count}", text, output)
+        self._commands[command.id] = command
+        while len(self._commands) > MAX_RUNNING + MAX_KEPT:
+            del self._commands[next(each.id for each in self._commands.values() if each.ended is not None)]
+        self.report(BackgroundStarted(command.id, text))
+
+        async def to_end() -> int:
+            return await run(output)
+
+        # A context of its own, so that the measurement of the tool that started it ends with that tool.
+        command.task = asyncio.create_task(to_end(), context=contextvars.Context())
+        command.task.add_done_callback(lambda task: self._end(command, task))
+        return command
+
+    def get(self, id_: str) -> BackgroundCommand:
+        """Return a command; raises ToolError for an unknown ID."""
+        if id_ not in self._commands:
+            names = ", ".join(self._commands) or "none was started"
+            raise ToolError(f"No background command has the ID {id_!r}; there are: {names}.")
+        return self._commands[id_]
+
+    async def wait(self, command: BackgroundCommand, seconds: float) -> None:
+        """Wait for the end of a command, but not longer than this."""
+        if command.task is not None:
+            await asyncio.wait([command.task], timeout=seconds)
+
+    async def stop(self, command: BackgroundCommand) -> None:
+        """End a command with all its processes."""
+        if command.task is not None:
+            command.task.cancel()
+            await asyncio.wait([command.task])
+
+    async def aclose(self) -> None:
+        """End all commands and forget them."""
+        running = [command.task for command in self.running if command.task is not None]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        self._commands.clear()
+
+    def _end(self, command: BackgroundCommand, task: "asyncio.Task[int]") -> None:
+        command.ended = time.monotonic()
+        if not task.cancelled():
+            failure = task.exception()
+            if failure is None:
+                command.status = task.result()
+            else:
+                command.output.feed(f"{failure}\n".encode())
+        self.report(BackgroundEnded(command.id, command.command, command.status, round(command.seconds, 3)))
