@@ -31,6 +31,8 @@ EFFORTS: Mapping[Effort, str] = {
     "max": "as much as the model allows",
 }
 
+ADVISOR = "advisor"
+"""The role of the model that the session's model asks for advice, in any mode."""
 ROLES: Mapping[RoleName, str] = {
     "planner": "decides what comes next, and why",
     "caller": "makes the tool call",
@@ -105,3 +107,5 @@ class Options:
     strategy: str | None = None
     effort: Effort | None = None
     approval_mode: ApprovalMode | None = None
+    advisor: str | None = None
+    """The model that gives advice."""

@@ -1,7 +1,7 @@
 """What a running tool may request: progress events, forms, addresses to open, and text from the model."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Bill
 from ecoshell.budget.gate import sharing
 from ecoshell.budget.working_time import WorkingTime, current_time
-from ecoshell.errors import BudgetError, ModelError, StoreError, ToolError
+from ecoshell.errors import BudgetError, EcoshellError, ModelError, StoreError, ToolError
 from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Event, Notice
 from ecoshell.messages import Call, Message, Observation, ToolSchema
 from ecoshell.models import Request
@@ -38,11 +38,19 @@ class RunningCall:
     emit: Emit
     bill: Bill
     subagents: "Callable[[], Subagents]"
+    ask_advisor: Callable[[str], Awaitable[str]]
     clock: WorkingTime | None = field(default_factory=current_time)
     """Measures the tool; stopped while the user answers or the model writes."""
 
     def progress(self, text: str) -> None:
         self.emit(CallProgressed(self.call.id, self.call.name, text))
+
+    async def advise(self, question: str) -> str:
+        try:
+            with self._paused():
+                return await self.ask_advisor(question)
+        except EcoshellError as failure:
+            raise ToolError(f"The advisor gave no advice. {failure.message}") from failure
 
     def report(self, event: Event) -> None:
         self.emit(event)

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ecoshell.agent.advisor import Advised, Advisor, offer_advisor
 from ecoshell.agent.approval import SpendApproval
 from ecoshell.agent.budget_line import BudgetLine
 from ecoshell.agent.cap_watch import CapWatch
@@ -71,6 +72,7 @@ from ecoshell.options import ROLES
 from ecoshell.secrecy import mask_secrets
 from ecoshell.strategies import Strategy
 from ecoshell.tools import Delegation
+from ecoshell.tools.builtin.advisor import ASK_ADVISOR
 from ecoshell.tools.builtin.task import TASK
 
 if TYPE_CHECKING:
@@ -128,6 +130,7 @@ class Conversation:
         """Why experience cannot be read, as last reported."""
         self._deps = deps
         self._spending = SpendApproval(deps)
+        self._advisor = Advisor(deps, session)
         self._watch = CapWatch(past)
         self._subagents: Subagents | None = None
         self._sampling: dict[str, bool] = {}
@@ -467,6 +470,9 @@ class Conversation:
         self._spending.ending = None
         if deps.hooks is not None and not deps.agent:
             await deps.hooks.begin_turn(self.session, self.turn, asked.question, deps.user, emit)
+        offer_advisor(deps)
+        if ASK_ADVISOR in self.memory.library and ASK_ADVISOR not in deps.catalog:
+            emit(ToolUnregistered(ASK_ADVISOR))
         deps.workspace.result.characters = result_characters(deps.models.current.context)
         await deps.providers.follow(self.memory.library, emit)
         if deps.skills is not None:
@@ -500,6 +506,7 @@ class Conversation:
                 deps, self.memory, turn_context, emit, partial(self._begin_again, asked, plan, turn_context, emit)
             ),
             watch=self._watch,
+            advisor=self._advisor,
             emit=emit,
         )
         self._emit = emit
@@ -628,14 +635,19 @@ class Conversation:
         checked = Checked(
             guarded, deps, plan, lambda shortage, emit: self._spending.for_tool(shortage, self.ahead, emit), registrar
         )
-        judged = Judged(Announced(checked, deps), deps, plan, self.session, self.turn, budget_line.text)
+        advised = checked if deps.settings.advisor is None else Advised(checked, deps, self._advisor)
+        judged = Judged(Announced(advised, deps), deps, plan, self.session, self.turn, budget_line.text)
         return Meta(judged, deps, registrar, checked)
 
     def _caller_of(self, call: Call, context: CallContext) -> "Caller":
         """The services that the tool of this call may use."""
         from ecoshell.agent.callbacks import RunningCall  # loaded with the first tool call
 
-        return RunningCall(self._deps, self._sampling, call, context.emit, context.bill, self._subagents_of)
+        def ask_advisor(question: str) -> Awaitable[str]:
+            return self._advisor.ask(question, context.path, context.emit)
+
+        services = (self._subagents_of, ask_advisor)
+        return RunningCall(self._deps, self._sampling, call, context.emit, context.bill, *services)
 
     def _subagents_of(self) -> "Subagents":
         if self._subagents is None:

@@ -34,6 +34,7 @@ from ecoshell.catalog.skills import listing as skills_listing
 from ecoshell.events import ToolsOffered
 from ecoshell.messages import ToolSchema, Usage
 from ecoshell.strategies import Path, Sibling
+from ecoshell.tools.builtin.advisor import ASK_ADVISOR
 
 _MAX_NAMES_TOKENS = 5_000
 """Tokens of names, however large the context is."""
@@ -162,7 +163,8 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, 
     presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.loaded))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True))
     # Core tools come first in the array, so that sessions with other tools share its beginning in prompt caches.
-    upfront = sorted(decision.loaded, key=lambda name: CORE.index(name) if name in policy.core else len(CORE))
+    order = {name: place for place, name in enumerate(CORE) if name in policy.core}
+    upfront = sorted(decision.loaded, key=lambda name: order.get(name, len(CORE)))
     upfront_tools = tuple([RegisteredTool(name, sizes[name], "upfront") for name in upfront])
     registered = library.including(upfront_tools)
     declared = presentation.declared - set(registered.names)
@@ -252,7 +254,7 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, is_first: bool,
         room=room,
         prefers_array=traits.price is None or not traits.price.worst(1, 1),
         native=native_calls,
-        core=frozenset(CORE) if native_calls or declared is not None else frozenset(),
+        core=frozenset((*CORE, ASK_ADVISOR)) if native_calls or declared is not None else frozenset(),
         declared=declared,
         is_open=deps.catalog.is_open,
     )

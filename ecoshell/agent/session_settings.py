@@ -29,6 +29,10 @@ class SessionSettings:
     """The model of subagents; None is the cheapest of the session's models."""
     tasks_at_once: int = field(default=4, metadata={"key": "agent.tasks_at_once"})
     """Subagents of one agent that run at the same time."""
+    advisor: str | None = field(default=None, metadata={"key": "agent.advisor"})
+    """The model that gives advice; None without one."""
+    advisor_share: float = field(default=0.3, metadata={"key": "agent.advisor_share"})
+    """Share of what the caps leave that advice may cost in a turn."""
     approval_mode: ApprovalMode = field(default="ask", metadata={"key": "approval.mode"})
     compact_model: str | None = field(default=None, metadata={"key": "agent.compact_model"})
     """The model that writes summaries for /compact; None is the session's model."""

@@ -23,7 +23,7 @@ from ecoshell.events.work import todo_lines
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
-from ecoshell.options import APPROVAL_MODES, EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
+from ecoshell.options import ADVISOR, APPROVAL_MODES, EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
 from ecoshell.paths import HOOKS_FILE
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
@@ -37,7 +37,7 @@ _OWN_FILES = """\
 A file NAME.md in .ecoshell/commands, or in commands of the settings folder, becomes /NAME.
 A folder with a SKILL.md in .ecoshell/skills, or in skills of the settings folder, is a skill: /tools."""
 _UNWRITTEN = "The last events are not written yet; they are lost if ecoshell ends before there is room."
-_ROLES_OF_UMI = "Only mode umi uses these roles: /mode umi."
+_ROLES_OF_UMI = "Only mode umi uses planner, caller and summarizer: /mode umi."
 _MODEL_PREFIXES = ("embedded", "local:", "openai/", "anthropic/")
 _LASTING: frozenset[Effect] = frozenset({"write", "execute"})
 _RESOURCE_LIMIT = 6
@@ -330,7 +330,10 @@ async def _role(shell: Shell, argument: str) -> Printed:
     if argument:
         name, _, model = argument.partition(" ")
         role, presets = role_named(name), shell.deps.settings.presets
-        if role is not None:
+        if name == ADVISOR:
+            await _set_advisor(shell, model.strip())
+            roles = models.roles
+        elif role is not None:
             if not model.strip():
                 raise UsageError(
                     f"The {role} needs a model.", fix=f"For example: /role {role} embedded, or /role {role} -."
@@ -341,17 +344,37 @@ async def _role(shell: Shell, argument: str) -> Printed:
         elif argument in presets:
             roles = presets[argument]
         else:
-            fix = suggestion(name, (*ROLES, *presets))
+            fix = suggestion(name, (*ROLES, ADVISOR, *presets))
             raise UsageError(f"Unknown role or preset {name!r}.", fix=fix)
-        with shell.conversation.occupying():
-            await models.give(roles)
+        if roles is not models.roles:
+            with shell.conversation.occupying():
+                await models.give(roles)
     rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
         own = models.roles.of(role)
         model, adapter = await asyncio.to_thread(_split_adapter, own or models.session_model)
         rows.append((role, visible_line(model), visible_line(adapter), "" if own else "the session's"))
+    advisor = shell.deps.settings.advisor
+    rows.append(
+        (ADVISOR, visible_line(advisor or "none"), "", "asked by the others" if advisor else "/role advisor MODEL")
+    )
     text = table(("role", "model", "adapter", ""), rows)
     return Printed(text if models.current.players else f"{text}\n\n{_ROLES_OF_UMI}")
+
+
+async def _set_advisor(shell: Shell, model: str) -> None:
+    """Set or, with `-`, remove the advisor; raises UsageError and ModelMissing."""
+    from ecoshell.agent.advisor import offer_advisor
+
+    if not model:
+        raise UsageError(
+            "The advisor needs a model.", fix="For example: /role advisor openai/gpt-5, or /role advisor -."
+        )
+    with shell.conversation.occupying():
+        if model != SESSION_MODEL:
+            await (await asyncio.to_thread(shell.deps.models.lend, model)).aclose()
+        shell.deps.settings.advisor = None if model == SESSION_MODEL else model
+        offer_advisor(shell.deps)
 
 
 def _split_adapter(name: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
+from ecoshell.agent.advisor import EMPTY_ANSWER, Advisor
 from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
 from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.agent.context import ContextKeeper
@@ -58,6 +59,7 @@ from ecoshell.strategies import (
     same,
 )
 from ecoshell.tools import LASTING
+from ecoshell.tools.builtin.advisor import ASK_ADVISOR
 from ecoshell.tools.builtin.task import TASK
 
 if TYPE_CHECKING:
@@ -108,6 +110,7 @@ class Turn:
     spending: SpendApproval
     context: ContextKeeper
     watch: CapWatch
+    advisor: Advisor
     emit: Emit
     _path: Path = field(default_factory=lambda: Path(""))
     _best: Path = field(default_factory=lambda: Path(""))
@@ -427,9 +430,17 @@ class Turn:
             return await self._conclude()
         answer, role = outcome.answer, self._answerer
         if outcome.ending == "answered" and not answer.strip():
+            await self._advise_after_empty_answer()
             answer, role = await self._second_answer()
         self.emit(Answer(answer, role=role))
         return TurnEnd(outcome.ending, answer)
+
+    async def _advise_after_empty_answer(self) -> None:
+        """Ask the advisor once, whose advice the second attempt reads as the result of a call."""
+        if self.advisor.may_help:
+            call = self._identified(Call(ASK_ADVISOR, {"question": EMPTY_ANSWER}))
+            self.advisor.use_up()
+            self._go_on(self._path.then(Step("", call, await self._call(self._path, call, Bill()))))
 
     async def _second_answer(self) -> tuple[str, str]:
         """Ask again after an empty answer; without success, quote the last result or raise ModelBroken."""

@@ -48,6 +48,17 @@ class Catalog:
         self._own = frozenset(self._tools)
         self.update(())
 
+    def include(self, tool: Tool) -> None:
+        """Add a tool of the shell itself; only between turns."""
+        name = tool.schema.name
+        self._tools[name], self._schemas[name] = tool, tool.schema
+        self._own |= {name}
+
+    def exclude(self, name: str) -> None:
+        """Remove a tool of the shell itself; only between turns."""
+        del self._tools[name], self._schemas[name]
+        self._own -= {name}
+
     @property
     def is_open(self) -> bool:
         """Whether providers may add or remove tools."""

@@ -7,6 +7,8 @@ from ecoshell.agent.scoring import outcome
 from ecoshell.budget import about, counted
 from ecoshell.cli.printer import UNICODE_SIGNS, Printer, Signs
 from ecoshell.events import (
+    AdviceFollowed,
+    AdvisorReplied,
     Answer,
     BackgroundEnded,
     BackgroundStarted,
@@ -63,6 +65,8 @@ from ecoshell.tui.graph_drawing import Drawing, headline
 
 _MAX_GRAPH_LINES = 24
 _STYLES: Mapping[type[Event], tuple[str, str]] = {
+    AdviceFollowed: ("{dot}", "dim"),
+    AdvisorReplied: ("{thought}", "cyan"),
     Bill: ("{dot}", "dim"),
     BranchLeft: ("{back}", "yellow"),
     CallFinished: ("  {result}", "dim"),

@@ -8,6 +8,7 @@ from typing import get_args
 
 from ecoshell.errors import UsageError
 from ecoshell.options import (
+    ADVISOR,
     EFFORTS,
     LATEST_SESSION,
     ROLES,
@@ -50,7 +51,12 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--price", metavar="IN,OUT", type=_price, help="price of the model in dollars per million tokens")
     add("--mode", choices=get_args(ModeName), help="one model (single) or three roles (umi)")
-    add("--role", metavar="ROLE=MODEL", action=_RoleAction, help="model of a role in the mode umi; repeatable")
+    add(
+        "--role",
+        metavar="ROLE=MODEL",
+        action=_RoleAction,
+        help="model of a role in the mode umi, or advisor=MODEL; repeatable",
+    )
     add("--effort", choices=tuple(EFFORTS), help="how much the model reasons before it answers")
     plan = "plan only: run tools that read, and end with a written plan"
     add("--plan", dest="approval_mode", action="store_const", const="plan", help=plan)
@@ -68,7 +74,7 @@ def options_from(args: argparse.Namespace) -> Options:
 def prepared_options(args: argparse.Namespace) -> Options:
     """Return the options after offering to pull missing Hugging Face models they name."""
     options = options_from(args)
-    models = (options.model, *map(options.roles.of, ROLES))
+    models = (options.model, options.advisor, *map(options.roles.of, ROLES))
     if hub_models := [name for name in models if name and name.startswith("hf:")]:
         from ecoshell.cli.manage.models import offer_pull
 
@@ -84,10 +90,14 @@ class _RoleAction(argparse.Action):
     ) -> None:
         text = str(values)
         name, _, model = (part.strip() for part in text.partition("="))
+        if name == ADVISOR and model:
+            namespace.advisor = model
+            return
         role = role_named(name)
         if role is None:
             raise UsageError(
-                f"--role {text!r} does not name a role.", fix=f"Available: {', '.join(ROLES)}, as in caller=embedded."
+                f"--role {text!r} does not name a role.",
+                fix=f"Available: {', '.join((*ROLES, ADVISOR))}, as in caller=embedded.",
             )
         if not model:
             raise UsageError(f"--role {text!r} does not name a model.", fix=f"Try --role {role}=embedded.")

@@ -71,6 +71,8 @@ from ecoshell.events.turn import (
     TurnUndone,
 )
 from ecoshell.events.work import (
+    AdviceFollowed,
+    AdvisorReplied,
     Bill,
     PlanWritten,
     Quote,
@@ -83,6 +85,8 @@ from ecoshell.events.work import (
 
 __all__ = [
     "EVENTS",
+    "AdviceFollowed",
+    "AdvisorReplied",
     "Answer",
     "ApprovalGiven",
     "ApprovalWanted",

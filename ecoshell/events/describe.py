@@ -5,6 +5,8 @@ from typing import Any
 
 from ecoshell.budget import NANO, Unit, about, amount_text, counted, rounded_up
 from ecoshell.events import (
+    AdviceFollowed,
+    AdvisorReplied,
     BackgroundEnded,
     BackgroundStarted,
     Bill,
@@ -399,6 +401,17 @@ def _quote_chosen(event: QuoteChosen) -> str:
     return f"left out: {visible_line(', '.join(event.without))}" if event.choice == "trim" else ""
 
 
+def _advised(event: AdvisorReplied) -> str:
+    price = "an unknown price" if event.spent_usd is None else usd_text(event.spent_usd)
+    why = ", because the last calls gave no result" if event.automatic else ""
+    return f"advice from {visible_line(event.model)} for {price}{why}: {visible_line(event.advice, MAX_RESULT_CHARS)}"
+
+
+def _followed(event: AdviceFollowed) -> str:
+    before, call = (visible_line(text, MAX_RESULT_CHARS // 2) for text in (event.before, event.call))
+    return f"after the advice: {'the same call again' if before == call else f'{call} instead of {before}'}"
+
+
 def _because(text: str, reason: str) -> str:
     return f"{text}: {visible_line(reason)}" if reason else text
 
@@ -456,6 +469,8 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
         if event.by == "upfront"
         else f"{visible_line(event.name)} {registration_words(event)} · {registration_sizes(event)}"
     ),
+    AdviceFollowed: _followed,
+    AdvisorReplied: _advised,
     Bill: bill_text,
     PlanWritten: lambda event: f"plan of {counted(event.steps, 'step')}; /plan accept carries it out",
     Quote: _quoted,

@@ -73,6 +73,29 @@ class SubagentFinished(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AdvisorReplied(Event):
+    """The advisor answered the session's model."""
+
+    type: ClassVar[str] = "advisor_replied"
+    question: str
+    advice: str
+    model: str
+    spent_usd: float | None
+    """None if the price is unknown."""
+    automatic: bool = False
+    """Whether it was asked because the model was stuck; otherwise the model asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceFollowed(Event):
+    """The first call after an advice, and the last one before it."""
+
+    type: ClassVar[str] = "advice_followed"
+    before: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanWritten(Event):
     """The answer of a turn in plan mode; `/plan accept` carries it out."""
 

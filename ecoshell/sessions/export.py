@@ -9,6 +9,8 @@ from pathlib import Path
 from ecoshell.budget import about, counted
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
+    AdviceFollowed,
+    AdvisorReplied,
     Answer,
     ApprovalGiven,
     BackgroundEnded,
@@ -290,6 +292,8 @@ def _line(event: Event) -> tuple[str, ...]:
             | BackgroundEnded()
             | SubagentStarted()
             | SubagentFinished()
+            | AdvisorReplied()
+            | AdviceFollowed()
         ):
             line = literal(_capitalized(describe(event)))
         case Notice():

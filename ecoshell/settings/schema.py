@@ -98,6 +98,10 @@ class AgentSettings(Section):
     """Model that writes the summary of /compact; it reads the whole conversation. The default is the session's."""
     compact_at: OffOrContextShare = 0.8
     """Share of a model's context at which old results are trimmed and earlier steps are summarized, or `off`."""
+    advisor: Text | None = None
+    """Stronger model that the session's model may ask for advice (tool ask_advisor); `/role advisor` sets it."""
+    advisor_share: PositiveFraction = 0.3
+    """Share of what the caps leave that advice may cost in a turn."""
     quote: Literal["ask", "show", "off"] = "ask"
     """Quote price and time before a tool graph or several subagents start: ask if they may take much of what is left
     under a cap (ask), only show it (show), or neither (off)."""

@@ -174,6 +174,10 @@ class Caller(Protocol):
     def progress(self, text: str) -> None:
         """Report progress."""
 
+    async def advise(self, question: str) -> str:
+        """Ask the session's advisor; raises ToolError."""
+        raise ToolError("No advisor is available here.")
+
     def report(self, event: Event) -> None:
         """Report an event."""
 

@@ -11,6 +11,8 @@ from acp import schema
 from ecoshell.agent.command_table import dollars
 from ecoshell.catalog import Catalog
 from ecoshell.events import (
+    AdviceFollowed,
+    AdvisorReplied,
     Answer,
     ApprovalGiven,
     ApprovalWanted,
@@ -123,6 +125,8 @@ class Updates:
                 BackgroundEnded()
                 | Bill()
                 | BackgroundStarted()
+                | AdviceFollowed()
+                | AdvisorReplied()
                 | BranchLeft()
                 | BudgetSettled()
                 | CapNear()

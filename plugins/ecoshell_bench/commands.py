@@ -122,6 +122,7 @@ def _add_tasks(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--limit", type=number, metavar="N", help="only the first N tasks")
     add("--model", metavar="NAME", help="the model (default: from the settings)")
     add("--mode", choices=("single", "umi"), help="agent mode (default: single)")
+    add("--advisor", metavar="NAME", help="a stronger model that the model may ask for advice")
     add("--strategy", choices=("react", "dfsdt", "tot", "graph"), help="strategy (default: react)")
     add("--registration", choices=("auto", "names", "all"), help="tools registered at the start (default: auto)")
     add("--temperature", type=_temperature, default=0.0, metavar="T", help="0 (default) to 2, or auto as in a chat")

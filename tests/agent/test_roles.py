@@ -175,7 +175,7 @@ async def test_a_preset_sets_every_role_and_resets_the_rest(cast, tmp_path):
         ("caller", "The caller needs a model"),
         ("calller embedded", "Did you mean caller?"),
         ("frugel", "Did you mean frugal?"),
-        ("unknown x", "planner, caller, summarizer, frugal"),
+        ("unknown x", "planner, caller, summarizer, advisor, frugal"),
     ],
 )
 async def test_an_unknown_role_or_preset_is_rejected_with_the_nearest_name(cast, tmp_path, typed, message):

@@ -8,6 +8,8 @@ from dataclasses import replace
 from ecoshell.agent.scoring import outcome
 from ecoshell.budget import counted
 from ecoshell.events import (
+    AdviceFollowed,
+    AdvisorReplied,
     Answer,
     ApprovalGiven,
     BackgroundEnded,
@@ -85,7 +87,7 @@ _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 _MAX_LEAD = 44
 """Width of the columns after which the last one is wrapped on its own."""
 _DESCRIBED: Mapping[type[Event], str] = {
-    Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
+    AdviceFollowed: "→", AdvisorReplied: "◊", Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
     ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
     SandboxBlocked: "?", HookRan: "·", BackgroundStarted: "►", BackgroundEnded: "►",
 }  # fmt: skip

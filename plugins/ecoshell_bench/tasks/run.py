@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(user_paths())
     model: str = args.model or settings.model
     loop: str = args.baseline_model or model
-    options = Options(model=model, mode=args.mode, strategy=args.strategy, registration=args.registration)
+    options = Options(
+        model=model, mode=args.mode, strategy=args.strategy, registration=args.registration, advisor=args.advisor
+    )
     sides: tuple[Side, ...] = ("ecoshell",)
     if args.baseline_only:
         sides = ("baseline",)
@@ -50,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     heading = {  # must match for a run to be resumed; the selection of tasks may differ
         "suite": "packaged" if args.suite is None else str(args.suite.resolve()),
         **{name: getattr(options, name) for name in ("model", "mode", "strategy", "registration")},
+        **({"advisor": args.advisor} if args.advisor else {}),
         "baseline_model": loop,
         "temperature": args.temperature,
         "task_seconds": args.task_seconds,
