@@ -50,8 +50,8 @@ _CLOSING = (
     "Another agent delegated this to you and reads nothing but your final answer. Work without asking questions, "
     "and end with a short, complete report."
 )
-_DOING_CHARACTERS = 60
-"""Characters of the running call in a report of progress."""
+_DOING_CHARACTERS = 40
+"""Characters of the running tool's name in a report of progress."""
 
 
 @dataclass(eq=False)
@@ -202,18 +202,20 @@ class _Spending:
     """None if a part of the price is unknown."""
     usage: Usage = field(default_factory=Usage)
     ms: int = 0
+    calls: int = 0
 
     @classmethod
     def of(cls, row: CostRow | None) -> "_Spending":
         """The sum in the ledger."""
         if row is None:
             return cls()
-        return cls(None if row.unpriced else row.spent_nano, row.usage, row.ms or 0)
+        return cls(None if row.unpriced else row.spent_nano, row.usage, row.ms or 0, row.calls)
 
-    def add(self, nano: int | None, usage: Usage, seconds: float) -> None:
+    def add(self, nano: int | None, usage: Usage, seconds: float, calls: int = 1) -> None:
         self.nano = None if self.nano is None or nano is None else self.nano + nano
         self.usage += usage
         self.ms += round(1_000 * seconds)
+        self.calls += calls
 
     def text(self, shares: Sequence[Amount]) -> str:
         """The use of each share; without one, the price."""
@@ -271,6 +273,8 @@ class _Run:
                 spending.text(self.shares),
                 time.monotonic() - started,
                 spending.usage,
+                plan.models.name,
+                spending.calls,
             )
             self.emit(ended)
         return self._observation()
@@ -304,13 +308,13 @@ class _Run:
             case ErrorHappened():
                 self._error = " ".join(filter(None, (event.message, event.fix)))
             case CallStarted():
-                self._doing = visible_line(Call(event.name, event.arguments).signature(), _DOING_CHARACTERS)
+                self._doing = visible_line(event.name, _DOING_CHARACTERS)
                 self._report()
             case BudgetSettled():
                 self._spending.add(event.spent_nano, event.usage, event.seconds)
                 self._report()
             case SubagentFinished():
-                self._spending.add(event.spent_nano, event.usage, event.seconds)
+                self._spending.add(event.spent_nano, event.usage, event.seconds, event.calls)
             case ApprovalWanted() | ApprovalGiven() | CostWanted() | CostChosen():  # for the user
                 self.emit(event)
             case _:

@@ -65,6 +65,9 @@ class SubagentFinished(Event):
     """What it used in the units of its share, in words."""
     seconds: float = 0.0
     usage: Usage = field(default_factory=Usage)
+    model: str = ""
+    calls: int = 0
+    """Model calls, those of its subagents included."""
 
     @property
     def spent_nano(self) -> int | None:

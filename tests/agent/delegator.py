@@ -69,7 +69,7 @@ class Delegator:
 
 
 async def delegate(home: str, bills: str, seed: str, session: str) -> None:
-    options = Options(workspace=Path(home), resume=session or None, max_steps=6)
+    options = Options(workspace=Path(home), resume=session or None, budget=None if session else "2", max_steps=6)
     async with Agent(Delegator(random.Random(int(seed)), Path(bills)), home=home, options=options) as agent:
         print(json.dumps({"session": agent.session}), flush=True)
         for _ in range(TURNS):

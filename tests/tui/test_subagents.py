@@ -11,6 +11,8 @@ from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.screens.subagent import SubagentScreen
+from ecoshell.tui.side.layout import SideLayout
+from ecoshell.tui.side.panel_state import SUBAGENT
 from ecoshell.tui.transcript.view import Transcript
 
 PARENT = [
@@ -56,6 +58,9 @@ async def test_each_subagent_is_a_line_and_enter_opens_its_transcript(app: ChatA
             "Count lines.",
         ]
         assert all("answered · " in block.text() and " of $0.05 · " in block.text() for block in blocks)
+        roles = app.screen.query_one(SideLayout).side.state.roles
+        (use,) = [use for use in roles.values() if use.role == SUBAGENT]
+        assert (use.calls, use.consumption.usage.output) == (2, 12)
         view = app.screen.query_one(Transcript)
         view.focus()
         view._pointed = next(item for item in column.items if item.block.session[0])

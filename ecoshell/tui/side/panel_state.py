@@ -17,6 +17,7 @@ from ecoshell.events import (
     NodeChanged,
     PlanChanged,
     StepStarted,
+    SubagentFinished,
     ToolRegistered,
     ToolUnregistered,
     TurnFinished,
@@ -33,6 +34,10 @@ Thinker = tuple[str, str]
 Basis = Literal["price", "tokens", "time"]
 _ORDER = {role: place for place, role in enumerate(ROLES)}
 _MICROSECONDS = 1_000_000
+
+
+SUBAGENT = "subagent"
+"""The role of all subagents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,23 +158,8 @@ class PanelState:
                 return False
             case BudgetChanged():
                 self.caps = event.caps
-            case StepStarted() | BudgetHeld() | BudgetSettled():
-                thinker = (event.role, event.model)
-                consumption = (self.roles, self.turn_roles) if self.running else (self.roles,)
-                for roles in consumption:  # a call between turns, as for a summary, belongs to no turn
-                    use = roles.setdefault(thinker, RoleUse(*thinker))
-                    if isinstance(event, BudgetSettled):
-                        seconds = use.seconds + event.seconds
-                        roles[thinker] = RoleUse(*thinker, use.calls + 1, use.consumption.plus(event), seconds)
-                if isinstance(event, BudgetSettled):
-                    self._holds.pop(event.entry, None)
-                    self.thinking = self._last_holder if self.thinking == thinker else self.thinking
-                elif isinstance(event, BudgetHeld):
-                    self.thinking = thinker
-                    self._holds[event.entry] = event
-                else:
-                    self.thinking = thinker
-                    self._holds.clear()  # a rejected call releases its hold without an event
+            case StepStarted() | BudgetHeld() | BudgetSettled() | SubagentFinished():
+                self._count(event)
             case CallStarted():
                 self.thinking, self.last_used = self._last_holder, event.name
             case ToolRegistered():
@@ -192,6 +182,34 @@ class PanelState:
             case _:
                 return False
         return True
+
+    def _count(self, event: StepStarted | BudgetHeld | BudgetSettled | SubagentFinished) -> None:
+        """Add a call, or the calls of a subagent, to the consumption of its role."""
+        role = SUBAGENT if isinstance(event, SubagentFinished) else event.role
+        thinker = (role, event.model)
+        for roles in (self.roles, self.turn_roles) if self.running else (self.roles,):
+            use = roles.setdefault(thinker, RoleUse(*thinker))  # a call between turns belongs to no turn
+            match event:
+                case BudgetSettled():
+                    total, calls = use.consumption.plus(event), use.calls + 1
+                case SubagentFinished():
+                    total = use.consumption.plus_subagent(event.spent_nano, event.usage)
+                    calls = use.calls + event.calls
+                case _:
+                    continue
+            roles[thinker] = RoleUse(*thinker, calls, total, use.seconds + event.seconds)
+        match event:
+            case BudgetSettled():
+                self._holds.pop(event.entry, None)
+                self.thinking = self._last_holder if self.thinking == thinker else self.thinking
+            case BudgetHeld():
+                self.thinking = thinker
+                self._holds[event.entry] = event
+            case StepStarted():
+                self.thinking = thinker
+                self._holds.clear()  # a rejected call releases its hold without an event
+            case SubagentFinished():
+                pass
 
     def update(self, status: "ShellStatus", caps: Sequence[CapState]) -> bool:
         """Store the shell's status; return whether anything changed.

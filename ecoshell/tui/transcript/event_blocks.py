@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from ecoshell.agent.scoring import outcome
 from ecoshell.budget import counted
@@ -12,8 +11,6 @@ from ecoshell.events import (
     AdvisorReplied,
     Answer,
     ApprovalGiven,
-    BackgroundEnded,
-    BackgroundStarted,
     Bill,
     BranchLeft,
     CallFinished,
@@ -26,7 +23,6 @@ from ecoshell.events import (
     CostWanted,
     ErrorHappened,
     Event,
-    HookRan,
     LimitChosen,
     LimitHit,
     PlanChanged,
@@ -89,7 +85,7 @@ _MAX_LEAD = 44
 _DESCRIBED: Mapping[type[Event], str] = {
     AdviceFollowed: "→", AdvisorReplied: "◊", Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
     ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
-    SandboxBlocked: "?", HookRan: "·", BackgroundStarted: "►", BackgroundEnded: "►",
+    SandboxBlocked: "?",
 }  # fmt: skip
 """The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
@@ -221,7 +217,7 @@ def subagent(
         tone, ending = "warning", Piece(STOPPED, "warning")
     else:
         ending = Piece(f"{visible_line(progress) or subagent_start(started)} …", "muted")
-    line = replace(call_row(head, ending), folds=True, crops=True)
+    line = Row(head, tail=(ending,), crops=True, folds=True)
     return Block("»", tone, (line,), session=(started.session, started.name))
 
 
@@ -314,17 +310,7 @@ def block_of(event: Event) -> Block | None:
     tone: Tone
     block: Block | None = None
     match event:
-        case (
-            ContextTold()
-            | TrustGiven()
-            | PlanScored()
-            | LimitChosen()
-            | CostChosen()
-            | SandboxBlocked()
-            | HookRan()
-            | BackgroundStarted()
-            | BackgroundEnded()
-        ):
+        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen() | SandboxBlocked():
             text = describe(event)
             block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():
