@@ -11,6 +11,8 @@ from ecoshell.events import (
     AdvisorReplied,
     Answer,
     ApprovalGiven,
+    BackgroundEnded,
+    BackgroundStarted,
     Bill,
     BranchLeft,
     CallFinished,
@@ -23,6 +25,7 @@ from ecoshell.events import (
     CostWanted,
     ErrorHappened,
     Event,
+    HookRan,
     LimitChosen,
     LimitHit,
     PlanChanged,
@@ -85,7 +88,7 @@ _MAX_LEAD = 44
 _DESCRIBED: Mapping[type[Event], str] = {
     AdviceFollowed: "→", AdvisorReplied: "◊", Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
     ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
-    SandboxBlocked: "?",
+    SandboxBlocked: "?", HookRan: "·", BackgroundStarted: "►", BackgroundEnded: "►",
 }  # fmt: skip
 """The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
@@ -310,7 +313,17 @@ def block_of(event: Event) -> Block | None:
     tone: Tone
     block: Block | None = None
     match event:
-        case ContextTold() | TrustGiven() | PlanScored() | LimitChosen() | CostChosen() | SandboxBlocked():
+        case (
+            ContextTold()
+            | TrustGiven()
+            | PlanScored()
+            | LimitChosen()
+            | CostChosen()
+            | SandboxBlocked()
+            | HookRan()
+            | BackgroundStarted()
+            | BackgroundEnded()
+        ):
             text = describe(event)
             block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():
