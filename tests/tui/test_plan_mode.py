@@ -7,7 +7,7 @@ from tui_play import COUNTING, FINISHED, STATUS, FakeShell, eventually
 
 from ecoshell.agent import QuoteChoice
 from ecoshell.agent.command_table import Printed
-from ecoshell.events import PlanWritten, Quote, TurnStarted
+from ecoshell.events import AdvisorReplied, Answer, Bill, PlanWritten, Quote, TurnStarted
 from ecoshell.tui.chat import QuestionArea
 from ecoshell.tui.plan_questions import PlanQuestion, QuoteQuestion
 from ecoshell.tui.prompt.bar import PromptBar
@@ -106,3 +106,23 @@ async def test_quoted_work_starts_with_the_chosen_nodes(make_app, keys, choice):
         app.chat.query_one(QuoteQuestion).focus()
         await pilot.press(*keys)
         assert await asking.wait() == choice
+
+
+async def test_transcript_shows_plan_quote_and_bill_below_the_answer(make_app):
+    bill = Bill("1.plan", "plan", 0.03, 31.0, 0.01, 0.04, 5.0, 40.0)
+    advice = AdvisorReplied("Which?", "Read a.txt.", "openai/gpt-5", 0.004)
+    graph = replace(GRAPH, reason="")
+    app = make_app(PlanShell(earlier=(STARTED, advice, graph, Answer("The plan."), PLAN, QUOTE, bill, FINISHED)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await eventually(pilot, app.opened.is_set)
+        text = app.chat.query_one(Transcript).column.plain
+        parts = (
+            "advice from openai/gpt-5 for $0.004: Read a.txt.",
+            "quote for 3 nodes: $0.01 to $0.04, 5.0 s to 40.0 s (estimated",
+            "The plan.",
+            "plan of 2 steps",
+            "quote for 3 parts",
+            "bill: $0.03 (quoted $0.01 to $0.04), 31.0 s (quoted 5.0 s to 40.0 s)",
+        )
+        places = [text.index(part) for part in parts]
+        assert places == sorted(places)

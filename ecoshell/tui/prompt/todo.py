@@ -58,6 +58,10 @@ class TodoList(Static):
         self.show(self._items)
         return bool(self._items)
 
+    def on_resize(self) -> None:
+        """Follow the height of the screen, unless the user has folded or opened the list."""
+        self.show(self._items)
+
     def on_click(self) -> None:
         self.toggle()
 

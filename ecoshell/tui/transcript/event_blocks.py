@@ -313,17 +313,7 @@ def block_of(event: Event) -> Block | None:
     tone: Tone
     block: Block | None = None
     match event:
-        case (
-            ContextTold()
-            | TrustGiven()
-            | PlanScored()
-            | LimitChosen()
-            | CostChosen()
-            | SandboxBlocked()
-            | HookRan()
-            | BackgroundStarted()
-            | BackgroundEnded()
-        ):
+        case _ if type(event) in _DESCRIBED:
             text = describe(event)
             block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():

@@ -7,6 +7,7 @@ from ecoshell.events import (
     Answer,
     ApprovalGiven,
     ApprovalWanted,
+    Bill,
     BudgetHeld,
     BudgetSettled,
     CallFinished,
@@ -21,6 +22,8 @@ from ecoshell.events import (
     NodeChanged,
     Notice,
     PlanChanged,
+    PlanWritten,
+    Quote,
     Rationale,
     Reasoned,
     StepProposed,
@@ -177,6 +180,8 @@ class EventPresenter:
         self._arriving = StreamPresenter(column)
         self._answer: Answer | None = None
         """The answer of the running turn, whose ending determines its sign."""
+        self._late: list[Event] = []
+        """Events that are shown below the answer."""
         self._turn = 0
         self._plan: PlanChanged | None = None
         self._graph: ToolGraph | None = None
@@ -202,8 +207,12 @@ class EventPresenter:
                 if self._answer is not None:
                     self._column.settle(event_blocks.answer(self._answer, event.status))
                 self._close(event_blocks.footer(event, self._answer.role if self._answer else ""))
+                self._column.insert(*filter(None, map(event_blocks.block_of, self._late)))
+                self._late.clear()
                 self._approval_names.clear()
                 self._answer = None
+            case PlanWritten() | Quote(kind="plan") | Bill(kind="plan"):
+                self._late.append(event)
             case ToolsOffered() | ToolRegistered(by="upfront"):
                 self._summarize_tools(event)
             case PlanChanged():  # the first plan of a turn is shown; of later ones, what they newly forbid
