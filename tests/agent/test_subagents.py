@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from decimal import Decimal
 
 import pytest
 from agent_play import User, of, register, say, turn
 
+from ecoshell import Agent
 from ecoshell.agent.subagents import cheapest
 from ecoshell.agent.task_command import delegation_of
 from ecoshell.assembly.shell import assemble
@@ -397,3 +400,42 @@ async def test_the_command_lists_agents_with_their_problems(play, child, home):
         assert "not trusted yet: Counts the lines of files" in rows[1]
         assert "cannot be used" in rows[2]
         assert [completion.text for completion in shell.complete("/task c")] == ["/task counter: "]
+
+
+def ecoshell(*arguments):
+    done = subprocess.run([sys.executable, "-m", "ecoshell", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_line_reports_resumes_and_exports_subagents(child, home, tmp_path):
+    child(say("There are three lines."))
+    script = tmp_path / "parent.jsonl"
+    script.write_text("".join(json.dumps(line) + "\n" for line in (register("task"), delegate(), say("Three."))))
+    options = ("--model", f"script:{script}", "--workspace", str(home), "--budget", "1", "--price", "1,4")
+    lines = [json.loads(line) for line in ecoshell("ask", "How many?", "--json", *options).splitlines()]
+    by_type = {line["type"]: line for line in lines}
+    started, ended, result = (by_type[kind] for kind in ("subagent_started", "subagent_finished", "result"))
+    assert {"id", "name", "share_usd", "spent_usd", "status"} <= ended.keys()
+    assert Decimal(ended["spent_usd"]) <= Decimal(started["share_usd"]) < 1
+    assert Decimal(ended["spent_usd"]) < Decimal(result["cost_usd"])
+    session = ended["session"]
+    assert session not in ecoshell("sessions", "list")
+    assert "There are three lines." in ecoshell("sessions", "show", session)
+    document = tmp_path / "child.json"
+    ecoshell("sessions", "export", session, str(document))
+    assert json.loads(document.read_text())["session"]["parent"] == result["session"]
+    script.write_text(json.dumps(say("Resumed.")) + "\n")
+    resuming = ("--resume", session, "--model", f"script:{script}")
+    assert ecoshell("ask", "And now?", *resuming) == "Resumed.\n"
+
+
+async def test_python_programs_delegate_with_a_line(child, home, tmp_path):
+    child(say("There are three lines."))
+    script = tmp_path / "parent.jsonl"
+    script.write_text("")
+    options = Options(workspace=home)
+    async with Agent(f"script:{script}", cap="1", home=tmp_path / "home", options=options) as agent:
+        outcome = await agent.ask("/task 0.05: Count the lines.")
+        assert outcome.answer.startswith("There are three lines.")
+        assert 0 < outcome.cost_usd <= Decimal("0.05")
