@@ -53,6 +53,10 @@ class BackgroundCommands:
     _commands: dict[str, BackgroundCommand] = field(default_factory=dict[str, BackgroundCommand])
     _count: int = 0
 
+    def __reduce__(self) -> "tuple[type[BackgroundCommands], tuple[()]]":
+        """Pickle as empty: tools in a worker process neither start nor read commands."""
+        return BackgroundCommands, ()
+
     @property
     def running(self) -> tuple[BackgroundCommand, ...]:
         """The commands that run, oldest first."""
