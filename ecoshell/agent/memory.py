@@ -25,6 +25,7 @@ from ecoshell.events import (
     Quote,
     Rationale,
     ResultsTrimmed,
+    SubagentFinished,
     TodoChanged,
     TodoItem,
     ToolRegistered,
@@ -462,6 +463,8 @@ class Memory:
                     event.observation, event.ok, event.truncated, event.seconds, event.refused, images=event.images
                 )
                 turn.add(replace(turn.calls.pop(event.id), observation=observation))
+            case SubagentFinished():
+                turn.ran.update(event.changed_by)
             case GraphPlanned():
                 turn.graph, turn.graph_place = tuple(node.label for node in event.nodes), None
             case NodeChanged() if event.call and event.label in turn.graph:

@@ -23,6 +23,7 @@ from ecoshell.events import (
     ApprovalGiven,
     ApprovalWanted,
     BudgetSettled,
+    CallFinished,
     CallProgressed,
     CallStarted,
     CostChosen,
@@ -38,6 +39,7 @@ from ecoshell.events import (
 )
 from ecoshell.events.describe import ENDINGS
 from ecoshell.messages import Call, Observation, Usage, visible_line
+from ecoshell.tools import LASTING
 from ecoshell.tools.builtin.task import TASK, Delegation
 
 MAX_DEPTH = 2
@@ -239,6 +241,8 @@ class _Run:
     _answer: str = ""
     _error: str = ""
     _doing: str = ""
+    _changed_by: dict[str, None] = field(default_factory=dict[str, None])
+    """The tools with lasting effects that ran, in order."""
     _spending: _Spending = field(default_factory=_Spending)
 
     async def run(self, bill: Bill) -> Observation:
@@ -275,6 +279,7 @@ class _Run:
                 spending.usage,
                 plan.models.name,
                 spending.calls,
+                tuple(self._changed_by),
             )
             self.emit(ended)
         return self._observation()
@@ -315,6 +320,10 @@ class _Run:
                 self._report()
             case SubagentFinished():
                 self._spending.add(event.spent_nano, event.usage, event.seconds, event.calls)
+                self._changed_by |= dict.fromkeys(event.changed_by)
+            case CallFinished() if not event.refused and event.name in self.plan.catalog:
+                if self.plan.catalog.tool(event.name).effects & LASTING:
+                    self._changed_by[event.name] = None
             case ApprovalWanted() | ApprovalGiven() | CostWanted() | CostChosen():  # for the user
                 self.emit(event)
             case _:

@@ -67,7 +67,9 @@ class SubagentFinished(Event):
     usage: Usage = field(default_factory=Usage)
     model: str = ""
     calls: int = 0
-    """Model calls, those of its subagents included."""
+    """Model calls, including those of its subagents."""
+    changed_by: tuple[str, ...] = ()
+    """The tools with lasting effects that it and its subagents ran."""
 
     @property
     def spent_nano(self) -> int | None:

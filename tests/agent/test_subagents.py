@@ -7,7 +7,8 @@ import sys
 from decimal import Decimal
 
 import pytest
-from agent_play import User, of, register, say, turn
+from agent_play import User, finish, of, register, say, turn
+from graph_turns import plan
 
 from ecoshell import Agent
 from ecoshell.agent.subagents import cheapest
@@ -16,6 +17,7 @@ from ecoshell.assembly.shell import assemble
 from ecoshell.events import (
     ApprovalWanted,
     CallFinished,
+    NodeChanged,
     Notice,
     SubagentFinished,
     SubagentStarted,
@@ -215,12 +217,17 @@ async def test_read_only_holds_inside(play, child, home):
 
 
 async def test_undo_restores_what_subagents_wrote(play, child, home):
-    child(say("", "write_file", path="notes.txt", content="changed"), say("Written."))
+    child(
+        say("", "write_file", path="notes.txt", content="changed"),
+        say("", "run_command", command="true"),
+        say("Written."),
+    )
     script = [register("task"), delegate(), say("", "write_file", path="later.txt", content="x"), say("Done.")]
     async with play(script, yes=True, force=True) as shell:
-        await turn(shell)
+        (ended,) = of(await turn(shell), SubagentFinished)
+        assert ended.changed_by == ("write_file", "run_command")
         assert (home / "notes.txt").read_text() == "changed"
-        await shell.conversation.undo()
+        assert "Changes by run_command cannot be restored." in (await shell.command("/undo")).text
         assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
         assert not (home / "later.txt").exists()
 
@@ -439,3 +446,17 @@ async def test_python_programs_delegate_with_a_line(child, home, tmp_path):
         outcome = await agent.ask("/task 0.05: Count the lines.")
         assert outcome.answer.startswith("There are three lines.")
         assert 0 < outcome.cost_usd <= Decimal("0.05")
+
+
+async def test_nodes_of_a_tool_graph_delegate_in_parallel(play, child):
+    child(*[say("", "list_files")] * 2, *[say("Done.")] * 2)
+    script = [plan(**{"task": [], "task#2": []}), delegate("One."), delegate("Two."), finish("Both are done.")]
+    async with play(script, price=PRICE, budget="1", strategy="graph") as shell:
+        events = await turn(shell, "Do one and two.")
+        assert len(of(events, SubagentStarted)) == 2
+        first_end = events.index(of(events, SubagentFinished)[0])
+        assert all(events.index(start) < first_end for start in of(events, SubagentStarted))
+        done = [event for event in of(events, NodeChanged) if event.state == "done"]
+        assert sorted(event.label for event in done) == ["task", "task#2"]
+        assert sum(event.spent_nano for event in done) > sum(event.spent_nano for event in of(events, SubagentFinished))
+        assert of(events, TurnFinished)[0].answer == "Both are done."
