@@ -98,6 +98,14 @@ async def test_the_user_stops_a_command(play, mode):
         assert (await shell.command("/background stop b1")).text == "b1 is stopped: sleep 1000"
 
 
+async def test_tools_in_worker_processes_run_beside_it(play):
+    lines = [begin("sleep 1000"), say("", "list_files"), say("", "search_text", text="two"), finish("done")]
+    async with play(lines, yes=True) as shell:
+        events = await turn(shell)
+    assert "notes.txt" in observations(events)[1]
+    assert observations(events)[2] == "notes.txt:2: two"
+
+
 async def test_starting_needs_approval_and_reading_does_not(play):
     user = User("once")
     async with play([begin("echo x"), output(), stop(), finish()], user=user) as shell:

@@ -64,7 +64,7 @@ class PlayedShell:
         self.attached: list[object] = []
         self.decisions: list[str | LimitChoice] = []
         self.user: LineUser | None = None
-        self.on_event = lambda event: None
+        self.on_played = lambda event: None
         self._stopped = asyncio.Event()
 
     resume_hint = ""
@@ -81,7 +81,7 @@ class PlayedShell:
         for event in self.turns.pop(0):
             asking = self._asking(event)
             yield event
-            self.on_event(event)
+            self.on_played(event)
             if asking:
                 await asyncio.wait({asking, asyncio.ensure_future(self._stopped.wait())}, return_when="FIRST_COMPLETED")
             await asyncio.sleep(0)
@@ -316,7 +316,7 @@ async def test_ctrl_c_in_a_turn_stops_the_turn_and_keeps_the_shell() -> None:
         if isinstance(event, StepStarted):
             signal.raise_signal(signal.SIGINT)
 
-    shell.on_event = interrupt
+    shell.on_played = interrupt
     status, screen = await chat(shell, "q", "again")
     assert "stopped" in screen
     assert "second" in screen
