@@ -313,3 +313,12 @@ def test_importing_the_api_loads_nothing_heavy():
     light = "import sys, ecoshell; print('ecoshell.api' in sys.modules, hasattr(ecoshell, 'agent_of_mine'))"
     done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
+
+
+async def test_an_agent_plans_and_carries_the_plan_out(script: Script, tmp_path: Path):
+    items = [{"text": "write a.txt", "state": "in_progress"}]
+    model = script({"text": "1. Write a.txt."}, calls("todo", items=items), {"text": "Done."})
+    async with Agent(model, tools=["todo"], home=tmp_path, options=Options(approval_mode="plan")) as agent:
+        assert (await agent.ask("Plan it.")).answer == "1. Write a.txt."
+        assert (await agent.accept_plan()).answer == "Done."
+        assert [(item.text, item.state) for item in agent.todo] == [("write a.txt", "in_progress")]
