@@ -87,8 +87,8 @@ async def _budget(shell: Shell, argument: str) -> Printed:
 
 @COMMANDS.add(
     "plan",
-    "[why TOOL|mermaid [FILE]|off|btp|…|mode [ask|plan|edits]|accept [edits|TEXT]]",
-    "the budget plan of each tool, and why; `mode`: plan before acting (shift+tab); `accept`: carry the plan out",
+    "[why TOOL|mermaid [FILE]|MODE|mode|accept]",
+    "the budget plan of each tool, and why; mode: plan before acting; accept: carry out the written plan",
     lambda shell: (
         *_PLAN_MODES,
         "mermaid",
@@ -100,7 +100,10 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     ),
 )
 async def _plan(shell: Shell, argument: str) -> Printed:
-    """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp+prompt`, `/plan mermaid`, `/plan mermaid FILE`."""
+    """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp+prompt`, `/plan mermaid FILE`.
+
+    `/plan mode [ask|plan|edits]`, `/plan accept`, `/plan accept edits`, `/plan accept TEXT`.
+    """
     word, _, tail = argument.partition(" ")
     for mode, effect in _PLAN_MODES.items():
         if argument == mode:
@@ -313,7 +316,7 @@ async def _effort(shell: Shell, argument: str) -> Printed:
 @COMMANDS.add(
     "role",
     "[ROLE MODEL|PRESET]",
-    "show or change the model of each role",
+    "show or change the model of each role, and the advisor",
     lambda shell: (
         *(
             f"{role} {model}"
@@ -411,7 +414,12 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
     return Printed(table(("", "strategy", "description"), rows))
 
 
-@COMMANDS.add("cost", "[last]", "show the costs, or the arithmetic of the last call", lambda _: ("last",))
+@COMMANDS.add(
+    "cost",
+    "[last]",
+    "show the costs, quotes beside their bills, or the arithmetic of the last call",
+    lambda _: ("last",),
+)
 async def _cost(shell: Shell, argument: str) -> Printed:
     if argument == "last":
         entry = await asyncio.to_thread(shell.ledger.last, shell.session)
