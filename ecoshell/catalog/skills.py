@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from ecoshell.catalog.search import Ranker
 from ecoshell.messages import ToolSchema
 
-LISTED = 60
-"""Names that a question lists; with the words before them they take the tokens of 64 names."""
+LISTED = 64
+"""Skills up to which every question lists all names."""
+SHORTLIST = 40
+"""Names that a question lists of more; with `tool_search` they take at most the tokens of `LISTED` names."""
 _HEAD = "Skills (instructions; tool_register loads one before such a task): "
 
 
@@ -66,7 +68,7 @@ class Skills(Mapping[str, Skill]):
 
     def shortlist(self, question: str) -> tuple[str, ...]:
         """Return all names, or those that fit the question best if there are more than `LISTED`; may block."""
-        return tuple(self if len(self) <= LISTED else self.search(question)[:LISTED])
+        return tuple(self if len(self) <= LISTED else self.search(question)[:SHORTLIST])
 
 
 def listing(names: Sequence[str], descriptions: Mapping[str, str]) -> str:
