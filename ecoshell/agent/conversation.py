@@ -576,7 +576,7 @@ class Conversation:
             contexts=self.memory.contexts,
             history=() if self._forgetful else self.memory.messages,
             known=offer.listed,
-            skills=offer.skills,
+            skills=offer.loads_skills,
             registered=(),
             presentation=offer.presentation,
             deferrable=offer.deferrable,

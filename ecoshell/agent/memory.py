@@ -586,7 +586,7 @@ def next_view(
         history=memory.messages,
         contexts=memory.contexts,
         known=catalog.names,
-        skills=catalog.skills.shortlist(question),
+        skills=bool(catalog.skills),
         registered=schemas,
         presentation=memory.presentation,
         deferrable=catalog.schemas if offers_all else (),

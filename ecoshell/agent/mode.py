@@ -37,8 +37,8 @@ class View:
     """Files for which a program is tried first."""
     contexts: tuple[str, ...] = ()
     """Workspace contexts at the head of questions in `history`; omitted for small models."""
-    skills: tuple[str, ...] = ()
-    """Names of skills, which `tool_register` loads."""
+    skills: bool = False
+    """Whether `tool_register` is offered because it loads skills."""
     forbidden: frozenset[str] = frozenset()
     """Names that the plan forbids now."""
     closed: bool = False
@@ -56,7 +56,7 @@ class View:
             deferrable=self.deferrable,
             large=self.large,
             finish=self.searching,
-            skills=bool(self.skills),
+            skills=self.skills,
         )
 
     @property

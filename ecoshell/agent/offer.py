@@ -78,6 +78,8 @@ class ToolOffer:
     decision: LoadingDecision
     skills: tuple[str, ...] = ()
     """Skills that the model knows by name."""
+    loads_skills: bool = False
+    """Whether the session has skills for this model, even if none fits the question."""
     advice: str = ""
     """The plan's text about costs and forbidden tools."""
     budget: str = ""
@@ -201,6 +203,7 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, 
         exact=models.exact,
         decision=decision,
         skills=skills,
+        loads_skills=bool(catalog.skills) and not is_small,
         advice=plan.advice(callable_names),
     )
 

@@ -240,7 +240,7 @@ def build(
             models=models,
             settings=chosen,
             agents=agents,
-            hooks=_hooks(settings, ground, trust) if has_default_tools else None,
+            hooks=_hooks(settings, ground, trust),
             skills=_skills(paths.skills_folder, plugins, catalog, ground, trust) if has_default_tools else None,
         )
         opened.pop_all()

@@ -3,11 +3,13 @@
 import json
 
 import pytest
-from agent_play import User, of, say, turn
+from agent_play import User, of, register, say, turn
 
+from ecoshell import Agent
 from ecoshell.budget import amount_text
 from ecoshell.errors import UsageError
 from ecoshell.events import ErrorHappened, Notice, TrustWanted, TurnFinished, TurnStarted
+from ecoshell.options import Options
 
 DONE = [say("Done.")] * 3
 
@@ -172,6 +174,18 @@ async def test_changed_and_new_files_count_at_once(play, own):
             "First.",
             "Second, longer.",
         ]
+
+
+async def test_the_python_api_asks_a_command_with_skills_and_hooks(home, own, tmp_path):
+    write(own, "fix.md", "Fix $1.")
+    write(own.parent / "skills" / "pdf", "SKILL.md", "Use pypdf.")
+    (own.parent / "config.toml").write_text('[hooks.commands.log]\non = "turn_end"\ncommand = "cat > log.json"\n')
+    script = tmp_path / "script.jsonl"
+    script.write_text("".join(json.dumps(line) + "\n" for line in [register("pdf"), say("Done.")]))
+    async with Agent(model=f"script:{script}", options=Options(workspace=home)) as agent:
+        outcome = await agent.ask("/fix it")
+    assert (outcome.answer, "pdf" in outcome.registered) == ("Done.", True)
+    assert json.loads((home / "log.json").read_text())["answer"] == "Done."
 
 
 def test_commands_of_the_screen_are_reserved():

@@ -225,3 +225,15 @@ def test_the_command_line_lists_skills_and_shows_one(home, own):
     assert [(row["name"], row["tokens"] > 10) for row in skills] == [("docx", True), ("pdf", True)]
     assert "Never guess page numbers." in run("pdf")
     assert "pdf" in run()
+
+
+@pytest.mark.parametrize("registration", ["auto", "all"])
+async def test_the_array_stays_the_same_without_a_fitting_skill(play, own, monkeypatch, registration):
+    monkeypatch.setenv("ECOSHELL_AGENT_REGISTRATION", registration)
+    skill_set.write(own, skill_set.skills(100))
+    async with play(DONE) as shell:
+        offers = [of(await turn(shell, question), ToolsOffered)[0] for question in ("Crop the photo.", "Xyzzy?")]
+        assert [bool(offer.skills) for offer in offers] == [True, False]
+        first, second = map(array_names, shell.requests)
+        assert first == second[: len(first)]
+        assert TOOL_REGISTER in second
