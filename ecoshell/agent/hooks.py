@@ -208,10 +208,10 @@ class Hooked(Guard):
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         facts: dict[str, Any] = {"turn": self.turn, "id": call.id, "arguments": dict(call.arguments)}
-        before = await self.hooks.run("before_tool", self.session, facts, context.emit, tool=call.name)
-        if before and before[-1].blocked:
-            reason = before[-1].text or "It gives no reason."
-            return refuse("hook", f"{call.name} was not run, because the hook {before[-1].name} blocks it: {reason}")
+        results = await self.hooks.run("before_tool", self.session, facts, context.emit, tool=call.name)
+        if results and results[-1].blocked:
+            reason = results[-1].text or "It gives no reason."
+            return refuse("hook", f"{call.name} was not run, because the hook {results[-1].name} blocks it: {reason}")
         observation = await self.inner.execute(call, context)
         if observation.refused:
             return observation

@@ -45,14 +45,14 @@ async def test_hooks_run_at_every_point_with_the_event_as_json(play, own, home):
         ran = of(events, HookRan)
         assert [(event.event, event.status, event.blocked) for event in ran] == [(on, 0, False) for on in ALL[:-1]]
         assert "on-before_tool" in (await shell.command("/hooks")).text
-    seen = read_events(home / "events.jsonl")
-    assert [event["event"] for event in seen] == [*ALL[:-1], "turn_start", "turn_end", "session_end"]
-    assert {event["session"] for event in seen} == {session}
-    assert {event["workspace"] for event in seen} == {str(home)}
-    assert seen[1]["question"] == "Read it."
-    assert (seen[2]["tool"], seen[2]["arguments"]) == ("read_file", {"path": "notes.txt"})
-    assert (seen[3]["ok"], "two" in seen[3]["result"]) == (True, True)
-    assert (seen[4]["status"], seen[4]["answer"]) == ("answered", "Done.")
+    inputs = read_events(home / "events.jsonl")
+    assert [event["event"] for event in inputs] == [*ALL[:-1], "turn_start", "turn_end", "session_end"]
+    assert {event["session"] for event in inputs} == {session}
+    assert {event["workspace"] for event in inputs} == {str(home)}
+    assert inputs[1]["question"] == "Read it."
+    assert (inputs[2]["tool"], inputs[2]["arguments"]) == ("read_file", {"path": "notes.txt"})
+    assert (inputs[3]["ok"], "two" in inputs[3]["result"]) == (True, True)
+    assert (inputs[4]["status"], inputs[4]["answer"]) == ("answered", "Done.")
 
 
 async def test_exit_status_2_refuses_a_call_with_the_reason(play, own):
@@ -134,8 +134,8 @@ async def test_hooks_of_the_project_need_trust_until_they_change(play, home):
             if decision == "no":
                 file.write_text(table("note", "turn_start", "rm -rf ~"))
             events = await turn(shell, "Read it.")
-            wanted = of(events, TrustWanted)
-            assert [(request.use, request.changed) for request in wanted] == (
+            requests = of(events, TrustWanted)
+            assert [(request.use, request.changed) for request in requests] == (
                 [] if decision == "trusted" else [("run", decision == "no")]
             )
             assert len(of(events, HookRan)) == (decision in ("yes", "trusted"))

@@ -132,7 +132,7 @@ async def test_skills_of_the_project_need_trust_until_they_change(play, home):
         events = await turn(shell, "One.")
         assert of(events, TrustWanted)[0].changed
         assert not of(events, ToolsOffered)[0].skills
-    assert all(BODY.strip() in wanted.text for wanted in user.asked[:2])
+    assert all(BODY.strip() in request.text for request in user.asked[:2])
 
 
 @pytest.mark.parametrize("trust", [True, False])
