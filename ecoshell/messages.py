@@ -17,6 +17,8 @@ TOOL_REGISTER = "tool_register"
 TOOL_SEARCH = "tool_search"
 TOOL_CALL = "tool_call"
 FINISH = "finish"
+PROGRAM = "program"
+"""The role of calls that a program makes; no model reads their results."""
 META_TOOLS = frozenset({TOOL_REGISTER, TOOL_SEARCH, TOOL_CALL, FINISH})
 
 

@@ -1,19 +1,21 @@
 """What a running tool may request: progress events, forms, addresses to open, and text from the model."""
 
+import itertools
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.guards import Bill
+from ecoshell.agent.guards import Bill, CallContext, ToolExecutor
 from ecoshell.budget.gate import sharing
 from ecoshell.budget.working_time import WorkingTime, current_time
 from ecoshell.errors import BudgetError, EcoshellError, ModelError, StoreError, ToolError
 from ecoshell.events import ApprovalWanted, CallProgressed, Emit, Event, Notice
-from ecoshell.messages import Call, Message, Observation, ToolSchema
+from ecoshell.messages import PROGRAM, Call, Message, Observation, ToolSchema
 from ecoshell.models import Request
+from ecoshell.planning.btp.costs import StepCost
 from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import Delegation, Sample
 from ecoshell.tools.running import clip
@@ -39,6 +41,10 @@ class RunningCall:
     bill: Bill
     subagents: "Callable[[], Subagents]"
     ask_advisor: Callable[[str], Awaitable[str]]
+    context: CallContext
+    executor: ToolExecutor | None = None
+    """Executes the calls that the tool makes; None if it may make none."""
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     clock: WorkingTime | None = field(default_factory=current_time)
     """Measures the tool; stopped while the user answers or the model writes."""
 
@@ -68,6 +74,18 @@ class RunningCall:
         schema = ToolSchema(f"{server}:address", "", {"type": "object", "properties": {}}, server=server)
         why = f"The server {server} asks you to open this address. ecoshell does not open it; yes means that you will."
         return await self._ask(message, schema, {"address": address}, why) is not None
+
+    async def use_tool(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        if self.executor is None:
+            return Observation("Tools cannot be called from here.", ok=False)
+        from ecoshell.models.protocol import call_fault
+
+        call = Call(name, arguments, f"{self.call.id}p{next(self.numbers)}")
+        if name in self.deps.catalog:
+            call = replace(call, fault=call_fault(call, [self.deps.catalog.schema(name)]))
+        context = replace(self.context, bill=Bill(), through="", role=PROGRAM, node=True, thought=StepCost())
+        with self._paused(), sharing():
+            return await self.executor.execute(call, context)
 
     async def sample(self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool) -> Sample:
         model, decisions = self.deps.models.current.model, self.sampling

@@ -625,7 +625,7 @@ class Conversation:
     def _executor(self, offer: ToolOffer, plan: TurnPlan, budget_line: BudgetLine) -> ToolExecutor:
         """The guards around the tools, from the innermost to the outermost."""
         deps = self._deps
-        runner = Runner(deps.catalog, caller_of=self._caller_of)
+        runner = Runner(deps.catalog, caller_of=lambda call, context: self._caller_of(call, context, chain))
         approved = Approved(Confined(Logged(runner, deps), deps), deps, deps.strategy.searches)
         presentation = offer.presentation
         by_call = presentation.deferred or presentation.by_call
@@ -637,16 +637,17 @@ class Conversation:
         )
         advised = checked if deps.settings.advisor is None else Advised(checked, deps, self._advisor)
         judged = Judged(Announced(advised, deps), deps, plan, self.session, self.turn, budget_line.text)
-        return Meta(judged, deps, registrar, checked)
+        chain = Meta(judged, deps, registrar, checked)
+        return chain
 
-    def _caller_of(self, call: Call, context: CallContext) -> "Caller":
+    def _caller_of(self, call: Call, context: CallContext, executor: ToolExecutor) -> "Caller":
         """The services that the tool of this call may use."""
         from ecoshell.agent.callbacks import RunningCall  # loaded with the first tool call
 
         def ask_advisor(question: str) -> Awaitable[str]:
             return self._advisor.ask(question, context.path, context.emit)
 
-        services = (self._subagents_of, ask_advisor)
+        services = (self._subagents_of, ask_advisor, context, executor)
         return RunningCall(self._deps, self._sampling, call, context.emit, context.bill, *services)
 
     def _subagents_of(self) -> "Subagents":

@@ -39,6 +39,7 @@ from ecoshell.events.work import is_done
 from ecoshell.messages import (
     FINISH,
     META_TOOLS,
+    PROGRAM,
     TOOL_CALL,
     TOOL_REGISTER,
     Attachment,
@@ -450,7 +451,7 @@ class Memory:
                 states = [state for state in latest if (state.message.get("content") or "").strip() == text]
                 turn.answer_state = states[0] if states and not client_calls(states[0].message) else None
                 self.answers.append(event.text)
-            case CallStarted() if event.name != FINISH:
+            case CallStarted() if event.name != FINISH and event.role != PROGRAM:
                 wrapped = {"name": event.name, "arguments": event.arguments}
                 name, arguments = (event.through, wrapped) if event.through else (event.name, event.arguments)
                 call = Call(name, arguments, event.id, event.group)

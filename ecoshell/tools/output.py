@@ -1,8 +1,17 @@
 """Output of programs in bounded memory."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ecoshell.tools.running import truncation_mark
+
+
+class Sink(Protocol):
+    """Receives the output of a program."""
+
+    def feed(self, data: bytes) -> None:
+        """Add the next bytes of the stream."""
+        ...
 
 
 class OutputWindow:

@@ -193,6 +193,10 @@ class Caller(Protocol):
         """Let the session's model write within the caps, without approval if `allowed`; raises ToolError."""
         raise ToolError("Sampling is not available.")
 
+    async def use_tool(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """Call another tool as the model could, with the same checks and costs."""
+        return Observation("Tools cannot be called from here.", ok=False)
+
     async def delegate(self, delegation: Delegation) -> Observation:
         """Let a subagent do a piece of work within the caps, and return its summary; raises ToolError."""
         raise ToolError("Subagents are not available.")

@@ -9,6 +9,7 @@ from ecoshell.tools.builtin.clock import current_time
 from ecoshell.tools.builtin.commands import CommandTools
 from ecoshell.tools.builtin.fetch import FetchTool
 from ecoshell.tools.builtin.files import FileTools
+from ecoshell.tools.builtin.program import SECONDS, ProgramTool
 from ecoshell.tools.builtin.search import SearchTools
 from ecoshell.tools.builtin.task import TaskTool
 from ecoshell.tools.builtin.todo import TodoTool
@@ -31,6 +32,7 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
     web = Limits(options.fetch_seconds, options.result)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
     search = SearchTools(workspace, options)
+    program = ProgramTool(commands, options.command_seconds, lambda: options.result.characters - 200)
     return [
         WorkerTool(files.list_files, effects=_READ, limits=quick),
         FunctionTool(files.read_file, effects=_READ, limits=quick),
@@ -42,6 +44,7 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
         FunctionTool(commands.run_python, effects=_EXECUTE, limits=programs),
         FunctionTool(commands.command_output, effects=(), limits=replace(programs, is_live=True, sandbox=None)),
         FunctionTool(commands.command_stop, effects=(), limits=quick),
+        FunctionTool(program.run_program, effects=_EXECUTE, limits=replace(programs, seconds=SECONDS)),
         WorkerTool(calculate, effects=(), limits=quick),
         FunctionTool(current_time, effects=(), limits=quick),
         WorkerTool(convert_units, effects=(), limits=quick),

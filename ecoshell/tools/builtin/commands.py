@@ -19,7 +19,7 @@ from ecoshell.messages import Observation
 from ecoshell.secrecy import environ
 from ecoshell.tools import Subject, ToolOptions
 from ecoshell.tools.background import BackgroundCommand, BackgroundCommands
-from ecoshell.tools.output import OutputWindow, UnreadOutput
+from ecoshell.tools.output import OutputWindow, Sink, UnreadOutput
 from ecoshell.tools.running import following
 from ecoshell.tools.sandbox import Reach, Sandbox, obstacle, reach
 from ecoshell.tools.workspace import Workspace
@@ -66,7 +66,7 @@ async def run_process(
     folder: Path,
     environment: Mapping[str, str],
     seconds: float,
-    window: "int | UnreadOutput",
+    window: "int | Sink",
     stdin: int = asyncio.subprocess.DEVNULL,
 ) -> Finished:
     """Run a program for at most `seconds`, and keep at most `window` bytes of its output, or feed all to `window`.
@@ -100,7 +100,7 @@ async def run_process(
     finally:
         transport.close()
     status, timed_out = process.returncode or 0, not in_time
-    if isinstance(output, UnreadOutput):
+    if not isinstance(output, OutputWindow):
         return Finished(status, "", False, timed_out)
     return Finished(status, output.text(), output.truncated, timed_out)
 
@@ -298,6 +298,20 @@ class CommandTools:
         """Run Python code or a script and show what it prints."""
         return await self._run([sys.executable, "-I", "-c", _RUN, code], " Use print(...) to see a value.")
 
+    @property
+    def folder(self) -> Path:
+        """The folder in which programs run."""
+        return self._workspace.root
+
+    def require_text(self, text: str) -> None:
+        """Raise ToolError for a text that cannot be an argument of a program."""
+        if not text.strip():
+            raise ToolError("There is nothing to run: the text is empty.")
+        if "\0" in text or len(text.encode("utf-8", "replace")) > _MAX_BYTES:
+            raise ToolError(
+                f"The text is too long (at most {_MAX_BYTES} bytes) or contains a NUL character; run it from a file."
+            )
+
     def _background(self) -> BackgroundCommands:
         if self._options.background is None:
             raise ToolError("Background commands need a session.")
@@ -305,12 +319,7 @@ class CommandTools:
 
     async def _run(self, program: Sequence[str], hint: str, *, background: bool = False) -> Observation:
         text = program[-1]
-        if not text.strip():
-            raise ToolError("There is nothing to run: the text is empty.")
-        if "\0" in text or len(text.encode("utf-8", "replace")) > _MAX_BYTES:
-            raise ToolError(
-                f"The text is too long (at most {_MAX_BYTES} bytes) or contains a NUL character; run it from a file."
-            )
+        self.require_text(text)
         launch = await self.launch(program)
         if background:
             return self._start(text, launch)

@@ -1,0 +1,170 @@
+"""The tool run_program: a Python program in the sandbox that calls other tools, whose results stay out of the context.
+
+The program writes each call as a line on its standard output, and reads the result from its standard input.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from ecoshell.errors import ToolError
+from ecoshell.messages import Observation
+from ecoshell.tools import Caller, caller
+from ecoshell.tools.builtin.commands import CommandTools, Launch, run_process
+from ecoshell.tools.output import OutputWindow
+
+RUN_PROGRAM = "run_program"
+MAX_CALLS = 100
+SECONDS = 3_600.0
+"""Time limit with the calls; the program itself has that of commands."""
+_MARK = b"\x1e"
+"""Begins a line that is a call."""
+_MAX_LINE = 1_000_000
+"""Bytes of a call; longer lines are output."""
+_PRELUDE = r"""
+import json, os, sys
+class ToolFailed(Exception):
+    pass
+class tools:
+    def __getattr__(self, name):
+        def call(**arguments):
+            sys.stdout.flush()
+            request = {"name": name, "arguments": arguments}
+            data = b"\x1e" + json.dumps(request, default=str).encode() + b"\n"
+            while data:
+                data = data[os.write(1, data):]
+            reply = json.loads(sys.stdin.readline())
+            if not reply["ok"]:
+                raise ToolFailed(reply["text"])
+            return reply["text"]
+        return call
+sys.path.append(os.getcwd())
+program = sys.argv.pop()
+exec(compile(program, "<program>", "exec"), {"__name__": "__main__", "tools": tools(), "ToolFailed": ToolFailed})
+"""
+
+
+class CallOutput:
+    """The output of a program, without the lines that are calls."""
+
+    def __init__(self, size: int, receive: Callable[[bytes], None]) -> None:
+        """`receive` takes each call."""
+        self.window = OutputWindow(size)
+        self._receive = receive
+        self._partial = b""
+
+    def feed(self, data: bytes) -> None:
+        """Add the next bytes of the stream."""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            if line.startswith(_MARK) and len(line) <= _MAX_LINE:
+                self._receive(line.removeprefix(_MARK))
+            else:
+                self.window.feed(line + b"\n")
+        if len(self._partial) > _MAX_LINE or not self._partial.startswith(_MARK):
+            self.window.feed(self._partial)
+            self._partial = b""
+
+
+@dataclass(eq=False)
+class ProgramTool:
+    """Runs programs that call tools; the method is the tool."""
+
+    _commands: CommandTools
+    _seconds: float
+    _characters: Callable[[], int]
+
+    async def run_program(
+        self, code: Annotated[str, "Python source; tools.NAME(argument=value) returns text, or raises ToolFailed."]
+    ) -> Observation:
+        """Run a Python program that calls many tools and prints only what matters (loop, batch, filter results)."""
+        calling = caller.get()
+        if calling is None:
+            raise ToolError("Programs cannot call tools here.")
+        self._commands.require_text(code)
+        launch = await self._commands.launch([sys.executable, "-I", "-c", _PRELUDE, code])
+        return await _Run(launch, calling, self._commands.folder, self._seconds, self._characters()).run()
+
+
+class _Run:
+    """One run of a program."""
+
+    def __init__(self, launch: Launch, calling: Caller, folder: Any, seconds: float, size: int) -> None:
+        self._launch = launch
+        self._calling = calling
+        self._folder = folder
+        self._seconds_left = seconds
+        self._calls: asyncio.Queue[bytes] = asyncio.Queue()
+        self._output = CallOutput(size, self._calls.put_nowait)
+        self._count = 0
+
+    async def run(self) -> Observation:
+        reading, writing = os.pipe()
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(writing, "wb", buffering=0))
+        status, is_late = None, False
+        try:
+            with self._launch.prepared():
+                async with asyncio.timeout(self._seconds_left) as limit:
+                    answering = asyncio.create_task(self._answer(transport, limit))
+                    try:
+                        status = (await self._process(reading)).status
+                    finally:
+                        answering.cancel()
+                        await asyncio.wait([answering])
+        except TimeoutError:
+            is_late = True
+        finally:
+            transport.close()
+        return self._observation(status, is_late=is_late)
+
+    async def _process(self, reading: int) -> Any:
+        try:
+            return await run_process(
+                self._launch.command,
+                folder=self._folder,
+                environment=self._launch.environment,
+                seconds=SECONDS,
+                window=self._output,
+                stdin=reading,
+            )
+        finally:
+            os.close(reading)
+
+    async def _answer(self, transport: asyncio.WriteTransport, limit: asyncio.Timeout) -> None:
+        """Make the calls one after another; their time does not count."""
+        loop = asyncio.get_running_loop()
+        while True:
+            request = await self._calls.get()
+            until, now = limit.when() or loop.time(), loop.time()
+            limit.reschedule(None)
+            observation = await self._call(request)
+            limit.reschedule(loop.time() + max(0.0, until - now))
+            transport.write(json.dumps({"ok": observation.ok, "text": observation.text}).encode() + b"\n")
+
+    async def _call(self, request: bytes) -> Observation:
+        self._count += 1
+        if self._count > MAX_CALLS:
+            return Observation(f"The program made {MAX_CALLS} calls, which is the limit.", ok=False)
+        try:
+            record: Mapping[str, Any] = json.loads(request)
+            name, arguments = str(record["name"]), cast("Mapping[str, Any]", record["arguments"])
+        except (ValueError, KeyError, TypeError):
+            return Observation("The call is not valid JSON.", ok=False)
+        if name == RUN_PROGRAM:
+            return Observation("A program cannot run another one.", ok=False)
+        return await self._calling.use_tool(name, arguments)
+
+    def _observation(self, status: int | None, *, is_late: bool) -> Observation:
+        output = self._output.window.text().rstrip("\n")
+        marks = [f"[{self._count} tool calls]" if self._count != 1 else "[1 tool call]"]
+        if is_late:
+            marks.append("[stopped: the program reached its time limit; calls that it made are done]")
+        elif status:
+            marks.append(f"[exit status {status}]")
+        text = "\n".join([output or "[no output; print what you want to see]", *marks])
+        return Observation(text, ok=status == 0, truncated=self._output.window.truncated)
