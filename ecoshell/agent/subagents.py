@@ -31,6 +31,7 @@ from ecoshell.events import (
     Emit,
     ErrorHappened,
     Event,
+    LimitHit,
     Notice,
     Status,
     SubagentFinished,
@@ -310,6 +311,8 @@ class _Run:
         match event:
             case TurnFinished():
                 self._status, self._answer = event.status, event.answer
+            case LimitHit():
+                self._error = event.message
             case ErrorHappened():
                 self._error = " ".join(filter(None, (event.message, event.fix)))
             case CallStarted():

@@ -223,7 +223,8 @@ class LineShell:
         if printed.effect == "session":
             await self._show_past()
         if printed.effect == "ask":
-            self._printer.line(f"{self._prompt}{visible(printed.value)}", "bold")
+            if printed.value != line.strip():
+                self._printer.line(f"{self._prompt}{visible(printed.value)}", "bold")
             return await self._turn(printed.value, printed.attachments)
         return printed.effect != "quit"
 

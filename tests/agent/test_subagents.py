@@ -460,3 +460,16 @@ async def test_nodes_of_a_tool_graph_delegate_in_parallel(play, child):
         assert sorted(event.label for event in done) == ["task", "task#2"]
         assert sum(event.spent_nano for event in done) > sum(event.spent_nano for event in of(events, SubagentFinished))
         assert of(events, TurnFinished)[0].answer == "Both are done."
+
+
+async def test_a_share_too_small_for_a_step_is_named(play, child):
+    child(say("Never."))
+    async with play(
+        [register("task"), delegate(budget="0.00001"), say("By myself.")], price=PRICE, budget="1"
+    ) as shell:
+        events = await turn(shell)
+        (result,) = results(events)
+        assert result.startswith("It gave no answer. The next call may need $0.00")
+        assert "the task's cap of $0.00001 has $0.00001 left" in result
+        assert "delegate it with a larger budget" in result
+        assert of(events, SubagentFinished)[0].spent_usd == "0"

@@ -69,3 +69,11 @@ async def test_each_subagent_is_a_line_and_enter_opens_its_transcript(app: ChatA
         assert "Count words." in lines(app)
         await pilot.press("escape")
         await eventually(pilot, lambda: not isinstance(app.screen, SubagentScreen))
+
+
+async def test_a_task_by_command_is_one_question(app: ChatApp) -> None:
+    async with app.run_test(size=(110, 32)) as pilot:
+        await eventually(pilot, lambda: app.screen.query("Prompt"))
+        await pilot.press(*"/task Count.", "enter")
+        await eventually(pilot, lambda: "There are three words." in lines(app))
+        assert [item.full_text for item in app.screen.query_one(Transcript).column.items].count("/task Count.") == 1

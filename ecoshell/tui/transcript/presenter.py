@@ -201,7 +201,9 @@ class EventPresenter:
                 self._turn, self._plan, self._notice = event.turn, None, ("", "")
                 self._subagents.clear()
                 self._summaries, self._details = [], []
-                self._arriving.settle(event_blocks.question(event.question, attachments=event.attachments))
+                block = event_blocks.question(event.question, attachments=event.attachments)
+                is_shown = bool(self._column.items) and self._column.items[-1].block == block  # by its command
+                self._arriving.settle(None if is_shown else block)
             case TurnFinished():
                 self._stop()
                 if self._answer is not None:
