@@ -57,7 +57,7 @@ async def test_each_subagent_is_a_line_and_enter_opens_its_transcript(app: ChatA
             "Count words.",
             "Count lines.",
         ]
-        assert all("answered · " in block.text() and " of $0.05 · " in block.text() for block in blocks)
+        assert all("answered · " in block.text() and " of $0.05" in block.text() for block in blocks)
         roles = app.screen.query_one(SideLayout).side.state.roles
         (use,) = [use for use in roles.values() if use.role == SUBAGENT]
         assert (use.calls, use.consumption.usage.output) == (2, 12)

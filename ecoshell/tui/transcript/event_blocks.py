@@ -62,7 +62,6 @@ from ecoshell.events.describe import (
     registration_sizes,
     registration_words,
     subagent_end,
-    subagent_start,
     trimmed_text,
     turn_sums,
 )
@@ -215,11 +214,12 @@ def subagent(
     tone: Tone = "tool"
     if ended is not None:
         tone = "tool" if ended.status == "answered" else "error" if ended.status == "error" else "warning"
-        ending = Piece(subagent_end(ended), "muted" if tone == "tool" else tone)
+        ending = Piece(subagent_end(ended).rpartition(" · ")[0], "muted" if tone == "tool" else tone)
     elif stopped:
         tone, ending = "warning", Piece(STOPPED, "warning")
     else:
-        ending = Piece(f"{visible_line(progress) or subagent_start(started)} …", "muted")
+        share = f"at most {started.share}" if started.share else "running"
+        ending = Piece(f"{visible_line(progress).partition(' · ')[0] or share} …", "muted")
     line = Row(head, tail=(ending,), crops=True, folds=True)
     return Block("»", tone, (line,), session=(started.session, started.name))
 
