@@ -74,15 +74,16 @@ class Quoter:
 
     async def decide(self, quoted: Quote) -> QuoteChoice:
         """Emit the quote and decide: the user if it asks, otherwise the caps."""
+        has_user = not isinstance(self.deps.user, NonInteractive)
+        if has_user and self.deps.settings.quote == "show":
+            quoted = replace(quoted, reason="")
         self.emit(quoted)
         if not quoted.reason:
             return QuoteChoice("start")
-        if isinstance(self.deps.user, NonInteractive):
+        if not has_user:
             choice = QuoteChoice("refuse" if quoted.reason.startswith(_BEYOND) else "start")
             self.emit(QuoteChosen(quoted.id, choice.kind, "cap"))
             return choice
-        if self.deps.settings.quote == "show":
-            return QuoteChoice("start")
         choice = await self.deps.user.at_quote(quoted)
         self.emit(QuoteChosen(quoted.id, choice.kind, "person", choice.without))
         return choice

@@ -138,6 +138,17 @@ async def test_several_subagents_of_a_reply_are_quoted_together(play, child, cho
     )
 
 
+async def test_quotes_that_are_only_shown_ask_nothing(play):
+    user = User(quote=QuoteChoice("refuse"))
+    lines = [GRAPH, *FILLED, ANSWER]
+    async with play(lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00") as shell:
+        shell.deps.settings.quote, shell.deps.settings.quote_share = "show", 0.001
+        events = await turn(shell)
+    assert [quote.reason for quote in of(events, Quote)] == [""]
+    assert not of(user.asked, Quote)
+    assert len(of(events, Bill)) == 1
+
+
 async def test_one_subagent_needs_no_quote(play, child):
     async with play([register("task"), delegations("Count a."), finish("Done.")], price=PRICE) as shell:
         assert not of(await turn(shell), Quote)
