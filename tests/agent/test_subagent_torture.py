@@ -16,7 +16,7 @@ import pytest
 import ecoshell
 from ecoshell.budget import NANO, Amount
 from ecoshell.budget.ledger import Ledger
-from ecoshell.events import SubagentFinished, SubagentStarted, from_json
+from ecoshell.events import Event, SubagentFinished, SubagentStarted, from_json
 from ecoshell.paths import Paths
 from ecoshell.sessions import SessionStore
 
@@ -53,6 +53,13 @@ def run_until_killed(home: Path, bills: Path, seed: int, session: str, lines: in
     return [json.loads(line) for line in printed if line.endswith("\n")]
 
 
+def nested_starts(store: SessionStore, events: list[Event]) -> list[Event]:
+    """The starts of the subagents that those of these events started."""
+    sessions = [event.session for event in events if isinstance(event, SubagentStarted)]
+    stored = [event for session in sessions for _, event in store.events(session)]
+    return [event for event in stored if isinstance(event, SubagentStarted)]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
 @pytest.mark.parametrize("delegations", [30, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_no_kill_and_no_cost_exceeds_a_share_or_the_cap(tmp_path: Path, delegations: int) -> None:
@@ -67,8 +74,8 @@ def test_no_kill_and_no_cost_exceeds_a_share_or_the_cap(tmp_path: Path, delegati
         printed = run_until_killed(tmp_path, bills, kills, session, chance.randint(6, 60))
         kills += 1
         session = str(printed[0]["session"])
-        for record in printed:
-            event = from_json(record) if "type" in record else None
+        events = [from_json(record) for record in printed if "type" in record]
+        for event in (*events, *nested_starts(store, events)):
             if isinstance(event, SubagentStarted):
                 assert event.share_usd is not None
                 shares[event.session] = Decimal(event.share_usd)
