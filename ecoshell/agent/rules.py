@@ -227,7 +227,7 @@ class _RuleMatcher:
         paths = locations(self.workspace, unquote(_FILE_ADDRESS.sub("", text, count=1)))
         if paths is None:
             return False
-        if subject is Subject.TREE:  # the tool leaves out what lies below
+        if subject is Subject.TREE:  # the tool omits what lies below
             patterns = folded_patterns(self.workspace, pattern)
             return any(is_within(patterns, path) for path in paths)
         return may_be_in(self.workspace, pattern, paths)

@@ -52,11 +52,11 @@ class Protection:
 
 
 protection: ContextVar[Protection | None] = ContextVar("protection", default=None)
-"""What the running tool leaves out."""
+"""What the running tool omits."""
 
 
-class LeftOut:
-    """Tells which entries of a folder are left out, and counts them."""
+class Omissions:
+    """Tells which entries of a folder are omitted, and counts them."""
 
     def __init__(self, folder: str) -> None:
         """`folder` is a resolved path relative to the workspace."""
@@ -65,12 +65,12 @@ class LeftOut:
         self.count = 0
 
     def __call__(self, path: str) -> bool:
-        """Return whether an entry, by its path relative to the folder, is left out."""
+        """Return whether an entry, by its path relative to the folder, is omitted."""
         if self._protection is None or not self._protection.hides(os.path.normpath(f"{self._folder}/{path}")):
             return False
         self.count += 1
         return True
 
     def note(self) -> str:
-        """Return the line that says what was left out; empty if nothing was."""
-        return f"\n[left out: {self.count} that the user's rules protect]" if self.count else ""
+        """Return the line that says what was omitted; empty if nothing was."""
+        return f"\n[omitted: {self.count} that the user's rules protect]" if self.count else ""

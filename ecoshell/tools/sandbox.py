@@ -147,10 +147,10 @@ class Sandbox:
             homes.update(Path("/home").iterdir() if os.geteuid() == 0 else ())
         names = [*_HOME_SECRETS.split(), *_MAC_SECRETS]
         candidates = [*(home / name for home in homes for name in names), *map(Path, _SYSTEM_SECRETS), *self.own]
-        seen = set[Path]()
+        unique = set[Path]()
         for path in (Path(os.path.realpath(candidate)) for candidate in candidates):
-            if path not in seen and os.access(path, os.F_OK) and not self.workspace.is_relative_to(path):
-                seen.add(path)
+            if path not in unique and os.access(path, os.F_OK) and not self.workspace.is_relative_to(path):
+                unique.add(path)
                 yield path
 
     def protected(self) -> Iterator[Path]:
@@ -269,10 +269,10 @@ def _scratch() -> Path:
     """Return the folder of this process: `tmp` for commands, and what covers secrets; removes those of killed ones."""
     folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_SCRATCH)))
     fcntl.flock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)  # until this process ends
-    for left in folder.parent.glob(f"{_SCRATCH}*/lock"):
-        with suppress(OSError), left.open("rb") as lock:
+    for stale in folder.parent.glob(f"{_SCRATCH}*/lock"):
+        with suppress(OSError), stale.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its process lives
-            _remove(left.parent, os.getpid())
+            _remove(stale.parent, os.getpid())
     (folder / "tmp").mkdir()
     (folder / "folder").mkdir(mode=0)
     (folder / "file").touch(mode=0)

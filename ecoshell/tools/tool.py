@@ -101,7 +101,7 @@ class Subject(Enum):
     PATH = "path"
     """A file or folder, relative to the workspace or absolute."""
     TREE = "tree"
-    """A folder that the tool reads as a whole; it leaves out what `protection` hides."""
+    """A folder that the tool reads as a whole; it omits what `protection` hides."""
     COMMAND = "command"
     """A shell command line."""
     ADDRESS = "address"

@@ -325,14 +325,14 @@ class Entry:
 
 
 def walk(
-    descriptor: int, depth: int | None = None, leaves_out: Callable[[str], bool] = lambda path: False
+    descriptor: int, depth: int | None = None, omits: Callable[[str], bool] = lambda path: False
 ) -> Iterator[Entry]:
     """Yield the entries below an open folder by name, at most `depth` levels deep; links are not followed."""
     for base, folders, files, parent in os.fwalk(".", dir_fd=descriptor):
         level = 0 if base == "." else base.count("/")
         for name in sorted(set(folders + files) - HIDDEN):
             checkpoint()
-            if leaves_out(f"{base}/{name}"):
+            if omits(f"{base}/{name}"):
                 folders[:] = [folder for folder in folders if folder != name]
                 continue
             try:

@@ -15,7 +15,7 @@ from ecoshell.tools.sandbox import backend
 
 WORKS = sys.platform in ("linux", "darwin") and not backend(Path("/nowhere")).problem
 pytestmark = pytest.mark.skipif(not WORKS, reason="no sandbox works on this machine")
-OUTSIDE = "/var/tmp/ecoshell-test-confined"
+OUTSIDE = f"/var/tmp/ecoshell-test-confined-{os.getpid()}"
 
 
 @pytest.fixture

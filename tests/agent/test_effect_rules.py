@@ -185,7 +185,7 @@ async def test_tools_that_read_a_tree_leave_protected_files_out_and_say_so(play,
     assert "key.txt" not in found + listed
     assert "secrets/" in listed
     for text in (found, listed, missing, within):
-        assert "[left out: 1 that the user's rules protect]" in text
+        assert "[omitted: 1 that the user's rules protect]" in text
     assert missing.startswith("No match for 'keys' in .")
 
 

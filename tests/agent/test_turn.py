@@ -378,7 +378,7 @@ async def test_a_turn_stopped_before_its_first_step_still_ends(play):
 
 async def test_the_reservation_for_the_answer_is_released_if_even_the_conclusion_is_too_large(play):
     long = say("", "count_text", text="x" * 9000, usage={"input": 100, "output": 20})
-    async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.020") as shell:
+    async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.023") as shell:
         shell.deps.settings.plan = "off"  # a plan would not spend as much on one use
         events = await turn(shell)
         caps = await shell.deps.budget.caps()

@@ -238,6 +238,8 @@ _MAX_BYTES = 100_000
 """Maximum size of a command; the system allows 128 KiB per argument."""
 _DETACHES = re.compile(r"(?<![&>])&\s*(?:$|\)|;|\n)|^\s*(?:nohup|setsid)\s", re.MULTILINE)
 """Shell text that leaves programs running."""
+_NOT_STARTED = re.compile(r"(bwrap|namespaces): .*(Read-only file system|No such file or directory).*\n")
+"""Output of a sandbox that did not start because a file that it covers was deleted meanwhile."""
 _DETACHED = "[programs that it left running have ended; use background=true for those]"
 _BACKGROUND_SECONDS = 86_400.0
 _MAX_WAIT = 60.0
@@ -323,19 +325,25 @@ class CommandTools:
         launch = await self.launch(program)
         if background:
             return self._start(text, launch)
+        finished = await self._finished(launch)
+        if finished.status == 1 and _NOT_STARTED.fullmatch(finished.output):
+            launch = await self.launch(program)
+            finished = await self._finished(launch)
+        used = launch.reach
+        observation = _observation(finished, hint)
+        if used != "outside" and _DETACHES.search(text):
+            observation = replace(observation, text=f"{observation.text}\n{_DETACHED}")
+        return replace(observation, obstacle=obstacle(finished.status, finished.output, used))
+
+    async def _finished(self, launch: "Launch") -> Finished:
         with launch.prepared():
-            finished = await run_process(
+            return await run_process(
                 launch.command,
                 folder=self._workspace.root,
                 environment=launch.environment,
                 seconds=self._options.command_seconds,
                 window=self._options.result.characters - 200,  # reserved for marks
             )
-        used = launch.reach
-        observation = _observation(finished, hint)
-        if used != "outside" and _DETACHES.search(text):
-            observation = replace(observation, text=f"{observation.text}\n{_DETACHED}")
-        return replace(observation, obstacle=obstacle(finished.status, finished.output, used))
 
     def _start(self, text: str, launch: "Launch") -> Observation:
         """Start a program in the background."""

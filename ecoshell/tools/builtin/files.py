@@ -14,7 +14,7 @@ from ecoshell.messages import Observation
 from ecoshell.secrecy import MARK
 from ecoshell.tools import Subject, ToolOptions
 from ecoshell.tools.diffs import line_count, unified
-from ecoshell.tools.protection import LeftOut
+from ecoshell.tools.protection import Omissions
 from ecoshell.tools.running import truncation_mark
 from ecoshell.tools.workspace import CLOSED, Entry, FileText, Workspace, walk
 from ecoshell.worker import in_worker
@@ -51,20 +51,20 @@ class FileTools:
             raise ToolError(f"`depth` must be at least 1, not {depth}.")
         try:
             with self._workspace.folder(path) as (descriptor, name):
-                left_out = LeftOut(name)
-                walked = itertools.islice(walk(descriptor, depth, left_out), _MAX_COUNTED + 1)
+                omissions = Omissions(name)
+                walked = itertools.islice(walk(descriptor, depth, omissions), _MAX_COUNTED + 1)
                 entries = sorted((entry.depth, entry.path, _line(entry)) for entry in walked)
         except ToolError:
             with contextlib.suppress(ToolError), self._workspace.reading(path) as (file, name):
                 return Observation(f"{name}  {os.fstat(file.fileno()).st_size} bytes; it is a file, not a folder")
             raise
         if not entries:
-            return Observation(f"The folder {name} is empty.{left_out.note()}")
+            return Observation(f"The folder {name} is empty.{omissions.note()}")
         lines = [line for _, _, line in entries[:_MAX_LISTED]]
         if len(entries) > _MAX_LISTED:
             total = f"{len(entries)}" if len(entries) <= _MAX_COUNTED else f"more than {_MAX_COUNTED}"
             lines.append(f"[truncated: {_MAX_LISTED} of {total} entries shown]")
-        return Observation("\n".join(lines) + left_out.note(), truncated=len(entries) > _MAX_LISTED)
+        return Observation("\n".join(lines) + omissions.note(), truncated=len(entries) > _MAX_LISTED)
 
     def read_file(
         self,

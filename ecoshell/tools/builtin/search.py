@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.tools import Subject, ToolOptions
-from ecoshell.tools.protection import LeftOut
+from ecoshell.tools.protection import Omissions
 from ecoshell.tools.running import clip
 from ecoshell.tools.workspace import Workspace, walk
 from ecoshell.worker import checkpoint
@@ -61,18 +61,18 @@ class SearchTools:
                 f"{text!r} is not a regular expression: {error}. Omit `regex` to search for plain text."
             ) from error
         large_files: list[str] = []
-        left_out = LeftOut(self._workspace.name(self._workspace.resolve(path)))
-        matches = self._matches(path, pattern, text, large_files, left_out)
+        omissions = Omissions(self._workspace.name(self._workspace.resolve(path)))
+        matches = self._matches(path, pattern, text, large_files, omissions)
         lines = list(itertools.islice(matches, _MAX_MATCHES + 1))
         names = f"{', '.join(large_files[:_MAX_NAMED])}{' and others' if len(large_files) > _MAX_NAMED else ''}"
         skipped = f"\n[not searched, larger than {self._options.file_bytes:,} bytes: {names}]" if large_files else ""
-        skipped += left_out.note()
+        skipped += omissions.note()
         if not lines:
             return Observation(f"No match for {text!r} in {path}{self._no_match_hint(path)}{skipped}")
         if len(lines) <= _MAX_MATCHES:
             return Observation("\n".join(lines) + skipped)
         mark = f"[truncated: the first {_MAX_MATCHES} matching lines shown; search a folder or a rarer text]"
-        return Observation("\n".join([*lines[:_MAX_MATCHES], mark]) + left_out.note(), truncated=True)
+        return Observation("\n".join([*lines[:_MAX_MATCHES], mark]) + omissions.note(), truncated=True)
 
     def _no_match_hint(self, path: str) -> str:
         if self._workspace.resolve(path).is_dir():
@@ -110,7 +110,7 @@ class SearchTools:
         return str(count)
 
     def _matches(
-        self, path: str, pattern: Any, source: str, large_files: list[str], left_out: LeftOut
+        self, path: str, pattern: Any, source: str, large_files: list[str], omissions: Omissions
     ) -> Iterator[str]:
         """Yield the matching lines of a file, or of all files below a folder, with their positions.
 
@@ -121,7 +121,7 @@ class SearchTools:
             yield from _matching_lines(file.name, file.text, pattern, source)
             return
         with self._workspace.folder(path) as (descriptor, folder):
-            for entry in walk(descriptor, leaves_out=left_out):
+            for entry in walk(descriptor, omits=omissions):
                 if not entry.is_file:
                     continue
                 try:
