@@ -420,6 +420,7 @@ class Conversation:
                 self._copies,
                 asked.session_model or deps.models.session_model,
                 tuple(deps.models.roles.of(role) for role in ROLES),
+                deps.settings.advisor or "",
             )
             emit(started)
             for text in asked.notices:

@@ -102,6 +102,7 @@ class Shell:
     async def restore_choices(self) -> None:
         """Restore the model, mode and roles that the session used last, if they are available."""
         models, last = self.deps.models, await asyncio.to_thread(self.store.last_choices, self.session)
+        self.deps.settings.advisor = last.advisor or self.deps.settings.advisor
         problems: list[str] = []
         if last.mode and (last.model, last.mode, last.roles) != (models.session_model, models.mode, models.roles):
             try:

@@ -174,6 +174,7 @@ def _resumed(options: Options, paths: Paths) -> Options:
         model=options.model or last.model,
         mode=options.mode or next((mode for mode in MODES if mode == last.mode), None),
         roles=options.roles.over(roles),
+        advisor=options.advisor or last.advisor or None,
         workspace=options.workspace or workspace,
     )
 

@@ -30,6 +30,8 @@ class TurnStarted(Event):
     """The model of every role for which none is set; empty in sessions of old versions."""
     roles: tuple[str | None, ...] = ()
     """The roles' own models in the mode umi, in the order of ROLES."""
+    advisor: str = ""
+    """The model that gives advice; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

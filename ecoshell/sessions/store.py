@@ -77,6 +77,7 @@ class LastChoices:
     mode: str
     roles: RoleModels
     workspace: str
+    advisor: str = ""
 
 
 class SessionStore(Database):
@@ -262,7 +263,7 @@ class SessionStore(Database):
         if not isinstance(turn, TurnStarted):
             return LastChoices(info.model, "", NO_ROLE_MODELS, info.workspace)
         roles = RoleModels(**dict(zip(ROLES, turn.roles, strict=False)))
-        return LastChoices(turn.session_model or turn.model, turn.mode, roles, info.workspace)
+        return LastChoices(turn.session_model or turn.model, turn.mode, roles, info.workspace, turn.advisor)
 
     def latest(self, workspace: str) -> str:
         """Return the ID of the last used session of a folder; raises UsageError without one."""

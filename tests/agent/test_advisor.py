@@ -113,6 +113,19 @@ async def test_tool_is_offered_only_with_an_advisor(play, advisor):
     assert ["ask_advisor" in (*offer.names, *offer.loaded) for offer in (first, second, third)] == [False, True, False]
 
 
+async def test_resumed_session_has_its_advisor_again(play, advisor):
+    name = advisor(ADVICE)
+    async with play([finish("1")], advisor=name) as shell:
+        await turn(shell)
+        session = shell.session
+    async with play([finish("2")], resume=session) as shell:
+        assert shell.deps.settings.advisor == name
+        assert "ask_advisor" in of(await turn(shell, "And?"), ToolsOffered)[0].loaded
+    async with play([finish("3")]) as shell:
+        await shell.command(f"/resume {session}")
+        assert shell.deps.settings.advisor == name
+
+
 async def test_failing_advisor_leaves_the_turn_alone(play, advisor):
     lines = [*MISSING[:3], finish("nothing found")]
     async with play(lines, advisor=advisor(), registration="all") as shell:
