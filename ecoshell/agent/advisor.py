@@ -1,4 +1,4 @@
-"""The advisor: a stronger model that the session's model asks at decision points, under a share of what is left."""
+"""The advisor: a stronger model that the session's model asks at decision points, under a share of the caps."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from ecoshell.tools.builtin.advisor import ASK_ADVISOR, AdvisorTool
 from ecoshell.tools.running import clip
 
 STUCK_AFTER = 3
-"""Consecutive calls without a result after which the advisor is asked once in a turn."""
+"""Consecutive calls without a result after which the advisor helps once in a turn."""
 EMPTY_ANSWER = "I gave an empty answer. What is still missing, and what should the answer say?"
 _STUCK = "My last calls failed or were refused. What is wrong with this approach, and what should I do next?"
 _SYSTEM = (
@@ -66,7 +66,7 @@ class Advisor:
         return bool(self.deps.settings.advisor) and self._stuck_turn != self.deps.budget.account().turn
 
     def use_up(self) -> None:
-        """It is asked now without a call of the model."""
+        """Count a question that the model did not ask."""
         self._stuck_turn = self.deps.budget.account().turn
 
     async def ask(self, question: str, path: Path, emit: Emit, *, automatic: bool = False) -> str:
@@ -81,7 +81,7 @@ class Advisor:
                     request = _request(question, path)
                     reply = await models.current.model.ask(mask_secrets(request), spending.hear, role=ADVISOR)
             except LimitReached as limit:
-                share = f"{self.deps.settings.advisor_share:.0%} of what is left"
+                share = f"{self.deps.settings.advisor_share:.0%} of the remaining budget"
                 raise BudgetError(f"The advisor's share ({share}) does not allow this question.") from limit
             finally:
                 await models.aclose()
@@ -163,7 +163,7 @@ def _request(question: str, path: Path) -> Request:
         for step in path.steps[-_MAX_STEPS:]
     ]
     left_out = len(path.steps) - len(lines)
-    done = [f"({left_out} earlier steps are left out)"] if left_out else []
+    done = [f"({left_out} earlier steps omitted)"] if left_out else []
     text = "\n\n".join(
         (
             f"The request:\n{clip(path.question, _REQUEST_CHARACTERS)[0]}",

@@ -13,7 +13,7 @@ _ROWS = 10
 
 
 def quote_table(bills: Sequence[Bill]) -> str:
-    """The latest bills beside their quotes, and how many quotes held; empty without bills."""
+    """The latest bills and their quotes, and how many quotes held; empty without bills."""
     if not bills:
         return ""
     rows = [

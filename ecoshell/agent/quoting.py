@@ -116,7 +116,7 @@ class Quoter:
             if expected > rest:
                 return f"{_BEYOND} {amount_text(max(0, rest), cap.unit)} left for it under the {cap.scope}'s cap"
             if high > settings.quote_share * rest:
-                return f"it may take {high / rest:.0%} of what is left under the {cap.scope}'s cap"
+                return f"it may take {high / rest:.0%} of the remaining budget under the {cap.scope}'s cap"
         threshold = settings.ask_above_nano
         if threshold is not None and costs.price is not None and costs.price.high > threshold:
             return f"it may cost more than {amount_text(threshold, 'usd')} ([budget] ask_above)"

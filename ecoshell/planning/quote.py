@@ -12,7 +12,7 @@ COVERAGE = 0.9
 PRIOR_VARIATION = 0.8
 """Standard deviation of a cost without history, relative to its mean."""
 _PRIOR_WEIGHT = 2
-"""Runs for which the prior variation counts beside a history."""
+"""Runs for which the prior variation counts in addition to a history."""
 _DRAWS = 400
 
 

@@ -92,7 +92,7 @@ async def test_advice_stays_within_its_share(play, advisor):
         rows = {row.key: row for row in shell.ledger.rows("role", shell.session)}
         assert shell.ledger.verify() == ()
     results = [event.observation for event in of(events, CallFinished)]
-    assert "advisor's share (30% of what is left) does not allow" in results[-1]
+    assert "advisor's share (30% of the remaining budget) does not allow" in results[-1]
     assert 0 < rows["advisor"].spent_nano <= 30_000_000
     assert of(events, TurnFinished)[0].status == "answered"
 

@@ -77,7 +77,7 @@ async def test_user_decides_about_work_that_takes_much_of_what_is_left(play, sha
     if choice is None:
         assert not of(events, QuoteChosen)
         return
-    assert "of what is left under the session's cap" in user.asked[0].reason
+    assert "of the remaining budget under the session's cap" in user.asked[0].reason
     (chosen,) = of(events, QuoteChosen)
     assert (chosen.choice, chosen.by) == (choice.kind, "person")
     assert len(of(events, GraphPlanned)) == (2 if choice.kind == "trim" else 1)
