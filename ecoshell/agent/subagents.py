@@ -92,6 +92,8 @@ class Subagents:
     _slots: asyncio.Semaphore = field(init=False)
     _running: dict[str, tuple[Amount, ...]] = field(default_factory=dict[str, tuple[Amount, ...]])
     """The shares of running subagents by task."""
+    _waiting: set[str] = field(default_factory=set[str])
+    """The calls of tasks without a share yet, among which the rest of the budget is divided."""
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lets subagents ask the user one at a time."""
@@ -101,15 +103,24 @@ class Subagents:
 
     async def run(self, delegation: Delegation, call: Call, emit: Emit, bill: Bill) -> Observation:
         """Run a subagent to its end and return its summary; raises ToolError if it cannot start."""
+        self._waiting.add(call.id)
         try:
             plan = await self._plan(delegation, emit)
         except EcoshellError as error:
             raise ToolError(f"No subagent was started. {error}") from error
+        else:
+            return await self._start(plan, call, emit, bill)
+        finally:
+            self._waiting.discard(call.id)
+
+    async def _start(self, plan: _Plan, call: Call, emit: Emit, bill: Bill) -> Observation:
+        """Run a planned subagent when there is room for one more."""
         try:
             async with self._slots:
                 account, session = self.deps.budget.account(), ""
                 try:
                     session, shares = await self._open(plan, account)
+                    self._waiting.discard(call.id)
                     account = replace(account, task=_path(account.task, session))
                     return await _Run(self, plan, session, account, shares, call, emit).run(bill)
                 finally:
@@ -179,8 +190,7 @@ class Subagents:
                 fix = "Delegate it with less, or let the user raise the cap."
                 raise UsageError(f"Its share of {budget} is more than the {rest} that is left.", fix=fix)
             return (budget,)
-        parts = self.deps.settings.tasks_at_once + 1
-        shares = tuple(Amount(min(room[unit] // parts, free[unit]), unit) for unit in room)
+        shares = tuple(Amount(amount // (len(self._waiting) + 1), unit) for unit, amount in free.items())
         if used_up := next((share for share in shares if share.value <= 0), None):
             words = {"usd": "budget", "tokens": "token budget", "ms": "working time"}[used_up.unit]
             raise UsageError(f"Nothing of the {words} is left for a subagent.", fix="Continue without one.")

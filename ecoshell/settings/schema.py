@@ -93,7 +93,7 @@ class AgentSettings(Section):
     task_model: Text | None = None
     """Model of subagents; the default is the cheapest of the session's models."""
     tasks_at_once: PositiveWhole = 4
-    """Most subagents that one agent runs at the same time; each gets an equal part of what a cap has left."""
+    """Most subagents that one agent runs at the same time."""
     compact_model: Text | None = None
     """Model that writes the summary of /compact; it reads the whole conversation. The default is the session's."""
     compact_at: OffOrContextShare = 0.8
