@@ -49,7 +49,8 @@ def test_json_reports_the_workspace_context_and_the_trust_in_instructions(ask: A
     context = next(event for event in events if event["type"] == "context_told")
     assert [(part["name"], part["state"]) for part in context["parts"]] == [("project", "untrusted"), ("facts", "told")]
     assert context["workspace"] == str(tmp_path / "workspace")
-    assert {"type": "trust_given", "decision": "later", "by": "nobody"} in events
+    trust = {"type": "trust_given", "decision": "later", "by": "nobody", "file": "AGENTS.md"}
+    assert trust in events
     events = [json.loads(line) for line in ask("--json", "--trust-project", "Hello?")[1].splitlines()]
     context = next(event for event in events if event["type"] == "context_told")
     assert context["parts"][0]["state"] == "told"
