@@ -105,6 +105,10 @@ class Sandbox:
 
     def wrap(self, command: Sequence[str], network: bool) -> Sequence[str]:
         """Return the command that runs `command` in the sandbox; creates its temporary folder."""
+        for path in (self.workspace / name for name in _RESERVED):
+            if path.parent.is_dir() and not path.parent.is_symlink() and not os.path.lexists(path):
+                with suppress(OSError):
+                    path.mkdir()
         working = backend(self.workspace)
         if working.name == "sandbox-exec":
             return [*working.command, "-p", self.profile(network), *command]
@@ -121,6 +125,7 @@ class Sandbox:
         made: list[Path] = []
         for path in (self.workspace / name for name in _RESERVED):
             is_free = path in _placeholders or not os.path.lexists(path)
+            is_free = is_free or (path.name == ".ecoshell" and _is_empty(path))
             if is_free and path.parent.is_dir() and not path.parent.is_symlink():
                 with suppress(OSError):
                     path.mkdir(exist_ok=True)
@@ -285,6 +290,12 @@ def _remove(folder: Path, owner: int) -> None:
         with suppress(OSError):
             (folder / "folder").rmdir()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_empty(path: Path) -> bool:
+    with suppress(OSError):
+        return not path.is_symlink() and not any(path.iterdir())
+    return False
 
 
 def _is_visible(path: Path) -> bool:

@@ -159,6 +159,8 @@ def test_killed_turns_leave_no_unannounced_effects_processes_or_files(tmp_path):
         kill_during_turn(home, random.Random(number))
         effects = unannounced_effects(home)
         UndoLog(home / "home" / "data" / "undo").sweep()  # as at the next start
+        with suppress(FileNotFoundError):
+            (home / "workspace/.ecoshell").rmdir()  # as after the next command in the sandbox
         temporaries = [*(home / "workspace").glob(".*"), *(home / "home" / "data" / "undo").glob(".*")]
         for _ in range(2_000):  # the watchdog gives processes a second to end
             if not (processes := remaining_processes(home)):
