@@ -72,7 +72,7 @@ async def test_user_decides_about_work_that_takes_much_of_what_is_left(play, sha
     async with play(lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00") as shell:
         shell.deps.settings.quote_share = share
         events = await turn(shell)
-    assert [event.name for event in of(events, CallFinished)] == names
+    assert sorted(event.name for event in of(events, CallFinished)) == sorted(names)  # nodes run in parallel
     assert len(of(user.asked, Quote)) == (choice is not None)
     if choice is None:
         assert not of(events, QuoteChosen)
