@@ -48,7 +48,7 @@ class AgentDefinition:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the file is written for another agent, so that unknown tools are left out."""
+        """Whether the file is written for another agent, so that unknown tools are ignored."""
         return self.file.startswith(".claude/")
 
 
@@ -75,7 +75,7 @@ class AgentFiles:
         return definition
 
     def trusted(self) -> list[AgentDefinition]:
-        """The agents that need no decision of the user; faulty files are left out. May block."""
+        """The agents that need no decision of the user; faulty files are ignored. May block."""
         definitions: list[AgentDefinition] = []
         for file in self._files().values():
             try:

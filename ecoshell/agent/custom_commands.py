@@ -38,7 +38,7 @@ class CustomCommand:
     """Why the file cannot be used; empty if it can."""
 
     def question(self, argument: str) -> str:
-        """Return the file's text with the arguments in place of `$ARGUMENTS` and `$1` to `$9`, or after it."""
+        """Return the file's text with the arguments for `$ARGUMENTS` and `$1` to `$9`, or after it."""
         try:
             words = shlex.split(argument)
         except ValueError:  # a quote without its end
@@ -56,7 +56,7 @@ class CustomCommand:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A typed line as the command and the question that it stands for."""
+    """A typed line as the command and its question."""
 
     command: CustomCommand
     question: str
@@ -101,7 +101,7 @@ class CustomCommands:
         return commands
 
     def expand(self, line: str) -> Expansion | None:
-        """Return what `/name arguments` stands for; None for any other line. Raises UsageError for a faulty file."""
+        """Return the question of `/name arguments`; None for any other line. Raises UsageError for a faulty file."""
         first, _, argument = line.strip().partition(" ")
         if not first.startswith("/") or not _NAME.fullmatch(name := first[1:].lower()):
             return None

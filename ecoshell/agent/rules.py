@@ -135,7 +135,7 @@ class Rules:
         return any(rule.partition(":")[0] in ("read", "write") for rule in self.deny)
 
     def protection(self) -> Protection | None:
-        """The files that rules on reading and writing protect; None if there are none. Reads the disk."""
+        """The files that rules on reading and writing protect; None without such rules. Reads the disk."""
         rules = (*self.deny, *(() if self.yes else self.ask))
         read, write = (
             [pattern for rule in rules for name, _, pattern in [rule.partition(":")] if name == effect and pattern]

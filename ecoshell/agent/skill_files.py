@@ -149,7 +149,7 @@ def _usable(definitions: Sequence[Definition]) -> list[Definition]:
 
 
 def _further_files(folder: Path) -> list[str]:
-    """The paths of files beside SKILL.md, relative to its folder; ends with an ellipsis if there are too many."""
+    """The paths of the other files of a skill, relative to its folder; ends with an ellipsis if there are too many."""
 
     def walk() -> Iterator[str]:
         for base, folders, names in os.walk(folder):

@@ -417,7 +417,7 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
 @COMMANDS.add(
     "cost",
     "[last]",
-    "show the costs, quotes beside their bills, or the arithmetic of the last call",
+    "show the costs, quotes with their bills, or the arithmetic of the last call",
     lambda _: ("last",),
 )
 async def _cost(shell: Shell, argument: str) -> Printed:

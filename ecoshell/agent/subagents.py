@@ -1,4 +1,4 @@
-"""Subagents: conversations of their own that work for a call of `task`, under a share of the remaining budget."""
+"""Subagents: separate conversations that work for a call of `task`, under a share of the remaining budget."""
 
 import asyncio
 import time

@@ -387,7 +387,7 @@ def _quoted(event: Quote) -> str:
 
 
 def bill_text(event: Bill) -> str:
-    """A bill beside its quote: `bill: $0.02 (quoted $0.01 to $0.04), 31 s (quoted 12 s to 40 s)`."""
+    """A bill with its quote: `bill: $0.02 (quoted $0.01 to $0.04), 31 s (quoted 12 s to 40 s)`."""
     price = "cost unknown" if event.spent_usd is None else usd_text(event.spent_usd)
     price_span = span_text(event.low_usd, event.high_usd, usd_text)
     time_span = span_text(event.low_seconds, event.high_seconds, duration)

@@ -250,7 +250,7 @@ class EventPresenter:
                 self._add(event)
 
     def _add(self, event: Event) -> None:
-        """Show an event that belongs to a call, or in a block of its own."""
+        """Show an event that belongs to a call, or in a separate block."""
         match event:
             case ApprovalWanted() | ApprovalGiven():
                 self._approve(event)
