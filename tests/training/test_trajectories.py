@@ -54,7 +54,7 @@ def texts(model: LocalModel, examples) -> list[tuple[str, str]]:
 
 
 def test_prompts_contain_the_earlier_results(model, tmp_path) -> None:
-    path = file(tmp_path, call("mayor", "Oslo", "Ms. Borg"), call("weather", "Oslo", "rain"), FINISH)
+    path = file(tmp_path, call("mayor", "Oslo", "Ms. Borg"), call("weather", "Oslo", "rain"), FINISH, id="task-1")
     first, second, last = texts(model, trajectory_examples(model, [path], SINGLE))
     assert '{"name": "mayor", "arguments": {"city": "Oslo"}}' in first[1]
     assert "Ms. Borg" not in first[0]

@@ -61,7 +61,7 @@ async def test_model_picker_lists_prices_context_and_state_and_highlights_the_cu
         rows = [row.split() for row in listed(app.shown)]
         assert rows[0] == ["embedded", "this", "machine", "free", "free", "8.2k", "installed"]
         assert rows[2] == ["ollama_chat/qwen3:4b", "Ollama", "free", "free", "8.2k", "running"]
-        assert rows[3] == ["hf:maker/small-GGUF:Q4_K_M", "hub", "free", "free", "?", "to", "pull"]
+        assert rows[3] == ["hf:maker/small-GGUF:Q4_K_M", "hub", "free", "free", "?", "to", "download"]
         assert rows[4] == ["openai/gpt-4o", "openai", "2.5", "10", "128k", "in", "use"]
         assert rows[5][1:] == ["openai", "?", "?", "?", "blocked"]
         assert rows[6][-2:] == ["own", "server"]
