@@ -1,9 +1,11 @@
 """The background commands above the prompt, in one line while any runs."""
 
+from typing import TYPE_CHECKING
+
 from textual.widgets import Static
 
-from ecoshell.events import BackgroundEnded, BackgroundStarted, Event
-from ecoshell.messages import visible_line
+if TYPE_CHECKING:
+    from ecoshell.events import Event
 
 _COMMAND_LENGTH = 40
 
@@ -27,8 +29,11 @@ class BackgroundLine(Static):
         super().__init__(markup=False)
         self._commands: dict[str, str] = {}
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: "Event") -> None:
         """Follow the start and the end of commands."""
+        from ecoshell.events import BackgroundEnded, BackgroundStarted  # not for the first frame
+        from ecoshell.messages import visible_line
+
         if isinstance(event, BackgroundStarted):
             self._commands[event.id] = visible_line(event.command, _COMMAND_LENGTH)
         elif isinstance(event, BackgroundEnded):

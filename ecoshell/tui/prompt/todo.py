@@ -1,17 +1,17 @@
 """The agent's task list above the prompt: one line when folded, otherwise a line per item."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.widgets import Static
 
-from ecoshell.events import Event, TodoChanged, TodoItem, TurnStarted
-from ecoshell.events.describe import todo_headline
-from ecoshell.events.work import TodoState, is_done
-from ecoshell.messages import visible_line
+if TYPE_CHECKING:  # not for the first frame
+    from ecoshell.events import Event, TodoItem
+    from ecoshell.events.work import TodoState
 
-_SIGNS: Mapping[TodoState, str] = {"done": "√", "in_progress": "►", "pending": "○"}
-_STYLES: Mapping[TodoState, str] = {"done": "$text-success", "in_progress": "bold $text-accent", "pending": ""}
+_SIGNS: "Mapping[TodoState, str]" = {"done": "√", "in_progress": "►", "pending": "○"}
+_STYLES: "Mapping[TodoState, str]" = {"done": "$text-success", "in_progress": "bold $text-accent", "pending": ""}
 _MAX_ITEMS = 8
 _TALL = 30
 """Screen height from which the list starts unfolded."""
@@ -38,14 +38,17 @@ class TodoList(Static):
         self._folded: bool | None = None
         """The user's choice; None leaves it to the height of the screen."""
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: "Event") -> None:
         """Follow the list; a new question ends one that is done."""
+        from ecoshell.events import TodoChanged, TurnStarted
+        from ecoshell.events.work import is_done
+
         if isinstance(event, TodoChanged):
             self.show(event.items)
         elif isinstance(event, TurnStarted) and self._items and is_done(self._items):
             self.show(())
 
-    def show(self, items: tuple[TodoItem, ...]) -> None:
+    def show(self, items: "tuple[TodoItem, ...]") -> None:
         """Show these items; without any, hide the list."""
         self._items = items
         self.set_class(bool(items), "-on")
@@ -70,6 +73,9 @@ class TodoList(Static):
         return self.screen.size.height < _TALL if self._folded is None else self._folded
 
     def _content(self) -> Content:
+        from ecoshell.events.describe import todo_headline
+        from ecoshell.messages import visible_line
+
         sign = "►" if self._is_folded else "▼"
         lines = [Content(f"{sign} {todo_headline(self._items)} · alt+t {'opens' if self._is_folded else 'folds'}")]
         if not self._is_folded:
