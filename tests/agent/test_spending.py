@@ -217,7 +217,7 @@ async def test_an_accepted_step_needs_no_second_decision_after_a_limit(play, ask
         shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         step = (await shell.status()).next_nano
         await shell.command(
-            f"/budget {nano_to_usd_text(step * 11 // 10)}"
+            f"/budget {nano_to_usd_text(step * 13 // 10)}"
         )  # enough for the step, but not for the answer as well
         events = await turn(shell)
     assert [type(request) for request in user.asked] == [CostWanted, LimitHit]
