@@ -130,7 +130,7 @@ async def test_output_is_bounded_and_the_rest_is_marked(play, mode):
         ([output("b7")], "No background command has the ID 'b7'; there are: none was started."),
         ([begin("echo x"), stop("2")], "No background command has the ID '2'; there are: b1."),
         (
-            [begin(f"sleep 100{number}") for number in range(9)],
+            [begin(f"sleep 4321{number}") for number in range(9)],
             "8 commands run in the background (b1, b2, b3, b4, b5, b6, b7, b8): end one",
         ),
         ([begin(" ")], "There is nothing to run"),
