@@ -1,4 +1,4 @@
-"""Folders of text files with a front matter, each of which defines a command, a skill or an agent."""
+"""Folders of text files with a front matter, which define commands, skills and agents."""
 
 import os
 from collections.abc import Sequence

@@ -123,9 +123,12 @@ def test_an_agent_that_repeats_one_step_is_paused_once():
 
 
 def test_different_steps_and_repeated_requests_are_no_loop():
-    rules = Rules(RuleOptions(loop_steps=3))
-    for steps in range(12):
-        rules.check(facts_of(_conversation(steps, changes=True)))
-    for _ in range(20):
-        rules.check(facts_of(_conversation(3, changes=False)))
-        rules.check(facts_of([{"role": "user", "content": "hi"}], is_claude=True))
+    rules, refusals = Rules(RuleOptions(loop_steps=3)), list[Refused]()
+    requests = [facts_of(_conversation(steps, changes=True)) for steps in range(12)]
+    repeated = facts_of(_conversation(3, changes=False)), facts_of([{"role": "user", "content": "hi"}], is_claude=True)
+    for facts in (*requests, *repeated * 20):
+        try:
+            rules.check(facts)
+        except Refused as refusal:
+            refusals.append(refusal)
+    assert refusals == []
