@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.dependencies import Dependencies, charging
 from ecoshell.agent.guards import CallContext, Guard
-from ecoshell.budget import NANO, Account, Amount
+from ecoshell.budget import Account, Amount, nano_to_usd_text
 from ecoshell.budget.gate import finished, sharing
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
 from ecoshell.events import AdviceFollowed, AdvisorReplied, BudgetSettled, Emit, Event, Notice, Reasoned, TextArrived
@@ -56,7 +56,7 @@ class Advisor:
     """The path of the turn's share in the ledger."""
     _stuck_turn: int = 0
     """The last turn in which it was asked without a call of the model."""
-    _before: str = ""
+    _previous_call: str = ""
     """The call before the last advice, until the next call."""
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -86,27 +86,27 @@ class Advisor:
             finally:
                 await models.aclose()
         advice = reply.text.strip() or "(no advice)"
-        self._before = path.steps[-1].call.signature() if path.steps else ""
+        self._previous_call = path.steps[-1].call.signature() if path.steps else ""
         emit(AdvisorReplied(question, advice, models.name, spending.usd, automatic))
         return advice
 
     def follow(self, call: Call, emit: Emit) -> None:
         """Report which call follows an advice."""
-        if self._before and call.name != ASK_ADVISOR:
-            emit(AdviceFollowed(self._before, call.signature()))
-            self._before = ""
+        if self._previous_call and call.name != ASK_ADVISOR:
+            emit(AdviceFollowed(self._previous_call, call.signature()))
+            self._previous_call = ""
 
     async def _account(self) -> Account:
         """The account of the turn's share, which is fixed when the advisor is first asked in it."""
         deps, account = self.deps, self.deps.budget.account()
         share = "/".join(filter(None, (account.task, f"{self.session}-advisor-{account.turn}")))
         if share != self._share:
-            left: dict[str, Amount] = {}
+            shares: dict[str, Amount] = {}
             for cap in await deps.budget.caps():
                 value = int(cap.left * deps.settings.advisor_share)
-                if cap.unit not in left or value < left[cap.unit].value:
-                    left[cap.unit] = Amount(value, cap.unit)
-            await finished(asyncio.to_thread(deps.budget.gate.ledger.set_share, share, left.values()))
+                if cap.unit not in shares or value < shares[cap.unit].value:
+                    shares[cap.unit] = Amount(value, cap.unit)
+            await finished(asyncio.to_thread(deps.budget.gate.ledger.set_share, share, shares.values()))
             self._share = share
         return replace(account, task=share)
 
@@ -119,8 +119,8 @@ class _Spending:
     nano: int | None = 0
 
     @property
-    def usd(self) -> float | None:
-        return None if self.nano is None else self.nano / NANO
+    def usd(self) -> str | None:
+        return None if self.nano is None else nano_to_usd_text(self.nano)
 
     def hear(self, event: Event) -> None:
         if isinstance(event, BudgetSettled):

@@ -20,7 +20,7 @@ def quote_table(bills: Sequence[Bill]) -> str:
         (
             f"{KINDS[bill.kind]} {bill.id}",
             span_text(bill.low_usd, bill.high_usd, usd_text) or "unknown",
-            "unknown" if bill.spent_usd is None else usd_text(bill.spent_usd),
+            "unknown" if bill.spent_usd is None else usd_text(float(bill.spent_usd)),
             span_text(bill.low_seconds, bill.high_seconds, duration) or "unknown",
             duration(bill.seconds),
         )

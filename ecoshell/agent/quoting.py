@@ -12,7 +12,7 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import unwrap
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.agent.user_interface import NonInteractive, QuoteChoice
-from ecoshell.budget import NANO, CapState, amount_text
+from ecoshell.budget import NANO, CapState, amount_text, nano_to_usd_text
 from ecoshell.events import Bill, Emit, Quote, QuoteChosen
 from ecoshell.messages import Call, visible_line
 from ecoshell.planning.btp.costs import Expected
@@ -174,7 +174,7 @@ def _beginning(call: Call) -> str:
 
 def bill_of(quoted: Quote, spent_nano: int | None, seconds: float) -> Bill:
     """The bill of quoted work."""
-    spent = None if spent_nano is None else spent_nano / NANO
+    spent = None if spent_nano is None else nano_to_usd_text(spent_nano)
     bounds = quoted.low_usd, quoted.high_usd, quoted.low_seconds, quoted.high_seconds
     return Bill(quoted.id, quoted.kind, spent, round(seconds, 3), *bounds)
 

@@ -388,7 +388,7 @@ def _quoted(event: Quote) -> str:
 
 def bill_text(event: Bill) -> str:
     """A bill with its quote: `bill: $0.02 (quoted $0.01 to $0.04), 31 s (quoted 12 s to 40 s)`."""
-    price = "cost unknown" if event.spent_usd is None else usd_text(event.spent_usd)
+    price = "cost unknown" if event.spent_usd is None else usd_text(float(event.spent_usd))
     price_span = span_text(event.low_usd, event.high_usd, usd_text)
     time_span = span_text(event.low_seconds, event.high_seconds, duration)
     parts = ((price, price_span), (duration(event.seconds), time_span))
@@ -402,7 +402,7 @@ def _quote_chosen(event: QuoteChosen) -> str:
 
 
 def _advised(event: AdvisorReplied) -> str:
-    price = "an unknown price" if event.spent_usd is None else usd_text(event.spent_usd)
+    price = "an unknown price" if event.spent_usd is None else usd_text(float(event.spent_usd))
     why = ", because the last calls gave no result" if event.automatic else ""
     return f"advice from {visible_line(event.model)} for {price}{why}: {visible_line(event.advice, MAX_RESULT_CHARS)}"
 

@@ -85,8 +85,8 @@ class AdvisorReplied(Event):
     question: str
     advice: str
     model: str
-    spent_usd: float | None
-    """None if the price is unknown."""
+    spent_usd: str | None
+    """Decimal dollars; None if the price is unknown."""
     automatic: bool = False
     """Whether it was asked because the model was stuck; otherwise the model asked."""
 
@@ -159,7 +159,7 @@ class Bill(Event):
     type: ClassVar[str] = "bill"
     id: str
     kind: Literal["graph", "tasks", "plan"]
-    spent_usd: float | None
+    spent_usd: str | None
     """None if a part is unknown."""
     seconds: float
     low_usd: float | None = None
@@ -173,7 +173,7 @@ class Bill(Event):
         """Whether the quoted bounds hold the price; None if one is unknown."""
         if self.spent_usd is None or self.low_usd is None or self.high_usd is None:
             return None
-        return self.low_usd <= self.spent_usd <= self.high_usd
+        return self.low_usd <= float(self.spent_usd) <= self.high_usd
 
 
 def todo_lines(items: Sequence[TodoItem]) -> Iterator[str]:

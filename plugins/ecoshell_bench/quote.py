@@ -163,7 +163,7 @@ def _own() -> dict[str, Any]:
         return {}
     for bill in bills:
         if bill.spent_usd is not None and bill.low_usd is not None and bill.high_usd is not None:
-            price.add(bill.spent_usd, Interval(bill.low_usd, bill.high_usd, bill.high_usd))
+            price.add(float(bill.spent_usd), Interval(bill.low_usd, bill.high_usd, bill.high_usd))
         if bill.low_seconds is not None and bill.high_seconds is not None:
             seconds.add(bill.seconds, Interval(bill.low_seconds, bill.high_seconds, bill.high_seconds))
     return {"price": price.record(), "time": seconds.record()} if bills else {}

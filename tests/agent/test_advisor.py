@@ -54,7 +54,7 @@ async def test_model_asks_at_a_decision_point_and_the_cost_is_a_row_of_its_own(p
         roles = {row.key: row.spent_nano for row in shell.ledger.rows("role", shell.session)}
     (reply,) = of(events, AdvisorReplied)
     assert (reply.question, reply.advice, reply.automatic) == ("Which file?", "Read notes.txt instead.", False)
-    assert round(reply.spent_usd * NANO) == roles["advisor"] == 500 * 10_000 + 50 * 40_000
+    assert round(float(reply.spent_usd) * NANO) == roles["advisor"] == 500 * 10_000 + 50 * 40_000
     assert of(events, CallFinished)[0].observation == "Read notes.txt instead."
     assert of(events, TurnFinished)[0].spent_nano > roles["advisor"]
     assert any(line.startswith("advisor") for line in cost.splitlines())

@@ -68,7 +68,7 @@ async def test_an_accepted_plan_runs_under_its_quote_and_the_bill_follows(play, 
         assert of(events, TurnStarted)[0].question == "Carry out your plan, step by step."
         (bill,) = of(events, Bill)
         assert (bill.id, bill.kind) == (quote.id, "plan")
-        assert bill.spent_usd == pytest.approx(of(events, TurnFinished)[0].spent_nano / 1e9)
+        assert float(bill.spent_usd) == pytest.approx(of(events, TurnFinished)[0].spent_nano / 1e9)
         assert not of(await turn(shell, "More?"), Bill)
     assert (home / "a.txt").read_text() == "new\n"
     assert [type(question) for question in user.asked] == [ApprovalWanted]

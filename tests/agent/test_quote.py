@@ -43,7 +43,7 @@ async def test_quote_and_bill_stand_together(play):
     assert quote.low_seconds < quote.seconds < quote.high_seconds
     assert not quote.reason  # without a cap nothing is asked
     assert bill.id == quote.id
-    assert round(bill.spent_usd * NANO) == 3 * (400 * 1_000 + 40 * 4_000)
+    assert round(float(bill.spent_usd) * NANO) == 3 * (400 * 1_000 + 40 * 4_000)
     assert [from_json(json.loads(json.dumps(to_json(event)))) for event in (quote, bill)] == [quote, bill]
     assert "1 of 1 bills are within their quote." in cost or "0 of 1 bills" in cost
     assert "tool graph" in cost
@@ -133,7 +133,7 @@ async def test_several_subagents_of_a_reply_are_quoted_together(play, child, cho
     assert len(of(events, SubagentFinished)) == count
     calls = [event for event in of(events, CallFinished) if event.name == "task"]
     assert sorted(event.refused for event in calls) == ["", ""][:count] + ["unapproved"] * (2 - count)
-    assert [round(bill.spent_usd * NANO) for bill in of(events, Bill)] == (
+    assert [round(float(bill.spent_usd) * NANO) for bill in of(events, Bill)] == (
         [count * (400_000 + 160_000)] if count else []
     )
 
