@@ -62,7 +62,7 @@ def test_whole_session_survives_a_cap_and_a_kill(open_chat: Open, tmp_path: Path
     again = open_chat("--resume", _only_session(tmp_path / "home"))
     again.wait(r"› +a thought that is not sent")
     again.wait(r"√ .*144")
-    again.wait(r"› +What is 12 \* 12\?")
+    again.wait(r"calculate\(expression=12 \* 12\)")
     again.type("\x15What is 20 - 3?\r")
     again.wait(r"√ .*17\b")
     again.type("/quit\r")
