@@ -4,7 +4,9 @@ import re
 from collections.abc import Sequence
 
 _STYLE = re.compile(r"^\s*\.(terminal-\d+-r\d+) \{ (.*?) ?\}$", re.MULTILINE)
-_ELEMENT = re.compile(r"<rect [^>]*shape-rendering[^>]*/>|<text class=\"terminal-\d+-r\d+\".*?</text>", re.DOTALL)
+_ELEMENT = re.compile(
+    r"<rect [^>]*shape-rendering[^>]*/>|<text class=\"terminal-\d+-r\d+\".*?</text>", re.DOTALL
+)
 _IDENTIFIER = re.compile(r"terminal-\d+")
 _CLASS = re.compile(r'class="(terminal-\d+-r\d+)"')
 
@@ -21,7 +23,10 @@ def animated(frames: Sequence[tuple[str, float]]) -> str:
     visible: dict[str, list[int]] = {}
     styles: dict[str, str] = {}
     for at, (screenshot, _) in enumerate(frames):
-        classes = {name: styles.setdefault(style, f"s{len(styles)}") for name, style in _STYLE.findall(screenshot)}
+        classes = {
+            name: styles.setdefault(style, f"s{len(styles)}")
+            for name, style in _STYLE.findall(screenshot)
+        }
         for element in _ELEMENT.findall(screenshot):
             styled = _CLASS.sub(lambda match, names=classes: f'class="{names[match[1]]}"', element)
             visible.setdefault(_IDENTIFIER.sub("t", styled), []).append(at)
@@ -39,10 +44,16 @@ def animated(frames: Sequence[tuple[str, float]]) -> str:
             on, off = (100 * starts[place] / total for place in (first, last + 1))
             hidden_first = "0% { visibility: hidden } " if first else ""
             hidden_last = f"{off:.3f}% {{ visibility: hidden }} " if last < len(frames) - 1 else ""
-            rules.append(f"@keyframes {kind} {{ {hidden_first}{on:.3f}% {{ visibility: visible }} {hidden_last}}}")
+            rules.append(
+                f"@keyframes {kind} {{ {hidden_first}{on:.3f}% {{ visibility: visible }} {hidden_last}}}"
+            )
             still = "visible" if last == len(frames) - 1 else "hidden"
-            rules.append(f".{kind} {{ visibility: {still}; animation: {kind} {total:g}s step-end infinite; }}")
-            rules.append(f"@media (prefers-reduced-motion: reduce) {{ .{kind} {{ animation: none; }} }}")
+            rules.append(
+                f".{kind} {{ visibility: {still}; animation: {kind} {total:g}s step-end infinite; }}"
+            )
+            rules.append(
+                f"@media (prefers-reduced-motion: reduce) {{ .{kind} {{ animation: none; }} }}"
+            )
         drawn.append(f'<g class="{kind}">{"".join(elements)}</g>')
     return _with_content(_IDENTIFIER.sub("t", frames[-1][0]), "\n".join(rules), "\n".join(drawn))
 
@@ -63,6 +74,11 @@ def _with_content(picture: str, rules: str, content: str) -> str:
     picture = re.sub(r"^\s*\.t-r\d+ \{.*?\}\n", "", picture, flags=re.MULTILINE)
     picture = picture.replace("</style>", f"{rules}\n    </style>", 1)
     picture = re.sub(
-        r"<rect [^>]*shape-rendering[^>]*/>|<text class=\"t-r\d+\".*?</text>", "", picture, flags=re.DOTALL
+        r"<rect [^>]*shape-rendering[^>]*/>|<text class=\"t-r\d+\".*?</text>",
+        "",
+        picture,
+        flags=re.DOTALL,
     )
-    return re.sub(r'(<g class="t-matrix">)\s*', lambda match: f"{match[1]}\n{content}\n", picture, count=1)
+    return re.sub(
+        r'(<g class="t-matrix">)\s*', lambda match: f"{match[1]}\n{content}\n", picture, count=1
+    )

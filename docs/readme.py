@@ -22,7 +22,9 @@ def refreshed(text: str) -> str:
     text = _replaced(text, r"\$ ecoshell ask .*--budget .*", cap)
     transcript = [line for line in session if _TRANSCRIPT.match(line)]
     text = _replaced(text, r"\$ ecoshell line .*", [f"> {QUESTION}", *transcript])
-    return _replaced(text, re.escape(f"> {EXPLAIN}"), [line for line in session if _ARITHMETIC.match(line)])
+    return _replaced(
+        text, re.escape(f"> {EXPLAIN}"), [line for line in session if _ARITHMETIC.match(line)]
+    )
 
 
 def _command(text: str, name: str) -> str:
@@ -38,7 +40,14 @@ def _run(command: str, typed: str = "") -> list[str]:
     with TemporaryDirectory() as home:
         environment = {**os.environ, "ECOSHELL_HOME": home, "NO_COLOR": "1", "PYTHONUTF8": "1"}
         output = subprocess.run(
-            ["sh", "-c", line], cwd=ROOT, env=environment, input=typed, stdout=-1, stderr=-2, text=True, check=True
+            ["sh", "-c", line],
+            cwd=ROOT,
+            env=environment,
+            input=typed,
+            stdout=-1,
+            stderr=-2,
+            text=True,
+            check=True,
         )
     return output.stdout.splitlines()
 
@@ -48,7 +57,9 @@ def _replaced(text: str, first: str, lines: list[str]) -> str:
     block = re.compile(rf"^(```console\n{first}\n)(?:.*\n)*?(```)", re.MULTILINE)
     if not block.search(text):
         raise ValueError(f"README.md has no block that begins with {first}.")
-    return block.sub(lambda match: match[1] + "".join(f"{line}\n" for line in lines) + match[2], text, count=1)
+    return block.sub(
+        lambda match: match[1] + "".join(f"{line}\n" for line in lines) + match[2], text, count=1
+    )
 
 
 if __name__ == "__main__":

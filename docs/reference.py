@@ -28,8 +28,14 @@ def settings() -> Iterator[str]:
     for setting in descriptions().values():
         if setting.path[0] != table:
             table = setting.path[0]
-            yield from (f"## {table}", sections.get(table, ""), "| key | default | |\n|---|---|---|")
-        values = f" One of {', '.join(map(code, setting.choices))}." if setting.kind == "choice" else ""
+            yield from (
+                f"## {table}",
+                sections.get(table, ""),
+                "| key | default | |\n|---|---|---|",
+            )
+        values = (
+            f" One of {', '.join(map(code, setting.choices))}." if setting.kind == "choice" else ""
+        )
         default = typed_value(setting.default)
         yield row(code(setting.key), code(default) if default else "", setting.text + values)
 
@@ -38,7 +44,9 @@ def slash_commands() -> Iterator[str]:
     """Yield every command of the chat."""
     yield "How they are used is in [the chat](../chat.md). Plugins may add others."
     yield "| command | |\n|---|---|"
-    for usage, text in sorted({**dict(COMMANDS.overview()), **dict(CHAT_COMMANDS.overview())}.items()):
+    for usage, text in sorted(
+        {**dict(COMMANDS.overview()), **dict(CHAT_COMMANDS.overview())}.items()
+    ):
         yield row(code(usage), f"{text[:1].upper()}{text[1:]}.")
 
 
@@ -54,7 +62,9 @@ def command_line() -> Iterator[str]:
 def events() -> Iterator[str]:
     """Yield every kind of line that `ask --json` prints."""
     schema = events_schema()
-    usage = "Usage is in [scripts](../python.md#scripts); `ecoshell events --schema` prints the schema."
+    usage = (
+        "Usage is in [scripts](../python.md#scripts); `ecoshell events --schema` prints the schema."
+    )
     yield f"{schema['description']} {usage}"
     for name, kind in PRINTED.items():
         definition = schema["$defs"][kind.__name__]
@@ -79,7 +89,12 @@ def hooks() -> Iterator[str]:
 def tutorial() -> Iterator[str]:
     """Yield plugins/README.md with links that fit the site."""
     text = (Path(__file__).parent.parent / "plugins" / "README.md").read_text(encoding="utf-8")
-    yield text.partition("\n")[2].replace("../ecoshell/plugins.py", "hooks.md").replace("../docs/", "../").strip()
+    yield (
+        text.partition("\n")[2]
+        .replace("../ecoshell/plugins.py", "hooks.md")
+        .replace("../docs/", "../")
+        .strip()
+    )
 
 
 PAGES = {
@@ -116,7 +131,9 @@ def _joined(parts: Iterable[str]) -> str:
     return text
 
 
-def _parser(parser: argparse.ArgumentParser, name: str, text: str = "", shared: Container[str] = ()) -> Iterator[str]:
+def _parser(
+    parser: argparse.ArgumentParser, name: str, text: str = "", shared: Container[str] = ()
+) -> Iterator[str]:
     """Yield a command and its subcommands; `shared` options are described with the parent."""
     actions = [
         action
@@ -124,15 +141,24 @@ def _parser(parser: argparse.ArgumentParser, name: str, text: str = "", shared: 
         if action.help != argparse.SUPPRESS and tuple(action.option_strings) != _HELP
     ]
     subparsers = [action for action in actions if isinstance(action, argparse._SubParsersAction)]
-    own = [action for action in actions if action not in subparsers and not _is_shared(action, shared)]
+    own = [
+        action for action in actions if action not in subparsers and not _is_shared(action, shared)
+    ]
     yield f"{'#' * min(4, 1 + len(name.split()))} `{name}`"
     yield parser.description or f"{text[:1].upper()}{text[1:]}."
     if len(own) + len(subparsers) < len(actions):
         yield "Takes the options of `ecoshell`, and:" if own else "Takes the options of `ecoshell`."
     if own:
         yield "| | |\n|---|---|"
-        yield from (row(code(_usage(action)), (action.help or "") % {**vars(action), "prog": name}) for action in own)
-    options = {option for action in own for option in action.option_strings} if name == "ecoshell" else shared
+        yield from (
+            row(code(_usage(action)), (action.help or "") % {**vars(action), "prog": name})
+            for action in own
+        )
+    options = (
+        {option for action in own for option in action.option_strings}
+        if name == "ecoshell"
+        else shared
+    )
     for action in subparsers:
         texts = {choice.dest: choice.help or "" for choice in action._choices_actions}
         for command, subparser in action.choices.items():
@@ -145,7 +171,9 @@ def _is_shared(action: argparse.Action, shared: Container[str]) -> bool:
 
 def _usage(action: argparse.Action) -> str:
     """Return an argument as it is typed."""
-    name = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
+    name = action.metavar or (
+        f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper()
+    )
     value = "" if action.nargs == 0 else " ".join(name) if isinstance(name, tuple) else name
     if action.nargs in ("*", "+"):
         value += " …"

@@ -27,7 +27,10 @@ _EDIT = {"path": "notes.txt", "old": "Buy milk.\nCall Ada.", "new": "Call Ada.\n
 # The approval shows how long it has waited after the first second; the picture is taken then.
 _WAITING = "s&#160;·&#160;esc"
 REPLIES = (
-    {"text": "I edit the file.", "call": {"name": "tool_register", "arguments": {"tool_name": "edit_file"}}},
+    {
+        "text": "I edit the file.",
+        "call": {"name": "tool_register", "arguments": {"tool_name": "edit_file"}},
+    },
     {"text": "Ada comes first.", "call": {"name": "edit_file", "arguments": _EDIT}},
 )
 SESSION_PRICE = (Decimal(3), Decimal(15))
@@ -36,7 +39,11 @@ _COMMIT_DATES = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-1
 SESSION_REPLIES = (
     {"text": "The log tells.", "call": {"name": "git_log", "arguments": {}}, "usage": _USAGE},
     {"text": "The last commit added the notes.", "usage": _USAGE},
-    {"text": "I count them.", "call": {"name": "count_text", "arguments": {"path": "notes.txt"}}, "usage": _USAGE},
+    {
+        "text": "I count them.",
+        "call": {"name": "count_text", "arguments": {"path": "notes.txt"}},
+        "usage": _USAGE,
+    },
     {"text": "notes.txt has 4 words.", "usage": _USAGE},
 )
 SESSION_LINES = (
@@ -56,19 +63,26 @@ def make(folder: Path) -> None:
     sizes = {folder / "screen.svg": WIDE, folder / "narrow.svg": NARROW}
     _picture_session(COUNT_QUESTIONS, Options(budget="0.50"), NOTES, sizes)
     files = {"a.txt": "one two three\n", "b.txt": "four five\n"}
-    _picture_session(GRAPH_QUESTIONS, Options(strategy="graph"), files, {folder / "branches.svg": WIDE})
+    _picture_session(
+        GRAPH_QUESTIONS, Options(strategy="graph"), files, {folder / "branches.svg": WIDE}
+    )
     _picture_approval(folder / "approval.svg")
     _animate_session(folder / "session.svg")
 
 
 def _picture_session(
-    questions: Iterable[str], options: Options, files: Mapping[str, str], pictures: Mapping[Path, tuple[int, int]]
+    questions: Iterable[str],
+    options: Options,
+    files: Mapping[str, str],
+    pictures: Mapping[Path, tuple[int, int]],
 ) -> None:
     """Ask the embedded model and take pictures with `ecoshell screenshot`."""
     with TemporaryDirectory() as place:
         os.environ["ECOSHELL_HOME"] = str(Path(place, "home"))
         workspace = _workspace(Path(place), files)
-        session = asyncio.run(_play(questions, replace(options, model="embedded", workspace=workspace)))
+        session = asyncio.run(
+            _play(questions, replace(options, model="embedded", workspace=workspace))
+        )
         environment = {**os.environ, "PYTHONUTF8": "1", "TERM": "xterm-256color"}
         for picture, (width, height) in pictures.items():
             picture.unlink(missing_ok=True)
@@ -122,8 +136,14 @@ def _animate_session(picture: Path) -> None:
         workspace, script = _workspace(Path(place), NOTES), Path(place, "demo.jsonl")
         script.write_text("".join(json.dumps(reply) + "\n" for reply in SESSION_REPLIES))
         git = ("git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-        for arguments in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "Add the notes")):
-            subprocess.run([*git, *arguments], cwd=workspace, check=True, env={**os.environ, **_COMMIT_DATES})
+        for arguments in (
+            ("init", "-q", "-b", "main"),
+            ("add", "."),
+            ("commit", "-q", "-m", "Add the notes"),
+        ):
+            subprocess.run(
+                [*git, *arguments], cwd=workspace, check=True, env={**os.environ, **_COMMIT_DATES}
+            )
         with contextlib.chdir(place):  # The picture shows the script's name.
             frames = asyncio.run(_session_frames("script:demo.jsonl", workspace))
         picture.write_text(animated(frames), encoding="utf-8")
@@ -135,7 +155,10 @@ async def _session_frames(model: str, workspace: Path) -> list[tuple[str, float]
 
     from ecoshell.tui.app import ChatApp
 
-    app, frames = ChatApp(Options(model=model, workspace=workspace, price=SESSION_PRICE)), list[tuple[str, float]]()
+    app, frames = (
+        ChatApp(Options(model=model, workspace=workspace, price=SESSION_PRICE)),
+        list[tuple[str, float]](),
+    )
     async with asyncio.timeout(600), app.run_test(size=WIDE) as pilot:
         for area in app.chat.query(TextArea):
             area.cursor_blink = False
@@ -143,7 +166,9 @@ async def _session_frames(model: str, workspace: Path) -> list[tuple[str, float]
 
         async def settled() -> str:
             previous, current = "", " "
-            while app.chat.controller is None or app.chat.controller.stoppable or current != previous:
+            while (
+                app.chat.controller is None or app.chat.controller.stoppable or current != previous
+            ):
                 await pilot.pause(1.2)  # longer than changed rows of the plan are highlighted
                 previous, current = current, app.export_screenshot()
             return current

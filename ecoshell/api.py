@@ -18,11 +18,29 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, ParamSpec, Self, TypeVar, cast, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 
 from ecoshell import errors
 from ecoshell.budget import CapState, Scope, nano_to_usd_text, parse_amount
-from ecoshell.errors import BudgetError, EcoshellError, GaveUp, LimitReached, StepsSpent, TurnStopped, UsageError
+from ecoshell.errors import (
+    BudgetError,
+    EcoshellError,
+    GaveUp,
+    LimitReached,
+    StepsSpent,
+    TurnStopped,
+    UsageError,
+)
 from ecoshell.events import (
     ApprovalGiven,
     ApprovalWanted,
@@ -55,7 +73,13 @@ if TYPE_CHECKING:  # imported when an agent is opened
     from ecoshell.tools.workspace import Workspace
 
 
-EXIT_STATUS: Mapping[Status, int] = {"answered": 0, "error": 1, "limit": 3, "gave_up": 4, "interrupted": 130}
+EXIT_STATUS: Mapping[Status, int] = {
+    "answered": 0,
+    "error": 1,
+    "limit": 3,
+    "gave_up": 4,
+    "interrupted": 130,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +152,17 @@ class Outcome:
             case "interrupted":
                 return TurnStopped("The turn was stopped.", kept="The session is kept.")
             case "limit" if (hit := self._limit) is not None:
-                return LimitReached(hit.message, scope=hit.scope, need=hit.need, left=hit.left, unit=hit.unit)
+                return LimitReached(
+                    hit.message, scope=hit.scope, need=hit.need, left=hit.left, unit=hit.unit
+                )
             case "limit":
-                return StepsSpent("The turn ended before it was done.", fix="Allow more steps, or ask for less.")
+                return StepsSpent(
+                    "The turn ended before it was done.", fix="Allow more steps, or ask for less."
+                )
             case "error":
-                event = self._error or ErrorHappened("", "The turn ended without an answer.", fix="Ask again.")
+                event = self._error or ErrorHappened(
+                    "", "The turn ended without an answer.", fix="Ask again."
+                )
                 kind = getattr(errors, event.kind, None)
                 if not (isinstance(kind, type) and issubclass(kind, EcoshellError)):
                     kind = EcoshellError
@@ -144,7 +174,11 @@ class Outcome:
         match event:
             case TurnFinished():
                 self.status, self.answer = event.status, event.answer or self.answer
-                self.spent_nano, self.usage, self.consumption = event.spent_nano, event.usage, event.consumption
+                self.spent_nano, self.usage, self.consumption = (
+                    event.spent_nano,
+                    event.usage,
+                    event.consumption,
+                )
                 self.steps, self.registered = event.steps, event.registered
             case TextArrived(channel="answer"):
                 self.answer += event.text
@@ -160,12 +194,16 @@ class Outcome:
                 self.registered += (event.name,)
             case BudgetSettled():
                 unknown = self.spent_nano is None or event.spent_nano is None
-                self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                self.spent_nano = (
+                    None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                )
                 self.usage += event.usage
                 self.consumption = self.consumption.plus(event)
             case SubagentFinished():
                 unknown = self.spent_nano is None or event.spent_nano is None
-                self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                self.spent_nano = (
+                    None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                )
                 self.usage += event.usage
                 self.consumption = self.consumption.plus_subagent(event.spent_nano, event.usage)
             case LimitHit():
@@ -181,7 +219,9 @@ class Outcome:
         """Return the result event."""
         totals, estimate = self.consumption, None
         if totals.estimated or totals.estimated_nano:
-            estimate = Estimate(None if totals.nano is None else nano_to_usd_text(totals.nano), totals.usage)
+            estimate = Estimate(
+                None if totals.nano is None else nano_to_usd_text(totals.nano), totals.usage
+            )
         return Result(
             status=self.status,
             answer=self.answer,
@@ -216,7 +256,11 @@ def tool(function: Callable[P, R], /) -> ToolFunction[P, R]: ...
 
 @overload
 def tool(
-    *, name: str = "", effects: Iterable[Effect] = (), seconds: float = ..., price: str | None = None
+    *,
+    name: str = "",
+    effects: Iterable[Effect] = (),
+    seconds: float = ...,
+    price: str | None = None,
 ) -> Callable[[Callable[P, R]], ToolFunction[P, R]]: ...
 
 
@@ -237,18 +281,27 @@ def tool(
     under the caps. Raises UsageError for an invalid price or effect.
     """
     effect_set = frozenset(effects)
-    if not effect_set <= {*get_args(Effect)}:  # An unknown effect would bypass approval and read-only mode.
-        raise UsageError(f"{effects!r} are not effects of a tool.", fix=f"Available: {', '.join(get_args(Effect))}.")
+    if not effect_set <= {
+        *get_args(Effect)
+    }:  # An unknown effect would bypass approval and read-only mode.
+        raise UsageError(
+            f"{effects!r} are not effects of a tool.",
+            fix=f"Available: {', '.join(get_args(Effect))}.",
+        )
     price_nano = 0
     if price is not None:
         amount = parse_amount(price)
         if amount.unit != "usd":
-            raise UsageError(f"{price!r} is not a price of a tool.", fix="Use dollars, such as 0.002 or 1c.")
+            raise UsageError(
+                f"{price!r} is not a price of a tool.", fix="Use dollars, such as 0.002 or 1c."
+            )
         price_nano = amount.value
     limits = Limits(seconds=seconds)
 
     def make(function: Callable[P, R]) -> ToolFunction[P, R]:
-        return ToolFunction(function, effects=effect_set, limits=limits, name=name, price_nano=price_nano)
+        return ToolFunction(
+            function, effects=effect_set, limits=limits, name=name, price_nano=price_nano
+        )
 
     return make if function is None else make(function)
 
@@ -282,7 +335,13 @@ class Agent:
         """The state of the last question, also while it runs and after `ask` has raised."""
         options = options or Options()
         self._owned = None if model is None or isinstance(model, str) else model
-        name = self._owned.traits.name if self._owned else model if isinstance(model, str) else options.model
+        name = (
+            self._owned.traits.name
+            if self._owned
+            else model
+            if isinstance(model, str)
+            else options.model
+        )
         self._options = replace(options, model=name, budget=options.budget if cap is None else cap)
         if self._options.budget is not None:
             parse_amount(self._options.budget)
@@ -299,13 +358,17 @@ class Agent:
         from ecoshell.assembly.shell import assemble
 
         if self._shell is not None:
-            raise UsageError("The agent is already open.", fix="Open a second agent for parallel work.")
+            raise UsageError(
+                "The agent is already open.", fix="Open a second agent for parallel work."
+            )
         own = self._owned
         self._shell = await assemble(
             self._options,
             self._user,
             paths=self._paths,
-            model_factory=lending(lambda name: own if own is not None and name == own.traits.name else None),
+            model_factory=lending(
+                lambda name: own if own is not None and name == own.traits.name else None
+            ),
             tools=tools_of if tuple(self._tools) == ALL_TOOLS else self._tools_of,
         )
         self._shell.on_event = self.on_event
@@ -314,7 +377,10 @@ class Agent:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        place: TracebackType | None,
     ) -> None:
         """Stop the running turn and close the agent."""
         shell, self._shell = self._open, None
@@ -333,7 +399,9 @@ class Agent:
             raise failure
         return self.outcome
 
-    async def stream(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
+    async def stream(
+        self, question: str, attachments: Sequence[Attachment] = ()
+    ) -> AsyncGenerator[Event]:
         """Yield the events of a turn as they happen; the last is always TurnFinished.
 
         Raises UsageError for an empty question and while another turn runs, and StoreError.
@@ -385,7 +453,9 @@ class Agent:
     @property
     def _open(self) -> "Shell":
         if self._shell is None:
-            raise UsageError("The agent is not open.", fix="Use it within `async with Agent(…) as agent:`.")
+            raise UsageError(
+                "The agent is not open.", fix="Use it within `async with Agent(…) as agent:`."
+            )
         return self._shell
 
     def _tools_of(self, settings: "Settings", workspace: "Workspace") -> list[Tool]:
@@ -396,10 +466,14 @@ class Agent:
         for selector in self._tools:
             if isinstance(selector, str):
                 names = fnmatch.filter(built_in, selector)
-                matches = [built_in[name] for name in names] or [tool_named(selector, [*built_in.values()])]
+                matches = [built_in[name] for name in names] or [
+                    tool_named(selector, [*built_in.values()])
+                ]
                 chosen += [tool for tool in matches if tool not in chosen]
             elif isinstance(cast("object", selector), Tool):
                 chosen.append(selector)
             else:
-                raise UsageError(f"{selector!r:.80} is not a tool.", fix="Mark a function with @ecoshell.tool.")
+                raise UsageError(
+                    f"{selector!r:.80} is not a tool.", fix="Mark a function with @ecoshell.tool."
+                )
         return chosen

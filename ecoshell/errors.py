@@ -99,7 +99,15 @@ class ModelMissing(ModelError):
     `key` is True if the API key is missing or was rejected.
     """
 
-    def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = False, key: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kept: str = "",
+        fix: str = "",
+        billed: bool = False,
+        key: bool = False,
+    ) -> None:
         super().__init__(message, kept=kept, fix=fix, billed=billed)
         self.key = key
 
@@ -143,7 +151,13 @@ class CallBroken(ModelBroken):
     """
 
     def __init__(
-        self, message: str, *, tool: str = "", arguments: Mapping[str, Any] | None = None, kept: str = "", fix: str = ""
+        self,
+        message: str,
+        *,
+        tool: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        kept: str = "",
+        fix: str = "",
     ) -> None:
         super().__init__(message, kept=kept, fix=fix)
         self.tool = tool
@@ -154,7 +168,13 @@ class ContextExceeded(ModelBroken):
     """The prompt is longer than the model's context; `limit` is that context in tokens if the provider reported it."""
 
     def __init__(
-        self, message: str, *, limit: int | None = None, kept: str = "", fix: str = "", billed: bool = False
+        self,
+        message: str,
+        *,
+        limit: int | None = None,
+        kept: str = "",
+        fix: str = "",
+        billed: bool = False,
     ) -> None:
         super().__init__(message, kept=kept, fix=fix, billed=billed)
         self.limit = limit
@@ -173,7 +193,9 @@ class LimitReached(BudgetError):
 
     exit_status = 3
 
-    def __init__(self, message: str, *, scope: str, need: int, left: int, unit: str, fix: str = "") -> None:
+    def __init__(
+        self, message: str, *, scope: str, need: int, left: int, unit: str, fix: str = ""
+    ) -> None:
         super().__init__(message, fix=fix)
         self.scope = scope
         self.need = need
@@ -198,7 +220,9 @@ def closest_words(word: str, words: Iterable[str]) -> list[str]:
     """Return up to three similar words, first those with the same letters, because letters are often swapped."""
     from difflib import get_close_matches  # only needed after a mistake
 
-    return sorted(get_close_matches(word, list(words), n=3), key=lambda match: sorted(match) != sorted(word))
+    return sorted(
+        get_close_matches(word, list(words), n=3), key=lambda match: sorted(match) != sorted(word)
+    )
 
 
 def closest_word(word: str, words: Iterable[str]) -> str | None:

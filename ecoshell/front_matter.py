@@ -60,9 +60,13 @@ def _fields(source: str, file: str) -> dict[str, Field]:
         try:
             table = _load(source)
         except ValueError:
-            table = _load(_UNQUOTED.sub(lambda field: f"{field[1]}: {json.dumps(field[2].strip())}", source))
+            table = _load(
+                _UNQUOTED.sub(lambda field: f"{field[1]}: {json.dumps(field[2].strip())}", source)
+            )
     except ValueError as error:
-        raise UsageError(f"The front matter of {file} cannot be read: {error}.", fix=_FIX) from error
+        raise UsageError(
+            f"The front matter of {file} cannot be read: {error}.", fix=_FIX
+        ) from error
     if table in (None, ""):
         return {}
     if not isinstance(table, dict):
@@ -89,5 +93,9 @@ def _load(source: str) -> object:
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 2}: " if error.problem_mark is not None else ""
         raise ValueError(f"{line}{error.problem}") from error
-    except (yaml.YAMLError, RecursionError, TypeError) as error:  # TypeError: a list as the name of a field
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        TypeError,
+    ) as error:  # TypeError: a list as the name of a field
         raise ValueError(str(error).partition("\n")[0]) from error

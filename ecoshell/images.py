@@ -43,7 +43,9 @@ def read_image(file: BinaryIO, name: str) -> Image | None:
     size = os.fstat(file.fileno()).st_size
     data = b"" if size > MAX_BYTES else head + file.read(MAX_BYTES + 1 - len(head))
     if len(data) > MAX_BYTES or not data:
-        raise ToolError(f"{name} has {max(size, len(data)):,} bytes; an image may have {MAX_BYTES:,}.")
+        raise ToolError(
+            f"{name} has {max(size, len(data)):,} bytes; an image may have {MAX_BYTES:,}."
+        )
     return image_of(data, name)
 
 
@@ -75,14 +77,18 @@ def image_of(data: bytes, name: str) -> Image:
     if not width or not height:
         raise ToolError(f"{name} is empty: it has {width}×{height} pixels.")
     if max(size) > MAX_SIDE:
-        raise ToolError(f"{name} has {width}×{height} pixels; an image may have {MAX_SIDE:,} on each side.")
+        raise ToolError(
+            f"{name} has {width}×{height} pixels; an image may have {MAX_SIDE:,} on each side."
+        )
     return Image(name, kind, base64.b64encode(data).decode(), width, height)
 
 
 def image_of_base64(text: str, name: str) -> Image:
     """Return the image in a base64 string; raises ToolError."""
     if len(text) > MAX_BYTES * 4 // 3 + 4:
-        raise ToolError(f"{name} has about {len(text) * 3 // 4:,} bytes; an image may have {MAX_BYTES:,}.")
+        raise ToolError(
+            f"{name} has about {len(text) * 3 // 4:,} bytes; an image may have {MAX_BYTES:,}."
+        )
     try:
         return image_of(base64.b64decode(text, validate=True), name)
     except ValueError as error:

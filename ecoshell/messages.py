@@ -37,12 +37,17 @@ class Call:
     @property
     def subject(self) -> str:
         """The tool the call is about: for a meta-tool, the one it names."""
-        inside = self.arguments.get({TOOL_REGISTER: "tool_name", TOOL_CALL: "name"}.get(self.name, ""))
+        inside = self.arguments.get(
+            {TOOL_REGISTER: "tool_name", TOOL_CALL: "name"}.get(self.name, "")
+        )
         return inside if isinstance(inside, str) else self.name
 
     def signature(self) -> str:
         """Return the call as `name(key=value, …)`."""
-        inside = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.arguments.items())
+        inside = ", ".join(
+            f"{key}={json.dumps(value, ensure_ascii=False)}"
+            for key, value in self.arguments.items()
+        )
         return f"{self.name}({inside})"
 
 
@@ -127,7 +132,11 @@ class ToolSchema:
         are omitted, because small models fill in every argument they see; calls may still have them.
         """
         if not self.brief:
-            function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+            function = {
+                "name": self.name,
+                "description": self.description,
+                "parameters": dict(self.parameters),
+            }
             return {"type": "function", "function": function}
         signature: list[str] = []
         for name, kind, about, keywords, optional in self._arguments():
@@ -136,10 +145,17 @@ class ToolSchema:
             keywords.pop("default", None)
             written = f"{kind} {json.dumps(keywords, ensure_ascii=False)}" if keywords else kind
             first = _CLAUSE_END.split(about, maxsplit=1)[0]
-            signature.append(f"{name}{'?' if optional else ''}: {written}{f' ({first})' if first else ''}")
+            signature.append(
+                f"{name}{'?' if optional else ''}: {written}{f' ({first})' if first else ''}"
+            )
         keywords = self._schema_keywords()
         more = {"schema": keywords} if keywords else {}
-        return {"name": self.name, "description": self.description, "parameters": ", ".join(signature), **more}
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": ", ".join(signature),
+            **more,
+        }
 
     @cached_property
     def entry(self) -> str:
@@ -165,7 +181,9 @@ class ToolSchema:
         required: Sequence[str] = self.parameters.get("required") or ()
         properties: Mapping[str, Any] = self.parameters.get("properties") or {}
         for name, schema in properties.items():
-            keywords: dict[str, Any] = dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
+            keywords: dict[str, Any] = (
+                dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
+            )
             about, kind = keywords.pop("description", None), "any"
             keywords.pop("title", None)
             if isinstance(keywords.get("type"), str):
@@ -174,10 +192,14 @@ class ToolSchema:
 
     def _schema_keywords(self) -> dict[str, Any]:
         """Return the schema keywords that do not belong to an argument."""
-        return {key: value for key, value in self.parameters.items() if key not in _EXPRESSED_KEYWORDS}
+        return {
+            key: value for key, value in self.parameters.items() if key not in _EXPRESSED_KEYWORDS
+        }
 
 
-_EXPRESSED_KEYWORDS = frozenset({"type", "properties", "required", "title", "$schema", "additionalProperties"})
+_EXPRESSED_KEYWORDS = frozenset(
+    {"type", "properties", "required", "title", "$schema", "additionalProperties"}
+)
 """Keywords that `ToolSchema.as_text` expresses in its lines, or that mean nothing to a model."""
 _CLAUSE_END = re.compile(r"[;.](?:\s|$)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[\u3002\uff01\uff1f])|\n")
@@ -263,7 +285,11 @@ def visible(text: str) -> str:
 def visible_line(text: str, max_length: int | None = None) -> str:
     """Return `visible` text on one line, cut to `max_length` characters with an ellipsis."""
     line = " ".join(visible(text).split())
-    return line if max_length is None or len(line) <= max_length else f"{line[: max_length - 1].rstrip()}…"
+    return (
+        line
+        if max_length is None or len(line) <= max_length
+        else f"{line[: max_length - 1].rstrip()}…"
+    )
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -291,5 +317,9 @@ _MISLEADING = (
 def _escapes() -> Mapping[int, str]:
     """Return the escape of each such character; built on first use, because most texts have none."""
     codes = [code for code in (*_CONTROLS, *_MISLEADING) if code not in _ALLOWED_CONTROLS]
-    escapes = {code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" for code in codes if code <= 0xFFFF}
+    escapes = {
+        code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
+        for code in codes
+        if code <= 0xFFFF
+    }
     return escapes | {code: f"\\U{code:08x}" for code in codes if code > 0xFFFF} | {0x1B: "␛"}

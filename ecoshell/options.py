@@ -19,7 +19,9 @@ APPROVAL_MODES: Mapping[ApprovalMode, str] = {
     "plan": "Plan mode: only tools that read run, and the answer is a plan. /plan accept carries it out.",
     "edits": "Edits are accepted: writes inside the workspace run without asking; commands still ask.",
 }
-HookPoint = Literal["before_tool", "after_tool", "turn_start", "turn_end", "session_start", "session_end", "cap"]
+HookPoint = Literal[
+    "before_tool", "after_tool", "turn_start", "turn_end", "session_start", "session_end", "cap"
+]
 """When a hook runs."""
 
 EFFORTS: Mapping[Effort, str] = {
@@ -72,7 +74,9 @@ class RoleModels:
     def over(self, defaults: "RoleModels") -> "RoleModels":
         """Fill unset roles from `defaults`; SESSION_MODEL sets a role to the session's model."""
         names = {role: self.of(role) or defaults.of(role) for role in ROLES}
-        return RoleModels(**{role: None if name == SESSION_MODEL else name for role, name in names.items()})
+        return RoleModels(
+            **{role: None if name == SESSION_MODEL else name for role, name in names.items()}
+        )
 
 
 NO_ROLE_MODELS = RoleModels()

@@ -92,7 +92,9 @@ def make_private(folder: Path) -> None:
     if folder in (paths.config, paths.data):
         with suppress(OSError):
             status = folder.stat()
-            if status.st_uid == os.geteuid() and status.st_mode & 0o077:  # another user's folder stays as it is
+            if (
+                status.st_uid == os.geteuid() and status.st_mode & 0o077
+            ):  # another user's folder stays as it is
                 folder.chmod(stat.S_IMODE(status.st_mode) & 0o700)
 
 
@@ -118,7 +120,9 @@ def replacement(file: Path, mode: int = 0o600) -> Generator[BinaryIO]:
         for path in file.parent.iterdir():
             if temporary.fullmatch(path.name):
                 with suppress(OSError), path.open("rb") as stale:
-                    fcntl.flock(stale, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
+                    fcntl.flock(
+                        stale, fcntl.LOCK_EX | fcntl.LOCK_NB
+                    )  # raises while its writer lives
                     if time.time() - os.fstat(stale.fileno()).st_mtime > _TEMPORARY_MIN_AGE_SECONDS:
                         path.unlink()
     fresh = file.with_name(f".{file.name}.{os.urandom(6).hex()}")

@@ -89,9 +89,15 @@ class Plugin:
 
             module = _import_plugin(self.place)
             members: dict[str, Any] = {name: getattr(module, name, None) for name in dir(module)}
-            hooks = {name: member for name, member in members.items() if getattr(member, MARK, None) is True}
+            hooks = {
+                name: member
+                for name, member in members.items()
+                if getattr(member, MARK, None) is True
+            }
             if unknown := next((name for name in hooks if name not in HOOKS), ""):
-                raise TypeError(f"unknown hook {unknown}; did you mean {closest_word(unknown, HOOKS) or 'tools'}?")
+                raise TypeError(
+                    f"unknown hook {unknown}; did you mean {closest_word(unknown, HOOKS) or 'tools'}?"
+                )
             self._hooks = hooks
         if hook not in self._hooks:
             return ()
@@ -99,7 +105,9 @@ class Plugin:
 
         parameters = inspect.signature(self._hooks[hook]).parameters
         if unknown := next((name for name in parameters if name not in offered), ""):
-            raise TypeError(f"{hook}() receives {' and '.join(offered) or 'no arguments'}, but expects {unknown}")
+            raise TypeError(
+                f"{hook}() receives {' and '.join(offered) or 'no arguments'}, but expects {unknown}"
+            )
         return self._hooks[hook](**{name: offered[name] for name in parameters})
 
 
@@ -118,15 +126,24 @@ class Plugins:
         self, workspace: "Workspace", options: ToolOptions, reserved: Collection[str]
     ) -> "tuple[dict[str, tuple[str, Tool]], list[ToolProvider]]":
         """Return tools by name, each with its plugin's name, and tool providers."""
-        added = self._collect("tools", {*reserved, *META_TOOLS}, workspace=workspace, options=options)
-        tools = {name: (plugin, tool) for name, (plugin, tool) in added.items() if not isinstance(tool, _Provider)}
-        return tools, [provider for _, provider in added.values() if isinstance(provider, _Provider)]
+        added = self._collect(
+            "tools", {*reserved, *META_TOOLS}, workspace=workspace, options=options
+        )
+        tools = {
+            name: (plugin, tool)
+            for name, (plugin, tool) in added.items()
+            if not isinstance(tool, _Provider)
+        }
+        return tools, [
+            provider for _, provider in added.values() if isinstance(provider, _Provider)
+        ]
 
     def strategies(self, reserved: Collection[str]) -> "dict[str, StrategySpec]":
         """Return strategies by name."""
         specs: dict[str, tuple[str, StrategySpec]] = self._collect("strategies", reserved)
         return {
-            name: replace(spec, strategy=partial(_run_strategy, plugin, spec)) for name, (plugin, spec) in specs.items()
+            name: replace(spec, strategy=partial(_run_strategy, plugin, spec))
+            for name, (plugin, spec) in specs.items()
         }
 
     def models(self) -> "dict[str, Callable[[str, Price | None], Model]]":
@@ -134,7 +151,10 @@ class Plugins:
         factories: dict[str, tuple[str, Callable[[str, Price | None], Model]]] = self._collect(
             "models", _BUILTIN_PREFIXES
         )
-        return {prefix: partial(_make_model, plugin, make) for prefix, (plugin, make) in factories.items()}
+        return {
+            prefix: partial(_make_model, plugin, make)
+            for prefix, (plugin, make) in factories.items()
+        }
 
     def prices(self) -> "dict[str, Price]":
         """Return prices by model name."""
@@ -143,7 +163,8 @@ class Plugins:
     def judges(self, reserved: Collection[str]) -> "dict[str, JudgeFunction]":
         """Return judges of results by name; one of `SHIPPED_JUDGES` is imported when it first judges."""
         judges = {
-            name: attribute_faults(plugin)(judge) for name, (plugin, judge) in self._collect("judges", reserved).items()
+            name: attribute_faults(plugin)(judge)
+            for name, (plugin, judge) in self._collect("judges", reserved).items()
         }
         for plugin in self._plugins:
             name = SHIPPED_JUDGES.get(plugin.name, "")
@@ -157,9 +178,15 @@ class Plugins:
 
     def slash_commands(self, reserved: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Return slash commands."""
-        commands: dict[str, tuple[str, SlashCommand[Shell]]] = self._collect("slash_commands", reserved)
+        commands: dict[str, tuple[str, SlashCommand[Shell]]] = self._collect(
+            "slash_commands", reserved
+        )
         return [
-            replace(command, run=partial(_run_command, plugin, command), choices=partial(_choices, command))
+            replace(
+                command,
+                run=partial(_run_command, plugin, command),
+                choices=partial(_choices, command),
+            )
             for plugin, command in commands.values()
         ]
 
@@ -171,11 +198,17 @@ class Plugins:
         """Return folders of skills."""
         return [folder for _, folder in self._collect("skills").values()]
 
-    def _collect(self, hook: str, reserved: Collection[str] = (), **offered: Any) -> dict[str, tuple[str, Any]]:
+    def _collect(
+        self, hook: str, reserved: Collection[str] = (), **offered: Any
+    ) -> dict[str, tuple[str, Any]]:
         """Return the items of a hook by name, each with its plugin's name; a faulty plugin contributes none."""
         collected: dict[str, tuple[str, Any]] = {}
         for plugin in self._plugins:
-            if plugin.fault or plugin.state == "off" or (plugin.state == "commands" and hook not in _WITHOUT_ENABLING):
+            if (
+                plugin.fault
+                or plugin.state == "off"
+                or (plugin.state == "commands" and hook not in _WITHOUT_ENABLING)
+            ):
                 continue
             own: dict[str, tuple[str, Any]] = {}
             try:
@@ -186,7 +219,9 @@ class Plugins:
                     own[name] = plugin.name, item
             except (Exception, SystemExit) as failure:  # noqa: BLE001 - a faulty plugin does not end the shell
                 plugin.incomplete = isinstance(failure, EcoshellError)
-                message = str(failure) if plugin.incomplete else f"{type(failure).__name__}: {failure}"
+                message = (
+                    str(failure) if plugin.incomplete else f"{type(failure).__name__}: {failure}"
+                )
                 plugin.fault = visible_line(message)
                 if plugin.state != "optional" or not plugin.incomplete:
                     self._warn(f"Plugin {plugin.name} disabled: {plugin.fault}")
@@ -199,7 +234,11 @@ class Plugins:
 
 
 def find_plugins(
-    folder: Path, *, enabled: Collection[str], disabled: Collection[str], settings: Mapping[str, Any]
+    folder: Path,
+    *,
+    enabled: Collection[str],
+    disabled: Collection[str],
+    settings: Mapping[str, Any],
 ) -> list[Plugin]:
     """Return the plugins of installed packages, then those in the user's folder; imports none.
 
@@ -251,17 +290,29 @@ def find_user_plugins(paths: "Paths") -> list[Plugin]:
     import tomllib
 
     variables = {
-        name.replace("__", "_"): text.strip() for name, text in os.environ.items() if name.startswith("ECOSHELL_")
+        name.replace("__", "_"): text.strip()
+        for name, text in os.environ.items()
+        if name.startswith("ECOSHELL_")
     }
     file, table = paths.settings_file, dict[str, Any]()
-    with suppress(OSError, ValueError, TypeError, RecursionError):  # TypeError: `plugins` is not a table
-        table |= tomllib.loads(file.read_text(encoding="utf-8-sig")).get("plugins", {}) if file.is_file() else {}
+    with suppress(
+        OSError, ValueError, TypeError, RecursionError
+    ):  # TypeError: `plugins` is not a table
+        table |= (
+            tomllib.loads(file.read_text(encoding="utf-8-sig")).get("plugins", {})
+            if file.is_file()
+            else {}
+        )
     for key in ("enabled", "disabled"):
         with suppress(ValueError, RecursionError):
             if text := variables.get(f"ECOSHELL_PLUGINS_{key.upper()}"):
                 table |= tomllib.loads(f"{key} = {text}\n")
-    names: dict[str, list[Any]] = {key: value for key, value in table.items() if isinstance(value, list)}
-    own: dict[str, dict[str, Any]] = {key: value for key, value in table.items() if isinstance(value, dict)}
+    names: dict[str, list[Any]] = {
+        key: value for key, value in table.items() if isinstance(value, list)
+    }
+    own: dict[str, dict[str, Any]] = {
+        key: value for key, value in table.items() if isinstance(value, dict)
+    }
     enabled, disabled = names.get("enabled", ()), names.get("disabled", ())
     return find_plugins(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
 
@@ -325,7 +376,9 @@ def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:
                 if hook == "prices" and not isinstance(item, Price):
                     raise TypeError(f"{name}: {item!r:.60} is not a Price")
                 if hook in ("judges", "ledger") and not (_NAME.fullmatch(name) and callable(item)):
-                    raise ValueError(f"{name!r:.60}: {item!r:.60} is not a {HOOKS[hook]} with a valid name")
+                    raise ValueError(
+                        f"{name!r:.60}: {item!r:.60} is not a {HOOKS[hook]} with a valid name"
+                    )
                 yield str(name), item
             return
         case "strategies":
@@ -351,7 +404,10 @@ def _tool_name(tool: Tool) -> str:
     if not isinstance(schema, ToolSchema) or not _TOOL.fullmatch(schema.name):
         raise ValueError(f"{getattr(schema, 'name', None)!r:.80} is not a valid tool name")
     json.dumps(dict(schema.parameters))
-    listed: tuple[Any, ...] = (schema.parameters.get("properties"), schema.parameters.get("required"))
+    listed: tuple[Any, ...] = (
+        schema.parameters.get("properties"),
+        schema.parameters.get("required"),
+    )
     if not isinstance(listed[0] or {}, Mapping) or not isinstance(listed[1] or [], Sequence):
         raise ValueError(f"the parameters of {schema.name} are not a JSON schema of an object")
     return schema.name
@@ -422,7 +478,9 @@ def _run_strategy(plugin: str, spec: "StrategySpec", question: str, max_steps: i
         return outcome
 
 
-def _make_model(plugin: str, make: "Callable[[str, Price | None], Model]", name: str, price: "Price | None") -> "Model":
+def _make_model(
+    plugin: str, make: "Callable[[str, Price | None], Model]", name: str, price: "Price | None"
+) -> "Model":
     from ecoshell.models import Model
 
     with attribute_faults(plugin):
@@ -432,7 +490,9 @@ def _make_model(plugin: str, make: "Callable[[str, Price | None], Model]", name:
         return model
 
 
-async def _run_command(plugin: str, command: "SlashCommand[Shell]", shell: "Shell", argument: str) -> "Printed":
+async def _run_command(
+    plugin: str, command: "SlashCommand[Shell]", shell: "Shell", argument: str
+) -> "Printed":
     from ecoshell.agent.command_table import Printed
 
     with attribute_faults(plugin):
@@ -443,7 +503,9 @@ async def _run_command(plugin: str, command: "SlashCommand[Shell]", shell: "Shel
         if not isinstance(cast("object", printed), Printed):
             raise TypeError(f"/{command.name} returned {type(printed).__name__} instead of Printed")
         if not isinstance(cast("object", printed.text), str):
-            raise TypeError(f"/{command.name} returned Printed({type(printed.text).__name__}) instead of a text")
+            raise TypeError(
+                f"/{command.name} returned Printed({type(printed.text).__name__}) instead of a text"
+            )
         return printed
 
 

@@ -18,7 +18,9 @@ T = TypeVar("T")
 MARK = "[key hidden]"
 MIN_KEY_CHARACTERS = 8
 """Shorter values would mask ordinary words."""
-SECRET_NAME = re.compile(r"(API_?KEY|(^|_)(TOKEN|SECRET)|SECRET_.*KEY|PASSWORD|ACCESS_KEY(_ID)?)$", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    r"(API_?KEY|(^|_)(TOKEN|SECRET)|SECRET_.*KEY|PASSWORD|ACCESS_KEY(_ID)?)$", re.IGNORECASE
+)
 _NOT_DUMPABLE = (4, 0)
 """PR_SET_DUMPABLE and its value: only root may read this process's memory and environment."""
 
@@ -46,7 +48,9 @@ def protect_secrets() -> None:
     """Register the environment's secrets; in ecoshell's own process, also remove them from the environment."""
     values = {value.strip() for name, value in environ.items() if SECRET_NAME.search(name)}
     _environment_secrets.clear()
-    _environment_secrets.update(value for value in values if not value.isalpha())  # `postgres` is also a word
+    _environment_secrets.update(
+        value for value in values if not value.isalpha()
+    )  # `postgres` is also a word
     _update_secrets()
     if not _is_own_process:
         return
@@ -102,16 +106,27 @@ def mask_secrets(value: T) -> T:
     if isinstance(same, Mapping):
         mapping = cast("Mapping[Any, Any]", same)
         clean = [(mask_secrets(name), mask_secrets(item)) for name, item in mapping.items()]
-        unchanged = all(name is old and item is mapping[old] for (name, item), old in zip(clean, mapping, strict=True))
+        unchanged = all(
+            name is old and item is mapping[old]
+            for (name, item), old in zip(clean, mapping, strict=True)
+        )
         return value if unchanged else cast("T", dict(clean))
     if type(same) in (list, tuple):
         items = [mask_secrets(item) for item in cast("list[Any]", same)]
         unchanged = all(item is old for item, old in zip(items, same, strict=True))
         return value if unchanged else type(same)(items)
     if dataclasses.is_dataclass(same) and not isinstance(same, type):
-        names = (field.name for field in dataclasses.fields(same) if field.init and not field.metadata.get("opaque"))
+        names = (
+            field.name
+            for field in dataclasses.fields(same)
+            if field.init and not field.metadata.get("opaque")
+        )
         fields = {name: getattr(same, name) for name in names}
-        changed = {name: clean for name, item in fields.items() if (clean := mask_secrets(item)) is not item}
+        changed = {
+            name: clean
+            for name, item in fields.items()
+            if (clean := mask_secrets(item)) is not item
+        }
         return cast("T", dataclasses.replace(same, **changed)) if changed else value
     return value
 
@@ -147,5 +162,7 @@ class MaskedStream:
 
 def _update_secrets() -> None:
     global _secrets  # noqa: PLW0603 - secrets belong to the process
-    long_enough = (key for key in _added_secrets | _environment_secrets if len(key) >= MIN_KEY_CHARACTERS)
+    long_enough = (
+        key for key in _added_secrets | _environment_secrets if len(key) >= MIN_KEY_CHARACTERS
+    )
     _secrets = tuple(sorted(long_enough, key=len, reverse=True))

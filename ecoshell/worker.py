@@ -67,7 +67,9 @@ def _time_left(seconds: float) -> float:
     return seconds if token is None else max(0.0, min(seconds, token.deadline - time.monotonic()))
 
 
-def in_worker(function: Callable[..., T], *arguments: object, seconds: float = SECONDS, once: bool = False) -> T:
+def in_worker(
+    function: Callable[..., T], *arguments: object, seconds: float = SECONDS, once: bool = False
+) -> T:
     """Run a pure module-level function in a worker process and return its result; blocks.
 
     `seconds` limits the work itself, without the wait for a process, and never exceeds the current call's time. The
@@ -114,7 +116,9 @@ class _Workers:
             try:
                 worker = worker or _Worker()
             except OSError as error:
-                raise ToolError(f"No worker process could be started: {error.strerror or error}.") from error
+                raise ToolError(
+                    f"No worker process could be started: {error.strerror or error}."
+                ) from error
             try:
                 return worker.answer(job, seconds, latest_start)
             finally:
@@ -133,7 +137,9 @@ class _Worker:
     def __init__(self) -> None:
         from multiprocessing.connection import Connection
 
-        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(
+            filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+        )
         variables = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         ours, theirs = socket.socketpair()
         with theirs:
@@ -164,7 +170,9 @@ class _Worker:
         except (EOFError, OSError) as gone:
             self.busy = True
             memory = f"{MEMORY_BYTES // 1_000_000} MB of memory"
-            raise ToolError(f"Stopped: it took more than {memory}, or crashed. Give it less to do.") from gone
+            raise ToolError(
+                f"Stopped: it took more than {memory}, or crashed. Give it less to do."
+            ) from gone
         self.busy = False
         if not succeeded:
             raise ToolError(outcome)
@@ -172,7 +180,9 @@ class _Worker:
 
     def _reply(self, deadline: float, timeout_message: str) -> bytes:
         """Return the worker's next message; raises ToolError with `timeout_message` at the deadline."""
-        while (seconds := deadline - time.monotonic()) <= 0 or not self._pipe.poll(min(_POLL_SECONDS, seconds)):
+        while (seconds := deadline - time.monotonic()) <= 0 or not self._pipe.poll(
+            min(_POLL_SECONDS, seconds)
+        ):
             if seconds <= 0:
                 raise ToolError(timeout_message)
             checkpoint()

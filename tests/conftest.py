@@ -15,16 +15,26 @@ if TYPE_CHECKING:
 
     from ecoshell.models.local import LocalModel
 
-os.environ["ECOSHELL_REMOTE_HOST_IDLE_SECONDS"] = "0"  # tests of the model host turn it on and end their hosts
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of llama.cpp sleep, because the cores are shared
+os.environ["ECOSHELL_REMOTE_HOST_IDLE_SECONDS"] = (
+    "0"  # tests of the model host turn it on and end their hosts
+)
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # idle threads of llama.cpp sleep, because the cores are shared
 os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # tests run in parallel
-os.environ["OMP_NUM_THREADS"] = os.environ["OMP_THREAD_LIMIT"]  # with fewer, oneDNN computes wrong results
+os.environ["OMP_NUM_THREADS"] = os.environ[
+    "OMP_THREAD_LIMIT"
+]  # with fewer, oneDNN computes wrong results
 if hasattr(signal, "SIGHUP"):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and tests of hang-ups would inherit that
+    signal.signal(
+        signal.SIGHUP, signal.SIG_DFL
+    )  # nohup ignores it, and tests of hang-ups would inherit that
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of scripts ignore it
 
-settings.register_profile("ecoshell", deadline=None, max_examples=50)  # no test asserts milliseconds
+settings.register_profile(
+    "ecoshell", deadline=None, max_examples=50
+)  # no test asserts milliseconds
 settings.load_profile("ecoshell")
 
 
@@ -46,7 +56,9 @@ def embedded_model() -> Iterator["LocalModel"]:
     from ecoshell.models.local import LocalModel
 
     # with its adapter, because the prompt cache of an adapter is dropped with its last model
-    model = LocalModel(embedded_path(), adapter=embedded_adapter(), options=EngineOptions(context=CONTEXT))
+    model = LocalModel(
+        embedded_path(), adapter=embedded_adapter(), options=EngineOptions(context=CONTEXT)
+    )
     yield model
     model.discard()
 
@@ -82,7 +94,9 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def team_ledger(postgres: "Postgres", _template: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def team_ledger(
+    postgres: "Postgres", _template: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
     """Creates a ledger of a team with `ann` and `bob`; returns its address for them or the owner `postgres`."""
     monkeypatch.setenv("PGPASSWORD", postgres.PASSWORD)
     database = f"ledger{next(_numbers)}"

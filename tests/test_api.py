@@ -24,7 +24,14 @@ from ecoshell.errors import (
     TurnStopped,
     UsageError,
 )
-from ecoshell.events import ApprovalWanted, CallFinished, Event, TextArrived, ToolsOffered, TurnFinished
+from ecoshell.events import (
+    ApprovalWanted,
+    CallFinished,
+    Event,
+    TextArrived,
+    ToolsOffered,
+    TurnFinished,
+)
 from ecoshell.messages import Attachment, Call, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.options import Options
@@ -99,17 +106,28 @@ class CustomModel:
         self.closed = True
 
 
-async def test_a_question_is_answered_with_a_function_as_a_tool(script: Script, tmp_path: Path, user_home: Path):
-    model = script(calls("stock", item="apples"), {"text": "There are 12 apples.", "usage": {"input": 9, "output": 4}})
+async def test_a_question_is_answered_with_a_function_as_a_tool(
+    script: Script, tmp_path: Path, user_home: Path
+):
+    model = script(
+        calls("stock", item="apples"),
+        {"text": "There are 12 apples.", "usage": {"input": 9, "output": 4}},
+    )
     async with Agent(model, tools=[stock], home=tmp_path / "state") as agent:
         outcome = await agent.ask("How many apples are there?")
-        assert (outcome.answer, outcome.status, outcome.session) == ("There are 12 apples.", "answered", agent.session)
+        assert (outcome.answer, outcome.status, outcome.session) == (
+            "There are 12 apples.",
+            "answered",
+            agent.session,
+        )
         assert (outcome.cost_usd, outcome.refused, outcome.usage.output > 4) == (0, (), True)
     assert {"ledger.sqlite", "sessions.sqlite", "experience.sqlite"} <= names_in(tmp_path / "state")
     assert names_in(user_home) == set()
 
 
-async def test_an_open_agent_cannot_be_opened_again_and_stays_usable(script: Script, tmp_path: Path):
+async def test_an_open_agent_cannot_be_opened_again_and_stays_usable(
+    script: Script, tmp_path: Path
+):
     async with Agent(script(calls("finish", answer="yes")), home=tmp_path) as agent:
         with pytest.raises(UsageError, match="already open"):
             await agent.__aenter__()
@@ -119,19 +137,27 @@ async def test_an_open_agent_cannot_be_opened_again_and_stays_usable(script: Scr
 async def test_the_events_of_a_turn_can_be_streamed(script: Script, tmp_path: Path):
     model = script(calls("stock", item="apples"), {"text": "There are 12."})
     async with Agent(model, tools=[stock, "calculate"], home=tmp_path) as agent:
-        events = [event async for event in agent.stream("How many?", [Attachment("list", "apples")])]
+        events = [
+            event async for event in agent.stream("How many?", [Attachment("list", "apples")])
+        ]
     (offered,) = (event for event in events if isinstance(event, ToolsOffered))
     (result,) = (event for event in events if isinstance(event, CallFinished))
     assert offered.names == ("stock", "calculate")
     assert (result.name, result.observation, result.ok) == ("stock", "12", True)
-    assert "".join(event.text for event in events if isinstance(event, TextArrived)) == "There are 12."
+    assert (
+        "".join(event.text for event in events if isinstance(event, TextArrived)) == "There are 12."
+    )
     assert isinstance(events[-1], TurnFinished)
 
 
 def test_a_tool_is_still_a_function():
     assert stock("apples") == 12
     assert asyncio.run(send_order("pears", count=2)) == "2 pears are on their way."
-    assert (send_order.name, send_order.price_nano, send_order.effects) == ("order", 10_000_000, {"network"})
+    assert (send_order.name, send_order.price_nano, send_order.effects) == (
+        "order",
+        10_000_000,
+        {"network"},
+    )
 
 
 def test_a_price_of_a_tool_is_in_dollars():
@@ -154,7 +180,9 @@ def test_a_cap_can_be_a_number():
         Agent("script:none.jsonl", cap=number)
 
 
-async def test_all_built_in_tools_are_offered_unless_others_are_named(script: Script, tmp_path: Path):
+async def test_all_built_in_tools_are_offered_unless_others_are_named(
+    script: Script, tmp_path: Path
+):
     offered: dict[str, tuple[str, ...]] = {}
     some = ("read_*", "read_file", stock)  # duplicates are offered once
     for name, tools in {"all": ("*",), "some": some, "none": ()}.items():
@@ -193,7 +221,11 @@ async def test_no_call_exceeds_the_cap_and_reaching_it_raises_limit_reached(tmp_
     async with Agent(model, tools=[stock], cap="0.50", home=tmp_path) as agent:
         with pytest.raises(LimitReached) as reached:
             await agent.ask("How many?")
-        assert (reached.value.scope, reached.value.unit, reached.value.left) == ("session", "usd", 500_000_000)
+        assert (reached.value.scope, reached.value.unit, reached.value.left) == (
+            "session",
+            "usd",
+            500_000_000,
+        )
         assert reached.value.need > reached.value.left
         assert (agent.outcome.status, model.requests) == ("limit", [])
         (cap,) = await agent.caps()
@@ -243,9 +275,13 @@ async def test_failures_raise_specific_errors(script: Script, tmp_path: Path):
         Agent(cap="much")
 
 
-async def test_the_step_limit_and_giving_up_are_errors_and_keep_a_partial_answer(script: Script, tmp_path: Path):
+async def test_the_step_limit_and_giving_up_are_errors_and_keep_a_partial_answer(
+    script: Script, tmp_path: Path
+):
     replies = (calls("stock", item="apples"), {"text": "At least 12."})
-    async with Agent(script(*replies), tools=[stock], home=tmp_path, options=Options(max_steps=1)) as agent:
+    async with Agent(
+        script(*replies), tools=[stock], home=tmp_path, options=Options(max_steps=1)
+    ) as agent:
         with pytest.raises(StepsSpent):
             await agent.ask("How many apples and pears?")
         assert (agent.outcome.status, agent.outcome.answer) == ("limit", "At least 12.")
@@ -299,7 +335,9 @@ async def test_a_session_can_be_resumed_by_another_program(script: Script, tmp_p
         await agent.ask("My name is Ada.")
         session = agent.session
     model = CustomModel(Reply("Ada."))
-    async with Agent(model, tools=(), home=tmp_path / "state", options=Options(resume=session[:6])) as agent:
+    async with Agent(
+        model, tools=(), home=tmp_path / "state", options=Options(resume=session[:6])
+    ) as agent:
         assert agent.resumed is not None
         assert (await agent.ask("What is my name?")).session == session
     assert "My name is Ada." in str(model.requests[0].messages)
@@ -307,8 +345,20 @@ async def test_a_session_can_be_resumed_by_another_program(script: Script, tmp_p
 
 def test_importing_the_api_loads_nothing_heavy():
     look = "import sys; from ecoshell import Agent, tool; print(*[n for n in sys.argv[1:] if n in sys.modules])"
-    heavy = ("textual", "litellm", "llama_cpp", "mcp", "numpy", "pydantic", "httpx", "rich", "ecoshell.assembly")
-    done = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True)
+    heavy = (
+        "textual",
+        "litellm",
+        "llama_cpp",
+        "mcp",
+        "numpy",
+        "pydantic",
+        "httpx",
+        "rich",
+        "ecoshell.assembly",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True
+    )
     assert (done.stdout, done.stderr) == ("\n", "")
     light = "import sys, ecoshell; print('ecoshell.api' in sys.modules, hasattr(ecoshell, 'agent_of_mine'))"
     done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True)
@@ -318,7 +368,9 @@ def test_importing_the_api_loads_nothing_heavy():
 async def test_an_agent_plans_and_carries_the_plan_out(script: Script, tmp_path: Path):
     items = [{"text": "write a.txt", "state": "in_progress"}]
     model = script({"text": "1. Write a.txt."}, calls("todo", items=items), {"text": "Done."})
-    async with Agent(model, tools=["todo"], home=tmp_path, options=Options(approval_mode="plan")) as agent:
+    async with Agent(
+        model, tools=["todo"], home=tmp_path, options=Options(approval_mode="plan")
+    ) as agent:
         assert (await agent.ask("Plan it.")).answer == "1. Write a.txt."
         assert (await agent.accept_plan()).answer == "Done."
         assert [(item.text, item.state) for item in agent.todo] == [("write a.txt", "in_progress")]

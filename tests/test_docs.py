@@ -24,12 +24,18 @@ PAGES = (README, ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
 
 
 def command_lines() -> list[str]:
-    lines = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
-    commands = {line.removeprefix("$ ").partition("#")[0].partition(";")[0].strip() for line in lines}
+    lines = [
+        line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()
+    ]
+    commands = {
+        line.removeprefix("$ ").partition("#")[0].partition(";")[0].strip() for line in lines
+    }
     return sorted(command for command in commands if command.startswith("ecoshell "))
 
 
@@ -49,7 +55,9 @@ def test_every_slash_command_exists():
     overview = (*COMMANDS.overview(), *CHAT_COMMANDS.overview())
     names = {name.split()[0].removeprefix("/") for name, _ in overview}
     pattern = re.compile(r"(?<!\S)/(\w+)")
-    documented = {name for page in PAGES for block in blocks(page, "text") for name in pattern.findall(block)}
+    documented = {
+        name for page in PAGES for block in blocks(page, "text") for name in pattern.findall(block)
+    }
     assert documented
     assert documented <= names
 
@@ -74,12 +82,18 @@ def test_the_example_script_can_be_loaded(tmp_path: Path):
 def test_the_example_program_runs(tmp_path: Path):
     (example,) = blocks(ROOT / "docs" / "python.md", "python")
     (tmp_path / "script.jsonl").write_text(
-        '{"call": {"name": "stock", "arguments": {"item": "apples"}}}\n{"text": "There are 12."}\n', encoding="utf-8"
+        '{"call": {"name": "stock", "arguments": {"item": "apples"}}}\n{"text": "There are 12."}\n',
+        encoding="utf-8",
     )
     program = example.replace("openai/gpt-4o-mini", "script:script.jsonl")
     assert program != example
     result = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
     )
     assert result.stdout == "There are 12. 0\n"
     assert (tmp_path / "state/data/ledger.sqlite").is_file()
@@ -92,7 +106,9 @@ def test_the_readme_quotes_current_output(tmp_path: Path):
     assert "--budget 0.015; echo $?\n!! limit: " in current
     assert re.search(r"^3$", current, re.MULTILINE), "the cap does not end with status 3"
     quoted = README.read_text(encoding="utf-8").splitlines()
-    assert [words(line) for line in quoted] == [words(line) for line in current.splitlines()], "run `make docs`"
+    assert [words(line) for line in quoted] == [words(line) for line in current.splitlines()], (
+        "run `make docs`"
+    )
 
 
 def test_the_readme_is_short():
@@ -101,7 +117,9 @@ def test_the_readme_is_short():
 
 def test_every_linked_page_exists():
     links = [
-        (page, link) for page in PAGES for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+        (page, link)
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     ]
     missing = [
         f"{page.name}: {target}"
@@ -114,7 +132,11 @@ def test_every_linked_page_exists():
 def test_every_source_and_test_file_named_exists():
     pages = (*PAGES, ROOT / "CONTRIBUTING.md")
     names = {name for page in pages for name in FILE_NAME.findall(page.read_text(encoding="utf-8"))}
-    missing = [name for name in names if not any((folder / name).exists() for folder in (ROOT, ROOT / "ecoshell"))]
+    missing = [
+        name
+        for name in names
+        if not any((folder / name).exists() for folder in (ROOT, ROOT / "ecoshell"))
+    ]
     assert len(names) > 40
     assert missing == []
 
@@ -125,20 +147,30 @@ def test_the_pictures_show_the_current_screen(tmp_path: Path):
     names = sorted(picture.name for picture in tmp_path.glob("*.svg"))
     assert names == sorted(picture.name for picture in (ROOT / "docs").glob("*.svg"))
     for name in names:
-        assert picture_words(tmp_path / name) == picture_words(ROOT / "docs" / name), f"{name}: run `make docs`"
+        assert picture_words(tmp_path / name) == picture_words(ROOT / "docs" / name), (
+            f"{name}: run `make docs`"
+        )
 
 
 def test_the_reference_covers_every_part_of_the_program(tmp_path: Path):
-    subprocess.run([sys.executable, ROOT / "docs" / "reference.py", tmp_path], check=True, timeout=600)
-    reference = {f"reference/{page.name}": page.read_text(encoding="utf-8") for page in tmp_path.iterdir()}
+    subprocess.run(
+        [sys.executable, ROOT / "docs" / "reference.py", tmp_path], check=True, timeout=600
+    )
+    reference = {
+        f"reference/{page.name}": page.read_text(encoding="utf-8") for page in tmp_path.iterdir()
+    }
     assert "| `agent.max_steps` | `auto` |" in reference["reference/settings.md"]
     assert "`/budget [SCOPE] [AMOUNT\\|off]`" in reference["reference/slash-commands.md"]
     assert "#### `ecoshell mcp add`" in reference["reference/command-line.md"]
     assert "## turn_finished" in reference["reference/events.md"]
     assert "def cli_commands(" in reference["reference/hooks.md"]
     assert "@hookimpl" in reference["reference/plugins.md"]
-    pages = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")} | reference
-    outside = {name: re.findall(r"\]\(\.\./[\w.-]+/[\w./-]+\)", text) for name, text in pages.items()}
+    pages = {
+        page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")
+    } | reference
+    outside = {
+        name: re.findall(r"\]\(\.\./[\w.-]+/[\w./-]+\)", text) for name, text in pages.items()
+    }
     assert not any(outside.values()), f"the site has no such pages: {outside}"
     nav = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert nav == pages.keys()

@@ -25,7 +25,9 @@ def test_every_event_is_in_the_schema_with_descriptions():
         assert definition["properties"]["type"] == {"const": name}
         assert definition["required"] == [*definition["properties"]]
         assert definition["description"]
-    assert schema["$defs"]["CallFinished"]["properties"]["changes"]["description"].startswith("The file changes")
+    assert schema["$defs"]["CallFinished"]["properties"]["changes"]["description"].startswith(
+        "The file changes"
+    )
 
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
@@ -33,12 +35,28 @@ def test_events_of_a_real_turn_are_valid(tmp_path, monkeypatch, capsys, strategy
     command = commands(tmp_path, monkeypatch, capsys)
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(reply) + "\n" for reply in CALCULATE), encoding="utf-8")
-    shared = ("--model", f"script:{script}", "--registration", "names", "--price", "1,2", "--budget", "5")
+    shared = (
+        "--model",
+        f"script:{script}",
+        "--registration",
+        "names",
+        "--price",
+        "1,2",
+        "--budget",
+        "5",
+    )
     ended = command("ask", "--json", *shared, "--strategy", strategy, "What is 17 * 23?")
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     valid = Draft202012Validator(events_schema())
     kinds = {line["type"] for line in lines}
-    assert {"turn_started", "call_finished", "budget_settled", "plan_changed", "turn_finished", "result"} <= kinds
+    assert {
+        "turn_started",
+        "call_finished",
+        "budget_settled",
+        "plan_changed",
+        "turn_finished",
+        "result",
+    } <= kinds
     for line in lines:
         assert valid.is_valid(line), [error.message for error in valid.iter_errors(line)]
 
@@ -55,4 +73,7 @@ def test_invalid_events_are_rejected():
 def test_the_events_command_prints_the_schema_and_a_list(tmp_path, monkeypatch, capsys):
     command = commands(tmp_path, monkeypatch, capsys)
     assert json.loads(command("events", "--schema").stdout) == events_schema()
-    assert "turn_finished       The turn ended; the last event of every turn." in command("events").stdout
+    assert (
+        "turn_finished       The turn ended; the last event of every turn."
+        in command("events").stdout
+    )

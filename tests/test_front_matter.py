@@ -9,13 +9,19 @@ from ecoshell.front_matter import MAX_CHARACTERS, parse_front_matter
 @pytest.mark.parametrize(
     ("source", "fields"),
     [
-        ("name: pdf\ncap: 0.50\neffort: off\nyes: no", {"name": "pdf", "cap": "0.50", "effort": "off", "yes": "no"}),
+        (
+            "name: pdf\ncap: 0.50\neffort: off\nyes: no",
+            {"name": "pdf", "cap": "0.50", "effort": "off", "yes": "no"},
+        ),
         ("tools: [read_file, 'run command']", {"tools": ("read_file", "run command")}),
         ("tools:\n  - read_file\n  - write_file", {"tools": ("read_file", "write_file")}),
         ("description: >\n  Fill forms,\n  and merge.", {"description": "Fill forms, and merge."}),
         ('description: "a: b # c"', {"description": "a: b # c"}),
         ("description: Use this: when\nname: x", {"description": "Use this: when", "name": "x"}),
-        ("argument-hint: [pr] [priority]\ntools: [a, b]", {"argument-hint": "[pr] [priority]", "tools": ("a", "b")}),
+        (
+            "argument-hint: [pr] [priority]\ntools: [a, b]",
+            {"argument-hint": "[pr] [priority]", "tools": ("a", "b")},
+        ),
         ("metadata:\n  author: ann\nname: x", {"name": "x"}),
         ("", {}),
         ("# a comment", {}),

@@ -78,7 +78,9 @@ def test_a_file_of_100_mb_is_refused_after_its_first_bytes(tmp_path):
         open_image(file)
 
 
-@pytest.mark.parametrize("text", ["no base64!", "not even ascii: ü", "cGljdHVyZQ==", "A" * 7_000_000])
+@pytest.mark.parametrize(
+    "text", ["no base64!", "not even ascii: ü", "cGljdHVyZQ==", "A" * 7_000_000]
+)
 def test_invalid_base64_images_are_refused(text):
     with pytest.raises(ToolError):
         image_of_base64(text, "image 1")
@@ -90,7 +92,14 @@ def test_only_absolute_paths_of_image_files_are_taken_from_a_paste(tmp_path):
     assert only_paths(f"'{file}'") == [file]
     assert only_paths(str(file).replace(" ", "\\ ") + " ") == [file]
     assert only_paths(f"file://{str(file).replace(' ', '%20')}") == [file]
-    for other in (f"look at '{file}'", "photo.png", str(tmp_path), f"'{tmp_path}/none.png'", "it's", ""):
+    for other in (
+        f"look at '{file}'",
+        "photo.png",
+        str(tmp_path),
+        f"'{tmp_path}/none.png'",
+        "it's",
+        "",
+    ):
         assert only_paths(other) == []
 
 
@@ -101,11 +110,19 @@ def test_a_request_keeps_the_newest_images_within_its_limits():
     assert [bool(message.images) for message in limited] == [False] * 10 + [True] * MAX_IMAGES
     assert [message.text for message in limited] == [message.text for message in messages]
     large = Image("large", "image/png", "A" * 6_000_000, 100, 100)
-    assert sum(bool(message.images) for message in within_limits([Message("user", "", images=(large,))] * 9)) == 4
+    assert (
+        sum(
+            bool(message.images)
+            for message in within_limits([Message("user", "", images=(large,))] * 9)
+        )
+        == 4
+    )
     assert not any(message.images for message in without_images(messages))
 
 
-@pytest.mark.parametrize(("width", "height"), [(1, 1), (640, 480), (1568, 1568), (8000, 8000), (8000, 100)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(1, 1), (640, 480), (1568, 1568), (8000, 8000), (8000, 100)]
+)
 def test_the_bound_covers_the_token_counts_of_providers(width, height):
     image = Image("a", "image/png", "", width, height)
     scale = min(1.0, 2048 / max(width, height))
@@ -121,6 +138,8 @@ def test_image_data_is_not_masked(monkeypatch):
     monkeypatch.setattr(secrecy, "_added_secrets", set())
     secrecy.add_secret("AAAAAAAAAAAA")
     image = Image("AAAAAAAAAAAA.png", "image/png", "AAAAAAAAAAAA", 1, 1)
-    assert secrecy.mask_secrets(image) == Image(f"{secrecy.MARK}.png", "image/png", "AAAAAAAAAAAA", 1, 1)
+    assert secrecy.mask_secrets(image) == Image(
+        f"{secrecy.MARK}.png", "image/png", "AAAAAAAAAAAA", 1, 1
+    )
     monkeypatch.undo()
     secrecy.protect_secrets()

@@ -30,7 +30,12 @@ print(*[name for name in sys.argv[1:] if name in sys.modules])
 
 
 def test_importing_every_module_loads_nothing_heavy_and_prints_nothing():
-    done = subprocess.run([sys.executable, "-c", IMPORT_EVERYTHING, *HEAVY], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_EVERYTHING, *HEAVY],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert (done.stdout, done.stderr) == ("\n", "")
 
 

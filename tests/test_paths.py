@@ -47,7 +47,9 @@ def test_an_existing_folder_elsewhere_keeps_its_permissions(default_paths, tmp_p
     paths = user_paths()
     paths.data.mkdir(parents=True)
     make_private(paths.data)
-    assert [mode(folder) for folder in (tmp_path / "shared", tmp_path / "home", paths.data)] == [0o755] * 3
+    assert [mode(folder) for folder in (tmp_path / "shared", tmp_path / "home", paths.data)] == [
+        0o755
+    ] * 3
 
 
 def test_a_folder_of_another_user_keeps_its_permissions(default_paths, monkeypatch):

@@ -88,7 +88,10 @@ def themes():
     return Path(__file__).parent / "looks"
 '''
 FAILING = {
-    "cannot be imported": ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    "cannot be imported": (
+        "import no_such_module",
+        "ModuleNotFoundError: No module named 'no_such_module'",
+    ),
     "raises in a hook": (
         "from ecoshell.plugins import hookimpl\n@hookimpl\ndef tools():\n    raise OSError('no disk')\n",
         "OSError: no disk",
@@ -157,13 +160,21 @@ def tools():
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
     return commands(tmp_path, monkeypatch, capsys)
 
 
 def own(place: Path, name: str, code: str) -> Path:
     """Put a plugin into the user's folder, as a file or, without a suffix, as a package."""
-    file = place / "home" / "config" / "plugins" / (name if name.endswith(".py") else f"{name}/__init__.py")
+    file = (
+        place
+        / "home"
+        / "config"
+        / "plugins"
+        / (name if name.endswith(".py") else f"{name}/__init__.py")
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(code)
     return file
@@ -174,9 +185,13 @@ def settings(place: Path, text: str) -> None:
     (place / "home" / "config" / "config.toml").write_text(text)
 
 
-def ask(command: Command, place: Path, *replies: dict[str, object], options: tuple[str, ...] = ()) -> Ended:
+def ask(
+    command: Command, place: Path, *replies: dict[str, object], options: tuple[str, ...] = ()
+) -> Ended:
     (place / "script.jsonl").write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
-    return command("ask", "--model", f"script:{place / 'script.jsonl'}", *options, "--json", "twice 21")
+    return command(
+        "ask", "--model", f"script:{place / 'script.jsonl'}", *options, "--json", "twice 21"
+    )
 
 
 def events(done: Ended) -> list[dict[str, object]]:
@@ -204,7 +219,9 @@ def test_a_tool_of_the_users_folder_runs_and_its_failure_is_an_observation(
     done = ask(command, tmp_path, *replies, options=("--registration", "all"))
     assert observations(done) == ["42", "broken failed: ZeroDivisionError: on purpose"]
     assert (done.returncode, notices(done), events(done)[-1]["answer"]) == (0, [], "42")
-    again = ask(command, tmp_path, {"text": "42"})  # in the same process, where the plugin is loaded already
+    again = ask(
+        command, tmp_path, {"text": "42"}
+    )  # in the same process, where the plugin is loaded already
     assert notices(again) == []
 
 
@@ -215,27 +232,38 @@ def test_printed_text_of_a_tool_is_not_in_the_answer(
     own(tmp_path, name, EVERYTHING.replace("return 2 * number", "print('noise')"))
     script = tmp_path / "script.jsonl"
     script.write_text(f"{json.dumps(call('twice', number=21))}\n{json.dumps({'text': '42'})}\n")
-    done = command("ask", "--model", f"script:{script}", "--registration", "all", *options, "twice 21")
+    done = command(
+        "ask", "--model", f"script:{script}", "--registration", "all", *options, "twice 21"
+    )
     assert (done.returncode, "noise" in done.stdout, "noise" in done.stderr) == (0, False, True)
 
 
-def test_a_strategy_of_a_plugin_can_be_chosen_by_option_and_setting(command: Command, tmp_path: Path) -> None:
+def test_a_strategy_of_a_plugin_can_be_chosen_by_option_and_setting(
+    command: Command, tmp_path: Path
+) -> None:
     own(tmp_path, "third_own.py", EVERYTHING)
-    assert events(ask(command, tmp_path, options=("--strategy", "parrot")))[-1]["answer"] == "TWICE 21"
+    assert (
+        events(ask(command, tmp_path, options=("--strategy", "parrot")))[-1]["answer"] == "TWICE 21"
+    )
     assert command("config", "set", "agent.strategy", "parrot").returncode == 0
     assert events(ask(command, tmp_path))[-1]["answer"] == "TWICE 21"
     failed = command("ask", "--model", f"script:{tmp_path / 'script.jsonl'}", "fail")
     assert failed.returncode == 1
     assert "The plugin third_own failed: LookupError: no parrot (" in failed.stderr
     failed = command("ask", "--model", f"script:{tmp_path / 'script.jsonl'}", "nothing")
-    assert "The plugin third_own failed: TypeError: parrot returned str instead of Outcome (" in failed.stderr
+    assert (
+        "The plugin third_own failed: TypeError: parrot returned str instead of Outcome ("
+        in failed.stderr
+    )
 
 
 def test_an_unknown_strategy_is_refused_as_an_option_and_replaced_as_a_setting(
     command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
-    refused = command("ask", "--model", f"script:{tmp_path / 'empty.jsonl'}", "--strategy", "parot", "hello")
+    refused = command(
+        "ask", "--model", f"script:{tmp_path / 'empty.jsonl'}", "--strategy", "parot", "hello"
+    )
     assert refused.returncode == 2
     assert "Unknown strategy 'parot'.\nAvailable: react, dfsdt, tot, graph." in refused.stderr
     settings(tmp_path, '[agent]\nstrategy = "parrot"\n')
@@ -244,17 +272,23 @@ def test_an_unknown_strategy_is_refused_as_an_option_and_replaced_as_a_setting(
     assert events(done)[-1]["answer"] == "42"
     checked = command("config", "check")
     assert checked.returncode == 2
-    assert "config.toml line 2: agent.strategy names an unknown strategy, 'parrot'." in checked.stderr
+    assert (
+        "config.toml line 2: agent.strategy names an unknown strategy, 'parrot'." in checked.stderr
+    )
     own(tmp_path, "with_parrot.py", EVERYTHING)
     assert command("config", "check").returncode == 0
 
 
-def test_a_judge_of_a_plugin_is_used_and_an_unknown_one_falls_back_to_rules(command: Command, tmp_path: Path) -> None:
+def test_a_judge_of_a_plugin_is_used_and_an_unknown_one_falls_back_to_rules(
+    command: Command, tmp_path: Path
+) -> None:
     own(tmp_path, "judging_own.py", EVERYTHING)
     assert command("config", "set", "plan.judge", "strict").returncode == 0
     calls = (call("twice", number=21), call("twice", number=2))
     done = ask(command, tmp_path, *calls, {"text": "42"}, options=("--registration", "all"))
-    verdicts = [(event["helpful"], event["by"]) for event in events(done) if event["type"] == "call_judged"]
+    verdicts = [
+        (event["helpful"], event["by"]) for event in events(done) if event["type"] == "call_judged"
+    ]
     assert (verdicts, notices(done)) == ([(True, "plugin"), (False, "plugin")], [])
     settings(tmp_path, '[plan]\njudge = "lenient"\n')
     done = ask(command, tmp_path, calls[0], {"text": "42"}, options=("--registration", "all"))
@@ -272,7 +306,9 @@ def test_a_model_of_a_plugin_answers_at_the_plugins_price(command: Command, tmp_
     assert dear.returncode == 3
 
 
-async def test_slash_commands_of_a_plugin_run_are_listed_and_name_it_in_errors(tmp_path: Path) -> None:
+async def test_slash_commands_of_a_plugin_run_are_listed_and_name_it_in_errors(
+    tmp_path: Path,
+) -> None:
     from ecoshell.assembly.shell import assemble
     from ecoshell.errors import EcoshellError
 
@@ -285,11 +321,17 @@ async def test_slash_commands_of_a_plugin_run_are_listed_and_name_it_in_errors(t
         assert ("/shout TEXT", "say it loudly") in shell.overview()
         assert "/shout TEXT" in (await shell.command("/help")).text
         assert [completion.text for completion in shell.complete("/sho")] == ["/shout"]
-        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: LookupError: nothing to shout"):
+        with pytest.raises(
+            EcoshellError, match="The plugin fifth_own failed: LookupError: nothing to shout"
+        ):
             await shell.command("/shout")
-        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: RuntimeError: it tried to exit"):
+        with pytest.raises(
+            EcoshellError, match="The plugin fifth_own failed: RuntimeError: it tried to exit"
+        ):
             await shell.command("/shout leave")
-        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: TypeError: /shout returned Printed"):
+        with pytest.raises(
+            EcoshellError, match="The plugin fifth_own failed: TypeError: /shout returned Printed"
+        ):
             await shell.command("/shout count")
     finally:
         await shell.aclose()
@@ -306,7 +348,9 @@ def test_themes_of_a_plugin_are_listed_and_overridden_by_the_users(tmp_path: Pat
     assert {theme.name: theme.primary for theme in load_themes(paths).all}["plum"] == "#0000FF"
 
 
-def test_tools_of_a_provider_appear_after_it_connects_despite_a_failing_one(command: Command, tmp_path: Path) -> None:
+def test_tools_of_a_provider_appear_after_it_connects_despite_a_failing_one(
+    command: Command, tmp_path: Path
+) -> None:
     own(tmp_path, "seventh_own.py", PROVIDER)
     done = ask(command, tmp_path, call("tide"), {"text": "high"}, options=("--registration", "all"))
     assert observations(done) == ["high"]
@@ -329,7 +373,9 @@ def test_a_failing_plugin_is_reported_once(failure: str, command: Command, tmp_p
     assert (row["state"], row["error"], row["brings"]) == ("failed", reason, {})
 
 
-def test_an_error_possibly_caused_by_a_disabled_plugin_names_it(command: Command, tmp_path: Path) -> None:
+def test_an_error_possibly_caused_by_a_disabled_plugin_names_it(
+    command: Command, tmp_path: Path
+) -> None:
     own(tmp_path, "eighth_own.py", "import no_such_module")
     done = command("ask", "--strategy", "parrot", "--model", "script:x", "hello")
     assert "Plugin eighth_own disabled: ModuleNotFoundError" in done.stderr
@@ -340,7 +386,11 @@ def test_a_disabled_plugin_is_not_loaded(command: Command, tmp_path: Path) -> No
     settings(tmp_path, '[plugins]\ndisabled = ["ninth_own"]\n')
     assert notices(ask(command, tmp_path, {"text": "42"})) == []
     assert command("no-such-command").returncode == 2
-    (row,) = [row for row in json.loads(command("plugins", "--json").stdout)["rows"] if row["name"] == "ninth_own"]
+    (row,) = [
+        row
+        for row in json.loads(command("plugins", "--json").stdout)["rows"]
+        if row["name"] == "ninth_own"
+    ]
     assert (row["state"], row["brings"], row["source"]) == (
         "off",
         {},
@@ -357,7 +407,11 @@ def test_a_disabled_plugin_is_not_loaded(command: Command, tmp_path: Path) -> No
     ],
 )
 def test_a_plugin_can_be_disabled_by_variable_and_despite_invalid_settings(
-    file: str, variables: dict[str, str], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str,
+    variables: dict[str, str],
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = "still_own" if file else "loud_own"
     own(tmp_path, f"{name}.py", f"open({str(tmp_path / 'mark')!r}, 'w')")
@@ -370,15 +424,22 @@ def test_a_plugin_can_be_disabled_by_variable_and_despite_invalid_settings(
 
 
 @pytest.mark.parametrize("line", ['plugins = ["git"]', "plugins = 5", "[[plugins]]"])
-def test_invalid_settings_of_plugins_do_not_break_help(line: str, command: Command, tmp_path: Path) -> None:
+def test_invalid_settings_of_plugins_do_not_break_help(
+    line: str, command: Command, tmp_path: Path
+) -> None:
     settings(tmp_path, line)
     assert command("--help").returncode == command("plugins").returncode == 0
     assert "plugins" in command("config", "check").stderr
 
 
-def test_shipped_tools_are_known_unless_the_settings_disable_their_plugin(command: Command, tmp_path: Path) -> None:
+def test_shipped_tools_are_known_unless_the_settings_disable_their_plugin(
+    command: Command, tmp_path: Path
+) -> None:
     def sources() -> dict[str, str]:
-        return {row["name"]: row["source"] for row in json.loads(command("tools", "--json").stdout)["rows"]}
+        return {
+            row["name"]: row["source"]
+            for row in json.loads(command("tools", "--json").stdout)["rows"]
+        }
 
     assert set(sources().values()) == {"built-in", "plugin git", "plugin data", "plugin web"}
     assert {name for name, source in sources().items() if source == "plugin git"} == {
@@ -391,19 +452,32 @@ def test_shipped_tools_are_known_unless_the_settings_disable_their_plugin(comman
 def test_reading_a_repository_needs_no_approval_and_a_commit_does(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+    for name in (
+        "GIT_AUTHOR_NAME",
+        "GIT_AUTHOR_EMAIL",
+        "GIT_COMMITTER_NAME",
+        "GIT_COMMITTER_EMAIL",
+    ):
         monkeypatch.setenv(name, "ann@example.org")
     settings(tmp_path, '[plugins]\nenabled = ["git"]\n')
     (tmp_path / "workspace").mkdir()
-    git = partial(subprocess.run, cwd=tmp_path / "workspace", check=True, capture_output=True, text=True)
+    git = partial(
+        subprocess.run, cwd=tmp_path / "workspace", check=True, capture_output=True, text=True
+    )
     git(["git", "init", "-b", "main"])
     (tmp_path / "workspace" / "a.txt").write_text("one\n")
-    replies = (call("git_status"), call("git_commit", message="Add a", paths=["a.txt"]), {"text": "done"})
+    replies = (
+        call("git_status"),
+        call("git_commit", message="Add a", paths=["a.txt"]),
+        {"text": "done"},
+    )
     done = ask(command, tmp_path, *replies, options=("--registration", "all"))
     status, commit = observations(done)
     assert status == "## No commits yet on main\n?? a.txt"
     assert "git_commit was not run: it was not approved." in str(commit)
-    assert ask(command, tmp_path, *replies, options=("--registration", "all", "--yes")).returncode == 0
+    assert (
+        ask(command, tmp_path, *replies, options=("--registration", "all", "--yes")).returncode == 0
+    )
     assert git(["git", "log", "--format=%s"]).stdout == "Add a\n"
 
 
@@ -435,13 +509,17 @@ def test_a_plugin_has_a_table_of_settings(command: Command, tmp_path: Path) -> N
 
     assert languages() == ["en"]
     assert command("config", "set", "plugins.settled.language", "fr").returncode == 0
-    assert (tmp_path / "home" / "config" / "config.toml").read_text() == '[plugins.settled]\nlanguage = "fr"\n'
+    assert (
+        tmp_path / "home" / "config" / "config.toml"
+    ).read_text() == '[plugins.settled]\nlanguage = "fr"\n'
     assert languages() == ["fr"]
     assert "plugins.settled.language" in command("config").stdout
     assert command("config", "check").returncode == 0
 
 
-def test_a_plugin_that_reports_a_usage_error_is_disabled_with_its_message(command: Command, tmp_path: Path) -> None:
+def test_a_plugin_that_reports_a_usage_error_is_disabled_with_its_message(
+    command: Command, tmp_path: Path
+) -> None:
     own(tmp_path, "wordy.py", SETTLED)
     settings(tmp_path, '[plugins.wordy]\nlanguage = "??"\n')
     error = "`language` is unknown. Use a code such as en."
@@ -457,19 +535,30 @@ def test_a_mistyped_setting_of_plugins_is_an_unknown_key(command: Command, tmp_p
     settings(tmp_path, '[plugins]\nenabeld = ["git"]\n')
     checked = command("config", "check")
     assert checked.returncode == 2
-    assert "config.toml line 2: unknown key plugins.enabeld\ndid you mean plugins.enabled?" in checked.stderr
+    assert (
+        "config.toml line 2: unknown key plugins.enabeld\ndid you mean plugins.enabled?"
+        in checked.stderr
+    )
 
 
-@pytest.mark.parametrize(("plugin", "module"), [("data", "duckdb"), ("data", "plotille"), ("web", "cssselect")])
+@pytest.mark.parametrize(
+    ("plugin", "module"), [("data", "duckdb"), ("data", "plotille"), ("web", "cssselect")]
+)
 def test_a_missing_dependency_of_a_packaged_plugin_is_named(
     plugin: str, module: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"ecoshell_{plugin}.find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr(
+        f"ecoshell_{plugin}.find_spec", lambda name: None if name == module else object()
+    )
     settings(tmp_path, f'[plugins]\nenabled = ["{plugin}"]\n')
     install = "'ecoshell[data]'" if plugin == "data" else module
     lacks = f"needs {module}: pip install {install}"
     assert notices(ask(command, tmp_path, {"text": "42"})) == [f"Plugin {plugin} disabled: {lacks}"]
-    (row,) = [row for row in json.loads(command("plugins", "--json").stdout)["rows"] if row["name"] == plugin]
+    (row,) = [
+        row
+        for row in json.loads(command("plugins", "--json").stdout)["rows"]
+        if row["name"] == plugin
+    ]
     assert (row["state"], row["error"]) == ("incomplete", lacks)
     assert lacks in command("plugins").stdout
 
@@ -478,14 +567,20 @@ def test_data_and_web_tools_work_in_a_session(command: Command, tmp_path: Path) 
     pytest.importorskip("duckdb", reason="the extra `data` is not installed")
     pytest.importorskip("plotille", reason="the extra `data` is not installed")
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    settings(tmp_path, '[plugins]\nenabled = ["data", "web"]\n[approval]\nask = ["data_query:secret*"]\n')
+    settings(
+        tmp_path, '[plugins]\nenabled = ["data", "web"]\n[approval]\nask = ["data_query:secret*"]\n'
+    )
     (tmp_path / "workspace").mkdir()
     for name in ("sales.csv", "secret.csv"):
         (tmp_path / "workspace" / name).write_text("who,amount\n\x1b[2JAnn,3\nBen,4\n")
     query = {"query": "SELECT who, amount FROM sales", "paths": ["sales.csv"]}
     drawing = {**query, "plot": "bar", "path": "plot.png"}
     secret = {"query": "SELECT * FROM secret", "paths": ["sales.csv", "secret.csv"]}
-    calls = (call("data_query", **query), call("data_query", **secret), call("data_plot", **drawing))
+    calls = (
+        call("data_query", **query),
+        call("data_query", **secret),
+        call("data_plot", **drawing),
+    )
     options = ("--registration", "all")
     done = ask(command, tmp_path, *calls, {"text": "done"}, options=options)
     table, *refusals = map(str, observations(done))
@@ -502,15 +597,23 @@ def test_data_and_web_tools_work_in_a_session(command: Command, tmp_path: Path) 
     assert "read-only" in str(observed)
     assert not image.exists()
     calls = (call("data_plot", **drawing), search)
-    observed = observations(ask(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes")))
+    observed = observations(
+        ask(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes"))
+    )
     assert "ecoshell config set plugins.web.searxng" in str(observed)
     assert image.read_bytes().startswith(b"\x89PNG")
 
 
 async def test_a_program_that_names_its_tools_gets_none_of_plugins(tmp_path: Path) -> None:
     own(tmp_path, "tenth_own.py", EVERYTHING)
-    (tmp_path / "script.jsonl").write_text('{"call": {"name": "twice", "arguments": {"number": 1}}}\n{"text": "?"}\n')
+    (tmp_path / "script.jsonl").write_text(
+        '{"call": {"name": "twice", "arguments": {"number": 1}}}\n{"text": "?"}\n'
+    )
     model, home = f"script:{tmp_path / 'script.jsonl'}", tmp_path / "home"
-    async with Agent(model, tools=["calculate"], home=home, options=Options(workspace=tmp_path)) as agent:
-        finished = [event async for event in agent.stream("hello") if isinstance(event, CallFinished)]
+    async with Agent(
+        model, tools=["calculate"], home=home, options=Options(workspace=tmp_path)
+    ) as agent:
+        finished = [
+            event async for event in agent.stream("hello") if isinstance(event, CallFinished)
+        ]
     assert [(event.name, event.ok) for event in finished] == [("twice", False)]

@@ -17,7 +17,9 @@ def fences(language: str) -> list[str]:
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
     return commands(tmp_path, monkeypatch, capsys)
 
 
@@ -25,14 +27,19 @@ def rows(command: Command, topic: str) -> dict[str, dict[str, object]]:
     return {row["name"]: row for row in json.loads(command(topic, "--json").stdout)["rows"]}
 
 
-def test_the_plugin_of_the_tutorial_is_written_tested_listed_and_called(command: Command, tmp_path: Path) -> None:
+def test_the_plugin_of_the_tutorial_is_written_tested_listed_and_called(
+    command: Command, tmp_path: Path
+) -> None:
     template, files, end = fences("python")
     project = tmp_path / "workspace" / "ecoshell_words"
     assert command("plugins", "new", "words").returncode == 0
     package = project / "ecoshell_words"
     assert (package / "__init__.py").read_text() == template
     test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    assert "1 passed" in subprocess.run(test, cwd=project, capture_output=True, text=True, check=True).stdout
+    assert (
+        "1 passed"
+        in subprocess.run(test, cwd=project, capture_output=True, text=True, check=True).stdout
+    )
 
     (package / "files.py").write_text(files)
     (package / "__init__.py").write_text(template.partition("@hookimpl")[0] + end)
@@ -49,7 +56,9 @@ def test_the_plugin_of_the_tutorial_is_written_tested_listed_and_called(command:
     reading = json.dumps({"call": {"name": "words_in_file", "arguments": {"path": "notes.txt"}}})
     (tmp_path / "workspace" / "script.jsonl").write_text(f"{reading}\n{script}")
     (tmp_path / "workspace" / "notes.txt").write_text("one two\nthree\n")
-    result = command("ask", "--model", "script:script.jsonl", "--registration", "all", "--json", "How many?")
+    result = command(
+        "ask", "--model", "script:script.jsonl", "--registration", "all", "--json", "How many?"
+    )
     events = [json.loads(line) for line in result.stdout.splitlines()]
     results = [event["observation"] for event in events if event["type"] == "call_finished"]
     assert results == ['{"words": 3, "lines": 2}', "4"]
@@ -64,7 +73,9 @@ def test_the_settings_of_the_tutorial_are_valid(command: Command, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["Words", "my-words", "1st", "", "../words", "ä", "x" * 40])
-def test_a_new_plugin_needs_a_name_that_python_can_import(name: str, command: Command, tmp_path: Path) -> None:
+def test_a_new_plugin_needs_a_name_that_python_can_import(
+    name: str, command: Command, tmp_path: Path
+) -> None:
     refused = command("plugins", "new", name)
     assert refused.returncode == 2
     assert "is not a valid name" in refused.stderr
@@ -74,9 +85,14 @@ def test_a_new_plugin_needs_a_name_that_python_can_import(name: str, command: Co
 def test_a_new_plugin_replaces_no_folder_and_no_plugin(command: Command, tmp_path: Path) -> None:
     (tmp_path / "workspace" / "ecoshell_words").mkdir(parents=True)
     refused = command("plugins", "new", "words")
-    assert (refused.returncode, refused.stderr.splitlines()[0]) == (2, "ecoshell: ecoshell_words already exists.")
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+        2,
+        "ecoshell: ecoshell_words already exists.",
+    )
     assert list((tmp_path / "workspace" / "ecoshell_words").iterdir()) == []
-    assert command("plugins", "new", "git").stderr.startswith("ecoshell: The plugin git already exists.")
+    assert command("plugins", "new", "git").stderr.startswith(
+        "ecoshell: The plugin git already exists."
+    )
     assert command("plugins", "new", "words", "elsewhere").returncode == 0
     assert (tmp_path / "workspace" / "elsewhere" / "pyproject.toml").is_file()
 

@@ -29,7 +29,10 @@ def cli_commands():
     return [Command("greet", "say hello, 100% friendly", add_arguments, run)]
 """
 FAILING = {
-    "cannot be imported": ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    "cannot be imported": (
+        "import no_such_module",
+        "ModuleNotFoundError: No module named 'no_such_module'",
+    ),
     "leaves when imported": ("raise SystemExit(7)", "SystemExit: 7"),
     "raises in its hook": (
         "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_commands():\n    raise OSError('no disk')\n",
@@ -71,14 +74,18 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return make
 
 
-def test_an_installed_package_adds_a_command(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_installed_package_adds_a_command(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("a_stranger", GREET)
     assert main(["greet", "Ann", "--status", "4"]) == 4
     assert main(["--model", "embedded", "greet", "Ben"]) == 0
     assert capsys.readouterr().out == "Hello, Ann\nHello, Ben\n"
 
 
-def test_help_lists_commands_of_plugins(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_commands_of_plugins(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("b_stranger", GREET)
     for argv, text in (
         (["--help"], "    greet               say hello, 100% friendly"),
@@ -89,7 +96,9 @@ def test_help_lists_commands_of_plugins(install: Install, capsys: pytest.Capture
         assert text in capsys.readouterr().out
 
 
-def test_a_mistyped_command_suggests_that_of_a_plugin(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_command_suggests_that_of_a_plugin(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("c_stranger", GREET)
     assert main(["greed", "Ann"]) == 2
     assert "Did you mean greet?" in capsys.readouterr().err
@@ -118,11 +127,15 @@ def test_an_error_in_a_command_is_the_plugins_message_or_names_the_plugin(
     assert capsys.readouterr().err == "ecoshell: The name is unknown.\nGive another name.\n"
     assert main(["greet", "nothing"]) == 1
     message = capsys.readouterr().err
-    assert message.startswith("ecoshell: The plugin d_stranger failed: ZeroDivisionError: no␛[31m colour (")
+    assert message.startswith(
+        "ecoshell: The plugin d_stranger failed: ZeroDivisionError: no␛[31m colour ("
+    )
     assert "d_stranger.py, line 13" in message
 
 
-def test_plugins_are_not_imported_if_none_is_needed(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plugins_are_not_imported_if_none_is_needed(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("e_stranger", "raise RuntimeError('imported')")
     assert main(["--version"]) == main(["config", "path"]) == 0
     assert main(["config", "path", "--no-such-option"]) == 2
@@ -130,8 +143,12 @@ def test_plugins_are_not_imported_if_none_is_needed(install: Install, capsys: py
 
 
 def test_the_benchmarks_are_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [entry.value for entry in entry_points(group="ecoshell", name="bench")] == ["ecoshell_bench.plugin"]
+    assert [entry.value for entry in entry_points(group="ecoshell", name="bench")] == [
+        "ecoshell_bench.plugin"
+    ]
     with pytest.raises(SystemExit, match="0"):
         main(["bench", "--help"])
     output = capsys.readouterr().out
-    assert all(f"    {name} " in output for name in ("ecoact", "tasks", "btp", "umi", "catp", "speed"))
+    assert all(
+        f"    {name} " in output for name in ("ecoact", "tasks", "btp", "umi", "catp", "speed")
+    )

@@ -14,7 +14,9 @@ from ecoshell import __version__
 
 ROOT = Path(__file__).parent.parent
 BUILT = os.environ.get("ECOSHELL_DIST", "")
-pytestmark = pytest.mark.skipif(not BUILT, reason="`make dist` builds the files and sets ECOSHELL_DIST")
+pytestmark = pytest.mark.skipif(
+    not BUILT, reason="`make dist` builds the files and sets ECOSHELL_DIST"
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,15 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(place, with_pip=True)
     programs = place / ("Scripts" if sys.platform == "win32" else "bin")
     wheel = dist / f"ecoshell-{__version__}-py3-none-any.whl"
-    command = ["-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel)]
+    command = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        str(ROOT / "constraints.txt"),
+        str(wheel),
+    ]
     subprocess.run([programs / "python", *command], check=True, timeout=1800)
     return programs
 
@@ -37,7 +47,11 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run_installed(installed: Path, tmp_path: Path):
     """Runs the installed ecoshell in a temporary folder."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("ECOSHELL_", "PYTHON"))}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ECOSHELL_", "PYTHON"))
+    }
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -62,7 +76,13 @@ def test_a_question_is_answered_with_a_tool(run_installed, tmp_path: Path) -> No
         {"text": "It has 2 lines."},
     ]
     (tmp_path / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in script))
-    options = ("--model", "script:script.jsonl", "--registration", "names", "How many lines has notes.txt?")
+    options = (
+        "--model",
+        "script:script.jsonl",
+        "--registration",
+        "names",
+        "How many lines has notes.txt?",
+    )
     done = run_installed("ask", "--quiet", *options)
     assert (done.returncode, done.stdout) == (0, "It has 2 lines.\n"), done.stderr
     session = json.loads(run_installed("sessions", "--json").stdout)["rows"][0]["id"]

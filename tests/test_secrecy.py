@@ -32,7 +32,10 @@ def environment_key(monkeypatch):
 def test_a_key_is_masked_anywhere():
     call = Call("write_file", {"path": "a", "content": [f"x{KEY}y", {KEY: 1}]}, "c1")
     assert mask_secrets(call).arguments == {"path": "a", "content": [f"x{MARK}y", {MARK: 1}]}
-    assert mask_secrets(Observation(f"{KEY} and {KEY}", changes=f"+{KEY}")).text == f"{MARK} and {MARK}"
+    assert (
+        mask_secrets(Observation(f"{KEY} and {KEY}", changes=f"+{KEY}")).text
+        == f"{MARK} and {MARK}"
+    )
     assert mask_secrets((KEY, 3, None)) == (MARK, 3, None)
 
 
@@ -71,7 +74,9 @@ print(json.dumps({"environ": environ, "is_set": is_set, "key": key}))
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_child_processes_cannot_read_a_key_from_the_environment_of_the_shell():
     environ = {**helper_environ(), "OPENAI_API_KEY": KEY, "PLAIN": "visible"}
-    done = subprocess.run([sys.executable, "-c", _PROGRAM], env=environ, capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], env=environ, capture_output=True, check=True
+    )
     report = json.loads(done.stdout)
     assert KEY not in report["environ"]
     assert (report["is_set"], report["key"]) == (False, KEY)
@@ -90,7 +95,9 @@ print(subprocess.run(["cat", f"/proc/{os.getpid()}/environ"], capture_output=Tru
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_other_programs_of_the_user_cannot_inspect_the_shell():
     command = [sys.executable, "-c", _INSPECTED]
-    done = subprocess.run(command, env=helper_environ(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=helper_environ(), capture_output=True, text=True, check=False
+    )
     assert done.stdout == "1\n", done.stderr
 
 

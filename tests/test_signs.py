@@ -31,7 +31,11 @@ def _written(path):
     """The characters of a file's strings except docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings)
+    texts = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in docstrings
+    )
     return {sign for node in texts if isinstance(node.value, str) for sign in node.value}
 
 

@@ -11,7 +11,9 @@ any_text = st.text(st.characters(exclude_categories=()))
 
 @given(any_text)
 def test_no_control_character_is_left(text: str) -> None:
-    controls = {char for char in visible(text) if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}}
+    controls = {
+        char for char in visible(text) if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
+    }
     assert controls <= {"\n", "\t"}
 
 

@@ -60,7 +60,16 @@ def sources():
     """The files of this checkout that git does not ignore."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
     return [name for name in listed if name and (ROOT / name).is_file()]
 
@@ -93,22 +102,36 @@ def python(folder, *arguments):
     """Output of this interpreter with the unpacked wheel first on its path."""
     env = {**os.environ, "PYTHONPATH": str(folder), "ECOSHELL_HOME": str(folder / "home")}
     command = [sys.executable, "-P", *arguments]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_the_wheel_contains_exactly_the_package_plugins_data_and_themes(sources, wheel):
     package = packaged(sources) | {TYPED}
-    themes = {f"ecoshell/_{name}" for name in sources if name.startswith("themes/") and name.endswith(".toml")}
+    themes = {
+        f"ecoshell/_{name}"
+        for name in sources
+        if name.startswith("themes/") and name.endswith(".toml")
+    }
     metadata = {f"ecoshell-{__version__}.dist-info/{name}" for name in METADATA}
     assert {"ecoshell/_themes/dark.toml", "ecoshell/_themes/light.toml"} <= themes
-    assert {"ecoshell/plugins.py", "ecoshell_bench/plugin.py", "ecoshell_git/__init__.py"} <= package
+    assert {
+        "ecoshell/plugins.py",
+        "ecoshell_bench/plugin.py",
+        "ecoshell_git/__init__.py",
+    } <= package
     assert {Path(name).suffix for name in package} == {".typed", *PACKAGED}
     assert sorted(zipfile.ZipFile(wheel).namelist()) == sorted(package | themes | metadata)
 
 
 def packaged(sources, suffixes=PACKAGED):
     """The modules or data of the program and its plugins, by their paths in the wheel."""
-    names = {name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", "plugins/"))}
+    names = {
+        name.removeprefix("plugins/")
+        for name in sources
+        if name.startswith(("ecoshell/", "plugins/"))
+    }
     members = {name for name in names if name.endswith(suffixes) and "/" in name}
     return {name for name in members if not name.endswith("/pyproject.toml")}  # examples in plugins
 
@@ -118,8 +141,12 @@ def test_the_source_distribution_contains_exactly_the_tracked_files(sources, whe
     subprocess.run(command, cwd=wheel.parent.parent, check=True, capture_output=True)
     (built,) = (wheel.parent.parent / "source").iterdir()
     with tarfile.open(built) as archive:
-        names = {member.name.partition("/")[2] for member in archive if member.isfile()} - {"PKG-INFO"}
-    excluded = {name for name in sources if name.startswith((".ci/", ".pre-commit", ".editorconfig"))}
+        names = {member.name.partition("/")[2] for member in archive if member.isfile()} - {
+            "PKG-INFO"
+        }
+    excluded = {
+        name for name in sources if name.startswith((".ci/", ".pre-commit", ".editorconfig"))
+    }
     assert names == {*sources} - excluded
 
 
@@ -143,10 +170,14 @@ def test_the_wheel_prints_its_version_outside_the_checkout(unpacked):
 
 
 def test_the_wheel_reads_its_themes_and_prompts_outside_the_checkout(unpacked, sources):
-    assert python(unpacked, "-c", READ_EVERYTHING, *packaged(sources, DATA)).strip() == str(unpacked)
+    assert python(unpacked, "-c", READ_EVERYTHING, *packaged(sources, DATA)).strip() == str(
+        unpacked
+    )
 
 
 def test_the_wheel_has_the_benchmarks_outside_the_checkout(unpacked):
     where = "import ecoshell_bench.plugin, sys; sys.stdout.write(ecoshell_bench.plugin.__file__)"
     assert python(unpacked, "-c", where) == str(unpacked / "ecoshell_bench" / "plugin.py")
-    assert "usage: ecoshell bench btp" in python(unpacked, "-m", "ecoshell", "bench", "btp", "--help")
+    assert "usage: ecoshell bench btp" in python(
+        unpacked, "-m", "ecoshell", "bench", "btp", "--help"
+    )

@@ -9,7 +9,16 @@ from ecoshell.agent.guards import CallContext, Guard
 from ecoshell.budget import Account, Amount, nano_to_usd_text
 from ecoshell.budget.gate import finished, sharing
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
-from ecoshell.events import AdviceFollowed, AdvisorReplied, BudgetSettled, Emit, Event, Notice, Reasoned, TextArrived
+from ecoshell.events import (
+    AdviceFollowed,
+    AdvisorReplied,
+    BudgetSettled,
+    Emit,
+    Event,
+    Notice,
+    Reasoned,
+    TextArrived,
+)
 from ecoshell.messages import TOOL_REGISTER, Call, Message, Observation
 from ecoshell.models import Request
 from ecoshell.options import ADVISOR
@@ -63,7 +72,9 @@ class Advisor:
     @property
     def may_help(self) -> bool:
         """Whether it may still be asked once without a call of the model in this turn."""
-        return bool(self.deps.settings.advisor) and self._stuck_turn != self.deps.budget.account().turn
+        return (
+            bool(self.deps.settings.advisor) and self._stuck_turn != self.deps.budget.account().turn
+        )
 
     def use_up(self) -> None:
         """Count a question that the model did not ask."""
@@ -74,15 +85,21 @@ class Advisor:
         if automatic:
             self.use_up()
         async with self._asking:
-            models = await asyncio.to_thread(self.deps.models.lend, self.deps.settings.advisor or "")
+            models = await asyncio.to_thread(
+                self.deps.models.lend, self.deps.settings.advisor or ""
+            )
             spending = _Spending(emit)
             try:
                 with charging(await self._account()), sharing():
                     request = _request(question, path)
-                    reply = await models.current.model.ask(mask_secrets(request), spending.hear, role=ADVISOR)
+                    reply = await models.current.model.ask(
+                        mask_secrets(request), spending.hear, role=ADVISOR
+                    )
             except LimitReached as limit:
                 share = f"{self.deps.settings.advisor_share:.0%} of the remaining budget"
-                raise BudgetError(f"The advisor's share ({share}) does not allow this question.") from limit
+                raise BudgetError(
+                    f"The advisor's share ({share}) does not allow this question."
+                ) from limit
             finally:
                 await models.aclose()
         advice = reply.text.strip() or "(no advice)"
@@ -106,7 +123,9 @@ class Advisor:
                 value = int(cap.left * deps.settings.advisor_share)
                 if cap.unit not in shares or value < shares[cap.unit].value:
                     shares[cap.unit] = Amount(value, cap.unit)
-            await finished(asyncio.to_thread(deps.budget.gate.ledger.set_share, share, shares.values()))
+            await finished(
+                asyncio.to_thread(deps.budget.gate.ledger.set_share, share, shares.values())
+            )
             self._share = share
         return replace(account, task=share)
 
@@ -124,7 +143,11 @@ class _Spending:
 
     def hear(self, event: Event) -> None:
         if isinstance(event, BudgetSettled):
-            self.nano = None if self.nano is None or event.spent_nano is None else self.nano + event.spent_nano
+            self.nano = (
+                None
+                if self.nano is None or event.spent_nano is None
+                else self.nano + event.spent_nano
+            )
         if not isinstance(event, (TextArrived, Reasoned)):
             self.emit(event)
 
@@ -142,17 +165,25 @@ class Advised(Guard):
         if not (self.advisor.may_help and is_stuck(steps)):
             return observation
         try:
-            advice = await self.advisor.ask(_STUCK, Path(context.path.question, steps), context.emit, automatic=True)
+            advice = await self.advisor.ask(
+                _STUCK, Path(context.path.question, steps), context.emit, automatic=True
+            )
         except EcoshellError as failure:
             context.emit(Notice(f"The advisor gave no advice. {failure.message}"))
             return observation
-        return replace(observation, text=f"{observation.text}\n\nAdvice from a stronger model: {advice}")
+        return replace(
+            observation, text=f"{observation.text}\n\nAdvice from a stronger model: {advice}"
+        )
 
 
 def is_stuck(steps: Sequence[Step]) -> bool:
     """Whether the last calls failed or were refused, other than by the user."""
     calls = [step for step in steps if step.call.name != TOOL_REGISTER][-STUCK_AFTER:]
-    fruitless = [step for step in calls if not step.observation.ok and step.observation.refused != "unapproved"]
+    fruitless = [
+        step
+        for step in calls
+        if not step.observation.ok and step.observation.refused != "unapproved"
+    ]
     return len(fruitless) == STUCK_AFTER
 
 

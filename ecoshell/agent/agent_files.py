@@ -67,11 +67,19 @@ class AgentFiles:
         files = self._files()
         if (file := files.get(name)) is None:
             names = ", ".join(files)
-            fix = f"Available: {names}." if files else f"Define it in {PROJECT_FOLDERS[0]}/{name}.md, or name none."
+            fix = (
+                f"Available: {names}."
+                if files
+                else f"Define it in {PROJECT_FOLDERS[0]}/{name}.md, or name none."
+            )
             raise UsageError(f"Unknown agent {name!r}.", fix=fix)
         definition = _parsed(file)
-        if file.of_project and not await self._trust.allows(file.file, file.text, user, emit, once=True):
-            raise UsageError(f"{file.file} is not trusted.", fix="Delegate without an agent, or do it yourself.")
+        if file.of_project and not await self._trust.allows(
+            file.file, file.text, user, emit, once=True
+        ):
+            raise UsageError(
+                f"{file.file} is not trusted.", fix="Delegate without an agent, or do it yourself."
+            )
         return definition
 
     def trusted(self) -> list[AgentDefinition]:
@@ -125,5 +133,7 @@ def _parsed(file: Definition) -> AgentDefinition:
     try:
         return replace(definition, budget=parse_amount(budget))
     except UsageError as error:
-        error.message = f"The budget of the agent {file.name} in {file.file} cannot be used. {error.message}"
+        error.message = (
+            f"The budget of the agent {file.name} in {file.file} cannot be used. {error.message}"
+        )
         raise

@@ -69,15 +69,22 @@ def agreements(predictions: Iterable[Prediction]) -> list[Agreement]:
         spread = _Z * sqrt(share * (1 - share) / n + z2 / (4 * n * n))
         lower = max(0.0, (share + z2 / (2 * n) - spread) / (1 + z2 / n))
         alike = [use for use in uses if use.alike]
-        saved, is_good = sum(use.spent_nano or 0 for use in alike), n >= MIN_USES and lower >= GOOD_SHARE
-        results.append(Agreement(uses[0].model, uses[0].tool, len(uses), len(alike), lower, is_good, saved))
+        saved, is_good = (
+            sum(use.spent_nano or 0 for use in alike),
+            n >= MIN_USES and lower >= GOOD_SHARE,
+        )
+        results.append(
+            Agreement(uses[0].model, uses[0].tool, len(uses), len(alike), lower, is_good, saved)
+        )
     return results
 
 
 class Apprentice:
     """Predicts calls one after another, and reports when a tool becomes good or stops being good."""
 
-    def __init__(self, name: str, make: Callable[[], Model], records: Callable[[], ExperienceStore]) -> None:
+    def __init__(
+        self, name: str, make: Callable[[], Model], records: Callable[[], ExperienceStore]
+    ) -> None:
         """`make` and `records` run with the first call and may block; `name` is the one for `/role caller`."""
         self.name = name
         self._make, self._open = make, records
@@ -118,7 +125,10 @@ class Apprentice:
                 self._model = model = self._model or await asyncio.to_thread(self._make)
                 self._records = records = self._records or await asyncio.to_thread(self._open)
                 request = replace(
-                    request, role="caller", temperature=0.0, max_tokens=min(request.max_tokens, _MAX_CALL_TOKENS)
+                    request,
+                    role="caller",
+                    temperature=0.0,
+                    max_tokens=min(request.max_tokens, _MAX_CALL_TOKENS),
                 )
                 size, context = await asyncio.to_thread(model.size, request), model.traits.context
                 if context is not None and size.count + request.max_tokens > context:
@@ -126,21 +136,33 @@ class Apprentice:
                 reply: Reply | None = None
                 async for piece in model.stream(request):
                     reply = piece if isinstance(piece, Reply) else reply
-                alike = reply is not None and reply.call is not None and _action(reply.call) == action
-                await asyncio.to_thread(self._keep, records, Prediction(action[0], self.name, alike, spent_nano))
+                alike = (
+                    reply is not None and reply.call is not None and _action(reply.call) == action
+                )
+                await asyncio.to_thread(
+                    self._keep, records, Prediction(action[0], self.name, alike, spent_nano)
+                )
         except EcoshellError as error:
             self._off = True
             self._pending.clear()
             self.news.append(f"{self.name} stopped predicting calls. {error}")
 
     def _keep(self, records: ExperienceStore, use: Prediction) -> None:
-        good_before = {item.tool for item in agreements(records.predictions(self.name)) if item.good}
+        good_before = {
+            item.tool for item in agreements(records.predictions(self.name)) if item.good
+        }
         records.add_prediction(use)
-        good_now = {item.tool: item for item in agreements(records.predictions(self.name)) if item.good}
-        figures = ", ".join(f"{item.tool} {item.alike} of {item.uses}" for item in good_now.values())
+        good_now = {
+            item.tool: item for item in agreements(records.predictions(self.name)) if item.good
+        }
+        figures = ", ".join(
+            f"{item.tool} {item.alike} of {item.uses}" for item in good_now.values()
+        )
         if use.tool in good_now.keys() - good_before:
             text = f"{self.name} makes the same calls of {use.tool} as the paid model ({figures} alike)."
-            self.news.append(f"{text} /role caller {self.name}, in mode umi, lets it make all calls.")
+            self.news.append(
+                f"{text} /role caller {self.name}, in mode umi, lets it make all calls."
+            )
         elif use.tool in good_before - good_now.keys():
             text = f"{self.name} no longer makes the same calls of {use.tool} as the paid model."
             self.news.append(f"{text} Good tools: {figures or 'none'}.")
@@ -161,7 +183,9 @@ class Shadowed(MeteredModel):
         super().__init__(model, gate, account_of, retry=retry)
         self._apprentice = apprentice
 
-    async def ask(self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None) -> Reply:
+    async def ask(
+        self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None
+    ) -> Reply:
         """Ask the model, then start the apprentice's prediction."""
         while self._apprentice.news:
             emit(Notice(self._apprentice.news.pop(0)))
@@ -173,7 +197,12 @@ class Shadowed(MeteredModel):
             emit(event)
 
         reply = await super().ask(request, hear, role=role, aside=aside)
-        if reply.call is not None and role in _ROLES and request.purpose == "step" and request.want != "text":
+        if (
+            reply.call is not None
+            and role in _ROLES
+            and request.purpose == "step"
+            and request.want != "text"
+        ):
             masked = replace(request, messages=mask_secrets(request.messages))
             self._apprentice.shadow(masked, mask_secrets(reply.call), spent[-1] if spent else None)
         return reply
@@ -193,8 +222,13 @@ def _action(call: Call) -> _Action | None:
     if name == TOOL_CALL:
         inside: object = arguments.get("arguments")
         name = call.subject
-        arguments = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else dict[str, Any]()
+        arguments = (
+            cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else dict[str, Any]()
+        )
     elif name in META_TOOLS:
         return None
-    plain = ((key, value.strip() if isinstance(value, str) else value) for key, value in arguments.items())
+    plain = (
+        (key, value.strip() if isinstance(value, str) else value)
+        for key, value in arguments.items()
+    )
     return name, {key: value for key, value in plain if value is not None}

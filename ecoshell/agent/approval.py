@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ecoshell.agent import Approval, CostChoice, LimitChoice, NonInteractive, UserInterface
-from ecoshell.agent.cost_bounds import NOTHING, CostBound, of_conclusion, of_step, unpriced, used, with_room
+from ecoshell.agent.cost_bounds import (
+    NOTHING,
+    CostBound,
+    of_conclusion,
+    of_step,
+    unpriced,
+    used,
+    with_room,
+)
 from ecoshell.agent.mode import CallForecast, Mode, View
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
 from ecoshell.budget import CapState, Scope, Unit, fitting_output, parse_amount, rounded_up
@@ -67,16 +75,29 @@ _EFFECT_WORDS: Mapping[Effect, str] = {
 
 def is_trusted(traits: Traits, setting: bool | None = None) -> bool:
     """Whether a model may write and run what the request does not name; `setting` overrides the default."""
-    return setting if setting is not None else traits.parameters is None or traits.parameters >= TRUSTED_PARAMETERS
+    return (
+        setting
+        if setting is not None
+        else traits.parameters is None or traits.parameters >= TRUSTED_PARAMETERS
+    )
 
 
 def verbs(schemas: Iterable[ToolSchema]) -> frozenset[str]:
     """The verbs with which requests ask for tools: those at the beginning of their names and descriptions."""
     words: set[str] = set()
     for schema in schemas:
-        (first, underscore, _), leading = schema.name.partition("_"), _LEADING_VERBS.match(schema.description)
-        words.update((first if underscore else "", *re.findall(r"\w+", leading.group() if leading else "")))
-    return frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha()) - {"or", "the", "an"}
+        (first, underscore, _), leading = (
+            schema.name.partition("_"),
+            _LEADING_VERBS.match(schema.description),
+        )
+        words.update(
+            (first if underscore else "", *re.findall(r"\w+", leading.group() if leading else ""))
+        )
+    return frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha()) - {
+        "or",
+        "the",
+        "an",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +141,10 @@ class Guess:
 def _texts(call: Call, names: Iterable[str]) -> list[str]:
     """The values of these arguments, as texts."""
     values = [call.arguments[name] for name in names if name in call.arguments]
-    return [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
+    return [
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for value in values
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +172,19 @@ class ApprovalRequest:
     def wanted(self, judged: Judgement, fault: str = "") -> ApprovalWanted:
         """The question for the user; may block."""
         try:
-            changes = self.tool.preview(self.call.arguments) if isinstance(self.tool, Previewing) else ""
+            changes = (
+                self.tool.preview(self.call.arguments) if isinstance(self.tool, Previewing) else ""
+            )
         except Exception:  # noqa: BLE001 - boundary to third-party code; the preview is optional
             changes = ""
         effects = self.tool.effects
-        action = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
+        action = (
+            " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
+        )
         if (sandbox := sandbox_of(self.tool)) is not None and sandbox.holds:
-            action = "run a program in the sandbox, which writes only the workspace and has no network"
+            action = (
+                "run a program in the sandbox, which writes only the workspace and has no network"
+            )
         condition = " that this asks about" if judged.by_rule else ""
         always = "this very call" if "execute" in effects else f"every {self.call.name}{condition}"
         text = f"It would {action}.{f' {judged.why}' if judged.why else ''}"
@@ -225,11 +255,15 @@ class Approvals:
         judged, decision = await self._unasked(request, emit)
         if decision is None:
             async with self._asking:
-                judged, decision = await self._unasked(request, emit)  # grants may have changed meanwhile
+                judged, decision = await self._unasked(
+                    request, emit
+                )  # grants may have changed meanwhile
                 decision = decision or await self._ask_user(request, judged, emit)
         return decision
 
-    async def _unasked(self, request: ApprovalRequest, emit: Emit) -> tuple[Judgement, ApprovalDecision | None]:
+    async def _unasked(
+        self, request: ApprovalRequest, emit: Emit
+    ) -> tuple[Judgement, ApprovalDecision | None]:
         """The decision by rules, grants and the comparison of a guess; None if the user must be asked.
 
         For git commands, programs that the repository would run are taken into account.
@@ -237,7 +271,9 @@ class Approvals:
         rules, call, tool = self.rules, request.call, request.tool
         judged = await asyncio.to_thread(rules.judge, call, tool)
         if judged.verdict != "deny" and request.guess is not None:
-            deviation = await asyncio.to_thread(request.guess.deviation, call, tool, rules.workspace)
+            deviation = await asyncio.to_thread(
+                request.guess.deviation, call, tool, rules.workspace
+            )
             if deviation:
                 reason = f"The model is too small to be trusted with it: {deviation}."
                 judged = Judgement("ask", reason, always_asks=True, instead=_DO_INSTEAD)
@@ -258,12 +294,20 @@ class Approvals:
         runs = is_allowed and not judged.always_asks and (self.rules.yes or not request.outlasts)
         return judged, ApprovalDecision(call) if runs else None
 
-    async def _ask_user(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> ApprovalDecision:
+    async def _ask_user(
+        self, request: ApprovalRequest, judged: Judgement, emit: Emit
+    ) -> ApprovalDecision:
         """Ask the user, again if the tool cannot use edited arguments, and apply the rules to the edited call."""
-        call, tool, fault = replace(request.call, id=request.call.id or secrets.token_hex(4)), request.tool, ""
+        call, tool, fault = (
+            replace(request.call, id=request.call.id or secrets.token_hex(4)),
+            request.tool,
+            "",
+        )
         while True:
             edited_request = replace(request, call=call)
-            question = mask_secrets(await in_thread(functools.partial(edited_request.wanted, judged, fault)))
+            question = mask_secrets(
+                await in_thread(functools.partial(edited_request.wanted, judged, fault))
+            )
             emit(question)
             approval = await self._person.approve(question)
             if approval.decision == "no" or approval.arguments is None:
@@ -276,13 +320,22 @@ class Approvals:
                 break
         edited = call.arguments if dict(call.arguments) != dict(request.call.arguments) else None
         if approval.decision == "no":
-            by, instead = "nobody" if isinstance(self._person, NonInteractive) else "person", approval.instead.strip()
+            by, instead = (
+                "nobody" if isinstance(self._person, NonInteractive) else "person",
+                approval.instead.strip(),
+            )
             emit(ApprovalGiven(call.id, "no", by, instead=instead, agent=request.agent))
             if instead:
                 reason = f"the user said no. Do this instead: {instead}"
             else:
-                if judged.instead and by == "nobody":  # a user who was asked has read the reason; the model does not
-                    emit(Notice(f"{visible_line(call.name)} was not run. {judged.why}{_HOW_TO_TRUST}"))
+                if (
+                    judged.instead and by == "nobody"
+                ):  # a user who was asked has read the reason; the model does not
+                    emit(
+                        Notice(
+                            f"{visible_line(call.name)} was not run. {judged.why}{_HOW_TO_TRUST}"
+                        )
+                    )
                 reason = f"it was not approved. {judged.instead or judged.why}".rstrip()
             return ApprovalDecision(call, f"{call.name} was not run: {reason}")
         if edited is not None:
@@ -324,7 +377,9 @@ class Approvals:
         async with self._asking:
             emit(question := mask_secrets(question))
             approval = await self._person.approve(question)
-        is_edited = approval.arguments is not None and dict(approval.arguments) != dict(question.arguments)
+        is_edited = approval.arguments is not None and dict(approval.arguments) != dict(
+            question.arguments
+        )
         decision = "no" if is_edited else approval.decision  # An edited call needs the rules again.
         emit(ApprovalGiven(question.id, decision, "person", instead=approval.instead.strip()))
         if decision in ("session", "project"):
@@ -425,11 +480,26 @@ class SpendApproval:
         offers, enough = await self._offers(view, caps), 0
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
         if cap is not None:  # room for a step and the answer
-            bound = sum(await asyncio.to_thread(proposed_bounds, self.mode, view), NOTHING).in_unit_of(cap) or 0
-            enough = rounded_up(max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need))
+            bound = (
+                sum(await asyncio.to_thread(proposed_bounds, self.mode, view), NOTHING).in_unit_of(
+                    cap
+                )
+                or 0
+            )
+            enough = rounded_up(
+                max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need)
+            )
             if cap.unit == "ms":  # how long a step takes is not known in advance
                 enough = 2 * cap.limit
-        event = LimitHit(hit.scope, cast("Unit", hit.unit), hit.need, hit.left, str(hit), offers=offers, enough=enough)
+        event = LimitHit(
+            hit.scope,
+            cast("Unit", hit.unit),
+            hit.need,
+            hit.left,
+            str(hit),
+            offers=offers,
+            enough=enough,
+        )
         while True:
             emit(event)
             choice = await self.deps.user.at_limit(event)
@@ -444,7 +514,11 @@ class SpendApproval:
         step does.
         """
         async with self._asking:
-            if isinstance(self.deps.user, NonInteractive) or self.ending is not None or hit.left <= 0:
+            if (
+                isinstance(self.deps.user, NonInteractive)
+                or self.ending is not None
+                or hit.left <= 0
+            ):
                 return False
             try:
                 await self.at_limit(hit, view, emit)
@@ -453,7 +527,9 @@ class SpendApproval:
                 return False
             return True
 
-    async def _carry_out(self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session") -> bool:
+    async def _carry_out(
+        self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session"
+    ) -> bool:
         """Carry out the user's choice; False if it is impossible, so that the user can decide again."""
         if choice.kind == "answer":
             raise AnswerNow
@@ -463,7 +539,9 @@ class SpendApproval:
         try:
             if choice.kind == "model":
                 several = len(models.current.models) > 1
-                await models.change(model=choice.value, roles=NO_ROLE_MODELS if models.current.players else None)
+                await models.change(
+                    model=choice.value, roles=NO_ROLE_MODELS if models.current.players else None
+                )
                 if several:
                     emit(Notice(f"{models.name} plays every role from now on."))
             else:
@@ -479,14 +557,20 @@ class SpendApproval:
         threshold = self.deps.settings.ask_above_nano
         if threshold is None:
             return None
-        calls = [call for call in self.mode.forecast(view).steps if call.model.traits.name not in self._trusted]
+        calls = [
+            call
+            for call in self.mode.forecast(view).steps
+            if call.model.traits.name not in self._trusted
+        ]
         caps = await self.deps.budget.caps()
         dearest = await asyncio.to_thread(_dearest, calls, caps)
         if dearest is None or dearest[2] <= threshold:
             return None
         call, low, high = dearest
         offers = await self._offers(view, caps)
-        cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < high)
+        cheaper = tuple(
+            offer for offer in offers if offer.most_nano is not None and offer.most_nano < high
+        )
         return CostWanted(call.role, call.model.traits.name, low, high, threshold, cheaper)
 
     async def _offers(self, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
@@ -495,10 +579,15 @@ class SpendApproval:
         Each would play every role, so the models of several roles are offered as well. No model is loaded.
         """
         models, mode, offers = self.deps.models, self.mode, list[ModelOffer]()
-        own = [model.traits.name for model in models.current.models] if models.current.players else []
+        own = (
+            [model.traits.name for model in models.current.models] if models.current.players else []
+        )
         current, _ = await asyncio.to_thread(_bounds, mode, view)
         barred = await asyncio.to_thread(self.deps.budget.gate.ledger.barred)
-        for name in {*own, *await asyncio.to_thread(models.factory.substitutes, models.name)} - barred.keys():
+        for name in {
+            *own,
+            *await asyncio.to_thread(models.factory.substitutes, models.name),
+        } - barred.keys():
             try:
                 other = await asyncio.to_thread(models.factory.make, name, mode.name)
             except EcoshellError:  # such as a missing file or key
@@ -508,10 +597,22 @@ class SpendApproval:
             finally:
                 for model in other.models:
                     await model.aclose()
-            traits, fits = other.model.traits, with_room(other.capped_by(caps), mode.answer_hold, step + conclusion)
-            if fits or (step.nano is not None and (current.nano is None or step.nano < current.nano)):
+            traits, fits = (
+                other.model.traits,
+                with_room(other.capped_by(caps), mode.answer_hold, step + conclusion),
+            )
+            if fits or (
+                step.nano is not None and (current.nano is None or step.nano < current.nano)
+            ):
                 offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
-        offers.sort(key=lambda offer: (not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name))
+        offers.sort(
+            key=lambda offer: (
+                not offer.fits,
+                offer.most_nano is None,
+                offer.most_nano or 0,
+                offer.name,
+            )
+        )
         return tuple(offers[:_OFFER_LIMIT])
 
 
@@ -534,7 +635,9 @@ def proposed_bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
     return of_step(forecast), of_conclusion(forecast)
 
 
-def _dearest(calls: Sequence[CallForecast], caps: Sequence[CapState]) -> tuple[CallForecast, int, int] | None:
+def _dearest(
+    calls: Sequence[CallForecast], caps: Sequence[CapState]
+) -> tuple[CallForecast, int, int] | None:
     """The call with the highest worst case, with its price if short and at most, in nano-dollars.
 
     None if no price is known, or if the gate would refuse a call.

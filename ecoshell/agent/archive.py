@@ -49,7 +49,13 @@ class Archive:
         costs = {row.key: row for row in await asyncio.to_thread(self.ledger.rows, "session")}
         infos, current = await asyncio.to_thread(self.store.list, limit), self.current()
         return [
-            SessionRow(info, cost.shown_nano, cost.calls, info.id == current, cost.estimate_nano is not None)
+            SessionRow(
+                info,
+                cost.shown_nano,
+                cost.calls,
+                info.id == current,
+                cost.estimate_nano is not None,
+            )
             if (cost := costs.get(info.id))
             else SessionRow(info, 0, 0, info.id == current)
             for info in infos
@@ -62,7 +68,10 @@ class Archive:
     async def delete(self, session: str) -> None:
         """Delete a session and its data; its costs stay in the ledger."""
         if session == self.current():
-            raise UsageError("This session is open.", fix="Start or resume another session, then delete this one.")
+            raise UsageError(
+                "This session is open.",
+                fix="Start or resume another session, then delete this one.",
+            )
         await asyncio.to_thread(self.store.delete, session)
         for forget in self.forget:
             await asyncio.to_thread(forget, session)
@@ -74,5 +83,10 @@ class Archive:
         """
         from ecoshell.sessions.export import as_json, as_markdown, write_new
 
-        write, store = as_json if file.suffix == ".json" else partial(as_markdown, running=running), self.store
-        await asyncio.to_thread(lambda: write_new(file, write(store.events(session), store.info(session))))
+        write, store = (
+            as_json if file.suffix == ".json" else partial(as_markdown, running=running),
+            self.store,
+        )
+        await asyncio.to_thread(
+            lambda: write_new(file, write(store.events(session), store.info(session)))
+        )

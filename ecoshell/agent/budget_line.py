@@ -23,7 +23,9 @@ class BudgetLine:
         if not (self._deps.settings.budget_line and traits.capable):
             return ""
         try:
-            caps = [cap for cap in await self._deps.budget.caps(at_rest=True) if cap.over(traits.name)]
+            caps = [
+                cap for cap in await self._deps.budget.caps(at_rest=True) if cap.over(traits.name)
+            ]
         except StoreError:  # the ledger is locked; the gate reports it
             return ""
         if not caps:
@@ -40,4 +42,8 @@ class BudgetLine:
         steps, consumption = self._usage.steps, self._usage.consumption
         ms = round(1_000 * self._usage.worked)
         spent = {"usd": consumption.nano, "tokens": consumption.usage.total, "ms": ms}[cap.unit]
-        return f"; a step costs about {amount_text(spent // steps, cap.unit)}" if steps and spent else ""
+        return (
+            f"; a step costs about {amount_text(spent // steps, cap.unit)}"
+            if steps and spent
+            else ""
+        )

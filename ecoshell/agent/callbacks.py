@@ -61,17 +61,25 @@ class RunningCall:
     def report(self, event: Event) -> None:
         self.emit(event)
 
-    async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    async def form(
+        self, server: str, message: str, schema: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
         fields: Mapping[str, Mapping[str, Any]] = schema["properties"]
         values: dict[str, Any] = dict.fromkeys(schema.get("required", ()))
-        values |= {name: spec["default"] for name, spec in fields.items() if spec and "default" in spec}
+        values |= {
+            name: spec["default"] for name, spec in fields.items() if spec and "default" in spec
+        }
         tool_schema = ToolSchema(f"{server}:form", "", schema, server=server)
         question = "\n".join([message, *tool_schema.as_text().splitlines()[1:]])
-        why = f"The server {server} asks for these values and receives them as shown; [e] edits them."
+        why = (
+            f"The server {server} asks for these values and receives them as shown; [e] edits them."
+        )
         return await self._ask(question, tool_schema, values, why)
 
     async def visit(self, server: str, message: str, address: str) -> bool:
-        schema = ToolSchema(f"{server}:address", "", {"type": "object", "properties": {}}, server=server)
+        schema = ToolSchema(
+            f"{server}:address", "", {"type": "object", "properties": {}}, server=server
+        )
         why = f"The server {server} asks you to open this address. ecoshell does not open it; yes means that you will."
         return await self._ask(message, schema, {"address": address}, why) is not None
 
@@ -83,28 +91,43 @@ class RunningCall:
         call = Call(name, arguments, f"{self.call.id}p{next(self.numbers)}")
         if name in self.deps.catalog:
             call = replace(call, fault=call_fault(call, [self.deps.catalog.schema(name)]))
-        context = replace(self.context, bill=Bill(), through="", role=PROGRAM, node=True, thought=StepCost())
+        context = replace(
+            self.context, bill=Bill(), through="", role=PROGRAM, node=True, thought=StepCost()
+        )
         with self._paused(), sharing():
             return await self.executor.execute(call, context)
 
-    async def sample(self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool) -> Sample:
+    async def sample(
+        self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool
+    ) -> Sample:
         model, decisions = self.deps.models.current.model, self.sampling
         name, max_tokens = model.traits.name, max(1, min(max_tokens, _MAX_OUTPUT_TOKENS))
         if server not in decisions:
             if allowed:
                 decisions[server] = True
-                self.emit(Notice(f"{name} writes for {server}, as the settings allow; the costs count under the caps."))
+                self.emit(
+                    Notice(
+                        f"{name} writes for {server}, as the settings allow; the costs count under the caps."
+                    )
+                )
             else:
-                schema = ToolSchema(f"{server}:sampling", "", {"type": "object", "properties": {}}, server=server)
+                schema = ToolSchema(
+                    f"{server}:sampling", "", {"type": "object", "properties": {}}, server=server
+                )
                 why = f"{name} would write for the server {server} on every request; the costs count under the caps."
                 arguments = {"model": name, "max_tokens": max_tokens}
                 message = messages[-1].text if messages else ""
                 decisions[server] = await self._ask(message, schema, arguments, why) is not None
         if not decisions[server]:
             raise ToolError("The user declined it.")
-        request = Request(mask_secrets(tuple(messages)), want="text", max_tokens=max_tokens, purpose="sample")
+        request = Request(
+            mask_secrets(tuple(messages)), want="text", max_tokens=max_tokens, purpose="sample"
+        )
         try:
-            with self._paused(), sharing():  # waiting for the tool's own reservation would never end
+            with (
+                self._paused(),
+                sharing(),
+            ):  # waiting for the tool's own reservation would never end
                 reply = await model.ask(request, self.emit, role=ROLE)
         except (BudgetError, ModelError, StoreError) as failure:
             self.emit(Notice(f"{name} wrote nothing for {server}. {failure.message}"))
@@ -122,7 +145,9 @@ class RunningCall:
     ) -> Mapping[str, Any] | None:
         """The arguments as the user approves them; None if declined."""
         rationale = clip(message, _MAX_MESSAGE)[0]
-        question = ApprovalWanted(secrets.token_hex(4), schema.name, arguments, ("network",), why, rationale=rationale)
+        question = ApprovalWanted(
+            secrets.token_hex(4), schema.name, arguments, ("network",), why, rationale=rationale
+        )
         with self._paused():
             approval = await self.deps.approvals.fill_in(mask_secrets(question), schema, self.emit)
         return None if approval.decision == "no" else approval.arguments

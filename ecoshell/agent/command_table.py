@@ -55,7 +55,11 @@ class CommandTable(dict[str, Command[Host]]):
     """Commands by name."""
 
     def add(
-        self, name: str, usage: str, about: str, choices: Callable[[Host], Iterable[str]] = lambda _: ()
+        self,
+        name: str,
+        usage: str,
+        about: str,
+        choices: Callable[[Host], Iterable[str]] = lambda _: (),
     ) -> Callable[[Run[Host]], Run[Host]]:
         """A decorator that adds a function as a command."""
 
@@ -83,8 +87,13 @@ class CommandTable(dict[str, Command[Host]]):
         """Completions of the line: commands for the first word, then the command's choices."""
         name, blank, argument = text.removeprefix("/").partition(" ")
         if not blank:
-            commands = (command for command in self.values() if command.name.startswith(name.lower()))
-            return [Completion(f"/{command.name}", menu_text(command.help, command.usage)) for command in commands]
+            commands = (
+                command for command in self.values() if command.name.startswith(name.lower())
+            )
+            return [
+                Completion(f"/{command.name}", menu_text(command.help, command.usage))
+                for command in commands
+            ]
         command = self.get(name.lower())
         choices = command.choices(host) if command else ()
         return [
@@ -95,7 +104,9 @@ class CommandTable(dict[str, Command[Host]]):
 
     def overview(self) -> list[tuple[str, str]]:
         """The usage and description of each command."""
-        return [(f"/{command.name} {command.usage}".strip(), command.help) for command in self.values()]
+        return [
+            (f"/{command.name} {command.usage}".strip(), command.help) for command in self.values()
+        ]
 
 
 def menu_text(about: str, usage: str) -> str:
@@ -108,7 +119,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [tuple(head), *(tuple(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
     )
 
 
@@ -120,10 +132,14 @@ def dollars(nano: int | None) -> str:
 def spent_text(row: CostRow) -> str:
     """The amount spent, marked if it is partly an estimate, with the number of calls of unknown price."""
     spent = about(dollars(row.shown_nano), estimated=row.estimate_nano is not None)
-    return spent if not row.unpriced or row.shown_nano is None else f"{spent} + {row.unpriced} unknown"
+    return (
+        spent if not row.unpriced or row.shown_nano is None else f"{spent} + {row.unpriced} unknown"
+    )
 
 
-def caps_table(caps: Iterable[CapState], away: EcoshellError | None, *, is_free: bool = False) -> str:
+def caps_table(
+    caps: Iterable[CapState], away: EcoshellError | None, *, is_free: bool = False
+) -> str:
     """The caps and their use; without caps, how to set one.
 
     `away` is the reason why a team's caps are unknown; `is_free` whether the model costs nothing.
@@ -136,7 +152,15 @@ def caps_table(caps: Iterable[CapState], away: EcoshellError | None, *, is_free:
     rows: list[list[str]] = []
     for cap in states:
         amounts = (cap.limit, cap.spent, cap.held, cap.left, *((cap.own,) if has_own else ()))
-        rows.append([cap.scope, *("" if value is None else amount_text(value, cap.unit) for value in amounts)])
+        rows.append(
+            [
+                cap.scope,
+                *("" if value is None else amount_text(value, cap.unit) for value in amounts),
+            ]
+        )
     head = ("cap", "limit", "spent", "held", "left", *(("spent by you",) if has_own else ()))
-    parts = (table(head, rows) if rows else "", f"The team's caps are unknown. {away}" if away else "")
+    parts = (
+        table(head, rows) if rows else "",
+        f"The team's caps are unknown. {away}" if away else "",
+    )
     return "\n".join(part for part in parts if part)

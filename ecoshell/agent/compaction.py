@@ -12,7 +12,16 @@ from ecoshell.agent.memory import Memory, next_view, summary_messages
 from ecoshell.agent.mode import CallForecast, View
 from ecoshell.budget import UNBOUNDED
 from ecoshell.errors import ContextExceeded, EcoshellError, ModelBroken, ModelError, UsageError
-from ecoshell.events import BudgetSettled, Compacted, Consumption, Emit, Event, Notice, Reasoned, TextArrived
+from ecoshell.events import (
+    BudgetSettled,
+    Compacted,
+    Consumption,
+    Emit,
+    Event,
+    Notice,
+    Reasoned,
+    TextArrived,
+)
 from ecoshell.events.work import todo_lines
 from ecoshell.messages import Call, Message
 from ecoshell.models import Request
@@ -91,7 +100,9 @@ async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compa
         raise UsageError(message, kept=_UNCHANGED)
     name = writer.model.traits.name if writer is not None else ""
     spent = spending.consumption.nano
-    return Compacted(summary, name, len(memory.turns), old_tokens, new_tokens, spent_nano=spent), spent
+    return Compacted(
+        summary, name, len(memory.turns), old_tokens, new_tokens, spent_nano=spent
+    ), spent
 
 
 def _require_announced(deps: Dependencies, model: MeteredModel) -> None:
@@ -122,7 +133,9 @@ async def summarize(
         writer = await asyncio.to_thread(_writer, deps, chosen, view, messages)
         if writer is not None:
             name = writer.model.traits.name
-            return Summary(await _write(writer, messages, spending.hear), name, spending.consumption.nano)
+            return Summary(
+                await _write(writer, messages, spending.hear), name, spending.consumption.nano
+            )
     except (ModelError, UsageError) as failure:
         emit(Notice(f"No summary was written; falling back to an extract. {failure.message}"))
     finally:
@@ -134,7 +147,10 @@ async def summarize(
 def summary_tokens(context: int | None) -> int:
     """The maximum tokens of a summary for a model with this context."""
     context = _UNKNOWN_CONTEXT if context is None else context
-    return max(min(_MIN_SUMMARY_TOKENS, context // 4), min(_MAX_SUMMARY_TOKENS, context // _CONTEXT_PER_SUMMARY))
+    return max(
+        min(_MIN_SUMMARY_TOKENS, context // 4),
+        min(_MAX_SUMMARY_TOKENS, context // _CONTEXT_PER_SUMMARY),
+    )
 
 
 async def _chosen_model(deps: Dependencies) -> MeteredModel | None:
@@ -146,7 +162,9 @@ async def _chosen_model(deps: Dependencies) -> MeteredModel | None:
     return None
 
 
-def _writer(deps: Dependencies, chosen: MeteredModel | None, view: View, messages: Messages) -> CallForecast | None:
+def _writer(
+    deps: Dependencies, chosen: MeteredModel | None, view: View, messages: Messages
+) -> CallForecast | None:
     """The chosen model, otherwise the cheapest suitable model of the session, with the request that it continues.
 
     None if only an extract is possible. Models of unknown price come last; the gate decides about them. If the
@@ -166,9 +184,15 @@ def _writer(deps: Dependencies, chosen: MeteredModel | None, view: View, message
         request = _request(call, messages)
         size = model.size(request)
         if traits.context is None or size.count + request.max_tokens <= traits.context:
-            cost = UNBOUNDED if traits.price is None else traits.price.worst(size.bound, request.max_tokens)
+            cost = (
+                UNBOUNDED
+                if traits.price is None
+                else traits.price.worst(size.bound, request.max_tokens)
+            )
             fitting.append((model is not chosen, cost, call))
-        elif model is not chosen and (largest is None or traits.context > (largest.model.traits.context or 0)):
+        elif model is not chosen and (
+            largest is None or traits.context > (largest.model.traits.context or 0)
+        ):
             largest = call
     return min(fitting, key=lambda candidate: candidate[:2])[2] if fitting else largest
 
@@ -183,7 +207,9 @@ async def _write(writer: CallForecast, messages: Messages, emit: Emit) -> str:
         request = await asyncio.to_thread(_fitting, writer, messages)
         reply = await model.ask(request, emit, role=ROLE)
     if not reply.text.strip() and (reply.cut or reply.calls):  # only reasoning, or a call
-        request = replace(request, want="text", max_tokens=_RETRY_OUTPUT_FACTOR * request.max_tokens)
+        request = replace(
+            request, want="text", max_tokens=_RETRY_OUTPUT_FACTOR * request.max_tokens
+        )
         reply = await model.ask(request, emit, role=ROLE)
     if not reply.text.strip():
         raise ModelBroken(
@@ -191,7 +217,9 @@ async def _write(writer: CallForecast, messages: Messages, emit: Emit) -> str:
             kept=_UNCHANGED,
             fix="Try /compact again, or name another model in [agent] compact_model.",
         )
-    return reply.text.strip() + ("\n[the summary was cut here, at its longest]" if reply.cut else "")
+    return reply.text.strip() + (
+        "\n[the summary was cut here, at its longest]" if reply.cut else ""
+    )
 
 
 def _request(writer: CallForecast, messages: Messages) -> Request:
@@ -203,7 +231,9 @@ def _request(writer: CallForecast, messages: Messages) -> Request:
     return Request(
         messages=(*system, *messages, Message("user", instruction)),
         tools=base.tools,
-        want="either" if has_tools else "text",  # providers cache prompts by the tool choice as well
+        want="either"
+        if has_tools
+        else "text",  # providers cache prompts by the tool choice as well
         max_tokens=summary_tokens(writer.model.traits.context),
         purpose="compact",
         task=instruction if base.messages else "",
@@ -214,7 +244,9 @@ def _fitting(writer: CallForecast, messages: Messages) -> Request:
     """The request with texts shortened until it fits the writer's context; raises UsageError if it never does."""
     context = writer.model.traits.context
     for limit in (None, *_TEXT_LIMITS):
-        shorter = messages if limit is None else tuple(_shortened(message, limit) for message in messages)
+        shorter = (
+            messages if limit is None else tuple(_shortened(message, limit) for message in messages)
+        )
         request = _request(writer, shorter)
         if context is None or writer.model.size(request).count + request.max_tokens <= context:
             return request
@@ -234,7 +266,9 @@ def _shortened(message: Message, characters: int) -> Message:
         return f"{value[:characters]} [… {len(value) - characters:,} more characters]"
 
     def with_short_arguments(call: Call) -> Call:
-        return replace(call, arguments={name: short(value) for name, value in call.arguments.items()})
+        return replace(
+            call, arguments={name: short(value) for name, value in call.arguments.items()}
+        )
 
     calls = tuple(map(with_short_arguments, message.calls))
     return replace(message, text=short(message.text), calls=calls, images=(), state=None)
@@ -249,7 +283,10 @@ def with_todo(summary: str, memory: Memory) -> str:
 def extract(memory: Memory) -> str:
     """The latest questions and the beginnings of their answers."""
     turns = [turn for turn in memory.turns if turn.messages]
-    entries = [f"Asked: {_beginning(turn.question)}\nAnswered: {_beginning(turn.messages[-1].text)}" for turn in turns]
+    entries = [
+        f"Asked: {_beginning(turn.question)}\nAnswered: {_beginning(turn.messages[-1].text)}"
+        for turn in turns
+    ]
     head = "[an extract, not a summary: each question with the beginning of its answer]"
     return _latest(head, memory.summary, entries, "turns")
 
@@ -257,9 +294,15 @@ def extract(memory: Memory) -> str:
 def extract_of_steps(steps: Sequence[Step], summary: str) -> str:
     """The latest calls and the beginnings of their results, after a summary of earlier ones."""
     entries = [
-        f"Called: {_beginning(step.call.signature())}\nResult: {_beginning(step.observation.text)}" for step in steps
+        f"Called: {_beginning(step.call.signature())}\nResult: {_beginning(step.observation.text)}"
+        for step in steps
     ]
-    return _latest("[an extract, not a summary: each call with the beginning of its result]", summary, entries, "calls")
+    return _latest(
+        "[an extract, not a summary: each call with the beginning of its result]",
+        summary,
+        entries,
+        "calls",
+    )
 
 
 def _latest(head: str, summary: str, entries: Sequence[str], unit: str) -> str:

@@ -32,17 +32,23 @@ class Confined(Guard):
         if sandbox is None:
             return await self.inner.execute(call, context)
         approvals = self.deps.approvals
-        request = ApprovalRequest(call, tool, self.deps.catalog.schema(call.name), context.rationale)
+        request = ApprovalRequest(
+            call, tool, self.deps.catalog.schema(call.name), context.rationale
+        )
         observation = await self._within(await approvals.reach(request), call, context)
         self._report_absence(sandbox, context)
         lacked = observation.obstacle
         if not lacked or (lacked == "outside" and sandbox.mode == "strict"):
             return observation
-        allowed = await approvals.widen(request, lacked, f"It failed, maybe because {LACKS[lacked]}.", context.emit)
+        allowed = await approvals.widen(
+            request, lacked, f"It failed, maybe because {LACKS[lacked]}.", context.emit
+        )
         context.emit(SandboxBlocked(call.id, call.name, lacked, allowed))
         if not allowed:
             hint = f"The user did not allow running it {_WIDER[lacked]}; {_SETTINGS[lacked]} names commands that may."
-            return replace(observation, text=f"{observation.text}\n[{_capital(LACKS[lacked])}. {hint}]")
+            return replace(
+                observation, text=f"{observation.text}\n[{_capital(LACKS[lacked])}. {hint}]"
+            )
         again = await self._within(lacked, call, context)
         text = f"[It failed first, because {LACKS[lacked]}. The user allowed running it {_WIDER[lacked]}:]"
         return replace(again, text=f"{text}\n{again.text}")

@@ -68,7 +68,9 @@ class ContextKeeper:
     begin_again: Callable[[], Awaitable[None]]
     """Repeats the schemas and workspace facts of earlier turns with the question."""
 
-    async def make_room(self, path: Path, siblings: tuple[Sibling, ...] = (), *, refused: bool = False) -> bool:
+    async def make_room(
+        self, path: Path, siblings: tuple[Sibling, ...] = (), *, refused: bool = False
+    ) -> bool:
         """Compact the next request of this path if it is over the limit; returns whether anything changed.
 
         `refused` says that a provider refused the request as too long. Raises BudgetError.
@@ -85,7 +87,12 @@ class ContextKeeper:
         if full.tokens <= limit:
             return False
         has_changed, goal = False, int(limit * _GOAL_SHARE)
-        for reduce in (self._trim_latest, self._trim_earlier, self._summarize_turns, self._summarize_steps):
+        for reduce in (
+            self._trim_latest,
+            self._trim_earlier,
+            self._summarize_turns,
+            self._summarize_steps,
+        ):
             if not await reduce(self.turn_context.view(path, siblings), full, goal):
                 continue
             has_changed = True
@@ -95,18 +102,26 @@ class ContextKeeper:
                 break
         return has_changed
 
-    async def _fullness(self, path: Path, siblings: tuple[Sibling, ...], *, any_context: bool) -> Fullness | None:
+    async def _fullness(
+        self, path: Path, siblings: tuple[Sibling, ...], *, any_context: bool
+    ) -> Fullness | None:
         """The fullest context among the next step's calls; None if none is large."""
         calls = [
             (call, context)
-            for call in self.deps.models.current.mode.forecast(self.turn_context.view(path, siblings)).steps
-            if (context := call.model.traits.context) is not None and (any_context or context >= LARGE_CONTEXT)
+            for call in self.deps.models.current.mode.forecast(
+                self.turn_context.view(path, siblings)
+            ).steps
+            if (context := call.model.traits.context) is not None
+            and (any_context or context >= LARGE_CONTEXT)
         ]
         if not calls:
             return None
 
         def measure() -> list[Fullness]:
-            return [Fullness(call.model.size(call.request).count, context, call.model) for call, context in calls]
+            return [
+                Fullness(call.model.size(call.request).count, context, call.model)
+                for call, context in calls
+            ]
 
         return max(await asyncio.to_thread(measure), key=lambda full: full.tokens / full.context)
 
@@ -138,7 +153,11 @@ class ContextKeeper:
     def _past_results(self) -> Iterator[tuple[int, Call, str]]:
         for turn in self.memory.turns:
             for message in turn.messages:
-                if message.speaker == "tool" and message.call is not None and is_trimmable(message.call):
+                if (
+                    message.speaker == "tool"
+                    and message.call is not None
+                    and is_trimmable(message.call)
+                ):
                     yield turn.number, message.call, message.text
 
     def _results_of(self, steps: Iterable[Step]) -> Iterator[tuple[int, Call, str]]:
@@ -147,13 +166,22 @@ class ContextKeeper:
                 yield self.memory.number, step.call, step.observation.text
 
     async def _trim(
-        self, results: list[tuple[int, Call, str]], characters: int, full: Fullness, goal: int | None = None
+        self,
+        results: list[tuple[int, Call, str]],
+        characters: int,
+        full: Fullness,
+        goal: int | None = None,
     ) -> bool:
         """Trim these results in one event, but only if that reaches the `goal` in tokens."""
 
         def saving() -> int:
-            shorter = (Message("tool", trimmed(text, characters, call.subject)) for _, call, text in results)
-            return full.tokens_of(Message("tool", text) for _, _, text in results) - full.tokens_of(shorter)
+            shorter = (
+                Message("tool", trimmed(text, characters, call.subject))
+                for _, call, text in results
+            )
+            return full.tokens_of(Message("tool", text) for _, _, text in results) - full.tokens_of(
+                shorter
+            )
 
         results = [result for result in results if len(result[2]) > characters]
         after = full.tokens - await asyncio.to_thread(saving)
@@ -170,7 +198,9 @@ class ContextKeeper:
         old_tokens = await asyncio.to_thread(full.tokens_of, view.history)
         if old_tokens < full.context * _HISTORY_SHARE:
             return False
-        summary = await summarize(self.deps, view, view.history, lambda: extract(self.memory), self.emit)
+        summary = await summarize(
+            self.deps, view, view.history, lambda: extract(self.memory), self.emit
+        )
         summary = replace(summary, text=with_todo(summary.text, self.memory))
         new_tokens = await asyncio.to_thread(full.tokens_of, summary_messages(summary.text))
         if new_tokens >= old_tokens:
@@ -212,7 +242,14 @@ class ContextKeeper:
 
 
 def _compacted(
-    summary: Summary, old_tokens: int, new_tokens: int, *, turns: int = 0, calls: tuple[str, ...] = ()
+    summary: Summary,
+    old_tokens: int,
+    new_tokens: int,
+    *,
+    turns: int = 0,
+    calls: tuple[str, ...] = (),
 ) -> Compacted:
     text, model, spent = summary.text, summary.model, summary.spent_nano
-    return Compacted(text, model, turns, old_tokens, new_tokens, calls, automatic=True, spent_nano=spent)
+    return Compacted(
+        text, model, turns, old_tokens, new_tokens, calls, automatic=True, spent_nano=spent
+    )

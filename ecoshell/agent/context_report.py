@@ -59,7 +59,11 @@ class ContextReport:
 
 
 def report_of(
-    call: CallForecast, summary: str, turns: Iterable[PastTurn], workspace: ContextTold | None, compact_at: int | None
+    call: CallForecast,
+    summary: str,
+    turns: Iterable[PastTurn],
+    workspace: ContextTold | None,
+    compact_at: int | None,
 ) -> ContextReport:
     """Measure a request of a session with this summary and these turns; may block."""
     model, request = call.model, call.request
@@ -67,10 +71,20 @@ def report_of(
     system = sum(count(message.text) for message in request.messages if message.speaker == "system")
     uses = [
         ContextUse("system", "system prompt", system),
-        *(ContextUse("tools", tool.name, count(tool.entry)) for tool in request.tools if not tool.deferred),
+        *(
+            ContextUse("tools", tool.name, count(tool.entry))
+            for tool in request.tools
+            if not tool.deferred
+        ),
     ]
     if summary:
-        uses.append(ContextUse("turns", "summary", sum(count(message.text) for message in summary_messages(summary))))
+        uses.append(
+            ContextUse(
+                "turns",
+                "summary",
+                sum(count(message.text) for message in summary_messages(summary)),
+            )
+        )
     listings, results, images = 0, Counter[str](), list[Image]()
     for turn in turns:
         listings += count(turn.listing) if turn.listing else 0
@@ -89,14 +103,25 @@ def report_of(
     uses.append(ContextUse("turns", "questions, replies and calls", max(0, remainder)))
     kinds = [*KINDS]
     uses.sort(key=lambda use: (kinds.index(use.kind), -use.tokens))
-    return ContextReport(model.traits.name, model.traits.context, size.count, size.exact, compact_at, tuple(uses))
+    return ContextReport(
+        model.traits.name, model.traits.context, size.count, size.exact, compact_at, tuple(uses)
+    )
 
 
-def _files_of(turn: PastTurn, workspace: ContextTold | None, count: Callable[[str], int]) -> Sequence[ContextUse]:
-    uses = [ContextUse("files", attachment.name, count(attachment.text)) for attachment in turn.attachments]
+def _files_of(
+    turn: PastTurn, workspace: ContextTold | None, count: Callable[[str], int]
+) -> Sequence[ContextUse]:
+    uses = [
+        ContextUse("files", attachment.name, count(attachment.text))
+        for attachment in turn.attachments
+    ]
     if turn.context and workspace is not None and workspace.text == turn.context:
         parts = workspace.parts
-        uses += [ContextUse("files", _INSTRUCTIONS[part.name], part.tokens) for part in parts if part.tokens]
+        uses += [
+            ContextUse("files", _INSTRUCTIONS[part.name], part.tokens)
+            for part in parts
+            if part.tokens
+        ]
     elif turn.context:
         uses.append(ContextUse("files", "AGENTS.md and workspace facts", count(turn.context)))
     return uses
@@ -127,7 +152,9 @@ def headline(report: ContextReport) -> str:
     """The use of the context in one or two sentences."""
     about, model = "" if report.exact else "≈ ", visible_line(report.model)
     if report.context is None:
-        return f"{model}: {about}{report.used:,} tokens in the next request; its context is unknown."
+        return (
+            f"{model}: {about}{report.used:,} tokens in the next request; its context is unknown."
+        )
     share = f"{100 * report.used / report.context:.0f} %"
     words = f"{model}: {about}{report.used:,} of {report.context:,} tokens ({share}), {report.left:,} left."
     if report.compact_at is not None:

@@ -84,7 +84,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Happened = TypeVar("Happened", bound=Event)
-_ANSWER_ONLY = "Not enough budget left for a tool call; answering without tools. /budget raises the cap."
+_ANSWER_ONLY = (
+    "Not enough budget left for a tool call; answering without tools. /budget raises the cap."
+)
 _NOT_READ_ONLY = "Resume the session without --read-only."
 _BUSY_FIX = "Wait for it, or stop it with Esc (Ctrl-C in the line shell)."
 
@@ -182,7 +184,9 @@ class Conversation:
                     yield event
         except StoreError as failure:
             is_written = False  # another attempt would wait for the same lock again
-            message = f"The turn was stopped, because its events could not be written: {failure.message}"
+            message = (
+                f"The turn was stopped, because its events could not be written: {failure.message}"
+            )
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         finally:  # the reader may be gone, too
             try:
@@ -197,7 +201,9 @@ class Conversation:
         """What the next model call would see: of the running turn, or of a question asked now."""
         if self._turn_now is not None:
             return self._turn_now.view
-        return next_view(self.memory, self._deps.catalog, defers=self._deps.models.current.defers_tools)
+        return next_view(
+            self.memory, self._deps.catalog, defers=self._deps.models.current.defers_tools
+        )
 
     async def context_report(self) -> "ContextReport":
         """What fills the context of the next model call, in the running turn or with an empty question."""
@@ -209,10 +215,16 @@ class Conversation:
         call = deps.models.current.mode.forecast(view).steps[0]
         context, share = call.model.traits.context, deps.settings.compact_at
         is_compacted = share != "off" and context is not None and context >= LARGE_CONTEXT
-        compact_at = int(context * share) if is_compacted and context is not None and share != "off" else None
+        compact_at = (
+            int(context * share)
+            if is_compacted and context is not None and share != "off"
+            else None
+        )
         turns = [*(memory.turns if view.history else ()), *filter(None, (memory.open_turn,))]
         summary = memory.summary if view.history else ""
-        return await asyncio.to_thread(report_of, call, summary, turns, memory.shown.context, compact_at)
+        return await asyncio.to_thread(
+            report_of, call, summary, turns, memory.shown.context, compact_at
+        )
 
     def require_free(self) -> None:
         """Raise UsageError while a turn, or work that excludes turns, is running."""
@@ -229,7 +241,9 @@ class Conversation:
         """Stop the running turn and write its remaining events; the reader's stream ends."""
         await self.stop()
         if self._deps.hooks is not None and not self._deps.agent:
-            await self._deps.hooks.end_session(self.session, partial(self._deps.log.queue, self.session))
+            await self._deps.hooks.end_session(
+                self.session, partial(self._deps.log.queue, self.session)
+            )
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(None)
@@ -266,7 +280,9 @@ class Conversation:
             log = self._deps.workspace.undo
             wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.copies))
             if wrote and self._deps.approvals.rules.read_only:
-                raise UsageError("This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY)
+                raise UsageError(
+                    "This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY
+                )
             restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
             event = TurnUndone(turn.number, restored.restored, restored.kept)
             await self.note(event)
@@ -285,7 +301,10 @@ class Conversation:
 
         with self.occupying():
             if path not in self._unrestored:
-                raise UsageError(f"/undo has not skipped a file {path!r}.", fix="/undo without a file undoes a turn.")
+                raise UsageError(
+                    f"/undo has not skipped a file {path!r}.",
+                    fix="/undo without a file undoes a turn.",
+                )
             if self._deps.approvals.rules.read_only:
                 raise UsageError("The shell is read-only.", fix=_NOT_READ_ONLY)
             log, copies = self._deps.workspace.undo, self._unrestored[path]
@@ -302,7 +321,9 @@ class Conversation:
         """
         from ecoshell.agent.compaction import compact
 
-        work = compact(self._deps, self.memory, lambda event: self._deps.log.queue(self.session, event))
+        work = compact(
+            self._deps, self.memory, lambda event: self._deps.log.queue(self.session, event)
+        )
         try:
             compacted, spent = await self.alone(work)
         finally:
@@ -315,11 +336,15 @@ class Conversation:
         """Register a tool or a skill for the user; raises UsageError for unknown and for registered ones."""
         schema, catalog = self.known(name), self._deps.catalog
         if name in self.memory.library:
-            raise UsageError(f"{name} is registered already.", fix="/tools lists the registered tools.")
+            raise UsageError(
+                f"{name} is registered already.", fix="/tools lists the registered tools."
+            )
         text = await asyncio.to_thread(catalog.skills[name].text) if name in catalog.skills else ""
         tokens, exact = await asyncio.to_thread(self._measure, schema, text)
         counts = len(self.memory.library.names) + 1, len(catalog) + len(catalog.skills)
-        return await self.note(ToolRegistered(name, tokens, exact, 0, "user", "", "", *counts, text=text))
+        return await self.note(
+            ToolRegistered(name, tokens, exact, 0, "user", "", "", *counts, text=text)
+        )
 
     async def unregister(self, name: str) -> Event:
         """Unregister a tool; the model may register it again."""
@@ -463,10 +488,14 @@ class Conversation:
             queue.put_nowait(finished)
         queue.put_nowait(None)
 
-    async def _turn(self, asked: Asked, usage: TurnUsage, emit: Emit, listeners: list[Emit]) -> TurnEnd:
+    async def _turn(
+        self, asked: Asked, usage: TurnUsage, emit: Emit, listeners: list[Emit]
+    ) -> TurnEnd:
         """Prepare and run a turn; adds its plan to the listeners."""
         deps = self._deps
-        if asked.source is not None and not await deps.environment.trust.allows(*asked.source, deps.user, emit):
+        if asked.source is not None and not await deps.environment.trust.allows(
+            *asked.source, deps.user, emit
+        ):
             raise UsageError(f"{asked.source[0]} is not trusted.", kept="Nothing was sent.")
         self._spending.ending = None
         if deps.hooks is not None and not deps.agent:
@@ -489,7 +518,9 @@ class Conversation:
             emit(Notice(plan.inputs.fault))
         self._fault = plan.inputs.fault
         budget_line = BudgetLine(deps, usage)
-        offer, turn_context = await self._beginning(asked, plan, context, budget=await budget_line.text())
+        offer, turn_context = await self._beginning(
+            asked, plan, context, budget=await budget_line.text()
+        )
         self._report_offer(offer, emit)
         models, view = deps.models.current, turn_context.view(turn_context.beginning.path)
         await count_prompts(models.mode.forecast(view), models.capped_by(plan.caps))
@@ -504,7 +535,11 @@ class Conversation:
             executor=self._executor(offer, plan, budget_line),
             spending=self._spending,
             context=ContextKeeper(
-                deps, self.memory, turn_context, emit, partial(self._begin_again, asked, plan, turn_context, emit)
+                deps,
+                self.memory,
+                turn_context,
+                emit,
+                partial(self._begin_again, asked, plan, turn_context, emit),
             ),
             watch=self._watch,
             advisor=self._advisor,
@@ -530,7 +565,9 @@ class Conversation:
         catalog = self._deps.catalog
         earlier, total = len(offer.loaded) - len(offer.upfront), len(catalog) + len(catalog.skills)
         for loaded, tool in enumerate(offer.upfront, start=earlier + 1):
-            event = ToolRegistered(tool.name, tool.tokens, offer.exact, 0, "upfront", loaded=loaded, total=total)
+            event = ToolRegistered(
+                tool.name, tool.tokens, offer.exact, 0, "upfront", loaded=loaded, total=total
+            )
             emit(event)
 
     async def _step_limit(self) -> int:
@@ -567,11 +604,17 @@ class Conversation:
         if deps.strategy.parallel:
             from ecoshell.agent.graph_costs import costs_text  # only tool graphs use it
 
-            size = await asyncio.to_thread(deps.workspace.size_of_input, asked.question, asked.attachments)
-            costs = await asyncio.to_thread(lambda: costs_text(plan, deps.profiles.costs(), offer.callable_names, size))
+            size = await asyncio.to_thread(
+                deps.workspace.size_of_input, asked.question, asked.attachments
+            )
+            costs = await asyncio.to_thread(
+                lambda: costs_text(plan, deps.profiles.costs(), offer.callable_names, size)
+            )
         beginning = View(
             path=asking,
-            opening=opening_text(offer.listing, text, advice=offer.advice, context=context, budget=budget),
+            opening=opening_text(
+                offer.listing, text, advice=offer.advice, context=context, budget=budget
+            ),
             along=asked_text("", asked.attachments, asked.commands),
             attachments=asked.attachments if deps.by_program else (),
             contexts=self.memory.contexts,
@@ -587,11 +630,15 @@ class Conversation:
         base = library.including(offer.upfront)
         return offer, TurnContext(beginning, deps.catalog, base=base, plan=plan, costs=costs)
 
-    async def _begin_again(self, asked: Asked, plan: TurnPlan, turn_context: TurnContext, emit: Emit) -> None:
+    async def _begin_again(
+        self, asked: Asked, plan: TurnPlan, turn_context: TurnContext, emit: Emit
+    ) -> None:
         """Repeat with the running turn's question the schemas and workspace facts that a summary has replaced."""
         deps = self._deps
         environment = await deps.environment.read(deps.models.current.model, deps.user, emit)
-        offer, beginning = await self._beginning(asked, plan, "" if environment is None else environment.text)
+        offer, beginning = await self._beginning(
+            asked, plan, "" if environment is None else environment.text
+        )
         self._report_offer(offer, emit)
         turn_context.beginning = beginning.beginning
         turn_context.base = turn_context.base.including(offer.upfront)
@@ -620,24 +667,42 @@ class Conversation:
     ) -> TurnPlan:
         """A plan that has not been made yet."""
         defers = self._deps.models.current.defers_tools
-        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context, defers=defers)
-        return TurnPlan(await asyncio.to_thread(PlanInputs.of, question, self._deps, view), self._deps, caps)
+        view = next_view(
+            self.memory, self._deps.catalog, question, names=(), context=context, defers=defers
+        )
+        return TurnPlan(
+            await asyncio.to_thread(PlanInputs.of, question, self._deps, view), self._deps, caps
+        )
 
     def _executor(self, offer: ToolOffer, plan: TurnPlan, budget_line: BudgetLine) -> ToolExecutor:
         """The guards around the tools, from the innermost to the outermost."""
         deps = self._deps
-        runner = Runner(deps.catalog, caller_of=lambda call, context: self._caller_of(call, context, chain))
+        runner = Runner(
+            deps.catalog, caller_of=lambda call, context: self._caller_of(call, context, chain)
+        )
         approved = Approved(Confined(Logged(runner, deps), deps), deps, deps.strategy.searches)
         presentation = offer.presentation
         by_call = presentation.deferred or presentation.by_call
         by_call = by_call or (presentation is GROW and deps.settings.registration == "auto")
         registrar = Registrar(deps.catalog, presentation, self._measure, by_call)
-        guarded = approved if deps.hooks is None else deps.hooks.around(approved, deps, self.session, self.turn)
-        checked = Checked(
-            guarded, deps, plan, lambda shortage, emit: self._spending.for_tool(shortage, self.ahead, emit), registrar
+        guarded = (
+            approved
+            if deps.hooks is None
+            else deps.hooks.around(approved, deps, self.session, self.turn)
         )
-        advised = checked if deps.settings.advisor is None else Advised(checked, deps, self._advisor)
-        judged = Judged(Announced(advised, deps), deps, plan, self.session, self.turn, budget_line.text)
+        checked = Checked(
+            guarded,
+            deps,
+            plan,
+            lambda shortage, emit: self._spending.for_tool(shortage, self.ahead, emit),
+            registrar,
+        )
+        advised = (
+            checked if deps.settings.advisor is None else Advised(checked, deps, self._advisor)
+        )
+        judged = Judged(
+            Announced(advised, deps), deps, plan, self.session, self.turn, budget_line.text
+        )
         chain = Meta(judged, deps, registrar, checked)
         return chain
 
@@ -661,7 +726,11 @@ class Conversation:
     def _measure(self, schema: ToolSchema, text: str = "") -> tuple[int, bool]:
         """Tokens of a schema, or of a skill's text, for the current model, which may change at a limit."""
         models = self._deps.models.current
-        return (models.sizes([text])[0], models.exact) if text else models.measure(schema, self.memory.presentation)
+        return (
+            (models.sizes([text])[0], models.exact)
+            if text
+            else models.measure(schema, self.memory.presentation)
+        )
 
 
 def _finished(number: int, ended: TurnEnd, usage: TurnUsage) -> TurnFinished:

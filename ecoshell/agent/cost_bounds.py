@@ -26,7 +26,9 @@ class CostBound:
 
     def in_unit_of(self, cap: CapState) -> int | None:
         """The amount that counts against this cap; of working time, the least that a call needs."""
-        return {"usd": self.nano, "tokens": self.tokens, "ms": MIN_CALL_MS if self.tokens else 0}[cap.unit]
+        return {"usd": self.nano, "tokens": self.tokens, "ms": MIN_CALL_MS if self.tokens else 0}[
+            cap.unit
+        ]
 
 
 NOTHING = CostBound(0, 0)
@@ -36,7 +38,9 @@ def of_step(forecast: StepForecast) -> CostBound:
     """The largest of the step's calls; a call that has to be repeated is not included."""
     bounds = [_of_call(call) for call in forecast.steps]
     nano = [bound.nano for bound in bounds if bound.nano is not None]
-    return CostBound(max(nano) if len(nano) == len(bounds) else None, max(bound.tokens for bound in bounds))
+    return CostBound(
+        max(nano) if len(nano) == len(bounds) else None, max(bound.tokens for bound in bounds)
+    )
 
 
 async def count_prompts(forecast: StepForecast, caps: Iterable[CapState]) -> None:
@@ -48,7 +52,10 @@ async def count_prompts(forecast: StepForecast, caps: Iterable[CapState]) -> Non
     for call in forecast.steps:
         bound = await asyncio.to_thread(_of_call, call)
         needs = ((cap, bound.in_unit_of(cap)) for cap in caps if cap.unit != "ms")
-        if any(need is not None and need * _LARGE_PART > cap.limit - cap.spent - cap.held for cap, need in needs):
+        if any(
+            need is not None and need * _LARGE_PART > cap.limit - cap.spent - cap.held
+            for cap, need in needs
+        ):
             await call.model.count_prompt(call.request)
 
 
@@ -70,13 +77,21 @@ def _of_call(call: CallForecast, slack: int = 0, *, counted: bool = False) -> Co
         prompt, output = ask.prompt_tokens, ask.max_tokens
     else:
         prompt = call.model.bound(request) + slack
-        output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
-    return CostBound(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)
+        output = (
+            request.max_tokens
+            if traits.max_output is None
+            else min(request.max_tokens, traits.max_output)
+        )
+    return CostBound(
+        None if traits.price is None else traits.price.worst(prompt, output), prompt + output
+    )
 
 
 def unpriced(forecast: StepForecast, caps: Iterable[CapState]) -> PriceUnknown | None:
     """The error for a step with a model of unknown price under a cap in dollars; None if the step is allowed."""
-    name = next((call.model.traits.name for call in forecast.steps if call.model.traits.price is None), None)
+    name = next(
+        (call.model.traits.name for call in forecast.steps if call.model.traits.price is None), None
+    )
     cap = next((cap for cap in caps if cap.unit == "usd" and cap.over(name or "")), None)
     return None if name is None or cap is None else price_unknown(name, cap)
 
@@ -84,7 +99,9 @@ def unpriced(forecast: StepForecast, caps: Iterable[CapState]) -> PriceUnknown |
 def with_room(caps: Iterable[CapState], answer_hold: Hold | None, bound: CostBound) -> bool:
     """Whether every cap has room for this amount once the reservation for the answer is released."""
     needs = ((cap, bound.in_unit_of(cap)) for cap in caps)
-    return all(need is not None and need <= cap.limit - used(cap, answer_hold) for cap, need in needs)
+    return all(
+        need is not None and need <= cap.limit - used(cap, answer_hold) for cap, need in needs
+    )
 
 
 def used(cap: CapState, answer_hold: Hold | None) -> int:

@@ -90,9 +90,14 @@ class CustomCommands:
             for definition in folder.definitions():
                 name = definition.name.lower()
                 if not _NAME.fullmatch(name):
-                    self._report(definition.file, f"it needs a name of small letters, digits, - and _: {name!r:.60}")
+                    self._report(
+                        definition.file,
+                        f"it needs a name of small letters, digits, - and _: {name!r:.60}",
+                    )
                 elif name in reserved:
-                    self._report(definition.file, f"/{name} is a command of ecoshell. Rename the file")
+                    self._report(
+                        definition.file, f"/{name} is a command of ecoshell. Rename the file"
+                    )
                 elif name not in commands:
                     made = self._made.get(definition.file)
                     if made is None or made[0] is not definition:
@@ -125,7 +130,8 @@ def _command(name: str, definition: Definition) -> CustomCommand:
     command = CustomCommand(
         name,
         visible_line(about, _MAX_DESCRIPTION),
-        visible_line(fields.text("argument-hint"), _MAX_DESCRIPTION) or ("[TEXT]" if "$" in fields.body else ""),
+        visible_line(fields.text("argument-hint"), _MAX_DESCRIPTION)
+        or ("[TEXT]" if "$" in fields.body else ""),
         definition,
         fault=definition.fault,
     )
@@ -134,12 +140,18 @@ def _command(name: str, definition: Definition) -> CustomCommand:
             cap, effort = fields.text("cap"), fields.text("effort")
             level: Effort | None = next((level for level in EFFORTS if level == effort), None)
             if effort and level is None:
-                raise UsageError(f"Unknown effort {effort!r:.40}.", fix=f"Available: {', '.join(EFFORTS)}.")
+                raise UsageError(
+                    f"Unknown effort {effort!r:.40}.", fix=f"Available: {', '.join(EFFORTS)}."
+                )
             amount = parse_amount(cap) if cap else None
             command = replace(command, model=fields.text("model"), effort=level, cap=amount)
     except UsageError as error:
         command = replace(command, fault=f"{definition.file}: {error}")
-    return replace(command, about=f"cannot be used: {visible_line(command.fault)}") if command.fault else command
+    return (
+        replace(command, about=f"cannot be used: {visible_line(command.fault)}")
+        if command.fault
+        else command
+    )
 
 
 @asynccontextmanager
@@ -156,7 +168,9 @@ async def applied(command: CustomCommand, deps: Dependencies) -> AsyncGenerator[
     if limit is not None and before is not None:
         if before.unit != limit.unit:
             text = amount_text(before.value, before.unit)
-            notices.append(f"The turn's cap stays at {text}, because that of /{command.name} has another unit.")
+            notices.append(
+                f"The turn's cap stays at {text}, because that of /{command.name} has another unit."
+            )
         if before.unit != limit.unit or before.value <= limit.value:
             limit = None
     try:
@@ -170,7 +184,9 @@ async def applied(command: CustomCommand, deps: Dependencies) -> AsyncGenerator[
     finally:
         if limit is not None:
             await deps.budget.set_cap("turn", before)
-        if command.effort is not None and settings.effort == command.effort:  # unless the user changed it meanwhile
+        if (
+            command.effort is not None and settings.effort == command.effort
+        ):  # unless the user changed it meanwhile
             settings.effort = effort
         if models.session_model != model and command.model:
             await models.change(model=model)

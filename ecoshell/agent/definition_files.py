@@ -37,7 +37,9 @@ class Definition:
 class DefinitionFolder:
     """One folder, whose files are read again when they change."""
 
-    def __init__(self, folder: Path, workspace: Workspace | None = None, *, inner: str = "") -> None:
+    def __init__(
+        self, folder: Path, workspace: Workspace | None = None, *, inner: str = ""
+    ) -> None:
         """`workspace` confines a folder of the project, which is relative to it; links in other folders are followed.
 
         The files are `*.md` or, with `inner`, the files of this name in the subfolders.
@@ -64,9 +66,17 @@ class DefinitionFolder:
                 status = path.stat()
             except OSError:
                 continue
-            file = str(path) if self._workspace is None else str(self._folder / path.relative_to(place))
+            file = (
+                str(path)
+                if self._workspace is None
+                else str(self._folder / path.relative_to(place))
+            )
             version, earlier = (status.st_mtime_ns, status.st_size), self._read.get(file)
-            current[file] = earlier if earlier and earlier[0] == version else (version, self._load(file, entry.name))
+            current[file] = (
+                earlier
+                if earlier and earlier[0] == version
+                else (version, self._load(file, entry.name))
+            )
         self._read = current
         return [definition for _, definition in current.values()]
 

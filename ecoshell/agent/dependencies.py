@@ -61,12 +61,16 @@ class SessionBudget:
 
     def account(self) -> Account:
         """The account of the current turn or subagent, without role, model and purpose."""
-        return _subagent_account.get() or Account(session=self._session, turn=self._turn, role="", model="", purpose="")
+        return _subagent_account.get() or Account(
+            session=self._session, turn=self._turn, role="", model="", purpose=""
+        )
 
     async def caps(self, *, at_rest: bool = False) -> tuple[CapState, ...]:
         """The caps of the current account; `at_rest` excludes the reservations of running calls."""
         account, read = self.account(), self.gate.ledger.caps
-        return await asyncio.to_thread(read, account.session, account.turn, task=account.task, at_rest=at_rest)
+        return await asyncio.to_thread(
+            read, account.session, account.turn, task=account.task, at_rest=at_rest
+        )
 
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Set the cap of a scope; None removes it."""

@@ -10,7 +10,9 @@ from ecoshell.models.protocol import call_fault
 from ecoshell.planning.catp.types import FILE, JSON, NUMBER, TABLE, TEXT, URL, signature
 from ecoshell.strategies import Step
 
-_CONTENT = frozenset({"text", "content", "contents", "body", "document", "passage", "input", "html", "markdown"})
+_CONTENT = frozenset(
+    {"text", "content", "contents", "body", "document", "passage", "input", "html", "markdown"}
+)
 """Words in the names of parameters that take a complete text; other parameters may need a part of it."""
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _WHOLE_NUMBER = re.compile(r"(-?[0-9]+)\.0+")
@@ -41,12 +43,16 @@ def _value(name: str, kinds: frozenset[str], result: str) -> Any:
     """The complete result as a value of one of these kinds, otherwise None."""
     text = result.strip()
     if NUMBER in kinds and _NUMBER.fullmatch(text):
-        whole_number = _WHOLE_NUMBER.fullmatch(text)  # schemas accept 7.0 as an integer, tools do not
+        whole_number = _WHOLE_NUMBER.fullmatch(
+            text
+        )  # schemas accept 7.0 as an integer, tools do not
         text = whole_number[1] if whole_number else text
     elif not (kinds & {JSON, TABLE} and text[:1] in ("{", "[")):
         if (URL in kinds and _URL.fullmatch(text)) or (FILE in kinds and _FILE.fullmatch(text)):
             return text
-        return result if TEXT in kinds and not _CONTENT.isdisjoint(name.lower().split("_")) else None
+        return (
+            result if TEXT in kinds and not _CONTENT.isdisjoint(name.lower().split("_")) else None
+        )
     try:
         value = json.loads(text)
         json.dumps(value, allow_nan=False)

@@ -45,7 +45,10 @@ def executed_later(paths: Iterable[str], own: Iterable[str] = ()) -> str:
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
                 return reason
         folders = ancestors(posixpath.dirname(path))
-        if any(posixpath.isfile(f"{folder}/HEAD") and posixpath.isdir(f"{folder}/refs") for folder in folders):
+        if any(
+            posixpath.isfile(f"{folder}/HEAD") and posixpath.isdir(f"{folder}/refs")
+            for folder in folders
+        ):
             return _GIT  # a repository without a working tree
     return ""
 
@@ -58,4 +61,6 @@ def may_be_executed_later(workspace: Path, word: str) -> bool:
     if glob_parts:
         matches = glob.iglob(posixpath.expanduser(word), root_dir=workspace)  # noqa: PTH207 - may be absolute
         names += itertools.islice(matches, _MAX_MATCHES)
-    return len(names) > _MAX_MATCHES or any(executed_later(locations(workspace, name) or ()) for name in names)
+    return len(names) > _MAX_MATCHES or any(
+        executed_later(locations(workspace, name) or ()) for name in names
+    )

@@ -78,7 +78,9 @@ async def fall_back(deps: "Dependencies", error: ModelError, failed: set[str], e
 async def _require_allowed(deps: "Dependencies", name: str) -> None:
     """Raise PriceUnknown or ModelDisabled for a model that the gate would refuse under the caps."""
     caps = [cap for cap in await deps.budget.caps() if cap.over(name)]
-    playing = next((model for model in deps.models.current.models if model.traits.name == name), None)
+    playing = next(
+        (model for model in deps.models.current.models if model.traits.name == name), None
+    )
     in_dollars = next((cap for cap in caps if cap.unit == "usd"), None)
     if playing is not None and playing.traits.price is None and in_dollars is not None:
         raise price_unknown(name, in_dollars)

@@ -23,7 +23,9 @@ async def files_of(root: Path) -> list[str]:
     def listing() -> list[str]:
         names = _walk(root) if git_output is None else _existing(root, git_output)
         files = list(itertools.islice(names, MAX_FILES))
-        folders = {f"{folder}/" for path in files for folder in PurePosixPath(path).parents if folder.name}
+        folders = {
+            f"{folder}/" for path in files for folder in PurePosixPath(path).parents if folder.name
+        }
         return sorted([*files, *folders])
 
     return await asyncio.to_thread(listing)
@@ -40,7 +42,10 @@ async def top_of(root: Path, seconds: float) -> dict[str, list[str]]:
     def listing() -> dict[str, list[str]]:
         if git_output is None:
             names = _names_in(root, deadline)
-            return {name: _names_in(root / name, deadline) if name.endswith("/") else [] for name in names}
+            return {
+                name: _names_in(root / name, deadline) if name.endswith("/") else []
+                for name in names
+            }
         top: dict[str, dict[str, None]] = {}
         for path in itertools.islice(_existing(root, git_output), MAX_FILES):
             name, slash, tail = path.partition("/")
@@ -58,12 +63,19 @@ def _names_in(folder: Path, deadline: float) -> list[str]:
     """The names in a folder; empty if it is unreadable or the deadline has passed."""
     try:
         with os.scandir(folder) as scan:
-            entries = itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.islice(scan, MAX_FILES))
-            names = [f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]
+            entries = itertools.takewhile(
+                lambda _: time.monotonic() < deadline, itertools.islice(scan, MAX_FILES)
+            )
+            names = [
+                f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+                for entry in entries
+            ]
     except OSError:
         return []
     return sorted(
-        name for name in names if not name.startswith(".") and name.isprintable() and name.rstrip("/") not in _CLOSED
+        name
+        for name in names
+        if not name.startswith(".") and name.isprintable() and name.rstrip("/") not in _CLOSED
     )
 
 
@@ -75,7 +87,9 @@ def _existing(root: Path, git_output: str) -> Iterator[str]:
 
 def _walk(root: Path) -> Iterator[str]:
     for base, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _CLOSED)
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name not in _CLOSED
+        )
         for name in sorted(files):
             path = (Path(base) / name).relative_to(root).as_posix()
             if not name.startswith(".") and path.isprintable():

@@ -40,7 +40,9 @@ class FinishedNodes:
         """Add a finished node of the present graph; `made` is the call as its tool received it."""
         self._nodes[node.label], self.steps[node.label] = node, step
         if self.catalog.tool(node.tool).effects & LASTING:
-            self._lasting.append(LastingCall(step, frozenset((self._key(step.call), self._key(made)))))
+            self._lasting.append(
+                LastingCall(step, frozenset((self._key(step.call), self._key(made))))
+            )
 
     def kept(self, plan: GraphPlan) -> dict[str, Node]:
         """The nodes that a repaired graph keeps, by label: those with the same label and the same kept inputs."""
@@ -57,7 +59,10 @@ class FinishedNodes:
         self._nodes = self.kept(plan)
         self.steps = {label: self.steps[label] for label in self._nodes}
         for calls_after, lasting in enumerate(reversed(self._lasting)):
-            lasting.calls_after, lasting.is_unused = calls_after, lasting.step not in self.steps.values()
+            lasting.calls_after, lasting.is_unused = (
+                calls_after,
+                lasting.step not in self.steps.values(),
+            )
 
     def take_over(self, node: Node, call: Call) -> LastingCall | None:
         """Use an equal lasting call of an earlier graph for the node; None if the call must run.
@@ -65,7 +70,10 @@ class FinishedNodes:
         Each finished call serves one node: of three equal nodes, two still run.
         """
         key = self._key(call)
-        lasting = next((lasting for lasting in self._lasting if lasting.is_unused and key in lasting.keys), None)
+        lasting = next(
+            (lasting for lasting in self._lasting if lasting.is_unused and key in lasting.keys),
+            None,
+        )
         if lasting is not None:
             lasting.is_unused = False
             self._nodes[node.label], self.steps[node.label] = node, lasting.step
@@ -75,7 +83,9 @@ class FinishedNodes:
         """The tool and its arguments in a normal form: `1.0` is `1`, and defaults are included."""
         made = unwrap(call)
         arguments = dict(made.arguments)
-        properties: Mapping[str, Any] = self.catalog.schema(made.name).parameters.get("properties") or {}
+        properties: Mapping[str, Any] = (
+            self.catalog.schema(made.name).parameters.get("properties") or {}
+        )
         for name, schema in properties.items():
             if isinstance(schema, dict) and "default" in schema:
                 arguments.setdefault(name, cast("dict[str, Any]", schema)["default"])

@@ -16,7 +16,9 @@ def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: 
     `size` is the size of the question's input in bytes; None if unknown.
     """
     by_chance = sorted(tools, key=lambda tool: -plan.inputs.chances.get(tool, 0.0))
-    listed = [tool for tool in by_chance if tool in profiled.vectors or _figures(plan.expected(tool))][:MAX_TOOLS]
+    listed = [
+        tool for tool in by_chance if tool in profiled.vectors or _figures(plan.expected(tool))
+    ][:MAX_TOOLS]
     figures = {tool: _figures(plan.expected(tool, size)) for tool in listed}
     lines = [f"- {tool}: {text}" for tool, text in figures.items() if text]
     uses = "\n".join(("What one use of a tool is expected to take:", *lines)) if lines else ""
@@ -28,5 +30,7 @@ def _figures(estimate: Estimate) -> str:
     figures = [amount_text(rounded_up(estimate.price_nano), "usd")] if estimate.price_nano else []
     if estimate.seconds is not None:
         milliseconds = max(1, round(estimate.seconds * 1000))
-        figures.append(f"{estimate.seconds:.1f} s" if estimate.seconds >= 1 else f"{milliseconds} ms")
+        figures.append(
+            f"{estimate.seconds:.1f} s" if estimate.seconds >= 1 else f"{milliseconds} ms"
+        )
     return ", ".join(figures)

@@ -44,7 +44,11 @@ class Spending:
         """Forward an event."""
         if isinstance(event, BudgetSettled) and event.role != JUDGE:
             self.thought = self.thought.plus(event)
-        self.forward(replace(event, node=self.node) if self.node and isinstance(event, TextArrived) else event)
+        self.forward(
+            replace(event, node=self.node)
+            if self.node and isinstance(event, TextArrived)
+            else event
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +72,9 @@ class GraphRun:
     _spent: dict[str, Spending] = field(init=False)
     _steps: dict[str, Step] = field(default_factory=dict[str, Step])
     """The new steps by node label, including failures."""
-    _filling: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    _filling: defaultdict[str, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
     """Locks by tool: its nodes get their arguments one after another, knowing the earlier calls."""
     _calls: defaultdict[str, list[Call]] = field(default_factory=lambda: defaultdict(list[Call]))
     """Calls by tool, including those of earlier graphs."""
@@ -79,7 +85,9 @@ class GraphRun:
         self._text = render(self.plan, "text")
         self._kept_steps = dict(self.finished.steps)
         labels = enumerate((node.label for node in self.plan.nodes), 1)
-        self._spent = {label: Spending(self.emit, label, f"g{self.number}n{at}") for at, label in labels}
+        self._spent = {
+            label: Spending(self.emit, label, f"g{self.number}n{at}") for at, label in labels
+        }
 
     @property
     def spent_nano(self) -> int | None:
@@ -98,10 +106,18 @@ class GraphRun:
         lasting = [node.label for node in nodes if catalog.tool(node.tool).effects & LASTING]
         with sharing():
             ran = await run_graph(
-                self.plan, self._node, parallel=MAX_CONCURRENT_NODES, ordered=lasting, watch=self._report
+                self.plan,
+                self._node,
+                parallel=MAX_CONCURRENT_NODES,
+                ordered=lasting,
+                watch=self._report,
             )
         steps = (self._steps[node.label] for node in nodes if node.label in self._steps)
-        unfinished = tuple(f"{run.node.label} {run.state}: {run.reason}" for run in ran.nodes if run.state != "done")
+        unfinished = tuple(
+            f"{run.node.label} {run.state}: {run.reason}"
+            for run in ran.nodes
+            if run.state != "done"
+        )
         return GraphResult((*registrations, *steps), unfinished)
 
     async def _register(self) -> list[Step]:
@@ -109,7 +125,9 @@ class GraphRun:
         registered, steps = self.turn_context.registered(self.path), list[Step]()
         if self.turn_context.beginning.presentation.by_call:
             return steps  # the first call of a tool registers it
-        tools = dict.fromkeys(node.tool for node in self.plan.nodes if node.label not in self._kept_steps)
+        tools = dict.fromkeys(
+            node.tool for node in self.plan.nodes if node.label not in self._kept_steps
+        )
         for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
             call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self.number}r{at}")
             context = CallContext(self.path.then(*steps), frozenset(registered), self.emit)
@@ -126,14 +144,20 @@ class GraphRun:
             raise NodeFailed(f"{node.tool} is not registered")
         async with self._use(node.tool):
             refusal = self.turn_context.plan.refusal(node.tool)
-            if refusal:  # before a model is paid for arguments of a call that the guards would refuse
+            if (
+                refusal
+            ):  # before a model is paid for arguments of a call that the guards would refuse
                 raise NodeFailed(refusal)
             path = self._path_to(node)
             call, spent = await self._call(node, inputs, path), self._spent[node.label]
             done = self.finished.take_over(node, call)
             if done is not None:
                 spent.call = done.step.call.id
-                later = f" Later calls that may have changed something: {done.calls_after}." if done.calls_after else ""
+                later = (
+                    f" Later calls that may have changed something: {done.calls_after}."
+                    if done.calls_after
+                    else ""
+                )
                 text = "was not run again: this very call was done before the plan was repaired."
                 self.emit(Notice(f"{visible_line(node.label)} {text}{later}"))
                 return done.step
@@ -163,14 +187,20 @@ class GraphRun:
             if earlier.label in labels:
                 labels.update(earlier.after)
         done = labels & self._steps.keys()
-        return self.path.then(*(self._steps[earlier.label] for earlier in self.plan.nodes if earlier.label in done))
+        return self.path.then(
+            *(self._steps[earlier.label] for earlier in self.plan.nodes if earlier.label in done)
+        )
 
     @asynccontextmanager
     async def _use(self, tool: str) -> AsyncGenerator[None]:
         """Wait until the plan allows a further use of the tool; running uses may earn more."""
         running, plan = self._running_uses, self.turn_context.plan
         async with self._use_ended:
-            while running[tool] and (allowed := plan.allows(tool)) is not None and running[tool] >= allowed:
+            while (
+                running[tool]
+                and (allowed := plan.allows(tool)) is not None
+                and running[tool] >= allowed
+            ):
                 await self._use_ended.wait()
             running[tool] += 1
         try:
@@ -190,7 +220,11 @@ class GraphRun:
         call = direct_call(schema, results)
         if call is not None:
             return replace(call, id=spent.call)
-        similar = [other.label for other in self.plan.nodes if (other.tool, other.after) == (node.tool, node.after)]
+        similar = [
+            other.label
+            for other in self.plan.nodes
+            if (other.tool, other.after) == (node.tool, node.after)
+        ]
         async with self._filling[node.tool]:
             task = FillTask(
                 label=node.label,
@@ -204,7 +238,9 @@ class GraphRun:
             try:
                 call = await self.fill(path, task, spent.emit)
             except (BudgetError, ModelError) as failure:
-                raise NodeFailed(f"its arguments could not be filled in: {failure.message}") from failure
+                raise NodeFailed(
+                    f"its arguments could not be filled in: {failure.message}"
+                ) from failure
             self._calls[node.tool].append(call)
         return replace(call, id=spent.call)
 
@@ -217,7 +253,9 @@ class GraphRun:
         call = "" if run.state == "skipped" else spent.call
         seconds = 0.0 if run.finished is None else run.finished - started
         step = self._steps.get(label)
-        is_denied = run.state == "failed" and step is not None and step.observation.refused == "unapproved"
+        is_denied = (
+            run.state == "failed" and step is not None and step.observation.refused == "unapproved"
+        )
         state = "denied" if is_denied else run.state
         nano = None if spent.thought.nano is None else spent.thought.nano + spent.tool_nano
         self.emit(NodeChanged(label, state, call, seconds, nano, run.reason))

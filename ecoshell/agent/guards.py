@@ -31,7 +31,9 @@ from ecoshell.tools import LASTING, UNSTATED, Caller, Limits, Warming, caller, l
 from ecoshell.tools.running import clip, contained, failed
 
 _MADE_BEFORE = "This call was made before with the same arguments, and nothing has changed since."
-_CONTINUE = "Do what is still to be done, with another call, or answer if nothing is. The request was:"
+_CONTINUE = (
+    "Do what is still to be done, with another call, or answer if nothing is. The request was:"
+)
 _REQUEST_CHARACTERS = 600
 """Characters of the request that are repeated after a repeated call."""
 _ALTERNATIVES = 6
@@ -101,7 +103,9 @@ def unwrap(call: Call) -> Call:
     if call.name != TOOL_CALL:
         return call
     inside: object = call.arguments.get("arguments")
-    arguments: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
+    arguments: Mapping[str, Any] = (
+        cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
+    )
     return replace(call, name=str(call.arguments.get("name", "")), arguments=arguments)
 
 
@@ -124,14 +128,20 @@ class Announced(Guard):
     """Emits when a call starts and ends, even if the turn is stopped."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        context.emit(CallStarted(call.id, call.name, call.arguments, context.through, context.role, call.group))
+        context.emit(
+            CallStarted(
+                call.id, call.name, call.arguments, context.through, context.role, call.group
+            )
+        )
         start = time.monotonic()
         try:
             observation = self._visible(await self.inner.execute(call, context))
         except BaseException:
             has_run, seconds = context.bill.made is not None, time.monotonic() - start
             text = f"The turn ended before {call.name} {'did' if has_run else 'was run'}."
-            observation = Observation(text, ok=False, seconds=seconds, refused="" if has_run else "stopped")
+            observation = Observation(
+                text, ok=False, seconds=seconds, refused="" if has_run else "stopped"
+            )
             context.emit(finished(call, observation, context))
             raise
         context.emit(finished(call, observation, context))
@@ -142,7 +152,9 @@ class Announced(Guard):
         traits = self.deps.models.current.model.traits
         if not observation.images or traits.vision is not False:
             return observation
-        return replace(observation, text=f"{observation.text}\n{traits.name} cannot see images.", images=())
+        return replace(
+            observation, text=f"{observation.text}\n{traits.name} cannot see images.", images=()
+        )
 
 
 def finished(call: Call, observation: Observation, context: CallContext) -> CallFinished:
@@ -154,7 +166,12 @@ def finished(call: Call, observation: Observation, context: CallContext) -> Call
     if footprint is not None and footprint.cpu_mb is not None:
         from ecoshell.planning.catp.costs import TABLE_B2
 
-        parts = (footprint.cpu_mb, footprint.cpu_instant_mb, footprint.gpu_mb, footprint.gpu_instant_mb)
+        parts = (
+            footprint.cpu_mb,
+            footprint.cpu_instant_mb,
+            footprint.gpu_mb,
+            footprint.gpu_instant_mb,
+        )
         memory = round(sum(part or 0.0 for part in parts), 3)
         units = float(TABLE_B2.price(observation.seconds * 1000, footprint))
     return CallFinished(
@@ -186,7 +203,12 @@ class Registrar:
     """Whether the first call of a tool that is known by name registers it."""
 
     def register(
-        self, name: str, call: Call, context: CallContext, *, by: Literal["agent", "first_call"] = "agent"
+        self,
+        name: str,
+        call: Call,
+        context: CallContext,
+        *,
+        by: Literal["agent", "first_call"] = "agent",
     ) -> ToolSchema:
         """Register the tool for this call, which asks for that or is the tool's own first one."""
         schema, tool = self.catalog.schema(name), self.catalog.tool(name)
@@ -203,13 +225,20 @@ class Registrar:
         return text
 
     def _report(
-        self, schema: ToolSchema, call: Call, context: CallContext, by: Literal["agent", "first_call"], text: str = ""
+        self,
+        schema: ToolSchema,
+        call: Call,
+        context: CallContext,
+        by: Literal["agent", "first_call"],
+        text: str = "",
     ) -> None:
         tokens, exact = self.measure(schema, text)
         step, loaded = len(context.path.steps) + 1, len({*context.registered, schema.name})
         total = len(self.catalog) + len(self.catalog.skills)
         context.emit(
-            ToolRegistered(schema.name, tokens, exact, step, by, call.id, call.group, loaded, total, text=text)
+            ToolRegistered(
+                schema.name, tokens, exact, step, by, call.id, call.group, loaded, total, text=text
+            )
         )
 
 
@@ -235,13 +264,17 @@ class Checked(Guard):
             self.registrar.register(call.name, call, context, by="first_call")
         elif call.name not in context.registered:
             reason = f"{call.name} is not registered, so it was not run."
-            return refuse("unregistered", f"{reason} Register it first: tool_register(tool_name={call.name}).")
+            return refuse(
+                "unregistered", f"{reason} Register it first: tool_register(tool_name={call.name})."
+            )
         price = catalog.tool(call.name).price_nano
         while price:
             try:
                 await self.deps.budget.gate.require(self.deps.budget.account(), price)
                 break
-            except LimitReached as limit:  # the user may make room; nodes of a tool graph are refused at once
+            except (
+                LimitReached
+            ) as limit:  # the user may make room; nodes of a tool graph are refused at once
                 if context.node or not await self.ask(limit, context.emit):
                     return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
         return await self.inner.execute(call, context)
@@ -264,13 +297,19 @@ class Checked(Guard):
         After a call that writes or executes, repetitions may run, since any result may have changed; after a program
         that failed, too, because it may have done part of its work.
         """
-        if context.node or (call.name in self.deps.catalog and limits_of(self.deps.catalog.tool(call.name)).is_live):
+        if context.node or (
+            call.name in self.deps.catalog and limits_of(self.deps.catalog.tool(call.name)).is_live
+        ):
             return None
         catalog, times, result = self.deps.catalog, 0, None
         for step in context.path.steps:
             observation, subject = step.observation, step.call.subject
             is_visible = step.call.id not in context.forgotten
-            if is_visible and same(unwrap(step.call), call) and observation.refused in ("", "repeated"):
+            if (
+                is_visible
+                and same(unwrap(step.call), call)
+                and observation.refused in ("", "repeated")
+            ):
                 times, result = times + 1, result if observation.refused else observation
             elif not observation.refused and step.call.name != TOOL_REGISTER and subject in catalog:
                 effects = catalog.tool(subject).effects
@@ -281,7 +320,9 @@ class Checked(Guard):
         if times == 1:
             request = clip(context.path.question, _REQUEST_CHARACTERS)[0]
             text = f"{_MADE_BEFORE} Its result was:\n{result.text}\n\n{_CONTINUE}\n{request}"
-            return replace(result, text=text, refused="repeated", seconds=0.0, changes="", footprint=None)
+            return replace(
+                result, text=text, refused="repeated", seconds=0.0, changes="", footprint=None
+            )
         names = (name for name in catalog.names if name in context.registered and name != call.name)
         alternatives = ", ".join(islice(names, _ALTERNATIVES))
         suggestion = f"use another tool ({alternatives}), or " if alternatives else ""
@@ -297,14 +338,28 @@ class Approved(Guard):
     """Whether the agent may backtrack and try another path."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        catalog, approvals, tool = self.deps.catalog, self.deps.approvals, self.deps.catalog.tool(call.name)
-        lasting, caller, guess = tool.effects & LASTING, self.deps.models.current.caller.traits, None
+        catalog, approvals, tool = (
+            self.deps.catalog,
+            self.deps.approvals,
+            self.deps.catalog.tool(call.name),
+        )
+        lasting, caller, guess = (
+            tool.effects & LASTING,
+            self.deps.models.current.caller.traits,
+            None,
+        )
         if lasting and not approvals.trusts(caller):
             tools = map(catalog.tool, catalog.names)
             similar = tuple(tool.schema for tool in tools if tool.effects & LASTING == lasting)
             guess = Guess(context.path.question, context.path.steps, similar, caller.small)
         request = ApprovalRequest(
-            call, tool, catalog.schema(call.name), context.rationale, self.searching, guess, self.deps.agent
+            call,
+            tool,
+            catalog.schema(call.name),
+            context.rationale,
+            self.searching,
+            guess,
+            self.deps.agent,
         )
         ruling = await approvals.rule(request, context.emit)
         original, edited = call.arguments, ruling.call.arguments
@@ -312,8 +367,15 @@ class Approved(Guard):
             observation = refuse("unapproved", ruling.refusal)
         else:
             observation = await self.inner.execute(ruling.call, context)
-        changed = {name: value for name, value in edited.items() if name not in original or original[name] != value}
-        edits = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in changed.items()]
+        changed = {
+            name: value
+            for name, value in edited.items()
+            if name not in original or original[name] != value
+        }
+        edits = [
+            f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
+            for name, value in changed.items()
+        ]
         edits += [f"{name} left out" for name in original if name not in edited]
         if not edits:
             return observation
@@ -380,9 +442,13 @@ class Runner:
         token = caller.set(self.caller_of(call, context))
         try:
             tool = self.catalog.tool(call.name)
-            return mask_secrets(await contained(tool, call.arguments, limits_of(tool, self.unstated)))
+            return mask_secrets(
+                await contained(tool, call.arguments, limits_of(tool, self.unstated))
+            )
         except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - boundary to third-party code
-            return mask_secrets(replace(failed(call.name, failure, self.unstated), seconds=time.monotonic() - start))
+            return mask_secrets(
+                replace(failed(call.name, failure, self.unstated), seconds=time.monotonic() - start)
+            )
         finally:
             caller.reset(token)
 
@@ -407,18 +473,31 @@ class Judged(Guard):
         if observation.refused:
             return observation
         call = context.bill.made or call
-        verdict = await self.deps.judge.judge(self.plan.inputs.question, call, observation, context.emit)
+        verdict = await self.deps.judge.judge(
+            self.plan.inputs.question, call, observation, context.emit
+        )
         note = await self.plan.count(
-            call, thought, price=context.bill.total_nano, seconds=observation.seconds, helpful=verdict.helpful
+            call,
+            thought,
+            price=context.bill.total_nano,
+            seconds=observation.seconds,
+            helpful=verdict.helpful,
         )
         note = "\n".join(filter(None, (note, await self.budget_line())))
-        context.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
+        context.emit(
+            CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note)
+        )
         await self._remember(call, observation, verdict, thought, context)
         self.plan.report(context.emit, f"{call.name} was used")
         return replace(observation, note=note)
 
     async def _remember(
-        self, call: Call, observation: Observation, verdict: "Verdict | None", thought: StepCost, context: CallContext
+        self,
+        call: Call,
+        observation: Observation,
+        verdict: "Verdict | None",
+        thought: StepCost,
+        context: CallContext,
     ) -> None:
         """Record the use as experience, judged or not."""
         deps = self.deps
@@ -477,7 +556,9 @@ class Meta(Guard):
             if name in catalog.skills and name not in context.registered:
                 return Observation(await self.registrar.load_skill(name, call, context))
             if name in catalog.skills:
-                observation = Observation(f"The skill {name} is loaded already; follow its instructions.")
+                observation = Observation(
+                    f"The skill {name} is loaded already; follow its instructions."
+                )
             elif name not in catalog:
                 observation = refuse("unknown", unknown_tool(name, catalog))
             elif name in context.registered:
@@ -489,7 +570,9 @@ class Meta(Guard):
                 return Observation(self.registrar.presentation.registration_result(schema))
         else:
             return await self.inner.execute(call, context)
-        context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role, group=call.group))
+        context.emit(
+            CallStarted(call.id, call.name, call.arguments, role=context.role, group=call.group)
+        )
         context.emit(finished(call, observation, context))
         return observation
 

@@ -55,7 +55,9 @@ class Hook:
 class Hooks:
     """The hooks of the user and of the workspace."""
 
-    def __init__(self, own: Sequence[Hook], workspace: Workspace, trust: ProjectTrust, *, seconds: float) -> None:
+    def __init__(
+        self, own: Sequence[Hook], workspace: Workspace, trust: ProjectTrust, *, seconds: float
+    ) -> None:
         """`seconds` limit hooks of the workspace that state no time."""
         self._own = own
         self._workspace = workspace
@@ -67,7 +69,11 @@ class Hooks:
         self._started: set[str] = set()
         """Sessions whose start hooks have run."""
         self._at_caps: set[asyncio.Task[None]] = set()
-        self.problem = f"{HOOKS_FILE} is read with the next question." if (workspace.root / HOOKS_FILE).exists() else ""
+        self.problem = (
+            f"{HOOKS_FILE} is read with the next question."
+            if (workspace.root / HOOKS_FILE).exists()
+            else ""
+        )
         """Why the workspace's file is not used; empty if it is, or is missing."""
         self.last: dict[str, HookRan] = {}
         """The last run of each hook."""
@@ -77,7 +83,9 @@ class Hooks:
         """The hooks in use, the user's own first."""
         return (*self._own, *self._of_project)
 
-    async def begin_turn(self, session: str, turn: int, question: str, user: UserInterface, emit: Emit) -> None:
+    async def begin_turn(
+        self, session: str, turn: int, question: str, user: UserInterface, emit: Emit
+    ) -> None:
         """Read the workspace's hooks, and run those of the session's first turn and of each turn."""
         await self._follow(user, emit)
         if session not in self._started:
@@ -90,7 +98,9 @@ class Hooks:
         if self._at_caps:
             await asyncio.wait(self._at_caps)
         if session in self._started:
-            await self.run("turn_end", session, {"turn": turn, "status": status, "answer": answer}, emit)
+            await self.run(
+                "turn_end", session, {"turn": turn, "status": status, "answer": answer}, emit
+            )
 
     async def end_session(self, session: str, emit: Emit) -> None:
         """Run the hooks of the session's end if those of its start have run."""
@@ -98,7 +108,9 @@ class Hooks:
             self._started.discard(session)
             await self.run("session_end", session, {}, emit)
 
-    def around(self, inner: ToolExecutor, deps: Dependencies, session: str, turn: int) -> ToolExecutor:
+    def around(
+        self, inner: ToolExecutor, deps: Dependencies, session: str, turn: int
+    ) -> ToolExecutor:
         """The executor with the hooks of tools around it."""
         return Hooked(inner, deps, self, session, turn)
 
@@ -119,11 +131,19 @@ class Hooks:
         """Run the hooks of this point in order, up to the first one that blocks; never fails."""
         results: list[HookRan] = []
         for hook in self.all:
-            if hook.on != on or (hook.tools and not any(fnmatchcase(tool, pattern) for pattern in hook.tools)):
+            if hook.on != on or (
+                hook.tools and not any(fnmatchcase(tool, pattern) for pattern in hook.tools)
+            ):
                 continue
-            event: dict[str, Any] = {"event": on, "session": session, "workspace": str(self._workspace.root)}
+            event: dict[str, Any] = {
+                "event": on,
+                "session": session,
+                "workspace": str(self._workspace.root),
+            }
             event |= {"tool": tool, **facts} if tool else facts
-            ran = mask_secrets(await self._execute(hook, json.dumps(event, ensure_ascii=False, default=str)))
+            ran = mask_secrets(
+                await self._execute(hook, json.dumps(event, ensure_ascii=False, default=str))
+            )
             self.last[hook.name] = ran
             emit(ran)
             results.append(ran)
@@ -151,14 +171,24 @@ class Hooks:
         except (ToolError, OSError) as error:
             text = str(error)
         blocked = hook.on == "before_tool" and status == BLOCKED
-        return HookRan(hook.on, hook.name, hook.command, status, time.monotonic() - started, blocked, visible(text))
+        return HookRan(
+            hook.on,
+            hook.name,
+            hook.command,
+            status,
+            time.monotonic() - started,
+            blocked,
+            visible(text),
+        )
 
     async def _follow(self, user: UserInterface, emit: Emit) -> None:
         """Read the workspace's file if it has changed, and ask the user whether to trust it."""
         text, problem, hooks = "", "", tuple[Hook, ...]()
         try:
             if (self._workspace.root / HOOKS_FILE).exists():
-                file = await asyncio.to_thread(self._workspace.read_text, HOOKS_FILE, _MAX_FILE_BYTES)
+                file = await asyncio.to_thread(
+                    self._workspace.read_text, HOOKS_FILE, _MAX_FILE_BYTES
+                )
                 text = visible(file.text)
             if text != self._text:
                 hooks = parse_hooks(text, self._seconds)
@@ -168,7 +198,9 @@ class Hooks:
             emit(Notice(problem))
         if problem or text != self._text:
             self._text, self.problem, self._of_project = text, problem, ()
-            if hooks and not await self._trust.allows(HOOKS_FILE, text, user, emit, use="run", once=True):
+            if hooks and not await self._trust.allows(
+                HOOKS_FILE, text, user, emit, use="run", once=True
+            ):
                 self.problem = f"{HOOKS_FILE} is not trusted."
             else:
                 self._of_project = hooks
@@ -207,17 +239,34 @@ class Hooked(Guard):
     turn: int
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        facts: dict[str, Any] = {"turn": self.turn, "id": call.id, "arguments": dict(call.arguments)}
-        results = await self.hooks.run("before_tool", self.session, facts, context.emit, tool=call.name)
+        facts: dict[str, Any] = {
+            "turn": self.turn,
+            "id": call.id,
+            "arguments": dict(call.arguments),
+        }
+        results = await self.hooks.run(
+            "before_tool", self.session, facts, context.emit, tool=call.name
+        )
         if results and results[-1].blocked:
             reason = results[-1].text or "It gives no reason."
-            return refuse("hook", f"{call.name} was not run, because the hook {results[-1].name} blocks it: {reason}")
+            return refuse(
+                "hook",
+                f"{call.name} was not run, because the hook {results[-1].name} blocks it: {reason}",
+            )
         observation = await self.inner.execute(call, context)
         if observation.refused:
             return observation
         made = context.bill.made or call
         text = clip(observation.text, _MAX_RESULT)[0]
         facts |= {"arguments": dict(made.arguments), "ok": observation.ok, "result": text}
-        after = await self.hooks.run("after_tool", self.session, facts, context.emit, tool=call.name)
-        notes = [f"\nThe hook {ran.name} says: {ran.text}" for ran in after if ran.status == BLOCKED and ran.text]
-        return replace(observation, text=observation.text + "".join(notes)) if notes else observation
+        after = await self.hooks.run(
+            "after_tool", self.session, facts, context.emit, tool=call.name
+        )
+        notes = [
+            f"\nThe hook {ran.name} says: {ran.text}"
+            for ran in after
+            if ran.status == BLOCKED and ran.text
+        ]
+        return (
+            replace(observation, text=observation.text + "".join(notes)) if notes else observation
+        )

@@ -45,7 +45,9 @@ class Judge:
     _reported: set[str] = field(default_factory=set[str])
     """Kinds of errors that were reported as the reason for judging by rules."""
 
-    async def judge(self, query: str, call: Call, observation: Observation, emit: Emit) -> "Verdict":
+    async def judge(
+        self, query: str, call: Call, observation: Observation, emit: Emit
+    ) -> "Verdict":
         """The verdict on one result; never raises because of a judge."""
         from ecoshell.planning.judging import Verdict, by_rules, judgeable
 
@@ -56,7 +58,11 @@ class Judge:
                 helped = await asyncio.to_thread(self.more[kind], query, call, observation)
                 if isinstance(helped, Verdict):
                     return helped
-                return ruled if helped is None else Verdict(bool(helped), "plugin", _reason(kind, helped=helped))
+                return (
+                    ruled
+                    if helped is None
+                    else Verdict(bool(helped), "plugin", _reason(kind, helped=helped))
+                )
             if kind == "model" and not ruled.sure:
                 model = self.models().model
                 helped = await _model_verdict(model, query, call, observation, emit)
@@ -74,17 +80,26 @@ def _reason(judge: str, *, helped: bool) -> str:
     return f"{judge} says that it {'helped' if helped else 'did not help'}"
 
 
-async def _model_verdict(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
+async def _model_verdict(
+    model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit
+) -> bool:
     """Ask the model whether the result helped; raises ModelBroken if the answer is neither yes nor no."""
     from ecoshell.planning.judging import unwrapped
 
     result = unwrapped(observation.text)[0]
     system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
-    question, call_text = _beginning(query, _QUESTION_CHARACTERS), _beginning(call.signature(), _CALL_CHARACTERS)
+    question, call_text = (
+        _beginning(query, _QUESTION_CHARACTERS),
+        _beginning(call.signature(), _CALL_CHARACTERS),
+    )
     excerpt = clip(result, _RESULT_CHARACTERS)[0]
-    text = f"Question: {question}\n\nCall: {call_text}\n\nResult:\n{excerpt}\n\nDid it help? yes or no"
+    text = (
+        f"Question: {question}\n\nCall: {call_text}\n\nResult:\n{excerpt}\n\nDid it help? yes or no"
+    )
     messages = (Message("system", system), Message("user", text))
-    request = Request(messages, want="text", max_tokens=JUDGE_TOKENS, purpose="judge", grammar=_YES_OR_NO)
+    request = Request(
+        messages, want="text", max_tokens=JUDGE_TOKENS, purpose="judge", grammar=_YES_OR_NO
+    )
     reply = await model.ask(request, emit, role=JUDGE)
     word = _WORD.search(reply.text)
     if word is None:

@@ -5,7 +5,14 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from ecoshell.agent.mode import View
-from ecoshell.catalog import STABLE, Catalog, Presentation, RegisteredTool, RegisteredTools, presentation_of
+from ecoshell.catalog import (
+    STABLE,
+    Catalog,
+    Presentation,
+    RegisteredTool,
+    RegisteredTools,
+    presentation_of,
+)
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -74,7 +81,10 @@ def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
         calls = tuple(step.call for step in steps)
         messages.append(Message("assistant", steps[0].rationale, calls, state=steps[0].state))
         results = ((step.observation, step.call) for step in steps)
-        messages += [Message("tool", result.full_text, (call,), images=result.images) for result, call in results]
+        messages += [
+            Message("tool", result.full_text, (call,), images=result.images)
+            for result, call in results
+        ]
     return tuple(messages)
 
 
@@ -125,8 +135,12 @@ class Condensed:
     def including(self, event: Compacted, path: Path) -> "Condensed":
         """Add a summary that replaces steps of this path."""
         calls = frozenset(event.calls)
-        registrations = (step for step in path.steps if step.call.id in calls and step.call.name == TOOL_REGISTER)
-        schemas = tuple(dict.fromkeys(step.observation.text for step in registrations if step.observation.ok))
+        registrations = (
+            step for step in path.steps if step.call.id in calls and step.call.name == TOOL_REGISTER
+        )
+        schemas = tuple(
+            dict.fromkeys(step.observation.text for step in registrations if step.observation.ok)
+        )
         return replace(self, summary=event.summary, calls=calls, schemas=schemas)
 
     def path(self, path: Path) -> Path:
@@ -152,11 +166,16 @@ class Condensed:
             return step
         observation = step.observation
         return replace(
-            step, observation=replace(observation, text=trimmed(observation.text, characters, step.call.subject))
+            step,
+            observation=replace(
+                observation, text=trimmed(observation.text, characters, step.call.subject)
+            ),
         )
 
 
-def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
+def fit(
+    messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]
+) -> tuple[Message, ...]:
     """Cut the oldest observations until `enough` returns True; schemas are never cut (SPEC §4)."""
     if enough(messages):
         return messages
@@ -175,7 +194,9 @@ def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], b
     return tuple(shortened)
 
 
-def fit_together(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
+def fit_together(
+    messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]
+) -> tuple[Message, ...]:
     """Trim all results to the same length, as long as `enough` allows; schemas are never trimmed."""
     shortened = messages
     for characters in _TRIM_STEPS:
@@ -267,7 +288,11 @@ class _OpenTurn:
     @property
     def registered(self) -> list[RegisteredTool]:
         """The agent's registrations on the path."""
-        return [self.registrations[step.call.id] for step in self.path.steps if step.call.id in self.registrations]
+        return [
+            self.registrations[step.call.id]
+            for step in self.path.steps
+            if step.call.id in self.registrations
+        ]
 
     def started_step(self, call: Call, observation: Observation) -> Step:
         """The step of a call that starts now; the first call of a reply takes its rationale and provider state."""
@@ -347,10 +372,16 @@ class Memory:
         """Process the next event."""
         match event:
             case TurnStarted():
-                self._close("interrupted", None)  # a killed process may have left the previous turn open
-                self._open = _OpenTurn(event, self.commands, self.shown, path_of(event.question, event.attachments))
+                self._close(
+                    "interrupted", None
+                )  # a killed process may have left the previous turn open
+                self._open = _OpenTurn(
+                    event, self.commands, self.shown, path_of(event.question, event.attachments)
+                )
                 self.commands, self.number = (), event.turn
-                self.shown = replace(self.shown, todo=() if is_done(self.shown.todo) else self.shown.todo)
+                self.shown = replace(
+                    self.shown, todo=() if is_done(self.shown.todo) else self.shown.todo
+                )
             case TodoChanged() | PlanWritten() | Quote():
                 self._see_work(event)
             case TurnFinished():
@@ -382,7 +413,9 @@ class Memory:
                     self.shown = replace(self.shown, schemas=self.shown.schemas | {event.name})
                     if event.by == "first_call":
                         return
-                    result = event.text or self.presentation.registration_result(self._catalog.schema(event.name))
+                    result = event.text or self.presentation.registration_result(
+                        self._catalog.schema(event.name)
+                    )
                     call = Call(TOOL_REGISTER, {"tool_name": event.name}, call_id, event.group)
                     turn.add(turn.started_step(call, Observation(result)))
             case _ if self._open is not None:
@@ -419,12 +452,20 @@ class Memory:
         """Shorten these results wherever models read them."""
         ids = {(result.turn, result.id) for result in event.results}
         if (turn := self._open) is not None:
-            open_turn = {result.id: event.characters for result in event.results if result.turn == turn.started.turn}
-            turn.condensed = replace(turn.condensed, trimmed={**turn.condensed.trimmed, **open_turn})
+            open_turn = {
+                result.id: event.characters
+                for result in event.results
+                if result.turn == turn.started.turn
+            }
+            turn.condensed = replace(
+                turn.condensed, trimmed={**turn.condensed.trimmed, **open_turn}
+            )
         for index, past in enumerate(self.turns):
             messages = tuple(
                 trimmed_message(message, event.characters)
-                if message.speaker == "tool" and message.call and (past.number, message.call.id) in ids
+                if message.speaker == "tool"
+                and message.call
+                and (past.number, message.call.id) in ids
                 else message
                 for message in past.messages
             )
@@ -448,12 +489,20 @@ class Memory:
                 turn.answer = event.text
                 latest = list(turn.states.values())[-1:]
                 text = event.text.strip()
-                states = [state for state in latest if (state.message.get("content") or "").strip() == text]
-                turn.answer_state = states[0] if states and not client_calls(states[0].message) else None
+                states = [
+                    state
+                    for state in latest
+                    if (state.message.get("content") or "").strip() == text
+                ]
+                turn.answer_state = (
+                    states[0] if states and not client_calls(states[0].message) else None
+                )
                 self.answers.append(event.text)
             case CallStarted() if event.name != FINISH and event.role != PROGRAM:
                 wrapped = {"name": event.name, "arguments": event.arguments}
-                name, arguments = (event.through, wrapped) if event.through else (event.name, event.arguments)
+                name, arguments = (
+                    (event.through, wrapped) if event.through else (event.name, event.arguments)
+                )
                 call = Call(name, arguments, event.id, event.group)
                 turn.calls[event.id] = turn.started_step(call, Observation(""))
                 turn.places.setdefault(event.id, (len(turn.places), 0))
@@ -461,7 +510,12 @@ class Memory:
                 if not event.refused:
                     turn.ran.add(event.name)
                 observation = Observation(
-                    event.observation, event.ok, event.truncated, event.seconds, event.refused, images=event.images
+                    event.observation,
+                    event.ok,
+                    event.truncated,
+                    event.seconds,
+                    event.refused,
+                    images=event.images,
                 )
                 turn.add(replace(turn.calls.pop(event.id), observation=observation))
             case SubagentFinished():
@@ -469,30 +523,47 @@ class Memory:
             case GraphPlanned():
                 turn.graph, turn.graph_place = tuple(node.label for node in event.nodes), None
             case NodeChanged() if event.call and event.label in turn.graph:
-                turn.graph_place = len(turn.places) if turn.graph_place is None else turn.graph_place
+                turn.graph_place = (
+                    len(turn.places) if turn.graph_place is None else turn.graph_place
+                )
                 # setdefault: a call made for an earlier graph keeps its place
-                turn.places.setdefault(event.call, (turn.graph_place, turn.graph.index(event.label)))
+                turn.places.setdefault(
+                    event.call, (turn.graph_place, turn.graph.index(event.label))
+                )
             case BranchLeft():
                 self._backtrack(turn, event)
             case CallJudged() if event.note and event.id in turn.steps:
                 old = turn.steps[event.id]
-                new = turn.steps[event.id] = replace(old, observation=replace(old.observation, note=event.note))
-                turn.path = replace(turn.path, steps=tuple(new if step is old else step for step in turn.path.steps))
+                new = turn.steps[event.id] = replace(
+                    old, observation=replace(old.observation, note=event.note)
+                )
+                turn.path = replace(
+                    turn.path, steps=tuple(new if step is old else step for step in turn.path.steps)
+                )
             case _:
                 pass
 
     def _follow_offer(self, turn: _OpenTurn, event: ToolsOffered) -> None:
         turn.listing, turn.advice, turn.budget = event.listing, event.advice, event.budget
-        presentation = self.shown.presentation  # the first turn with it determines what its array declares
+        presentation = (
+            self.shown.presentation
+        )  # the first turn with it determines what its array declares
         if presentation is None or presentation.name != event.presentation:
             declared = event.declared or (*self.library.names, *event.upfront)
-            registers = not set(event.names).issuperset(self._catalog.names) if event.declared else None
+            registers = (
+                not set(event.names).issuperset(self._catalog.names) if event.declared else None
+            )
             registers = not self._catalog.is_all(declared) if registers is None else registers
             presentation = presentation_of(event.presentation, declared, registers=registers)
         self.shown = replace(self.shown, presentation=presentation)
         if event.listing:
-            listed = {*event.upfront, *self.library.names} - (presentation.declared if presentation else set())
-            names, schemas = self.shown.names | {*event.names, *event.skills}, self.shown.schemas | listed
+            listed = {*event.upfront, *self.library.names} - (
+                presentation.declared if presentation else set()
+            )
+            names, schemas = (
+                self.shown.names | {*event.names, *event.skills},
+                self.shown.schemas | listed,
+            )
             self.shown = replace(self.shown, names=names, schemas=schemas)
 
     def _backtrack(self, turn: _OpenTurn, event: BranchLeft) -> None:
@@ -511,7 +582,9 @@ def _past_turn(turn: _OpenTurn, ending: str, spent_nano: int | None) -> PastTurn
     """The turn so far; its last message is the `ending`, if any."""
     question, attachments = turn.started.question, turn.started.attachments
     text = asked_text(question, attachments, turn.commands)
-    opening = opening_text(turn.listing, text, advice=turn.advice, context=turn.context, budget=turn.budget)
+    opening = opening_text(
+        turn.listing, text, advice=turn.advice, context=turn.context, budget=turn.budget
+    )
     condensed, path = turn.condensed, turn.path
     last = (Message("assistant", ending, state=turn.answer_state),) if ending else ()
     return PastTurn(
@@ -530,7 +603,9 @@ def _past_turn(turn: _OpenTurn, ending: str, spent_nano: int | None) -> PastTurn
     )
 
 
-def opening_text(listing: str, question: str, *, advice: str = "", context: str = "", budget: str = "") -> str:
+def opening_text(
+    listing: str, question: str, *, advice: str = "", context: str = "", budget: str = ""
+) -> str:
     """The first message of a turn: names, workspace context, plan advice, question and budget line.
 
     The names come first because they are the same in every session.
@@ -538,12 +613,16 @@ def opening_text(listing: str, question: str, *, advice: str = "", context: str 
     return "\n\n".join(part for part in (listing, context, advice, question, budget) if part)
 
 
-def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()) -> str:
+def asked_text(
+    question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()
+) -> str:
     """The question as a model reads it, after shell commands and before attachments."""
     parts: list[str] = []
     for command in commands:
         failed = "" if command.ok else " It failed."
-        parts.append(f"I ran a command: {command.command}\nThis is its output.{failed}\n{fenced(command.output)}")
+        parts.append(
+            f"I ran a command: {command.command}\nThis is its output.{failed}\n{fenced(command.output)}"
+        )
     parts.append(question)
     for attachment in attachments:
         text = attachment.text
@@ -559,7 +638,10 @@ def path_of(question: str, attachments: Sequence[Attachment] = ()) -> Path:
 
 def summary_messages(summary: str) -> tuple[Message, ...]:
     """The messages that replace compacted turns."""
-    return (Message("user", f"What was said and done so far, in short:\n{summary}"), Message("assistant", "Noted."))
+    return (
+        Message("user", f"What was said and done so far, in short:\n{summary}"),
+        Message("assistant", "Noted."),
+    )
 
 
 def next_view(
@@ -577,7 +659,11 @@ def next_view(
     loads deferred tools.
     """
     schemas = catalog.schemas_of(memory.library.tools)
-    new_names = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
+    new_names = [
+        name
+        for name in (catalog.names if names is None else names)
+        if name not in memory.shown.names
+    ]
     new_schemas = [schema for schema in schemas if schema.name not in memory.shown.schemas]
     listing = memory.presentation.opening(new_names, new_schemas, servers=catalog.servers)
     offers_all = memory.presentation.declared or (defers and memory.presentation.deferred)

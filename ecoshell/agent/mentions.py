@@ -20,7 +20,9 @@ ALL_BYTES = 400_000
 _MAX_ENTRIES = 500
 _FOLDER_DEPTH = 2
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-_MENTION = re.compile(r"(?<![\w@/.+-])@(?:\"(?P<quoted>[^\"\n]+)\"|(?P<plain>[^\s\"'`@<>()\[\]{},;|&$*?!#]+))")
+_MENTION = re.compile(
+    r"(?<![\w@/.+-])@(?:\"(?P<quoted>[^\"\n]+)\"|(?P<plain>[^\s\"'`@<>()\[\]{},;|&$*?!#]+))"
+)
 _SENTENCE_SIGNS = ".:…”’»"
 """Signs at the end of a mention that more likely belong to the sentence."""
 _FILE_SUFFIXES = frozenset(
@@ -122,7 +124,9 @@ def attach(
     """
     reader = _MentionReader(workspace, {attachment.name for attachment in attachments})
     matches = _MENTION.finditer(without_code(question))
-    for quoted, mention in dict.fromkeys((match["quoted"], match["quoted"] or match["plain"]) for match in matches):
+    for quoted, mention in dict.fromkeys(
+        (match["quoted"], match["quoted"] or match["plain"]) for match in matches
+    ):
         reader.read(mention, is_quoted=bool(quoted))
     for name in filter(may_read, named_paths(question, folders=workspace.root)) if may_read else ():
         reader.read_named(name)
@@ -138,7 +142,11 @@ class _MentionReader:
 
     def read(self, mention: str, *, is_quoted: bool) -> None:
         """Attach a mentioned file, folder or image, or add a notice if it looks like a path."""
-        candidates = [candidate for candidate in dict.fromkeys((mention, mention.rstrip(_SENTENCE_SIGNS))) if candidate]
+        candidates = [
+            candidate
+            for candidate in dict.fromkeys((mention, mention.rstrip(_SENTENCE_SIGNS)))
+            if candidate
+        ]
         try:
             path = next(filter(self.workspace.exists, candidates), None)
             if path is None:
@@ -148,8 +156,12 @@ class _MentionReader:
                 self._attach(path, name, is_folder=is_folder)
         except ToolError as error:
             _, dot, suffix = mention.rpartition(".")
-            exists = any(os.path.lexists(self.workspace.root / candidate) for candidate in candidates)
-            looks_like_path = is_quoted or "/" in mention or (dot and suffix.lower() in _FILE_SUFFIXES)
+            exists = any(
+                os.path.lexists(self.workspace.root / candidate) for candidate in candidates
+            )
+            looks_like_path = (
+                is_quoted or "/" in mention or (dot and suffix.lower() in _FILE_SUFFIXES)
+            )
             if exists or looks_like_path:  # otherwise a decorator or a user name
                 self.result.notices.append(f"@{mention} was not attached: {error.message}")
 
@@ -178,7 +190,11 @@ class _MentionReader:
                 return
             self.attached_names.add(name)
             room = _NAMED_PYTHON_BYTES if name.endswith(".py") else _NAMED_BYTES
-            text = _listing(self.workspace, path) if is_folder else _beginning(self.workspace, path, room)[0]
+            text = (
+                _listing(self.workspace, path)
+                if is_folder
+                else _beginning(self.workspace, path, room)[0]
+            )
             self._add(name, text)
 
     def _name(self, path: str) -> tuple[str, bool]:
@@ -194,13 +210,22 @@ class _MentionReader:
 
 def named_paths(question: str, *, folders: Path | None = None) -> Iterator[str]:
     """The words of a question that may be paths, or that are names of folders in `folders`."""
-    stripped = (word.rstrip(_NAME_SIGNS).lstrip(_NAME_SIGNS.replace(".", "")) for word in question.split()[:_MAX_WORDS])
+    stripped = (
+        word.rstrip(_NAME_SIGNS).lstrip(_NAME_SIGNS.replace(".", ""))
+        for word in question.split()[:_MAX_WORDS]
+    )
     folder_names = set[str]()
     if folders:
         with suppress(OSError):
             folder_names = {entry.name for entry in os.scandir(folders) if entry.is_dir()}
-    names = [word for word in dict.fromkeys(stripped) if _PATH_CHARACTER.search(word) or word in folder_names]
-    if folders and any(suffix.lower() in _FILE_SUFFIXES for suffix in _SUFFIX_PATTERN.findall(question)):
+    names = [
+        word
+        for word in dict.fromkeys(stripped)
+        if _PATH_CHARACTER.search(word) or word in folder_names
+    ]
+    if folders and any(
+        suffix.lower() in _FILE_SUFFIXES for suffix in _SUFFIX_PATTERN.findall(question)
+    ):
         names.append(".")
     return itertools.islice(names, _MAX_NAMES)
 

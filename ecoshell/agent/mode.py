@@ -154,7 +154,9 @@ class Mode(Protocol):
         """The next step on the view's path."""
         ...
 
-    async def prefer(self, view: View, first: Thought, second: Thought, emit: Emit) -> Thought | None:
+    async def prefer(
+        self, view: View, first: Thought, second: Thought, emit: Emit
+    ) -> Thought | None:
         """The better of two thoughts; None if undecided."""
         ...
 

@@ -32,7 +32,9 @@ class ModelSet:
     mode: Mode
     players: Mapping[RoleName, MeteredModel] = field(default_factory=dict[RoleName, MeteredModel])
     """The model of each role if the mode has several; roles of one model share the object."""
-    counted: dict[tuple[str, bool], int] = field(default_factory=dict[tuple[str, bool], int], compare=False, repr=False)
+    counted: dict[tuple[str, bool], int] = field(
+        default_factory=dict[tuple[str, bool], int], compare=False, repr=False
+    )
 
     @property
     def models(self) -> tuple[MeteredModel, ...]:
@@ -43,7 +45,9 @@ class ModelSet:
 
     def capped_by(self, caps: Iterable[CapState]) -> tuple[CapState, ...]:
         """The caps that apply to at least one of the models."""
-        return tuple(cap for cap in caps if any(cap.over(model.traits.name) for model in self.models))
+        return tuple(
+            cap for cap in caps if any(cap.over(model.traits.name) for model in self.models)
+        )
 
     @property
     def caller(self) -> MeteredModel:
@@ -59,7 +63,9 @@ class ModelSet:
     @property
     def context(self) -> int | None:
         """The smallest known context."""
-        contexts = [model.traits.context for model in self.models if model.traits.context is not None]
+        contexts = [
+            model.traits.context for model in self.models if model.traits.context is not None
+        ]
         return min(contexts, default=None)
 
     @property
@@ -193,7 +199,9 @@ class ActiveModels:
         self.mode: str = mode
         self.roles: RoleModels = roles
         """The roles' own models in the mode umi."""
-        self.current: ModelSet = factory.make(session_model, mode, roles=roles, at_hand=self._borrowed)
+        self.current: ModelSet = factory.make(
+            session_model, mode, roles=roles, at_hand=self._borrowed
+        )
 
     @property
     def name(self) -> str:
@@ -203,7 +211,9 @@ class ActiveModels:
     def playing(self, mode: str) -> str:
         """The name of the model that plays in a mode, or those of its roles, joined by `+`, if they differ."""
         roles = ROLES if mode == "umi" else ()
-        names = [self.roles.of(role) or self.session_model for role in roles] or [self.session_model]
+        names = [self.roles.of(role) or self.session_model for role in roles] or [
+            self.session_model
+        ]
         return "+".join(names) if len(set(names)) > 1 else names[0]
 
     async def change(
@@ -215,8 +225,14 @@ class ActiveModels:
         """
         name, mode = model or self.session_model, mode or self.mode
         roles, at_hand = self.roles if roles is None else roles, self._at_hand
-        self.current = await asyncio.to_thread(self.factory.make, name, mode, roles=roles, at_hand=at_hand)
-        self.mode, self.session_model, self.roles = mode, name, roles  # even if closing the others fails
+        self.current = await asyncio.to_thread(
+            self.factory.make, name, mode, roles=roles, at_hand=at_hand
+        )
+        self.mode, self.session_model, self.roles = (
+            mode,
+            name,
+            roles,
+        )  # even if closing the others fails
         for unused in at_hand:
             if unused not in (*self.current.models, *self._borrowed):
                 await unused.aclose()
@@ -232,7 +248,13 @@ class ActiveModels:
     async def give(self, roles: RoleModels) -> None:
         """Set the roles' models of the mode umi; in another mode, check that they are available first."""
         if not self.current.players:
-            make = partial(self.factory.make, self.session_model, "umi", roles=roles, at_hand=self.current.models)
+            make = partial(
+                self.factory.make,
+                self.session_model,
+                "umi",
+                roles=roles,
+                at_hand=self.current.models,
+            )
             loaded, trial = self.current.models, await asyncio.to_thread(make)
             for model in trial.models:
                 if model not in loaded:
@@ -245,7 +267,9 @@ class ActiveModels:
         May block; raises as ModelFactory does.
         """
         lent, known = ActiveModels(self.factory, name, mode="single", lender=self), self._at_hand
-        self._lent |= {model.traits.name: model for model in lent.current.models if model not in known}
+        self._lent |= {
+            model.traits.name: model for model in lent.current.models if model not in known
+        }
         return lent
 
     @property
@@ -261,7 +285,9 @@ class ActiveModels:
         """Close the models; the lender also closes those that it lent, and the shared resources."""
         is_lender = self._lender is None
         models = self._at_hand if is_lender else self.current.models
-        for model in {id(model): model for model in models if is_lender or model not in self._borrowed}.values():
+        for model in {
+            id(model): model for model in models if is_lender or model not in self._borrowed
+        }.values():
             await model.aclose()
         if is_lender:
             await self.factory.aclose()

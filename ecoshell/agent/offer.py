@@ -121,7 +121,13 @@ class TurnContext:
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names that the path may call, in the order of registration."""
-        return tuple([name for name in self._names(path) if name in self.catalog or name in self.catalog.skills])
+        return tuple(
+            [
+                name
+                for name in self._names(path)
+                if name in self.catalog or name in self.catalog.skills
+            ]
+        )
 
     def _names(self, path: Path) -> Iterable[str]:
         """What was registered before this turn and on this path, by name or by a first call."""
@@ -141,7 +147,9 @@ class TurnContext:
         )
 
 
-def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, shown: Shown) -> ToolOffer:
+def make_offer(
+    plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, shown: Shown
+) -> ToolOffer:
     """The offer for the plan's question; counts tokens, so it may block.
 
     `library` is registered and `shown` was shown in earlier turns. The names shrink only for the context or a strict
@@ -158,12 +166,20 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, 
     names = tuple([name for name in listed if name in registered_before or name not in hidden])
     is_large = catalog.is_open or len(names) < len(catalog) or len(catalog.skills) > LISTED
 
-    unregistered = [name for name in names if name not in registered_before and name not in forbidden]
+    unregistered = [
+        name for name in names if name not in registered_before and name not in forbidden
+    ]
     candidates = candidates_of(catalog.schemas_of(unregistered), plan.inputs.chances, models.sizes)
-    policy = _policy(plan, deps, shown, is_first=not registered_before, lists_all=len(listed) == len(catalog))
+    policy = _policy(
+        plan, deps, shown, is_first=not registered_before, lists_all=len(listed) == len(catalog)
+    )
     decision = decide_loading(candidates, policy)
     presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.loaded))
-    sizes = dict(zip(catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True))
+    sizes = dict(
+        zip(
+            catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True
+        )
+    )
     # Core tools come first in the array, so that sessions with other tools share its beginning in prompt caches.
     order = {name: place for place, name in enumerate(CORE) if name in policy.core}
     upfront = sorted(decision.loaded, key=lambda name: order.get(name, len(CORE)))
@@ -172,17 +188,31 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, 
     declared = presentation.declared - set(registered.names)
     # Names of further tools distract a small model: it reads its array, and likely tools as text.
     is_small = presentation.by_call and not models.model.traits.capable
-    by_name = [] if is_small else [name for name in names if name not in registered.tools and name not in declared]
+    by_name = (
+        []
+        if is_small
+        else [name for name in names if name not in registered.tools and name not in declared]
+    )
     new_names = [name for name in names if name not in shown.names and not is_small]
-    new_schemas = catalog.schemas_of([name for name in registered.tools if name not in shown.schemas])
-    about = {name: few_words(catalog.schema(name)) for name in new_names} if decision.has_descriptions else {}
+    new_schemas = catalog.schemas_of(
+        [name for name in registered.tools if name not in shown.schemas]
+    )
+    about = (
+        {name: few_words(catalog.schema(name)) for name in new_names}
+        if decision.has_descriptions
+        else {}
+    )
     listed_schemas: tuple[ToolSchema, ...] = ()
     if presentation.deferred or presentation.declared:
         visible = {*registered.names, *presentation.declared}
         others = () if is_small else set(catalog.names) - set(hidden)
-        listed_schemas = catalog.schemas_of([name for name in catalog.names if name in visible or name in others])
+        listed_schemas = catalog.schemas_of(
+            [name for name in catalog.names if name in visible or name in others]
+        )
     callable_names = tuple([schema.name for schema in listed_schemas]) if is_small else names
-    opening = presentation.opening(new_names, new_schemas, large=is_large, descriptions=about, servers=catalog.servers)
+    opening = presentation.opening(
+        new_names, new_schemas, large=is_large, descriptions=about, servers=catalog.servers
+    )
     skills = () if is_small else catalog.skills.shortlist(question)
     skills_text, skills_tokens = _skills_text(deps, skills, library, shown)
     return ToolOffer(
@@ -208,10 +238,14 @@ def make_offer(plan: TurnPlan, deps: Dependencies, *, library: RegisteredTools, 
     )
 
 
-def _skills_text(deps: Dependencies, names: Sequence[str], library: RegisteredTools, shown: Shown) -> tuple[str, int]:
+def _skills_text(
+    deps: Dependencies, names: Sequence[str], library: RegisteredTools, shown: Shown
+) -> tuple[str, int]:
     """What the model reads of skills before the question, and the tokens of all names known in this turn."""
     skills, sizes = deps.catalog.skills, deps.models.current.sizes
-    texts = [tool.text for tool in library.tools.values() if tool.text and tool.name not in shown.schemas]
+    texts = [
+        tool.text for tool in library.tools.values() if tool.text and tool.name not in shown.schemas
+    ]
     new_names = [name for name in names if name not in shown.names and name not in library]
     about = {name: few_words(skills[name].schema) for name in new_names if len(skills) <= LISTED}
     if sum(sizes(f" ({words})" for words in about.values())) > DESCRIPTION_TOKENS:
@@ -225,15 +259,23 @@ def _skills_text(deps: Dependencies, names: Sequence[str], library: RegisteredTo
 def names_room(deps: Dependencies) -> int:
     """Tokens available for the names in a listing."""
     context = deps.models.current.context
-    return _MAX_NAMES_TOKENS if context is None else min(_MAX_NAMES_TOKENS, int(context * deps.settings.names_share))
+    return (
+        _MAX_NAMES_TOKENS
+        if context is None
+        else min(_MAX_NAMES_TOKENS, int(context * deps.settings.names_share))
+    )
 
 
-def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Callable[[Iterable[str]], list[int]]) -> int:
+def names_tokens(
+    deps: Dependencies, names: Iterable[str], sizes: Callable[[Iterable[str]], list[int]]
+) -> int:
     """The tokens of these names in a listing, grouped by server; may block."""
     return sum(sizes(listed_parts(names, deps.catalog.servers)))
 
 
-def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, is_first: bool, lists_all: bool) -> LoadingPolicy:
+def _policy(
+    plan: TurnPlan, deps: Dependencies, shown: Shown, *, is_first: bool, lists_all: bool
+) -> LoadingPolicy:
     """The policy from the settings, the session's presentation and the models' limits."""
     models, traits = deps.models.current, deps.models.current.model.traits
     room = _schemas_room(plan, deps)
@@ -241,7 +283,11 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, is_first: bool,
     presentation: Literal["auto", "grow", "deferred", "stable"] = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
         presentation = "stable"
-    elif presentation == "auto" and models.defers_tools and sum(models.sizes(_entries(deps.catalog))) <= room:
+    elif (
+        presentation == "auto"
+        and models.defers_tools
+        and sum(models.sizes(_entries(deps.catalog))) <= room
+    ):
         presentation = "deferred"
     elif shown.presentation in (GROW, DEFERRED):
         presentation = "grow"
@@ -257,7 +303,9 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, is_first: bool,
         room=room,
         prefers_array=traits.price is None or not traits.price.worst(1, 1),
         native=native_calls,
-        core=frozenset((*CORE, ASK_ADVISOR)) if native_calls or declared is not None else frozenset(),
+        core=frozenset((*CORE, ASK_ADVISOR))
+        if native_calls or declared is not None
+        else frozenset(),
         declared=declared,
         is_open=deps.catalog.is_open,
     )
@@ -281,7 +329,11 @@ def _entries(catalog: Catalog) -> list[str]:
 
 
 def _presentation(
-    deps: Dependencies, shown: Shown, policy: LoadingPolicy, decision: LoadingDecision, registered: Sequence[str]
+    deps: Dependencies,
+    shown: Shown,
+    policy: LoadingPolicy,
+    decision: LoadingDecision,
+    registered: Sequence[str],
 ) -> Presentation:
     """The session's presentation if the models support it, otherwise the one decided.
 
@@ -298,5 +350,8 @@ def _presentation(
         return decision.presentation
     models = deps.models.current
     if deps.settings.presentation == "auto" and models.calls_undeclared:
-        return presentation_of("direct", registered, registers=not is_complete) or decision.presentation
+        return (
+            presentation_of("direct", registered, registers=not is_complete)
+            or decision.presentation
+        )
     return decision.presentation

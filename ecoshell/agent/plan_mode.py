@@ -29,7 +29,9 @@ def quoted_plan(plan: PlanWritten, turn: int, costs: TurnPlan) -> Quote:
     """What carrying out the plan is expected to take: a use of a tool for each step, and the answer. May block."""
     figures = Figures.of(costs, costs.deps)
     labels = [f"step {number}" for number in range(1, plan.steps + 1)] + ["answer"]
-    parts = [figures.step(label, labels[at - 1 : at] if at else ()) for at, label in enumerate(labels)]
+    parts = [
+        figures.step(label, labels[at - 1 : at] if at else ()) for at, label in enumerate(labels)
+    ]
     return quote_event(f"{turn}.plan", "plan", parts, quote(parts))
 
 
@@ -38,7 +40,10 @@ def question_for(plan: PlanWritten | None, text: str) -> str:
     if text:
         return f"Carry out this plan, which I have changed:\n\n{text}"
     if plan is None:
-        raise UsageError("No plan was written in this session.", fix="Switch with /plan mode, then ask for something.")
+        raise UsageError(
+            "No plan was written in this session.",
+            fix="Switch with /plan mode, then ask for something.",
+        )
     return "Carry out your plan, step by step."
 
 

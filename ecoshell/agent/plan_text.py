@@ -19,11 +19,31 @@ def plan_table(rows: Sequence[PlanRow], unit: Unit, *, enforced: bool) -> str:
         if row.tool in new:
             continue
         state, used = state_word(row, enforced=enforced), f"{row.used}/{row.planned}"
-        cost = amount_text(row.cost, unit).removesuffix(" tokens") if row.is_cost_known else "unknown"
+        cost = (
+            amount_text(row.cost, unit).removesuffix(" tokens") if row.is_cost_known else "unknown"
+        )
         why = f"{state}: {why_words(row.why)}"
-        cells.append((f"{_SIGNS[state]} {row.tool}", f"{row.value:.2f}", f"{row.chance:.2f}", cost, used, why))
-    head = ("  tool", "value", "chance", {"usd": "cost", "tokens": "tokens", "ms": "time"}[unit], "used", "state")
-    new_line = [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
+        cells.append(
+            (
+                f"{_SIGNS[state]} {row.tool}",
+                f"{row.value:.2f}",
+                f"{row.chance:.2f}",
+                cost,
+                used,
+                why,
+            )
+        )
+    head = (
+        "  tool",
+        "value",
+        "chance",
+        {"usd": "cost", "tokens": "tokens", "ms": "time"}[unit],
+        "used",
+        "state",
+    )
+    new_line = (
+        [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
+    )
     return "\n".join([*([table(head, cells)] if cells else []), *new_line])
 
 
@@ -31,16 +51,24 @@ def plan_summary(plan: PlanChanged) -> str:
     """The mode of the plan, the budget for tools and the estimated cost of the turn."""
     sentences = [f"Mode {plan.mode}."]
     if plan.budget is None:
-        sentences.append("No cap is set, so the plan is advice and blocks nothing; /budget sets one.")
+        sentences.append(
+            "No cap is set, so the plan is advice and blocks nothing; /budget sets one."
+        )
     else:
         cap = plan.cap or 0
         details = f"of {amount_text(cap, plan.unit)}, {amount_text(plan.reserved, plan.unit)} reserved for the answer"
         if plan.paid:
-            details += f", {amount_text(plan.paid, plan.unit)} already paid for thinking of the next use"
+            details += (
+                f", {amount_text(plan.paid, plan.unit)} already paid for thinking of the next use"
+            )
         sentences.append(f"Left for tools: {amount_text(plan.budget, plan.unit)} ({details}).")
         if plan.reserved > cap:
-            sentences.append("This does not cover an answer; a turn would stop before it spends anything.")
-        sentences.append(f"Planned uses are expected to cost {amount_text(plan.planned_cost, plan.unit)}.")
+            sentences.append(
+                "This does not cover an answer; a turn would stop before it spends anything."
+            )
+        sentences.append(
+            f"Planned uses are expected to cost {amount_text(plan.planned_cost, plan.unit)}."
+        )
         if not plan.enforced:
             sentences.append("Nothing is blocked in this mode.")
     if plan.low is None or plan.high is None:

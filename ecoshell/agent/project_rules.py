@@ -35,12 +35,18 @@ class ProjectRules:
         if rule not in entries:
             self._write({**projects, project: (*entries, rule)})
 
-    def trusts(self, workspace: Path, text: str, *, file: str = "AGENTS.md") -> tuple[bool | None, bool]:
+    def trusts(
+        self, workspace: Path, text: str, *, file: str = "AGENTS.md"
+    ) -> tuple[bool | None, bool]:
         """The user's decision about this text of a file, and whether an earlier text had one; raises StoreError.
 
         The decision is None without one.
         """
-        entries = [entry for entry in self._read().get(os.path.realpath(workspace), ()) if _is_about(entry, file)]
+        entries = [
+            entry
+            for entry in self._read().get(os.path.realpath(workspace), ())
+            if _is_about(entry, file)
+        ]
         for trusted in (True, False):
             if _trust_entry(file, text, trusted=trusted) in entries:
                 return trusted, False
@@ -68,10 +74,14 @@ class ProjectRules:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise StoreError(f"{self._file} cannot be read ({error.strerror}).", fix="Make it readable.") from error
+            raise StoreError(
+                f"{self._file} cannot be read ({error.strerror}).", fix="Make it readable."
+            ) from error
         except (ValueError, RecursionError) as error:
             raise StoreError(
-                f"{self._file} is damaged.", kept="It was not changed.", fix="Move it away to start without rules."
+                f"{self._file} is damaged.",
+                kept="It was not changed.",
+                fix="Move it away to start without rules.",
             ) from error
 
     def _write(self, projects: dict[str, tuple[str, ...]]) -> None:

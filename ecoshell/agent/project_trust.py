@@ -56,7 +56,10 @@ class ProjectTrust:
             decision, has_changed = self._decisions.get((file, text)), False
         if decision is None and not (once and (file, text) in self._postponed):
             return await self._ask(
-                TrustWanted(str(self.workspace.root / file), text, has_changed, use), file, user, emit
+                TrustWanted(str(self.workspace.root / file), text, has_changed, use),
+                file,
+                user,
+                emit,
             )
         return bool(decision)
 
@@ -78,7 +81,9 @@ class ProjectTrust:
             return False
         trusted = self._decisions[file, question.text] = word == "yes"
         try:
-            await asyncio.to_thread(self.projects.trust, self.workspace.root, question.text, trusted=trusted, file=file)
+            await asyncio.to_thread(
+                self.projects.trust, self.workspace.root, question.text, trusted=trusted, file=file
+            )
         except StoreError as error:
             emit(Notice(str(error)))
         return trusted

@@ -38,7 +38,9 @@ _MAX_TOOL_NAMES = 6
 class ProviderFollower:
     """Keeps the catalog and its ranker up to date, and reports failing providers and plugins once."""
 
-    def __init__(self, catalog: Catalog, ranker: Ranker, files: Path, complaints: list[str] | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, ranker: Ranker, files: Path, complaints: list[str] | None = None
+    ) -> None:
         """`files` has a folder per session for binary results; `complaints` of plugins are emitted with the next turn,
         and then removed.
         """
@@ -72,12 +74,18 @@ class ProviderFollower:
             if has_failed and provider.name not in self._reported:
                 self._reported.add(provider.name)
                 name = provider.name
-                emit(Notice(f"{name} {provider.status}. Continuing without its tools; retry with /mcp {name}."))
+                emit(
+                    Notice(
+                        f"{name} {provider.status}. Continuing without its tools; retry with /mcp {name}."
+                    )
+                )
         for server in self.servers.values():
             for address in server.updates():
                 mention = visible_line(f"@{server.name}:{address}")
                 emit(
-                    Notice(f"{mention} has changed since it was attached; mention it again to attach the new version.")
+                    Notice(
+                        f"{mention} has changed since it was attached; mention it again to attach the new version."
+                    )
                 )
         changes = self.update_catalog(registered)
         for names, change in (
@@ -86,7 +94,11 @@ class ProviderFollower:
             (changes.removed, "gone"),
         ):
             if names:
-                more = f" and {len(names) - _MAX_TOOL_NAMES} more" if len(names) > _MAX_TOOL_NAMES else ""
+                more = (
+                    f" and {len(names) - _MAX_TOOL_NAMES} more"
+                    if len(names) > _MAX_TOOL_NAMES
+                    else ""
+                )
                 emit(Notice(f"Tools {change}: {', '.join(names[:_MAX_TOOL_NAMES])}{more}."))
 
     async def _wait(self, emit: Emit) -> None:
@@ -97,7 +109,11 @@ class ProviderFollower:
             emit(Notice(f"Connecting for the first time to {', '.join(waiting)}."))
             await asyncio.wait(waiting.values(), timeout=FIRST_CONNECTION)
             if late := [name for name, task in waiting.items() if not task.done()]:
-                emit(Notice(f"Continuing without {', '.join(late)}, which may be available for the next question."))
+                emit(
+                    Notice(
+                        f"Continuing without {', '.join(late)}, which may be available for the next question."
+                    )
+                )
 
     def update_catalog(self, registered: Container[str]) -> CatalogChanges:
         """Apply changes to the catalog and its ranker; only between turns."""
@@ -113,12 +129,20 @@ class ProviderFollower:
             return {}
         from ecoshell.tools.mcp.provider import McpServer
 
-        return {provider.name: provider for provider in self._catalog.providers if isinstance(provider, McpServer)}
+        return {
+            provider.name: provider
+            for provider in self._catalog.providers
+            if isinstance(provider, McpServer)
+        }
 
     def mentions(self, question: str) -> Sequence[re.Match[str]]:
         """The mentions of server resources in a question: `@server:address`."""
         matches = _RESOURCE.finditer(without_code(question)) if "@" in question else ()
-        return [match for match in matches if (match["server"] or match["quoted_server"]) in self.servers]
+        return [
+            match
+            for match in matches
+            if (match["server"] or match["quoted_server"]) in self.servers
+        ]
 
     async def attach(self, question: str) -> Mentioned:
         """Read the resources that the question mentions, each once."""
@@ -138,13 +162,21 @@ class ProviderFollower:
                 if not resource.ok:
                     raise ToolError(resource.text)
             except ToolError as failure:
-                mentioned.notices.append(f"@{name} was not attached: {visible_line(failure.message)}")
+                mentioned.notices.append(
+                    f"@{name} was not attached: {visible_line(failure.message)}"
+                )
                 continue
             text, is_cut = clip(resource.text, FILE_BYTES)
             if is_cut:
-                mentioned.notices.append(f"@{name} was cut: the first {FILE_BYTES:,} characters are attached.")
-            mentioned.attachments.append(Attachment(f"{name} (as the server {server} gave it)", text))
-            mentioned.attachments += (attached(replace(image, name=name)) for image in resource.images)
+                mentioned.notices.append(
+                    f"@{name} was cut: the first {FILE_BYTES:,} characters are attached."
+                )
+            mentioned.attachments.append(
+                Attachment(f"{name} (as the server {server} gave it)", text)
+            )
+            mentioned.attachments += (
+                attached(replace(image, name=name)) for image in resource.images
+            )
         return mentioned
 
     def prompt_names(self) -> "Iterator[tuple[str, Prompt]]":
@@ -166,15 +198,27 @@ class ProviderFollower:
             await self.servers[server].connect()
         prompt = dict(self.prompt_names()).get(command)
         if prompt is None:
-            raise UsageError(f"{server} has no prompt {name!r}.", fix=f"/mcp {server} lists its prompts.")
+            raise UsageError(
+                f"{server} has no prompt {name!r}.", fix=f"/mcp {server} lists its prompts."
+            )
         values = _parse_arguments(prompt, typed)
         required = prompt.arguments
-        if missing := [argument for argument in required if required[argument] and argument not in values]:
-            usage = (f"{argument}=…" if required[argument] else f"[{argument}=…]" for argument in required)
-            raise UsageError(f"{command} needs {', '.join(missing)}.", fix=f"Usage: {' '.join((command, *usage))}")
+        if missing := [
+            argument for argument in required if required[argument] and argument not in values
+        ]:
+            usage = (
+                f"{argument}=…" if required[argument] else f"[{argument}=…]"
+                for argument in required
+            )
+            raise UsageError(
+                f"{command} needs {', '.join(missing)}.",
+                fix=f"Usage: {' '.join((command, *usage))}",
+            )
         reply = await self.servers[server].prompt(name, values)
         if not reply.ok or not reply.text.strip():
-            raise ToolError(f"{server} returned no prompt: {visible_line(reply.text) or 'its text is empty'}")
+            raise ToolError(
+                f"{server} returned no prompt: {visible_line(reply.text) or 'its text is empty'}"
+            )
         return reply.text
 
     async def values(self, line: str) -> Sequence[str]:
@@ -188,7 +232,10 @@ class ProviderFollower:
         with suppress(ToolError, UsageError):  # the line stays as typed
             values = _parse_arguments(prompt, earlier)
             if not sign or name not in prompt.arguments:
-                name, prefix = next((argument for argument in prompt.arguments if argument not in values), ""), last
+                name, prefix = (
+                    next((argument for argument in prompt.arguments if argument not in values), ""),
+                    last,
+                )
             if name:
                 server = self.servers[command[1:].partition(":")[0]]
                 stem = line[: len(line) - len(prefix)]

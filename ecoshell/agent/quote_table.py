@@ -27,8 +27,12 @@ def quote_table(bills: Sequence[Bill]) -> str:
         for bill in bills[-_ROWS:]
     ]
     verdicts = [bill.is_within for bill in bills if bill.is_within is not None]
-    summary = f"\n{sum(verdicts)} of {len(verdicts)} bills are within their quote." if verdicts else ""
-    return f"{table(('quoted work', 'price quoted', 'bill', 'time quoted', 'taken'), rows)}{summary}"
+    summary = (
+        f"\n{sum(verdicts)} of {len(verdicts)} bills are within their quote." if verdicts else ""
+    )
+    return (
+        f"{table(('quoted work', 'price quoted', 'bill', 'time quoted', 'taken'), rows)}{summary}"
+    )
 
 
 def bill_record(session: str, bill: Bill) -> dict[str, Any]:

@@ -41,7 +41,9 @@ class Bills:
         return f"{turn}.{self._count}"
 
     @asynccontextmanager
-    async def of(self, quoted: Quote | None, spent_nano: Callable[[], int | None]) -> AsyncGenerator[None]:
+    async def of(
+        self, quoted: Quote | None, spent_nano: Callable[[], int | None]
+    ) -> AsyncGenerator[None]:
         """Emit the bill of quoted work when it ends, also if it is stopped."""
         started = time.monotonic()
         try:
@@ -63,7 +65,9 @@ class Quoter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bills", Bills(self.emit))
 
-    async def quoted(self, kind: Kind, parts: Sequence[Part], tokens: int, *, least: int = 2) -> Quote | None:
+    async def quoted(
+        self, kind: Kind, parts: Sequence[Part], tokens: int, *, least: int = 2
+    ) -> Quote | None:
         """The quote of parts that need `tokens`; None if there are fewer than `least`, and if quotes are off."""
         if self.deps.settings.quote == "off" or len(parts) < least:
             return None
@@ -98,8 +102,14 @@ class Quoter:
             return TaskQuote(None, {})
         choice = await self.decide(quoted)
         if choice.kind == "refuse":
-            reason = quoted.reason if isinstance(self.deps.user, NonInteractive) else "the user refused it"
-            return TaskQuote(None, {call.id: f"The subagent was not started: {reason}." for call in calls})
+            reason = (
+                quoted.reason
+                if isinstance(self.deps.user, NonInteractive)
+                else "the user refused it"
+            )
+            return TaskQuote(
+                None, {call.id: f"The subagent was not started: {reason}." for call in calls}
+            )
         left_out = {labels[label].id for label in choice.without if label in labels}
         return TaskQuote(quoted, dict.fromkeys(left_out, "The user left this subagent out."))
 
@@ -131,7 +141,11 @@ def _in_unit(cap: CapState, costs: QuotedCost, tokens: int) -> tuple[int, int] |
     if cap.unit == "tokens":
         return tokens, tokens
     interval, scale = (costs.price, 1) if cap.unit == "usd" else (costs.seconds, 1_000)
-    return None if interval is None else (round(interval.expected * scale), round(interval.high * scale))
+    return (
+        None
+        if interval is None
+        else (round(interval.expected * scale), round(interval.high * scale))
+    )
 
 
 def quote_event(identity: str, kind: Kind, parts: Sequence[Part], costs: QuotedCost) -> Quote:
@@ -155,7 +169,9 @@ def quote_event(identity: str, kind: Kind, parts: Sequence[Part], costs: QuotedC
 def _scaled(interval: Interval | None, divisor: int, digits: int) -> Interval | None:
     if interval is None:
         return None
-    low, expected, high = (round(value / divisor, digits) for value in (interval.low, interval.expected, interval.high))
+    low, expected, high = (
+        round(value / divisor, digits) for value in (interval.low, interval.expected, interval.high)
+    )
     return Interval(low, expected, high)
 
 
@@ -217,11 +233,17 @@ class Figures:
         if not tools:
             return Part(label, None, None, tuple(after))
         price = _pooled([self.part(label, tool).price for tool in tools])
-        return Part(label, price, _pooled([self.part(label, tool).seconds for tool in tools]), tuple(after))
+        return Part(
+            label, price, _pooled([self.part(label, tool).seconds for tool in tools]), tuple(after)
+        )
 
 
 def _times(figure: Figure | None, factor: int) -> Figure | None:
-    return None if figure is None else Figure(figure.count, factor * figure.mean, factor * figure.spread)
+    return (
+        None
+        if figure is None
+        else Figure(figure.count, factor * figure.mean, factor * figure.spread)
+    )
 
 
 def _figure(cost: Expected) -> Figure:
@@ -230,7 +252,9 @@ def _figure(cost: Expected) -> Figure:
 
 def _seconds(cost: Expected) -> Figure:
     mean = (cost.step + cost.tool) / 1_000
-    return Figure(cost.sample_count, mean, cost.spread / 1_000) if mean else Figure(0, _PRIOR_SECONDS)
+    return (
+        Figure(cost.sample_count, mean, cost.spread / 1_000) if mean else Figure(0, _PRIOR_SECONDS)
+    )
 
 
 def _pooled(figures: Sequence[Figure | None]) -> Figure | None:

@@ -35,7 +35,9 @@ Verdict = Literal["allow", "ask", "deny"]
 HARMLESS: frozenset[Effect] = frozenset({"read"})
 _MAX_OPTION_LETTERS = 8
 """Option letters in one word before a possible value."""
-_ADDRESS = re.compile(r"(?:(https?)://)?([a-z0-9.-]+?)\.?(:\d+)?(/[^\s\\%]*|\?[^\s\\%]*)?", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"(?:(https?)://)?([a-z0-9.-]+?)\.?(:\d+)?(/[^\s\\%]*|\?[^\s\\%]*)?", re.IGNORECASE
+)
 _FILE_ADDRESS = re.compile(r"^\s*file:(//(localhost)?(?=/))?", re.IGNORECASE)
 _PATHS = frozenset({Subject.PATH, Subject.TREE})
 EFFECT_SUBJECTS: Mapping[str, frozenset[Subject]] = {
@@ -107,7 +109,11 @@ class Rules:
         if why := next((match for rule in self.deny if (match := matcher.match(rule))), ""):
             return Judgement("deny", f"a rule in the settings forbids it ({why})")
         if "write" in effects and (danger := self._danger(matcher)):
-            return Judgement("ask", f"{danger}. This needs approval each time, even with --yes.", always_asks=True)
+            return Judgement(
+                "ask",
+                f"{danger}. This needs approval each time, even with --yes.",
+                always_asks=True,
+            )
         if self.yes:
             return Judgement("allow")
         if why := ", ".join(filter(None, map(matcher.match, self.ask))):
@@ -116,7 +122,9 @@ class Rules:
             return Judgement("allow")
         rule = next(filter(matcher.is_covered, self.allow), None)
         if rule is None:
-            return Judgement("allow" if self.auto_accept and self._is_confined(call, tool) else "ask")
+            return Judgement(
+                "allow" if self.auto_accept and self._is_confined(call, tool) else "ask"
+            )
         return Judgement("allow", git_command=matcher.git_command() if ":" in rule else "")
 
     def reach(self, call: Call, tool: Tool) -> Reach:
@@ -124,7 +132,11 @@ class Rules:
         matcher = _RuleMatcher(call, tool, self.workspace)
         if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.outside):
             return "outside"
-        return "network" if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.network) else "inside"
+        return (
+            "network"
+            if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.network)
+            else "inside"
+        )
 
     def denies_network(self) -> bool:
         """Whether a rule denies network access whatever the address."""
@@ -138,7 +150,12 @@ class Rules:
         """The files that rules on reading and writing protect; None without such rules. Reads the disk."""
         rules = (*self.deny, *(() if self.yes else self.ask))
         read, write = (
-            [pattern for rule in rules for name, _, pattern in [rule.partition(":")] if name == effect and pattern]
+            [
+                pattern
+                for rule in rules
+                for name, _, pattern in [rule.partition(":")]
+                if name == effect and pattern
+            ]
             for effect in ("read", "write")
         )
         return Protection.of(self.workspace, read, write) if read or write else None
@@ -152,7 +169,10 @@ class Rules:
         """Whether the call only writes files inside the workspace, by its declared paths; reads the disk."""
         if "write" not in tool.effects or tool.effects - {"read", "write"} or not subjects_of(tool):
             return False
-        root, paths = os.path.realpath(self.workspace), [*_RuleMatcher(call, tool, self.workspace).written_paths()]
+        root, paths = (
+            os.path.realpath(self.workspace),
+            [*_RuleMatcher(call, tool, self.workspace).written_paths()],
+        )
         return bool(paths) and all(path == root or path.startswith(f"{root}/") for path in paths)
 
     def _danger(self, matcher: "_RuleMatcher") -> str:
@@ -206,18 +226,28 @@ class _RuleMatcher:
             if "execute" in self.tool.effects:
                 is_held = effect != "execute" and self.is_confined()
                 return "" if is_held else f"{rule}; the arguments do not show what the call does"
-            return rule if any(self._is_named(effect, text, pattern) for text in _texts(self.call.arguments)) else ""
+            return (
+                rule
+                if any(
+                    self._is_named(effect, text, pattern) for text in _texts(self.call.arguments)
+                )
+                else ""
+            )
         for subject, text in self._subjects():
             if text is None:
                 return f"{rule}; an argument is not a text"
             if subject is Subject.COMMAND:
                 if (why := self._match_command(effect, text, pattern)) is not None:
                     return f"{rule}; the command is uncertain: {why}" if why else rule
-            elif subject in EFFECT_SUBJECTS[effect] and self._is_named(effect, text, pattern, subject):
+            elif subject in EFFECT_SUBJECTS[effect] and self._is_named(
+                effect, text, pattern, subject
+            ):
                 return rule
         return ""
 
-    def _is_named(self, effect: str, text: str, pattern: str, subject: Subject = Subject.PATH) -> bool:
+    def _is_named(
+        self, effect: str, text: str, pattern: str, subject: Subject = Subject.PATH
+    ) -> bool:
         """Whether a text is a path or an address that the pattern of a rule on this effect matches."""
         if effect == "network":
             address = _address(text)
@@ -245,8 +275,18 @@ class _RuleMatcher:
             return line.doubt
         if effect == "network" and not is_held and not pattern.strip("*"):
             return "it may use the network"
-        words = [word for command in line.commands for argument in command for word in _option_values(argument)]
-        names = {posixpath.expanduser(name) for word in words for name in (word, *re.split(r"[=:,@]", word)) if name}
+        words = [
+            word
+            for command in line.commands
+            for argument in command
+            for word in _option_values(argument)
+        ]
+        names = {
+            posixpath.expanduser(name)
+            for word in words
+            for name in (word, *re.split(r"[=:,@]", word))
+            if name
+        }
         if not is_held:
             globs = [name for name in names if GLOB.search(name)]
             matches = (glob.iglob(name, root_dir=self.workspace) for name in globs)  # noqa: PTH207 - may be absolute
@@ -267,7 +307,9 @@ class _RuleMatcher:
         if list(self.call.arguments.values()) == [pattern] and not has_path:
             return True  # literally
         subjects = list(self._subjects())
-        return bool(subjects) and all(self._covers(subject, text, pattern) for subject, text in subjects)
+        return bool(subjects) and all(
+            self._covers(subject, text, pattern) for subject, text in subjects
+        )
 
     def _is_covered_effect(self, effect: str, pattern: str) -> bool:
         """Whether a rule that allows an effect covers everything the call does."""
@@ -295,19 +337,41 @@ class _RuleMatcher:
             )
             return paths is not None and all(fnmatch.fnmatchcase(path, pattern) for path in paths)
         address = _address(text)
-        return address is not None and ".." not in address and fnmatch.fnmatchcase(address, _lower_host(pattern))
+        return (
+            address is not None
+            and ".." not in address
+            and fnmatch.fnmatchcase(address, _lower_host(pattern))
+        )
 
     def _covers_command(self, text: str, pattern: str) -> bool:
         """Whether the pattern covers a command line; wildcards do not cover files that are executed later."""
         line = parse_line(text)
-        words = (word for command in line.commands for argument in command[1:] for word in _option_values(argument))
-        names = (name for word in words for name in re.split(r"[=:,]", word) if name != "HEAD")  # usually a commit
-        return line.is_only(pattern) and not any(may_be_executed_later(self.workspace, name) for name in names)
+        words = (
+            word
+            for command in line.commands
+            for argument in command[1:]
+            for word in _option_values(argument)
+        )
+        names = (
+            name for word in words for name in re.split(r"[=:,]", word) if name != "HEAD"
+        )  # usually a commit
+        return line.is_only(pattern) and not any(
+            may_be_executed_later(self.workspace, name) for name in names
+        )
 
     def git_command(self) -> str:
         """The command of git that the call runs; "git" if uncertain, empty if it runs none."""
-        lines = [parse_line(text) for subject, text in self._subjects() if subject is Subject.COMMAND and text]
-        commands = [words for line in lines for words in line.commands if "git" in map(posixpath.basename, words)]
+        lines = [
+            parse_line(text)
+            for subject, text in self._subjects()
+            if subject is Subject.COMMAND and text
+        ]
+        commands = [
+            words
+            for line in lines
+            for words in line.commands
+            if "git" in map(posixpath.basename, words)
+        ]
         match commands:
             case []:
                 return ""
@@ -324,7 +388,9 @@ class _RuleMatcher:
         declared = subjects_of(self.tool)
         if not declared and "execute" in self.tool.effects:
             return
-        paths = [text for subject, text in self._subjects() if subject in _PATHS and text is not None]
+        paths = [
+            text for subject, text in self._subjects() if subject in _PATHS and text is not None
+        ]
         for text in () if declared else _texts(self.call.arguments):
             plain = unquote(_FILE_ADDRESS.sub("", text, count=1))  # an external tool may decode it
             plain = f"{Path.home()}{plain[1:]}" if plain.startswith("~/") else plain
@@ -335,7 +401,14 @@ class _RuleMatcher:
     def shrinkage(self) -> str:
         """By how much the call would shrink a file whose new text it contains; empty if it would not."""
         subjects = subjects_of(self.tool)
-        content = next((self.call.arguments.get(name) for name in subjects if subjects[name] is Subject.CONTENT), None)
+        content = next(
+            (
+                self.call.arguments.get(name)
+                for name in subjects
+                if subjects[name] is Subject.CONTENT
+            ),
+            None,
+        )
         for path in self.written_paths() if isinstance(content, str) else ():
             with suppress(OSError):
                 present = posixpath.getsize(path) if posixpath.isfile(path) else 0
@@ -356,21 +429,32 @@ class _RuleMatcher:
             value = self.call.arguments.get(name)
             if value is None:
                 schema: object = properties.get(name)
-                value = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
+                value = (
+                    cast("Mapping[str, Any]", schema).get("default")
+                    if isinstance(schema, Mapping)
+                    else None
+                )
             if value is not None:
                 values = cast("list[object]", value) if isinstance(value, list) else [value]
-                yield from ((subject, item if isinstance(item, str) else None) for item in values or [None])
+                yield from (
+                    (subject, item if isinstance(item, str) else None) for item in values or [None]
+                )
 
 
 def _texts(value: object) -> Iterator[str]:
     """All texts in the arguments at any depth, and all keys below the arguments' own."""
-    pending = [*cast("Mapping[str, object]", value).values()] if isinstance(value, Mapping) else [value]
+    pending = (
+        [*cast("Mapping[str, object]", value).values()] if isinstance(value, Mapping) else [value]
+    )
     while pending:
         item = pending.pop()
         if isinstance(item, str):
             yield item
         elif isinstance(item, Mapping):
-            pending += [*cast("Mapping[str, object]", item).keys(), *cast("Mapping[str, object]", item).values()]
+            pending += [
+                *cast("Mapping[str, object]", item).keys(),
+                *cast("Mapping[str, object]", item).values(),
+            ]
         elif isinstance(item, list):
             pending += cast("list[object]", item)
 

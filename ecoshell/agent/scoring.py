@@ -47,7 +47,11 @@ class Scorer:
             try:
                 is_correct = await self.deps.workspace.check(settings.checker, answer)
             except ToolError as failure:
-                emit(Notice(f"The command in [graph] checker failed: {visible_line(failure.message)}"))
+                emit(
+                    Notice(
+                        f"The command in [graph] checker failed: {visible_line(failure.message)}"
+                    )
+                )
         unscored = PlanScored(
             turn=number,
             performance=None,
@@ -56,7 +60,9 @@ class Scorer:
             most_nano=min((settings.most_nano, *limits)),
             alpha=settings.alpha,
             quality=None,
-            resources_nano=resources_value(turn.runs.values(), profiles.unit_nano, profiles.resources),
+            resources_nano=resources_value(
+                turn.runs.values(), profiles.unit_nano, profiles.resources
+            ),
             checked=is_correct,
         )
         emit(score_graph(turn, status, await self._spent(number), unscored))
@@ -79,7 +85,9 @@ class Scorer:
         return None if row is None or row.unpriced else row.spent_nano
 
 
-def resources_value(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, int]) -> int | None:
+def resources_value(
+    runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, int]
+) -> int | None:
     """The value of the runs' time and memory in nano-dollars, measured or by the tool's profile; None if unknown.
 
     `unit_nano` is the price of a price unit.
@@ -87,13 +95,18 @@ def resources_value(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapp
     if not unit_nano:
         return 0
     amounts = [
-        profiled.get(run.name) if run.units is None else math.ceil(Decimal(repr(run.units)) * unit_nano) for run in runs
+        profiled.get(run.name)
+        if run.units is None
+        else math.ceil(Decimal(repr(run.units)) * unit_nano)
+        for run in runs
     ]
     known_amounts = [amount for amount in amounts if amount is not None]
     return sum(known_amounts) if len(known_amounts) == len(amounts) else None
 
 
-def score_graph(turn: PlannedTurn, status: Status, spent_nano: int | None, previous: PlanScored) -> PlanScored:
+def score_graph(
+    turn: PlannedTurn, status: Status, spent_nano: int | None, previous: PlanScored
+) -> PlanScored:
     """The score of a turn's graph; everything that marks do not change is copied from `previous`."""
     judgements: list[tuple[bool, str]] = []  # for each judged node, whether it helped, and by whom
     for node in turn.tool_graph.plan.nodes if turn.tool_graph is not None else ():
@@ -111,7 +124,11 @@ def score_graph(turn: PlannedTurn, status: Status, spent_nano: int | None, previ
             judgements.append((verdict.helpful, verdict.by))
     performance = sum(helped for helped, _ in judgements) / len(judgements) if judgements else None
     judges = {by for _, by in judgements}
-    cost = None if spent_nano is None or previous.resources_nano is None else spent_nano + previous.resources_nano
+    cost = (
+        None
+        if spent_nano is None or previous.resources_nano is None
+        else spent_nano + previous.resources_nano
+    )
     return replace(
         previous,
         performance=performance,
@@ -128,5 +145,7 @@ def outcome(tool_graph: ToolGraph) -> str:
     price = "price unknown" if spent is None else amount_text(spent, "usd")
     inputs = {node.label: node.after for node in tool_graph.plan.nodes}
     runs = {label: tool_graph.result(label) for label in inputs}
-    longest, _ = longest_path(inputs, {label: run.seconds if run else 0.0 for label, run in runs.items()})
+    longest, _ = longest_path(
+        inputs, {label: run.seconds if run else 0.0 for label, run in runs.items()}
+    )
     return f"{counts} · {price}, {longest:.1f} s"

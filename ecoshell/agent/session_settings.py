@@ -81,6 +81,8 @@ class SessionSettings:
 
 
 SETTING_KEYS: Mapping[str, str] = {
-    setting.metadata["key"]: setting.name for setting in fields(SessionSettings) if "key" in setting.metadata
+    setting.metadata["key"]: setting.name
+    for setting in fields(SessionSettings)
+    if "key" in setting.metadata
 }
 """The field of each key of the settings file."""

@@ -52,7 +52,9 @@ class Shell:
         self.session = ""
         """The ID of the open session."""
         forget = (deps.workspace.undo.forget, deps.providers.forget_session)
-        self.archive = Archive(store, ledger, forget=forget, current=lambda: self.session, workspace=workspace)
+        self.archive = Archive(
+            store, ledger, forget=forget, current=lambda: self.session, workspace=workspace
+        )
         self.workspace = workspace
         self._commands = commands
         self._custom_commands = custom_commands
@@ -84,11 +86,15 @@ class Shell:
     async def open(self, session: str | None = None) -> None:
         """Start a session, or resume one by its ID or a unique prefix; raises UsageError and StoreError."""
         if session is None:
-            opened = await asyncio.to_thread(self.store.create, workspace=self.workspace, model=self.deps.models.name)
+            opened = await asyncio.to_thread(
+                self.store.create, workspace=self.workspace, model=self.deps.models.name
+            )
         else:
             opened = await asyncio.to_thread(self.store.find, session)
         if self.read_only is None:
-            capped_scopes = {cap.scope for cap in await asyncio.to_thread(self.ledger.own_caps, opened, 0)}
+            capped_scopes = {
+                cap.scope for cap in await asyncio.to_thread(self.ledger.own_caps, opened, 0)
+            }
             for scope, cap in self.first_caps.items():
                 if scope not in capped_scopes:
                     await asyncio.to_thread(self.ledger.set_cap, opened, scope, cap)
@@ -101,16 +107,25 @@ class Shell:
 
     async def restore_choices(self) -> None:
         """Restore the model, mode and roles that the session used last, if they are available."""
-        models, last = self.deps.models, await asyncio.to_thread(self.store.last_choices, self.session)
+        models, last = (
+            self.deps.models,
+            await asyncio.to_thread(self.store.last_choices, self.session),
+        )
         self.deps.settings.advisor = last.advisor or self.deps.settings.advisor
         problems: list[str] = []
-        if last.mode and (last.model, last.mode, last.roles) != (models.session_model, models.mode, models.roles):
+        if last.mode and (last.model, last.mode, last.roles) != (
+            models.session_model,
+            models.mode,
+            models.roles,
+        ):
             try:
                 await models.change(model=last.model, mode=last.mode, roles=last.roles)
             except EcoshellError as error:
                 problems.append(f"Its model {last.model} is unavailable: {error}")
         if last.workspace not in ("", self.workspace):
-            problems.append(f"Its workspace was {last.workspace}; return to it with: ecoshell --resume {self.session}.")
+            problems.append(
+                f"Its workspace was {last.workspace}; return to it with: ecoshell --resume {self.session}."
+            )
         self.announce_resume(" ".join(problems), "Change them with /model, /mode and /role.")
 
     def announce_resume(self, problems: str, advice: str) -> None:
@@ -135,7 +150,11 @@ class Shell:
     def resume_hint(self) -> str:
         """How to resume the session later; empty if it is empty."""
         is_empty = self._conversation is None or self.conversation.turn == 0
-        return "" if is_empty else f"Session {self.session} is kept. Resume it with: ecoshell --resume {self.session}"
+        return (
+            ""
+            if is_empty
+            else f"Session {self.session} is kept. Resume it with: ecoshell --resume {self.session}"
+        )
 
     @property
     def read_only(self) -> StoreError | None:
@@ -164,7 +183,9 @@ class Shell:
         with suppress(EcoshellError):  # the question will report it
             await self.conversation.read_ahead()
 
-    async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
+    async def ask(
+        self, question: str, attachments: Sequence[Attachment] = ()
+    ) -> AsyncGenerator[Event]:
         """Run one turn; see Conversation.ask. Files and server resources mentioned with `@` are attached.
 
         A line with `/task` goes to a subagent; one with a custom command asks its question. The stream ends early if
@@ -225,13 +246,19 @@ class Shell:
                 return
             attachments, server_notices = (*resources.attachments, *attachments), resources.notices
             for match in mentions:  # blanked, so that they are not looked up as files
-                files_text = f"{files_text[: match.start()]}{' ' * len(match[0])}{files_text[match.end() :]}"
-        may_read = self._may_read() if self.deps.by_program and READ_FILE in self.deps.catalog else None
+                files_text = (
+                    f"{files_text[: match.start()]}{' ' * len(match[0])}{files_text[match.end() :]}"
+                )
+        may_read = (
+            self._may_read() if self.deps.by_program and READ_FILE in self.deps.catalog else None
+        )
         files = await self.deps.workspace.mentioned(files_text, attachments, may_read)
         if conversation is not self._conversation:
             return
         attachments = (*files.attachments, *attachments)
-        self._require_vision([attachment.image for attachment in attachments if attachment.image is not None])
+        self._require_vision(
+            [attachment.image for attachment in attachments if attachment.image is not None]
+        )
         notices = (*asked.notices, *files.notices, *server_notices)
         turn = conversation.ask(replace(asked, attachments=attachments, notices=notices))
         try:
@@ -282,7 +309,10 @@ class Shell:
         if (unwritable := self.read_only) is not None:
             raise unwritable
         if self.deps.approvals.rules.read_only:
-            raise UsageError("Commands are disabled: the shell is read-only.", fix="Start it without --read-only.")
+            raise UsageError(
+                "Commands are disabled: the shell is read-only.",
+                fix="Start it without --read-only.",
+            )
         if not command.strip():
             raise UsageError("The command is empty.", fix="For example: !git status")
         conversation, started = self.conversation, time.monotonic()
@@ -291,7 +321,9 @@ class Shell:
         except Stopped:
             result = Observation("[stopped]", ok=False)
         seconds = time.monotonic() - started
-        return await conversation.note(CommandRan(command, result.text, result.ok, result.truncated, seconds))
+        return await conversation.note(
+            CommandRan(command, result.text, result.ok, result.truncated, seconds)
+        )
 
     async def files(self) -> list[str]:
         """Files and folders of the workspace; folders end in a slash."""
@@ -355,7 +387,9 @@ class Shell:
         Returns the events: the mark, and the new score of the call's tool graph.
         """
         marked = await self.conversation.note(CallMarked(turn, call, name, helpful))
-        await asyncio.to_thread(self.deps.experience.records.mark, self.session, turn, call, helpful)
+        await asyncio.to_thread(
+            self.deps.experience.records.mark, self.session, turn, call, helpful
+        )
         return (marked, *await self.conversation.score(turn))
 
     @property
@@ -380,8 +414,13 @@ class Shell:
         conversation, memory = self.conversation, self.conversation.memory
         conversation.require_free()
         question, quoted = question_for(memory.plan, text), memory.plan_quote
-        bounds = await asyncio.to_thread(proposed_bounds, self.deps.models.current.mode, conversation.ahead)
-        caps, cap = await self.deps.budget.caps(), turn_cap(quoted, sum(bound.nano or 0 for bound in bounds))
+        bounds = await asyncio.to_thread(
+            proposed_bounds, self.deps.models.current.mode, conversation.ahead
+        )
+        caps, cap = (
+            await self.deps.budget.caps(),
+            turn_cap(quoted, sum(bound.nano or 0 for bound in bounds)),
+        )
         own = next((cap for cap in caps if cap.scope == "turn"), None)
         has_room = own is None or (own.unit == "usd" and cap is not None and cap.value < own.limit)
         if cap is not None and has_room and any(cap.unit == "usd" for cap in caps):
@@ -428,7 +467,9 @@ class Shell:
 
     async def models(self) -> Sequence[ModelRow]:
         """All available models."""
-        return await asyncio.to_thread(lambda: self.deps.models.factory.models(self.ledger.barred()))
+        return await asyncio.to_thread(
+            lambda: self.deps.models.factory.models(self.ledger.barred())
+        )
 
     async def store_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it in the keyring; raises UsageError and StoreError."""
@@ -444,7 +485,9 @@ class Shell:
         Raises UsageError while a turn runs, Stopped, ModelMissing, ModelUnavailable and ModelBroken.
         """
         try:
-            return await self.conversation.alone(self.deps.models.factory.pull(name, self.on_progress))
+            return await self.conversation.alone(
+                self.deps.models.factory.pull(name, self.on_progress)
+            )
         finally:
             self.on_progress("")
 

@@ -45,7 +45,9 @@ _INTERPRETERS = re.compile(
 )
 _AWK = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk"})
 _AWK_RUNS = re.compile(r"system|[|@]|getline|\\|-f|--|/dev/|print.*>")
-_SED_PLAIN = re.compile(r"(\d+|\$)?(,(\d+|\$))?[pdq]|s([/|#,])(?:(?!\4)[^\\\n])*\4(?:(?!\4)[^\\\n])*\4[gpiI\d]*")
+_SED_PLAIN = re.compile(
+    r"(\d+|\$)?(,(\d+|\$))?[pdq]|s([/|#,])(?:(?!\4)[^\\\n])*\4(?:(?!\4)[^\\\n])*\4[gpiI\d]*"
+)
 _SED_OPTIONS = re.compile("-[nErisu]+")
 _FIND_RUNS = ("-exec", "-ok", "-delete", "-fprint", "-fls")
 _GIT_RUNS = ("--ou", "--ext", "--op", "--up", "--rece", "--exec", "-O")
@@ -144,7 +146,10 @@ def parse_line(text: str) -> ShellLine:
             word = _QUOTED.sub(lambda quoted: quoted[0][1:-1], piece[0])
             is_glob = GLOB.search(_QUOTED.sub("", piece[0])) is not None
             if is_glob:
-                globs |= {word.casefold(), _base(word).casefold() if GLOB.sub("", _base(word)) else ""}
+                globs |= {
+                    word.casefold(),
+                    _base(word).casefold() if GLOB.sub("", _base(word)) else "",
+                }
             if previous == "redirection":
                 targets.append(word)
             elif not commands[-1] and ((is_glob and word != "[") or _ASSIGNMENT.match(piece[0])):
@@ -161,14 +166,18 @@ def parse_line(text: str) -> ShellLine:
     if not words:
         return ShellLine(text, (), "it names no program", redirects, frozenset(globs))
     doubt = next((doubt for command in words if (doubt := _doubt_in(command))), "")
-    return ShellLine(text, (*words[:-1], (*words[-1], *targets)), doubt, redirects, frozenset(globs))
+    return ShellLine(
+        text, (*words[:-1], (*words[-1], *targets)), doubt, redirects, frozenset(globs)
+    )
 
 
 def _doubt_in(command: Sequence[str]) -> str:
     """Why a simple command may run other programs; empty if it cannot."""
     program, words = _base(command[0]).casefold(), command[1:]
     operands = words[1:] if words[:1] in (("-m",), ["-m"]) else words
-    has_script = bool(operands) and not operands[0].startswith(("-", "/dev/", "/proc/"))  # a file or module
+    has_script = bool(operands) and not operands[0].startswith(
+        ("-", "/dev/", "/proc/")
+    )  # a file or module
     sed_scripts = [word for word in words if not word.startswith("-")]
     sed_is_plain = all(_SED_OPTIONS.fullmatch(word) for word in words if word.startswith("-"))
     runs = (
@@ -179,9 +188,17 @@ def _doubt_in(command: Sequence[str]) -> str:
         or _LOADERS.fullmatch(program)
         or (_INTERPRETERS.fullmatch(program) and not has_script)
         or (program in _AWK and any(map(_AWK_RUNS.search, words)))
-        or (program in ("sed", "gsed") and not (sed_scripts and sed_is_plain and _SED_PLAIN.fullmatch(sed_scripts[0])))
+        or (
+            program in ("sed", "gsed")
+            and not (sed_scripts and sed_is_plain and _SED_PLAIN.fullmatch(sed_scripts[0]))
+        )
         or (program == "find" and any(word.startswith(_FIND_RUNS) for word in words))
-        or (program == "git" and (not words or words[0].startswith("-") or any(w.startswith(_GIT_RUNS) for w in words)))
+        or (
+            program == "git"
+            and (
+                not words or words[0].startswith("-") or any(w.startswith(_GIT_RUNS) for w in words)
+            )
+        )
     )
     return f"{command[0]} may run programs named in its arguments" if runs else ""
 

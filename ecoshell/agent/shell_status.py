@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from ecoshell.agent.cost_bounds import of_step
 from ecoshell.agent.offer import names_room, names_tokens
 from ecoshell.budget import CapState
-from ecoshell.events import ContextTold, Event, PlanChanged, ToolRegistered, ToolUnregistered, TurnStarted
+from ecoshell.events import (
+    ContextTold,
+    Event,
+    PlanChanged,
+    ToolRegistered,
+    ToolUnregistered,
+    TurnStarted,
+)
 from ecoshell.messages import Effect, ToolSchema
 from ecoshell.models import estimate
 
@@ -101,7 +108,8 @@ def shell_status(shell: "Shell") -> ShellStatus:
         spent_nano=spent.shown_nano if spent else 0,
         used_tokens=spent.shown_usage.total if spent else 0,
         tools=tools,
-        context_tokens=min(names, names_room(deps)) + sum(tool.tokens for tool in tools if tool.registered),
+        context_tokens=min(names, names_room(deps))
+        + sum(tool.tokens for tool in tools if tool.registered),
         everything_tokens=sum(tool.tokens for tool in tools),
         exact=exact,
         next_nano=next_step.nano,
@@ -121,10 +129,14 @@ def shell_status(shell: "Shell") -> ShellStatus:
     )
 
 
-def _tool_rows(deps: "Dependencies", conversation: "Conversation") -> tuple[tuple[ToolRow, ...], bool]:
+def _tool_rows(
+    deps: "Dependencies", conversation: "Conversation"
+) -> tuple[tuple[ToolRow, ...], bool]:
     """All known tools, and whether their token counts are exact."""
     schemas, registered = deps.catalog.schemas, conversation.memory.library.tools
-    sizes, exact = deps.models.current.sizes_at_hand(map(conversation.memory.presentation.prompt_text, schemas))
+    sizes, exact = deps.models.current.sizes_at_hand(
+        map(conversation.memory.presentation.prompt_text, schemas)
+    )
     rows: list[ToolRow] = []
     for schema, tokens in zip(schemas, sizes, strict=True):
         tool = registered.get(schema.name)
@@ -134,7 +146,13 @@ def _tool_rows(deps: "Dependencies", conversation: "Conversation") -> tuple[tupl
         loaded = registered.get(skill.name)
         tokens = estimate(skill.sketch) if loaded is None else loaded.tokens
         rows.append(
-            ToolRow(skill.name, tokens, loaded is not None, loaded.by if loaded else "", f"skill: {skill.description}")
+            ToolRow(
+                skill.name,
+                tokens,
+                loaded is not None,
+                loaded.by if loaded else "",
+                f"skill: {skill.description}",
+            )
         )
     return tuple(rows), exact
 

@@ -38,13 +38,18 @@ class SkillFolder:
     place: str = ""
 
 
-def skill_folders(user_folder: Path, plugin_folders: Iterable[Path], workspace: Workspace) -> list[SkillFolder]:
+def skill_folders(
+    user_folder: Path, plugin_folders: Iterable[Path], workspace: Workspace
+) -> list[SkillFolder]:
     """Return the folders that exist, in the order of precedence."""
     own = [user_folder] if user_folder.is_dir() else []
     project = [place for place in SKILL_FOLDERS if (workspace.root / place).is_dir()]
     return [
         *(SkillFolder(DefinitionFolder(folder, inner=FILE)) for folder in own),
-        *(SkillFolder(DefinitionFolder(Path(place), workspace, inner=FILE), place) for place in project),
+        *(
+            SkillFolder(DefinitionFolder(Path(place), workspace, inner=FILE), place)
+            for place in project
+        ),
         *(SkillFolder(DefinitionFolder(folder, inner=FILE)) for folder in plugin_folders),
     ]
 
@@ -52,7 +57,13 @@ def skill_folders(user_folder: Path, plugin_folders: Iterable[Path], workspace: 
 class SkillFiles:
     """Keeps the catalog's skills up to date."""
 
-    def __init__(self, folders: Sequence[SkillFolder], catalog: Catalog, workspace: Workspace, trust: ProjectTrust):
+    def __init__(
+        self,
+        folders: Sequence[SkillFolder],
+        catalog: Catalog,
+        workspace: Workspace,
+        trust: ProjectTrust,
+    ):
         self._folders = folders
         self._catalog = catalog
         self._workspace = workspace
@@ -68,7 +79,9 @@ class SkillFiles:
         for folder in self._folders:
             of_folder = _usable(folder.files.definitions())
             try:
-                trusted = not folder.place or self._trust.decision(folder.place, trust_text(of_folder))[0]
+                trusted = (
+                    not folder.place or self._trust.decision(folder.place, trust_text(of_folder))[0]
+                )
             except StoreError:  # reported by the next turn
                 trusted = False
             definitions += of_folder if trusted else ()
@@ -102,14 +115,22 @@ class SkillFiles:
         for definition in definitions:
             skill = skill_of(definition, self._workspace)
             if not _NAME.fullmatch(skill.name):
-                self._report(definition, f"{skill.name!r:.60} is not a name of letters, digits, - and _.", emit)
+                self._report(
+                    definition,
+                    f"{skill.name!r:.60} is not a name of letters, digits, - and _.",
+                    emit,
+                )
             elif skill.name in self._catalog or skill.name in META_TOOLS:
-                self._report(definition, f"a tool is called {skill.name}. Give the skill another name.", emit)
+                self._report(
+                    definition, f"a tool is called {skill.name}. Give the skill another name.", emit
+                )
             else:
                 skills.setdefault(skill.name, skill)
         self._catalog.skills = Skills(skills.values())
         self._workspace.also_readable = tuple(
-            Path(os.path.realpath(skill.place)) for skill in skills.values() if Path(skill.place).is_absolute()
+            Path(os.path.realpath(skill.place))
+            for skill in skills.values()
+            if Path(skill.place).is_absolute()
         )
 
     def _report(self, definition: Definition, reason: str, emit: Emit) -> None:
@@ -123,7 +144,9 @@ def skill_of(definition: Definition, workspace: Workspace) -> Skill:
     content, folder = definition.content, Path(definition.file).parent
     return Skill(
         name=content.text("name") or definition.name,
-        description=visible_line(content.text("description") or content.body.partition("\n")[0].lstrip("# ")),
+        description=visible_line(
+            content.text("description") or content.body.partition("\n")[0].lstrip("# ")
+        ),
         body=content.body,
         place=str(folder),
         source=definition.file,
@@ -140,7 +163,9 @@ def trust_text(definitions: Sequence[Definition]) -> str:
     for definition in definitions:
         digest = hashlib.sha256(definition.text.encode()).hexdigest()
         about = visible_line(definition.content.text("description"), 200)
-        lines.append(f"{definition.file} ({len(definition.text):,} characters, SHA-256 {digest}): {about}")
+        lines.append(
+            f"{definition.file} ({len(definition.text):,} characters, SHA-256 {digest}): {about}"
+        )
     return "\n".join(lines)
 
 

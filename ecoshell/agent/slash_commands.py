@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ecoshell.agent.command_table import CommandTable, Printed, caps_table, dollars, spent_text, table
+from ecoshell.agent.command_table import (
+    CommandTable,
+    Printed,
+    caps_table,
+    dollars,
+    spent_text,
+    table,
+)
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.cost_bounds import unpriced
 from ecoshell.agent.memory import PastTurn
@@ -23,7 +30,16 @@ from ecoshell.events.work import todo_lines
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
-from ecoshell.options import ADVISOR, APPROVAL_MODES, EFFORTS, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Effort, role_named
+from ecoshell.options import (
+    ADVISOR,
+    APPROVAL_MODES,
+    EFFORTS,
+    NO_ROLE_MODELS,
+    ROLES,
+    SESSION_MODEL,
+    Effort,
+    role_named,
+)
 from ecoshell.paths import HOOKS_FILE
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
@@ -36,7 +52,9 @@ COMMANDS: CommandTable[Shell] = CommandTable()
 _OWN_FILES = """\
 A file NAME.md in .ecoshell/commands, or in commands of the settings folder, becomes /NAME.
 A folder with a SKILL.md in .ecoshell/skills, or in skills of the settings folder, is a skill: /tools."""
-_UNWRITTEN = "The last events are not written yet; they are lost if ecoshell ends before there is room."
+_UNWRITTEN = (
+    "The last events are not written yet; they are lost if ecoshell ends before there is room."
+)
 _ROLES_OF_UMI = "Only mode umi uses planner, caller and summarizer: /mode umi."
 _MODEL_PREFIXES = ("embedded", "local:", "openai/", "anthropic/")
 _LASTING: frozenset[Effect] = frozenset({"write", "execute"})
@@ -64,7 +82,9 @@ async def _help(shell: Shell, argument: str) -> Printed:
     return Printed(f"{table(('command', 'description'), shell.overview())}\n\n{_OWN_FILES}")
 
 
-@COMMANDS.add("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", lambda _: (*SCOPES, "off"))
+@COMMANDS.add(
+    "budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", lambda _: (*SCOPES, "off")
+)
 async def _budget(shell: Shell, argument: str) -> Printed:
     """`/budget`, `/budget 0.50`, `/budget 20k tok`, `/budget 2min`, `/budget day`, `/budget day 2`, `/budget off`."""
     word, _, tail = argument.partition(" ")
@@ -129,10 +149,17 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     if tool:
         return Printed(f"{fault}{plan.explain(tool)}")
     event = plan.event()
-    head = "" if shell.deps.settings.plan != "off" else "Turns are not planned; this is the plan they would have.\n"
+    head = (
+        ""
+        if shell.deps.settings.plan != "off"
+        else "Turns are not planned; this is the plan they would have.\n"
+    )
     head = f"{head}{fault}"
     with suppress(StoreError):  # the next turn reports unreadable caps
-        refusal = unpriced(shell.deps.models.current.mode.forecast(plan.inputs.view), await shell.deps.budget.caps())
+        refusal = unpriced(
+            shell.deps.models.current.mode.forecast(plan.inputs.view),
+            await shell.deps.budget.caps(),
+        )
         head += f"{refusal}\n" if refusal else ""  # a missing price prevents every step
     rows = plan_table(event.rows, event.unit, enforced=event.enforced)
     more = f"\n… and {counted(event.others, 'more tool')}" if event.others else ""
@@ -155,7 +182,9 @@ async def _plan_mode(shell: Shell, word: str, argument: str) -> Printed:
 async def _mermaid(shell: Shell, file: str) -> Printed:
     """The session's last tool graph as Mermaid, printed or written to a file."""
     busy, past = shell.conversation.busy, shell.store.events(shell.session)
-    graphs = await asyncio.to_thread(lambda: tool_graphs((event for _, event in past), running=busy))
+    graphs = await asyncio.to_thread(
+        lambda: tool_graphs((event for _, event in past), running=busy)
+    )
     if not graphs:
         fix = "Use /strategy graph, then ask for several things."
         raise UsageError("No tool graph was made in this session.", fix=fix)
@@ -185,7 +214,11 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         for tool in status.tools
     ]
     head = ("  tool", "tokens" if status.exact else "≈ tokens", "registered by", "description")
-    context = f"\nWorkspace context: {context_line(status.context)}." if status.context is not None else ""
+    context = (
+        f"\nWorkspace context: {context_line(status.context)}."
+        if status.context is not None
+        else ""
+    )
     registered = (
         f"{sum(tool.registered for tool in status.tools)} of {len(status.tools)} registered; names and schemas take "
         f"{status.context_tokens:,} tokens of the context; all schemas would take {status.everything_tokens:,}."
@@ -213,20 +246,31 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
     """`/mcp`, or `/mcp NAME` to connect or reconnect to a server and see its tools."""
     providers = {provider.name: provider for provider in shell.deps.catalog.providers}
     if not providers:
-        return Printed("No server is set up. `ecoshell mcp add NAME -- COMMAND …` adds one for the next start.")
+        return Printed(
+            "No server is set up. `ecoshell mcp add NAME -- COMMAND …` adds one for the next start."
+        )
     if argument:
         if argument not in providers:
-            raise UsageError(f"Unknown server {argument!r}.", fix=f"Available: {', '.join(providers)}.")
+            raise UsageError(
+                f"Unknown server {argument!r}.", fix=f"Available: {', '.join(providers)}."
+            )
         await providers[argument].connect()
         if not shell.conversation.busy:
             shell.deps.providers.update_catalog(shell.conversation.memory.library)
         tools = [(tool.schema.name, tool.schema.summary) for tool in providers[argument].tools]
-        parts = [table(("tool", "description"), tools), f"{argument} is {providers[argument].status}."]
+        parts = [
+            table(("tool", "description"), tools),
+            f"{argument} is {providers[argument].status}.",
+        ]
         server = shell.deps.providers.servers.get(argument)
         lists = server.lists if server else None
-        for kind, addresses in (("resource", lists.resources), ("template", lists.templates)) if lists else ():
+        for kind, addresses in (
+            (("resource", lists.resources), ("template", lists.templates)) if lists else ()
+        ):
             if addresses:
-                examples = ", ".join(f"@{argument}:{address}" for address in addresses[:_RESOURCE_LIMIT])
+                examples = ", ".join(
+                    f"@{argument}:{address}" for address in addresses[:_RESOURCE_LIMIT]
+                )
                 parts.insert(1, f"{counted(len(addresses), kind)}, such as {examples}")
         if lists and lists.prompts:
             rows = [
@@ -235,9 +279,16 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
             ]
             parts.insert(1, table(("prompt", "description"), rows))
         return Printed("\n\n".join(parts))
-    prompts = {name: len(server.lists.prompts) for name, server in shell.deps.providers.servers.items()}
+    prompts = {
+        name: len(server.lists.prompts) for name, server in shell.deps.providers.servers.items()
+    }
     rows = [
-        (name, str(len(provider.tools)) if provider.known else "?", str(prompts.get(name, 0)), provider.status)
+        (
+            name,
+            str(len(provider.tools)) if provider.known else "?",
+            str(prompts.get(name, 0)),
+            provider.status,
+        )
         for name, provider in providers.items()
     ]
     return Printed(table(("server", "tools", "prompts", ""), rows))
@@ -247,11 +298,15 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
 async def _hooks(shell: Shell, argument: str) -> Printed:
     hooks = shell.deps.hooks
     if hooks is None:
-        return Printed(f"There are no hooks. [hooks.commands.NAME] in the settings, or {HOOKS_FILE}, adds some.")
+        return Printed(
+            f"There are no hooks. [hooks.commands.NAME] in the settings, or {HOOKS_FILE}, adds some."
+        )
     rows: list[tuple[str, ...]] = []
     for hook in hooks.all:
         ran = hooks.last.get(hook.name)
-        status = "" if ran is None else "stopped" if ran.status is None else f"exit status {ran.status}"
+        status = (
+            "" if ran is None else "stopped" if ran.status is None else f"exit status {ran.status}"
+        )
         last = "" if ran is None else f"{status}, {ran.seconds:.1f} s"
         when = " ".join((hook.on, *hook.tools))
         rows.append(tuple(map(visible_line, (hook.name, when, hook.source, last, hook.command))))
@@ -270,13 +325,17 @@ async def _register(shell: Shell, argument: str) -> Printed:
     return Printed(f"+ registered {argument}  +{counted(getattr(event, 'tokens', 0), 'token')}")
 
 
-@COMMANDS.add("unregister", "NAME", "unregister a tool", lambda shell: shell.conversation.memory.library.names)
+@COMMANDS.add(
+    "unregister", "NAME", "unregister a tool", lambda shell: shell.conversation.memory.library.names
+)
 async def _unregister(shell: Shell, argument: str) -> Printed:
     await shell.conversation.unregister(_required(argument, "/unregister read_file"))
     return Printed(f"− unregistered {argument}")
 
 
-@COMMANDS.add("model", "[NAME|pull REPO]", "show, change or download the model", lambda _: _MODEL_PREFIXES)
+@COMMANDS.add(
+    "model", "[NAME|pull REPO]", "show, change or download the model", lambda _: _MODEL_PREFIXES
+)
 async def _model(shell: Shell, argument: str) -> Printed:
     """`/model`, `/model embedded`, `/model pull unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M`."""
     action, _, repository = argument.partition(" ")
@@ -284,20 +343,27 @@ async def _model(shell: Shell, argument: str) -> Printed:
         try:
             argument = await shell.pull(repository)
         except Stopped:
-            return Printed("The download was stopped. What has arrived is kept; pull again to resume.")
+            return Printed(
+                "The download was stopped. What has arrived is kept; pull again to resume."
+            )
     if argument:
         with shell.conversation.occupying():
             await shell.deps.models.change(model=argument)
     traits = shell.deps.models.current.model.traits
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
-    has_role_models = shell.deps.models.current.players and shell.deps.models.roles != NO_ROLE_MODELS
+    has_role_models = (
+        shell.deps.models.current.players and shell.deps.models.roles != NO_ROLE_MODELS
+    )
     roles = "\nRoles have their own models: /role." if has_role_models else ""
     return Printed(f"model {traits.name}\nprice {price}\ncontext {context}{roles}")
 
 
 @COMMANDS.add(
-    "effort", "[LEVEL]", "show or set how much the model reasons: off, low, medium, high, max", lambda _: EFFORTS
+    "effort",
+    "[LEVEL]",
+    "show or set how much the model reasons: off, low, medium, high, max",
+    lambda _: EFFORTS,
 )
 async def _effort(shell: Shell, argument: str) -> Printed:
     """`/effort`, `/effort high`, `/effort auto`."""
@@ -305,7 +371,9 @@ async def _effort(shell: Shell, argument: str) -> Printed:
     if argument:
         level: Effort | None = next((name for name in EFFORTS if name == argument.lower()), None)
         if level is None:
-            raise UsageError(f"Unknown effort {argument!r}.", fix=f"Available: {', '.join(EFFORTS)}.")
+            raise UsageError(
+                f"Unknown effort {argument!r}.", fix=f"Available: {', '.join(EFFORTS)}."
+            )
         settings.effort = level
     text = f"effort {settings.effort}: {EFFORTS[settings.effort]}."
     if traits.reasons is False and settings.effort != "auto":
@@ -339,9 +407,12 @@ async def _role(shell: Shell, argument: str) -> Printed:
         elif role is not None:
             if not model.strip():
                 raise UsageError(
-                    f"The {role} needs a model.", fix=f"For example: /role {role} embedded, or /role {role} -."
+                    f"The {role} needs a model.",
+                    fix=f"For example: /role {role} embedded, or /role {role} -.",
                 )
-            roles = models.roles.with_role(role, None if model.strip() == SESSION_MODEL else model.strip())
+            roles = models.roles.with_role(
+                role, None if model.strip() == SESSION_MODEL else model.strip()
+            )
         elif argument == SESSION_MODEL:
             roles = NO_ROLE_MODELS
         elif argument in presets:
@@ -356,10 +427,17 @@ async def _role(shell: Shell, argument: str) -> Printed:
     for role in ROLES:
         own = models.roles.of(role)
         model, adapter = await asyncio.to_thread(_split_adapter, own or models.session_model)
-        rows.append((role, visible_line(model), visible_line(adapter), "" if own else "the session's"))
+        rows.append(
+            (role, visible_line(model), visible_line(adapter), "" if own else "the session's")
+        )
     advisor = shell.deps.settings.advisor
     rows.append(
-        (ADVISOR, visible_line(advisor or "none"), "", "asked by the others" if advisor else "/role advisor MODEL")
+        (
+            ADVISOR,
+            visible_line(advisor or "none"),
+            "",
+            "asked by the others" if advisor else "/role advisor MODEL",
+        )
     )
     text = table(("role", "model", "adapter", ""), rows)
     return Printed(text if models.current.players else f"{text}\n\n{_ROLES_OF_UMI}")
@@ -371,7 +449,8 @@ async def _set_advisor(shell: Shell, model: str) -> None:
 
     if not model:
         raise UsageError(
-            "The advisor needs a model.", fix="For example: /role advisor openai/gpt-5, or /role advisor -."
+            "The advisor needs a model.",
+            fix="For example: /role advisor openai/gpt-5, or /role advisor -.",
         )
     with shell.conversation.occupying():
         if model != SESSION_MODEL:
@@ -388,7 +467,9 @@ def _split_adapter(name: str) -> tuple[str, str]:
         return name, ""
     if files is None or files.adapter is None or name == EMBEDDED:
         return name, ""
-    return (name.partition("+")[0] if is_embedded(name) else f"{LOCAL}{files.base}"), str(files.adapter)
+    return (name.partition("+")[0] if is_embedded(name) else f"{LOCAL}{files.base}"), str(
+        files.adapter
+    )
 
 
 @COMMANDS.add("mode", "[NAME]", "show or change the agent mode", lambda _: MODES)
@@ -403,14 +484,19 @@ async def _mode(shell: Shell, argument: str) -> Printed:
     return Printed(table(("", "agent mode", "models"), rows))
 
 
-@COMMANDS.add("strategy", "[NAME]", "show or change the strategy", lambda shell: shell.deps.strategies)
+@COMMANDS.add(
+    "strategy", "[NAME]", "show or change the strategy", lambda shell: shell.deps.strategies
+)
 async def _strategy(shell: Shell, argument: str) -> Printed:
     deps = shell.deps
     if argument:
         deps.require("strategy", argument)
         shell.conversation.require_free()
         deps.settings.strategy = argument
-    rows = [("›" if spec is deps.strategy else "", spec.name, spec.about) for spec in deps.strategies.values()]
+    rows = [
+        ("›" if spec is deps.strategy else "", spec.name, spec.about)
+        for spec in deps.strategies.values()
+    ]
     return Printed(table(("", "strategy", "description"), rows))
 
 
@@ -423,9 +509,16 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
 async def _cost(shell: Shell, argument: str) -> Printed:
     if argument == "last":
         entry = await asyncio.to_thread(shell.ledger.last, shell.session)
-        return Printed("No model call was made in this session." if entry is None else "\n".join(entry.arithmetic()))
+        return Printed(
+            "No model call was made in this session."
+            if entry is None
+            else "\n".join(entry.arithmetic())
+        )
     if argument:
-        raise UsageError(f"Unknown argument of /cost: {argument}.", fix="Use /cost, or /cost last for the arithmetic.")
+        raise UsageError(
+            f"Unknown argument of /cost: {argument}.",
+            fix="Use /cost, or /cost last for the arithmetic.",
+        )
     row = await asyncio.to_thread(shell.ledger.session_row, shell.session)
     if row is None:
         return Printed("Nothing was spent in this session.")
@@ -451,9 +544,20 @@ async def _cost(shell: Shell, argument: str) -> Printed:
         )
         for row in roles
     ]
-    by_role = table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells) if len(roles) > 1 else ""
-    bills = [bill for _, bill in await asyncio.to_thread(shell.store.events_of, Bill, shell.session)]
-    parts = (spent, by_role, quote_table(bills), caps_table(await shell.deps.budget.caps(), shell.ledger.away))
+    by_role = (
+        table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells)
+        if len(roles) > 1
+        else ""
+    )
+    bills = [
+        bill for _, bill in await asyncio.to_thread(shell.store.events_of, Bill, shell.session)
+    ]
+    parts = (
+        spent,
+        by_role,
+        quote_table(bills),
+        caps_table(await shell.deps.budget.caps(), shell.ledger.away),
+    )
     return Printed("\n\n".join(part for part in parts if part))
 
 
@@ -469,8 +573,12 @@ async def _task(shell: Shell, argument: str) -> Printed:
         return Printed("", effect="ask", value=f"/task {argument}")
     rows = await asyncio.to_thread(shell.deps.agents().rows)
     if not rows:
-        return Printed(f"No agent is defined. {PROJECT_FOLDERS[0]}/NAME.md defines one; /task TEXT needs none.")
-    return Printed(table(("agent", "description", "file"), [tuple(map(visible_line, row)) for row in rows]))
+        return Printed(
+            f"No agent is defined. {PROJECT_FOLDERS[0]}/NAME.md defines one; /task TEXT needs none."
+        )
+    return Printed(
+        table(("agent", "description", "file"), [tuple(map(visible_line, row)) for row in rows])
+    )
 
 
 @COMMANDS.add("sessions", "", "list earlier sessions")
@@ -480,7 +588,9 @@ async def _sessions(shell: Shell, argument: str) -> Printed:
     return Printed(table(("session", "last used", "title", "model"), rows))
 
 
-@COMMANDS.add("resume", "ID", "resume a session", lambda shell: (info.id for info in shell.store.list(20)))
+@COMMANDS.add(
+    "resume", "ID", "resume a session", lambda shell: (info.id for info in shell.store.list(20))
+)
 async def _resume(shell: Shell, argument: str) -> Printed:
     await shell.open(_required(argument, "/resume ID (see /sessions)"))
     await shell.restore_choices()
@@ -490,7 +600,11 @@ async def _resume(shell: Shell, argument: str) -> Printed:
 @COMMANDS.add("new", "", "start a new session")
 async def _new(shell: Shell, argument: str) -> Printed:
     await shell.open()
-    old = "The previous session is kept; /sessions lists it." if await shell.flush() is None else _UNWRITTEN
+    old = (
+        "The previous session is kept; /sessions lists it."
+        if await shell.flush() is None
+        else _UNWRITTEN
+    )
     return Printed(f"New session {shell.session}. {old}", effect="session")
 
 
@@ -516,7 +630,9 @@ async def _undo(shell: Shell, argument: str) -> Printed:
     if argument:
         restored = await shell.conversation.undo_over(argument)
         name = visible_line(argument)
-        return Printed(f"Restored: {name}." if restored else f"{name} was not restored; it may be unchanged.")
+        return Printed(
+            f"Restored: {name}." if restored else f"{name} was not restored; it may be unchanged."
+        )
     turn, undone, changed = await shell.conversation.undo()
     return Printed(_undo_text(shell, turn, undone, changed))
 
@@ -539,13 +655,21 @@ def _undo_text(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequen
         lines.append(f"Not restored, because {why}: {_listed(undone.kept)}.")
     for change in changed:
         name = visible_line(change.path)
-        lines.append(f"{name} changed later. To restore it anyway, use /undo {name}, with this effect:")
+        lines.append(
+            f"{name} changed later. To restore it anyway, use /undo {name}, with this effect:"
+        )
         lines.append(visible(change.changes) or "(The change is too long, or not text.)")
     writers = turn.ran & RESTORABLE
     if writers and not undone.restored and not undone.kept:
-        lines.append(f"No file was restored: {_listed(sorted(writers))} left no change, or too long ago.")
+        lines.append(
+            f"No file was restored: {_listed(sorted(writers))} left no change, or too long ago."
+        )
     catalog = shell.deps.catalog
-    lasting = (name for name in turn.ran - RESTORABLE if name in catalog and catalog.tool(name).effects & _LASTING)
+    lasting = (
+        name
+        for name in turn.ran - RESTORABLE
+        if name in catalog and catalog.tool(name).effects & _LASTING
+    )
     if unrestorable := sorted(lasting):
         lines.append(f"Changes by {_listed(unrestorable)} cannot be restored.")
     if turn.registered:
@@ -563,7 +687,9 @@ def _listed(names: Sequence[str]) -> str:
 async def _todo(shell: Shell, argument: str) -> Printed:
     items = shell.conversation.memory.shown.todo
     lines = (todo_headline(items), *todo_lines(items))
-    return Printed("\n".join(lines) if items else "There is no task list; the agent makes one for longer work.")
+    return Printed(
+        "\n".join(lines) if items else "There is no task list; the agent makes one for longer work."
+    )
 
 
 @COMMANDS.add(
@@ -583,8 +709,13 @@ async def _background(shell: Shell, argument: str) -> Printed:
         await background.stop(command)
         return Printed(f"{command.id} is {command.state}: {visible_line(command.command)}")
     if argument:
-        raise UsageError(f"/background does not know {argument!r}.", fix="Write /background or /background stop b1.")
-    lines = [f"{each.id}  {each.state}  {visible_line(each.command)}" for each in background.running]
+        raise UsageError(
+            f"/background does not know {argument!r}.",
+            fix="Write /background or /background stop b1.",
+        )
+    lines = [
+        f"{each.id}  {each.state}  {visible_line(each.command)}" for each in background.running
+    ]
     return Printed("\n".join(lines) or "No command runs in the background.")
 
 
@@ -610,19 +741,26 @@ async def _context(shell: Shell, argument: str) -> Printed:
     return Printed(report_text(await shell.context_report()))
 
 
-@COMMANDS.add("copy", "[N]", "copy the last answer, or the Nth from the end", lambda _: ("1", "2", "3"))
+@COMMANDS.add(
+    "copy", "[N]", "copy the last answer, or the Nth from the end", lambda _: ("1", "2", "3")
+)
 async def _copy(shell: Shell, argument: str) -> Printed:
     """`/copy`, or `/copy 2` for the answer before the last."""
     answers = shell.conversation.memory.answers
     if argument and (not argument.isdecimal() or int(argument) < 1):
-        raise UsageError(f"Unknown argument of /copy: {argument}.", fix="Use /copy, or /copy 2 for an earlier answer.")
+        raise UsageError(
+            f"Unknown argument of /copy: {argument}.",
+            fix="Use /copy, or /copy 2 for an earlier answer.",
+        )
     back = int(argument or 1)
     if back > len(answers):
         fix = "N counts from the last answer." if answers else "Ask something first."
         raise UsageError(f"This session has {counted(len(answers), 'answer')}.", fix=fix)
     answer = answers[-back]
     subject = "The last answer" if back == 1 else f"Answer {back} from the end"
-    return Printed(f"{subject} was copied: {len(answer):,} characters.", effect="copy", value=answer)
+    return Printed(
+        f"{subject} was copied: {len(answer):,} characters.", effect="copy", value=answer
+    )
 
 
 @COMMANDS.add("clear", "", "clear the screen; the session is kept")

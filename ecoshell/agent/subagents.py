@@ -134,13 +134,20 @@ class Subagents:
         if not delegation.instructions.strip():
             raise UsageError("The instructions are empty.", fix="Say what to do.")
         if _depth(deps) >= MAX_DEPTH:
-            raise UsageError(f"Tasks are delegated at most {MAX_DEPTH} deep.", fix="Do this part yourself.")
+            raise UsageError(
+                f"Tasks are delegated at most {MAX_DEPTH} deep.", fix="Do this part yourself."
+            )
         agent = AgentDefinition(UNNAMED)
         if name := delegation.agent.strip():
             agent = await deps.agents().definition(name, deps.user, emit)
         budget = parse_amount(delegation.budget) if delegation.budget.strip() else agent.budget
         catalog = self._catalog(agent, delegation.tools, emit)
-        model = delegation.model.strip() or agent.model or deps.settings.task_model or cheapest(deps.models)
+        model = (
+            delegation.model.strip()
+            or agent.model
+            or deps.settings.task_model
+            or cheapest(deps.models)
+        )
         parts = (delegation.instructions.strip(), agent.instructions, _CLOSING)
         models = await asyncio.to_thread(deps.models.lend, model)
         return _Plan(agent.name, "\n\n".join(filter(None, parts)), catalog, models, budget)
@@ -153,12 +160,23 @@ class Subagents:
         if unknown := [name for name in own if name not in parents]:
             if not agent.is_foreign:
                 raise _unknown_tool(unknown[0], parents, where)
-            emit(Notice(f"{agent.name} works without tools that are unknown here: {visible_line(', '.join(unknown))}."))
+            emit(
+                Notice(
+                    f"{agent.name} works without tools that are unknown here: {visible_line(', '.join(unknown))}."
+                )
+            )
             own = [name for name in own if name in parents]
         if unknown := [name for name in allowed if name not in parents]:
             raise _unknown_tool(unknown[0], parents)
-        names = [name for name in (own if agent.tools else parents.names) if not allowed or name in allowed]
-        if _depth(self.deps) + 1 >= MAX_DEPTH and TASK not in (*own, *allowed):  # it could not delegate further
+        names = [
+            name
+            for name in (own if agent.tools else parents.names)
+            if not allowed or name in allowed
+        ]
+        if _depth(self.deps) + 1 >= MAX_DEPTH and TASK not in (
+            *own,
+            *allowed,
+        ):  # it could not delegate further
             names = [name for name in names if name != TASK]
         catalog = Catalog(parents.tool(name) for name in names)
         catalog.skills = parents.skills
@@ -171,8 +189,12 @@ class Subagents:
         try:
             async with self._starting:
                 shares = await self._shares(plan.budget, account)
-                session = await deps.log.start(workspace=workspace, model=plan.models.name, parent=self.session)
-                await finished(asyncio.to_thread(ledger.set_share, _path(account.task, session), shares))
+                session = await deps.log.start(
+                    workspace=workspace, model=plan.models.name, parent=self.session
+                )
+                await finished(
+                    asyncio.to_thread(ledger.set_share, _path(account.task, session), shares)
+                )
                 self._running[session] = shares
         except EcoshellError as error:
             raise ToolError(f"No subagent was started. {error}") from error
@@ -182,18 +204,28 @@ class Subagents:
         """The caps of a new subagent: the stated budget, or an equal part of the rest; raises UsageError."""
         caps = await self.deps.budget.caps()
         units: set[Unit] = {cap.unit for cap in caps}
-        room: dict[Unit, int] = {unit: min(cap.left for cap in caps if cap.unit == unit) for unit in units}
-        free: dict[Unit, int] = {unit: amount - await self._promised(unit, account) for unit, amount in room.items()}
+        room: dict[Unit, int] = {
+            unit: min(cap.left for cap in caps if cap.unit == unit) for unit in units
+        }
+        free: dict[Unit, int] = {
+            unit: amount - await self._promised(unit, account) for unit, amount in room.items()
+        }
         if budget is not None:
             if budget.unit in free and budget.value > free[budget.unit]:
                 rest = amount_text(max(0, free[budget.unit]), budget.unit)
                 fix = "Delegate it with less, or let the user raise the cap."
-                raise UsageError(f"Its share of {budget} is more than the {rest} that is left.", fix=fix)
+                raise UsageError(
+                    f"Its share of {budget} is more than the {rest} that is left.", fix=fix
+                )
             return (budget,)
-        shares = tuple(Amount(amount // (len(self._waiting) + 1), unit) for unit, amount in free.items())
+        shares = tuple(
+            Amount(amount // (len(self._waiting) + 1), unit) for unit, amount in free.items()
+        )
         if used_up := next((share for share in shares if share.value <= 0), None):
             words = {"usd": "budget", "tokens": "token budget", "ms": "working time"}[used_up.unit]
-            raise UsageError(f"Nothing of the {words} is left for a subagent.", fix="Continue without one.")
+            raise UsageError(
+                f"Nothing of the {words} is left for a subagent.", fix="Continue without one."
+            )
         return shares
 
     async def _promised(self, unit: Unit, account: Account) -> int:
@@ -202,8 +234,12 @@ class Subagents:
         for session, shares in self._running.items():
             if any(share.unit == unit for share in shares):
                 task = _path(account.task, session)
-                caps = await asyncio.to_thread(ledger.own_caps, account.session, account.turn, task=task)
-                promised += next((cap.left for cap in caps if cap.scope == SHARE and cap.unit == unit), 0)
+                caps = await asyncio.to_thread(
+                    ledger.own_caps, account.session, account.turn, task=task
+                )
+                promised += next(
+                    (cap.left for cap in caps if cap.scope == SHARE and cap.unit == unit), 0
+                )
         return promised
 
 
@@ -259,11 +295,20 @@ class _Run:
     async def run(self, bill: Bill) -> Observation:
         """Ask the subagent's only question and report its start, progress and end."""
         plan, started = self.plan, time.monotonic()
-        share_usd = next((nano_to_usd_text(share.value) for share in self.shares if share.unit == "usd"), None)
+        share_usd = next(
+            (nano_to_usd_text(share.value) for share in self.shares if share.unit == "usd"), None
+        )
         share = ", ".join(map(str, self.shares))
-        self.emit(SubagentStarted(self.call.id, plan.name, self.session, plan.models.name, share_usd, share))
+        self.emit(
+            SubagentStarted(
+                self.call.id, plan.name, self.session, plan.models.name, share_usd, share
+            )
+        )
         try:
-            with charging(self.account), sharing():  # its calls do not wait for those of other subagents
+            with (
+                charging(self.account),
+                sharing(),
+            ):  # its calls do not wait for those of other subagents
                 conversation = await asyncio.to_thread(Conversation, self._deps(), self.session)
                 async with aclosing(conversation.ask(Asked(plan.question))) as events:
                     async for event in events:
@@ -311,7 +356,9 @@ class _Run:
             workspace=deps.workspace.of_subagent(),
             judge=replace(deps.judge, models=lambda: plan.models.current),
             models=plan.models,
-            settings=replace(deps.settings, strategy="react", approval_mode="ask"),  # approvals hold in plan mode
+            settings=replace(
+                deps.settings, strategy="react", approval_mode="ask"
+            ),  # approvals hold in plan mode
             agent=plan.name,
             skills=None,  # the session's turn has read them
         )
@@ -366,7 +413,9 @@ class _Run:
         answer = self._answer.strip()
         text = answer or " ".join(filter(None, ("It gave no answer.", self._error)))
         state = f"{self.plan.name}: {ENDINGS[self._status]}, {self._spent_of_share}, session {self.session}"
-        return Observation(f"{text}\n\n[{state}]", ok=bool(answer) and self._status in ("answered", "limit"))
+        return Observation(
+            f"{text}\n\n[{state}]", ok=bool(answer) and self._status in ("answered", "limit")
+        )
 
 
 def _amount_text(value: int | None, unit: Unit) -> str:

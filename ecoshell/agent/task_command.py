@@ -29,7 +29,11 @@ def delegation_of(line: str, agents: Container[str]) -> Delegation | None:
             budget = word
         else:
             return Delegation(text.strip())
-    return Delegation(tail.strip(), agent=agent, budget=budget) if agent or budget else Delegation(text.strip())
+    return (
+        Delegation(tail.strip(), agent=agent, budget=budget)
+        if agent or budget
+        else Delegation(text.strip())
+    )
 
 
 def _is_amount(word: str) -> bool:
@@ -42,7 +46,11 @@ def _is_amount(word: str) -> bool:
 
 def delegating(delegation: Delegation, *, registered: bool) -> Strategy:
     """A strategy that makes the call of `task`, and answers with its result; it registers the tool before if needed."""
-    arguments = {"instructions": delegation.instructions, "agent": delegation.agent, "budget": delegation.budget}
+    arguments = {
+        "instructions": delegation.instructions,
+        "agent": delegation.agent,
+        "budget": delegation.budget,
+    }
     call = Call(TASK, {name: value for name, value in arguments.items() if value}, TASK)
 
     def strategy(question: str, max_steps: int) -> Thinking:

@@ -29,7 +29,9 @@ _GRAMMAR_NODES = 8
 class ToolGraphs:
     """Drafts and runs the tool graphs of one turn."""
 
-    def __init__(self, turn_context: TurnContext, *, executor: ToolExecutor, emit: Emit, quoter: Quoter) -> None:
+    def __init__(
+        self, turn_context: TurnContext, *, executor: ToolExecutor, emit: Emit, quoter: Quoter
+    ) -> None:
         self._quoter = quoter
         self._turn_context = turn_context
         self._executor = executor
@@ -60,7 +62,9 @@ class ToolGraphs:
             return draft
         self._draft_text = draft
         try:
-            plan = self._plan = await asyncio.to_thread(_parse, draft, view, self._turn_context, self._finished)
+            plan = self._plan = await asyncio.to_thread(
+                _parse, draft, view, self._turn_context, self._finished
+            )
         except PlanFault as fault:
             again = " again; continuing step by step" if want.fault else ""
             self._emit(Notice(f"The tool graph is invalid{again}. {fault}"))
@@ -94,7 +98,10 @@ class ToolGraphs:
 
     async def _agreed(self, plan: GraphPlan) -> tuple[Quote | None, str]:
         """Quote the new nodes of the graph, which the user may trim; returns the quote, and why nothing may start."""
-        quoter, nodes = self._quoter, [node for node in plan.nodes if node.label not in self._finished.steps]
+        quoter, nodes = (
+            self._quoter,
+            [node for node in plan.nodes if node.label not in self._finished.steps],
+        )
         figures = await asyncio.to_thread(Figures.of, self._turn_context.plan, quoter.deps)
         parts = [figures.part(node.label, node.tool, node.after) for node in nodes]
         quoted = await quoter.quoted("graph", parts, figures.tokens_of(node.tool for node in nodes))
@@ -125,9 +132,14 @@ class ToolGraphs:
         """The graph as an event, with its expected price and time; may block."""
         turn_context, kept, nodes = self._turn_context, self._finished.steps, list[GraphNode]()
         for node in plan.nodes:
-            kinds, estimate = signature(turn_context.catalog.schema(node.tool)), turn_context.plan.expected(node.tool)
+            kinds, estimate = (
+                signature(turn_context.catalog.schema(node.tool)),
+                turn_context.plan.expected(node.tool),
+            )
             takes, gives = tuple(sorted(kinds.takes)), tuple(sorted(kinds.gives))
-            price, seconds = (0, 0.0) if node.label in kept else (estimate.price_nano, estimate.seconds)
+            price, seconds = (
+                (0, 0.0) if node.label in kept else (estimate.price_nano, estimate.seconds)
+            )
             nodes.append(GraphNode(node.label, node.tool, node.after, takes, gives, price, seconds))
         prices = [node.price_nano for node in nodes if node.price_nano is not None]
         known_times = [node.seconds for node in nodes if node.seconds is not None]
@@ -164,19 +176,27 @@ def _parse(text: str, view: View, turn_context: TurnContext, finished: FinishedN
     match = find_plan(text, {*tools, *META_TOOLS, *turn_context.plan.forbidden})
     kept = finished.kept(match.plan)
     for at, node in enumerate(match.plan.nodes):
-        fault = f"{node.tool} is no part of a plan; tools alone are." if node.tool in META_TOOLS else ""
+        fault = (
+            f"{node.tool} is no part of a plan; tools alone are." if node.tool in META_TOOLS else ""
+        )
         if not fault and node.label not in kept:
             fault = turn_context.plan.refusal(node.tool)
         if fault:
-            raise match.placed(PlanFault(f"{shown(node.label)}: {fault}", node=node.label, spot=(at, ITSELF)))
+            raise match.placed(
+                PlanFault(f"{shown(node.label)}: {fault}", node=node.label, spot=(at, ITSELF))
+            )
     validate(match.plan, Problem(tools), match)
     return match.plan
 
 
 def _grammar(view: View, turn_context: TurnContext, finished: FinishedNodes) -> str:
     """The grammar of valid graphs for local models; empty if none exists. May take a second."""
-    forbidden = turn_context.plan.forbidden.keys() - {step.call.subject for step in finished.steps.values()}
-    allowed = {name: kinds for name, kinds in _tools(view, turn_context).items() if name not in forbidden}
+    forbidden = turn_context.plan.forbidden.keys() - {
+        step.call.subject for step in finished.steps.values()
+    }
+    allowed = {
+        name: kinds for name, kinds in _tools(view, turn_context).items() if name not in forbidden
+    }
     try:
         return plan_grammar(Problem(allowed, max_nodes=_GRAMMAR_NODES))
     except PlanFault:
@@ -186,4 +206,8 @@ def _grammar(view: View, turn_context: TurnContext, finished: FinishedNodes) -> 
 def _tools(view: View, turn_context: TurnContext) -> dict[str, Signature]:
     """The tools that a graph may use, with the kinds of their inputs and results."""
     names = dict.fromkeys((*view.usable, *(schema.name for schema in view.registered)))
-    return {name: signature(turn_context.catalog.schema(name)) for name in names if name in turn_context.catalog}
+    return {
+        name: signature(turn_context.catalog.schema(name))
+        for name in names
+        if name in turn_context.catalog
+    }

@@ -135,7 +135,9 @@ class Turn:
         """Makes and runs tool graphs, which few strategies need."""
         from ecoshell.agent.tool_graph import ToolGraphs
 
-        return ToolGraphs(self.turn_context, executor=self.executor, emit=self.emit, quoter=self._quoter)
+        return ToolGraphs(
+            self.turn_context, executor=self.executor, emit=self.emit, quoter=self._quoter
+        )
 
     @cached_property
     def _quoter(self) -> "Quoter":
@@ -209,14 +211,20 @@ class Turn:
         abandoned = self._path.steps[shared:]
         if abandoned or len(to.steps) > shared:
             registered = self.turn_context.registered(to)
-            unregistered = tuple(name for name in self.turn_context.registered(self._path) if name not in registered)
+            unregistered = tuple(
+                name for name in self.turn_context.registered(self._path) if name not in registered
+            )
             calls = tuple(step.call.id for step in to.steps)
             self.emit(BranchLeft(calls, len(abandoned), reason, unregistered))
             calls_made = (
-                step.call for step in abandoned if not step.observation.refused and step.call.name != TOOL_REGISTER
+                step.call
+                for step in abandoned
+                if not step.observation.refused and step.call.name != TOOL_REGISTER
             )
             tools = [call.subject for call in calls_made if call.subject in catalog]
-            lasting = ", ".join(dict.fromkeys(name for name in tools if catalog.tool(name).effects & LASTING))
+            lasting = ", ".join(
+                dict.fromkeys(name for name in tools if catalog.tool(name).effects & LASTING)
+            )
             if lasting:
                 self.emit(Notice(f"Backtracking does not undo the effects of {lasting}."))
         self._go_on(to)
@@ -230,17 +238,24 @@ class Turn:
             del pending[: len(group)]
             self._go_on(path)
             results = await self._run_group(path, group)
-            path = path.then(*(Step("", call, result) for call, result in zip(group, results, strict=True)))
+            path = path.then(
+                *(Step("", call, result) for call, result in zip(group, results, strict=True))
+            )
             observations += results
         return tuple(observations)
 
     async def _run_group(self, path: Path, group: list[Call]) -> list[Observation]:
         """Run calls concurrently; several subagents are quoted first."""
-        delegated, bills = [call for call in group if unwrap(call).name == TASK], {call.id: Bill() for call in group}
+        delegated, bills = (
+            [call for call in group if unwrap(call).name == TASK],
+            {call.id: Bill() for call in group},
+        )
         if len(delegated) < 2:
             return await self._run_calls(path, group, bills, {})
         agreed = await self._quoter.tasks(delegated)
-        async with self._quoter.bills.of(agreed.quoted, lambda: sum(bills[call.id].total_nano for call in delegated)):
+        async with self._quoter.bills.of(
+            agreed.quoted, lambda: sum(bills[call.id].total_nano for call in delegated)
+        ):
             return await self._run_calls(path, group, bills, agreed.refusals)
 
     async def _run_calls(
@@ -250,7 +265,10 @@ class Turn:
         try:
             with sharing():  # each reserves more time than it usually takes
                 async with asyncio.TaskGroup() as tasks:
-                    works = [self._call(path, call, bills[call.id], refusals.get(call.id, "")) for call in group]
+                    works = [
+                        self._call(path, call, bills[call.id], refusals.get(call.id, ""))
+                        for call in group
+                    ]
                     running = [tasks.create_task(work) for work in works]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
@@ -262,7 +280,8 @@ class Turn:
         group = pending[:1]
         for call in pending[1:]:
             only_read = all(
-                name in catalog and catalog.tool(name).effects <= {"read"} for name in (group[0].name, call.name)
+                name in catalog and catalog.tool(name).effects <= {"read"}
+                for name in (group[0].name, call.name)
             )
             if not only_read or any(same(member, call) for member in group):
                 break
@@ -278,10 +297,18 @@ class Turn:
         registered = frozenset(self.turn_context.registered(path))
         forgotten = self.turn_context.condensed.forgotten
         context = CallContext(
-            path, registered, self.emit, origin.rationale, bill, role=origin.role, forgotten=forgotten
+            path,
+            registered,
+            self.emit,
+            origin.rationale,
+            bill,
+            role=origin.role,
+            forgotten=forgotten,
         )
         if refusal:
-            self.emit(CallStarted(call.id, call.name, call.arguments, role=origin.role, group=call.group))
+            self.emit(
+                CallStarted(call.id, call.name, call.arguments, role=origin.role, group=call.group)
+            )
             self.emit(finished(call, observation := refuse("unapproved", refusal), context))
             return observation
         return await self.executor.execute(call, context)
@@ -290,7 +317,9 @@ class Turn:
         def think(view: View) -> Awaitable[Thought]:
             def emit_proposal(event: Event) -> None:
                 """Hold back the rationale and the answer of a proposal until it is chosen."""
-                is_answer = isinstance(event, TextArrived) and event.channel == "answer" and not view.closed
+                is_answer = (
+                    isinstance(event, TextArrived) and event.channel == "answer" and not view.closed
+                )
                 if not (isinstance(event, Rationale) or is_answer):
                     self.emit(event)
 
@@ -304,7 +333,9 @@ class Turn:
     async def _rank(self, want: Rank) -> Thought | None:
         """The better of two thoughts; costs less than either, so that the user is not asked."""
         try:
-            return await self.mode.prefer(self.turn_context.view(want.path), want.first, want.second, self.emit)
+            return await self.mode.prefer(
+                self.turn_context.view(want.path), want.first, want.second, self.emit
+            )
         except LimitReached as limit:
             self.emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
             return None
@@ -314,7 +345,9 @@ class Turn:
         view = self.turn_context.view(want.path)
         if view.closed or not view.usable:
             return None
-        _, draft = await self._step(want.path, (), lambda view: self._tool_graphs.draft(self.mode, view, want))
+        _, draft = await self._step(
+            want.path, (), lambda view: self._tool_graphs.draft(self.mode, view, want)
+        )
         return self._reported(draft, proposal=False) if isinstance(draft, Thought) else draft
 
     async def _fill(self, path: Path, task: FillTask, emit: Emit) -> Call:
@@ -390,7 +423,13 @@ class Turn:
         role, call = thought.by or self.mode.role, thought.call
         if proposal:
             gives_up = call is not None and call.arguments.get("give_up")
-            step = call.signature() if call and call.name != FINISH else "give up" if gives_up else "answer"
+            step = (
+                call.signature()
+                if call and call.name != FINISH
+                else "give up"
+                if gives_up
+                else "answer"
+            )
             self.emit(StepProposed(thought.rationale, step, self.mode.role))
         if _ends(thought):
             self._answerer = role
@@ -404,14 +443,21 @@ class Turn:
         self._origins |= {call.id: CallOrigin(role=role) for call in more}
         if len(more) < len(thought.more):
             count = 1 + len(thought.more)
-            self.emit(Notice(f"The model made {count:,} calls in one reply; only the first {MOST_CALLS} run."))
+            self.emit(
+                Notice(
+                    f"The model made {count:,} calls in one reply; only the first {MOST_CALLS} run."
+                )
+            )
         return replace(thought, call=call, more=more)
 
     def _identified(self, call: Call) -> Call:
         """The call with an ID that is unique in the turn."""
         number, id_ = 1, call.id or f"c{self._steps}"
         while id_ in self._ids:
-            number, id_ = number + 1, f"c{self._steps}" if number == 1 else f"c{self._steps}.{number}"
+            number, id_ = (
+                number + 1,
+                f"c{self._steps}" if number == 1 else f"c{self._steps}.{number}",
+            )
         self._ids.add(id_)
         return replace(call, id=id_)
 
@@ -425,7 +471,9 @@ class Turn:
         self._go_on(outcome.path)
         if outcome.ending == "exhausted":
             limit = f"The step limit of {self._step_limit} was reached"
-            reason = outcome.why or (limit if self._steps >= self._step_limit else "Every path that was tried failed")
+            reason = outcome.why or (
+                limit if self._steps >= self._step_limit else "Every path that was tried failed"
+            )
             self.emit(Notice(f"{reason}; answering with the results so far."))
             return await self._conclude()
         answer, role = outcome.answer, self._answerer
@@ -454,7 +502,9 @@ class Turn:
         if not answer and not results:
             attempts = "" if answer is None else " twice"
             is_leader = self._answerer in ("", self.mode.role)
-            subject, command = (self.mode.model, "/model") if is_leader else (f"The {self._answerer}", "/role")
+            subject, command = (
+                (self.mode.model, "/model") if is_leader else (f"The {self._answerer}", "/role")
+            )
             raise ModelBroken(
                 f"{subject} gave an empty answer{attempts}{_EMPTY_REASONS.get(self.mode.finish, '')}.",
                 kept="The session is kept.",

@@ -83,7 +83,10 @@ class PlanInputs:
             fault = f"This turn is planned without experience. {failure}"
         fits = deps.ranker.chances(question)
         usual = sum(fits.values()) / max(1, len(fits))
-        chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
+        chances = {
+            name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual)
+            for name in hashes
+        }
         kinds = {schema.name: schema.server for schema in deps.catalog.schemas}
         return cls(question, view, evidence, chances, priors(evidence, fits, kinds), speed, fault)
 
@@ -126,10 +129,14 @@ class PlanSnapshot:
         calls = [call for call in forecast.steps if call.request.purpose != "answer"]
         step_cost = _expected(calls, self.inputs.tokens_per_second)
         prices = [model.traits.price for model in self.models.models]
-        costs_money = self.tools.priced or any(price is not None and price.worst(1, 1) for price in prices)
+        costs_money = self.tools.priced or any(
+            price is not None and price.worst(1, 1) for price in prices
+        )
         default: Unit = "usd" if costs_money else "tokens"
         units: tuple[Unit, ...] = (*remaining,) or (default,)
-        costs = {unit: self.tools.expected(unit, step_cost, hour_nano=self.hour_nano) for unit in units}
+        costs = {
+            unit: self.tools.expected(unit, step_cost, hour_nano=self.hour_nano) for unit in units
+        }
         beyond = {
             name
             for unit, budget in remaining.items()
@@ -139,7 +146,9 @@ class PlanSnapshot:
         plans = [self._plan(unit, remaining.get(unit), costs[unit], beyond) for unit in units]
         tightest = min(plans, key=lambda plan: plan.room)
         rows = tightest.plan.rows
-        ordered = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance))
+        ordered = sorted(
+            rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance)
+        )
         return tightest, forecast, tuple(ordered[:ROW_LIMIT])
 
     def _remaining(self, forecast: StepForecast) -> dict[Unit, RemainingBudget]:
@@ -162,7 +171,11 @@ class PlanSnapshot:
         return min(self.ahead.amount(cost.unit), cost.registering or cost.step)
 
     def _plan(
-        self, unit: Unit, remaining: RemainingBudget | None, costs: Mapping[str, Expected], beyond: Collection[str]
+        self,
+        unit: Unit,
+        remaining: RemainingBudget | None,
+        costs: Mapping[str, Expected],
+        beyond: Collection[str],
     ) -> PricedPlan:
         """The plan in one unit.
 
@@ -171,7 +184,10 @@ class PlanSnapshot:
         """
         priors: Mapping[str, float] = {} if self.strict else self.inputs.priors
         candidates: list[Candidate] = []
-        for name, cost in costs.items():  # values and bounds date from before the turn, costs from now
+        for (
+            name,
+            cost,
+        ) in costs.items():  # values and bounds date from before the turn, costs from now
             past = self.inputs.evidence.get(name, NO_EVIDENCE)
             tool_value = value(past, priors.get(name, HELPFUL_PRIOR))
             bound = frequency_bound(past, tool_value, self.threshold)
@@ -193,7 +209,9 @@ class PlanSnapshot:
         paid = max(map(self._paid_of, costs.values()), default=0)
         while True:
             plan = self.task.solve(remaining.budget + paid, candidates, unaffordable=beyond)
-            planned_paid = max((self._paid_of(costs[row.tool]) for row in plan.rows if row.left), default=0)
+            planned_paid = max(
+                (self._paid_of(costs[row.tool]) for row in plan.rows if row.left), default=0
+            )
             if planned_paid >= paid:
                 return PricedPlan(plan, unit, remaining, costs, paid, priors)
             paid = planned_paid
@@ -208,7 +226,9 @@ def _expected(calls: Sequence[CallForecast], tokens_per_second: float | None) ->
     tokens = 0
     for call in calls:
         request, price = call.request, call.model.traits.price
-        texts = [message.text for message in request.messages] + [tool.entry for tool in request.tools]
+        texts = [message.text for message in request.messages] + [
+            tool.entry for tool in request.tools
+        ]
         prompt_tokens = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN
         usage = Usage(input=prompt_tokens, output=min(request.max_tokens, STEP_OUTPUT))
         nano = None if nano is None or price is None else nano + price.cost(usage)
@@ -270,7 +290,9 @@ class ThinkingCost:
 class TurnPlan:
     """One turn's plan. Call `renew` first; from `settle` on it is the turn's policy, and sees every event."""
 
-    def __init__(self, inputs: PlanInputs, deps: Dependencies, caps: Sequence[CapState] | None = None) -> None:
+    def __init__(
+        self, inputs: PlanInputs, deps: Dependencies, caps: Sequence[CapState] | None = None
+    ) -> None:
         """`caps` replace the session's."""
         self.inputs = inputs
         self._deps = deps
@@ -282,9 +304,13 @@ class TurnPlan:
         settings = deps.settings
         self.strict = settings.strict
         """Whether forbidden tools are not offered; otherwise a cap hides no name."""
-        self._task = TaskPlan([], threshold=settings.threshold, strict=settings.strict, earned=settings.earned)
+        self._task = TaskPlan(
+            [], threshold=settings.threshold, strict=settings.strict, earned=settings.earned
+        )
         registered = (tool.name for tool in inputs.view.registered)
-        self._tools = ToolCosts(deps.catalog, inputs.evidence, registered, resources=deps.profiles.resources)
+        self._tools = ToolCosts(
+            deps.catalog, inputs.evidence, registered, resources=deps.profiles.resources
+        )
         self.thinking = ThinkingCost()
         self._offered: set[str] = set()
         """The tools that the model can name."""
@@ -326,19 +352,32 @@ class TurnPlan:
     @property
     def _unplanned(self) -> Mapping[str, str]:
         """Tools that are not planned under a cap, each with the reason."""
-        return {row.tool: row.why for row in self.priced.plan.rows if not row.left} if self.enforced else {}
+        return (
+            {row.tool: row.why for row in self.priced.plan.rows if not row.left}
+            if self.enforced
+            else {}
+        )
 
     @property
     def answer_only(self) -> bool:
         """Whether the remaining budget has room for an answer but for no tool."""
         remaining, reasons = self.priced.remaining, set(self.forbidden.values())
         all_forbidden = len(self.forbidden) == len(self.priced.plan.rows)
-        return remaining is not None and remaining.budget >= 0 and all_forbidden and reasons == {"budget"}
+        return (
+            remaining is not None
+            and remaining.budget >= 0
+            and all_forbidden
+            and reasons == {"budget"}
+        )
 
     def refusal(self, tool: str) -> str:
         reason = self.forbidden.get(tool)
         better = self.priced.plan.better(tool) if self.enforced and not self.strict else None
-        return "" if reason is None and better is None else refused(self.priced, tool, reason, better, self._offered)
+        return (
+            ""
+            if reason is None and better is None
+            else refused(self.priced, tool, reason, better, self._offered)
+        )
 
     def shortage(self, tool: str) -> LimitReached | None:
         """The limit that a tool refused for its cost would exceed; None if it is refused for another reason."""
@@ -346,15 +385,26 @@ class TurnPlan:
         if remaining is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
             return None
         hold = self._deps.models.current.mode.answer_hold
-        caps = [cap for cap in self._deps.models.current.capped_by(self._caps) if cap.unit == remaining.unit]
+        caps = [
+            cap
+            for cap in self._deps.models.current.capped_by(self._caps)
+            if cap.unit == remaining.unit
+        ]
         tightest = min(caps, key=lambda cap: cap.limit - used(cap, hold), default=None)
         better = priced.plan.better(tool)
-        need = cost.total + remaining.reserved - priced.paid + (better.cost if better is not None else 0)
+        need = (
+            cost.total
+            + remaining.reserved
+            - priced.paid
+            + (better.cost if better is not None else 0)
+        )
         if tightest is None or need <= remaining.cap:
             return None
 
         text = partial(amount_text, unit=remaining.unit)
-        alternative = f", and {better.tool} ({text(better.cost)}) is worth more" if better is not None else ""
+        alternative = (
+            f", and {better.tool} ({text(better.cost)}) is worth more" if better is not None else ""
+        )
         return LimitReached(
             f"{tool} is expected to cost {text(cost.total)}. The {tightest.scope}'s cap has {text(remaining.cap)} "
             f"left, of which {text(remaining.reserved)} is reserved for the answer, so {text(priced.budget or 0)} is "
@@ -376,7 +426,9 @@ class TurnPlan:
     def uses(self, unit: Unit) -> dict[str, Expected]:
         """The expected cost of one use of each tool, by experience or as estimated for the next step. May block."""
         calls = [call for call in self._forecast.steps if call.request.purpose != "answer"]
-        return self._tools.expected(unit, _expected(calls, self.inputs.tokens_per_second), hour_nano=0)
+        return self._tools.expected(
+            unit, _expected(calls, self.inputs.tokens_per_second), hour_nano=0
+        )
 
     def expected(self, tool: str, size: int | None = None) -> Estimate:
         """The expected price and duration by experience, this turn's included, else by declared price and profile.
@@ -385,7 +437,9 @@ class TurnPlan:
         May block.
         """
         price, seconds = self._tools.of_one_use(tool)
-        return Estimate(price, self._deps.profiles.costs().seconds(tool, size) if seconds is None else seconds)
+        return Estimate(
+            price, self._deps.profiles.costs().seconds(tool, size) if seconds is None else seconds
+        )
 
     async def renew(self, *, for_offer: bool = False) -> None:
         """Make the plan from the current inputs, without reporting it.
@@ -395,7 +449,9 @@ class TurnPlan:
         """
         async with self._renewing:
             if self._fixed_caps is None:
-                with suppress(StoreError):  # the plan uses the caps it knows; the gate reports the error
+                with suppress(
+                    StoreError
+                ):  # the plan uses the caps it knows; the gate reports the error
                     self._caps = await self._deps.budget.caps(at_rest=True)
                     if self._reported_caps is None:  # the first caps are no change
                         self._reported_caps = self._caps
@@ -439,7 +495,9 @@ class TurnPlan:
                     self._pending = f"{event.name} was registered"
             case BranchLeft():  # the model no longer sees what was reported after abandoned calls
                 reports = self._reported_forbidden.items()
-                self._reported_forbidden = {call: names for call, names in reports if not call or call in event.path}
+                self._reported_forbidden = {
+                    call: names for call, names in reports if not call or call in event.path
+                }
                 if event.unregistered:
                     self._tools.registered.difference_update(event.unregistered)
                     self._pending = "the search backtracked"
@@ -462,7 +520,9 @@ class TurnPlan:
         elif self._unplanned != unplanned_before:
             self.report(emit, "a step did not cost what was expected")
 
-    async def count(self, call: Call, thought: StepCost, *, price: int, seconds: float, helpful: bool | None) -> str:
+    async def count(
+        self, call: Call, thought: StepCost, *, price: int, seconds: float, helpful: bool | None
+    ) -> str:
         """Count one use and its thinking, renew the plan, and return the note that the model reads after the result."""
         self._task.count(call.name, helpful)
         self._tools.learn(call.name, thought, price=price, seconds=seconds)
@@ -478,13 +538,27 @@ class TurnPlan:
     def advice(self, offered: Sequence[str]) -> str:
         """The plan as the model reads it before the question."""
         registered, tells = self._tools.registered, "prompt" in self._deps.settings.plan
-        return before_question(self.priced, self.forbidden, offered, registered=registered, tells=tells)
+        return before_question(
+            self.priced, self.forbidden, offered, registered=registered, tells=tells
+        )
 
     def explain(self, tool: str) -> str:
         """Explain a tool's row in the plan, with the arithmetic."""
-        threshold = self._deps.settings.threshold if self._snapshot is None else self._snapshot.threshold
-        past, price_known = self.inputs.evidence.get(tool, NO_EVIDENCE), self.event().low is not None
-        return explain(self.priced, tool, past, threshold=threshold, enforced=self.enforced, price_known=price_known)
+        threshold = (
+            self._deps.settings.threshold if self._snapshot is None else self._snapshot.threshold
+        )
+        past, price_known = (
+            self.inputs.evidence.get(tool, NO_EVIDENCE),
+            self.event().low is not None,
+        )
+        return explain(
+            self.priced,
+            tool,
+            past,
+            threshold=threshold,
+            enforced=self.enforced,
+            price_known=price_known,
+        )
 
     def report(self, emit: Emit, reason: str) -> None:
         """Report the current plan if planning is on, and once after it is turned off."""
@@ -525,13 +599,19 @@ class TurnPlan:
         """How the caps changed since they were last reported; empty if they did not."""
         if not self._reported_caps and not self._caps:
             return ""
-        reported: dict[tuple[str, Unit], int] = {(cap.scope, cap.unit): cap.limit for cap in self._reported_caps or ()}
-        current: dict[tuple[str, Unit], int] = {(cap.scope, cap.unit): cap.limit for cap in self._caps}
+        reported: dict[tuple[str, Unit], int] = {
+            (cap.scope, cap.unit): cap.limit for cap in self._reported_caps or ()
+        }
+        current: dict[tuple[str, Unit], int] = {
+            (cap.scope, cap.unit): cap.limit for cap in self._caps
+        }
         changes = [
             f"the {scope}'s cap is {amount_text(limit, unit)} now"
             for (scope, unit), limit in current.items()
             if reported.get((scope, unit)) != limit
         ]
         scopes = {scope for scope, _ in current}
-        changes += [f"the {scope}'s cap was removed" for scope, _ in reported if scope not in scopes]
+        changes += [
+            f"the {scope}'s cap was removed" for scope, _ in reported if scope not in scopes
+        ]
         return " and ".join(dict.fromkeys(changes))

@@ -96,9 +96,13 @@ def parse_arguments(text: str) -> dict[str, Any]:
     try:
         arguments = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UsageError(f"This is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from error
+        raise UsageError(
+            f"This is not JSON: {error.msg} (line {error.lineno}, column {error.colno})."
+        ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"This JSON cannot be used: {error}.") from error
     if not isinstance(arguments, dict):
-        raise UsageError("The arguments must be one JSON object.", fix='Write them as {"name": value, …}.')
+        raise UsageError(
+            "The arguments must be one JSON object.", fix='Write them as {"name": value, …}.'
+        )
     return cast("dict[str, Any]", arguments)

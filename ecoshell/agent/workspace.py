@@ -43,7 +43,10 @@ class WorkspaceService:
         return _SubagentWorkspace(self._workspace, undo=self.undo, options=self._options)
 
     async def mentioned(
-        self, question: str, attachments: Sequence[Attachment] = (), may_read: Callable[[str], bool] | None = None
+        self,
+        question: str,
+        attachments: Sequence[Attachment] = (),
+        may_read: Callable[[str], bool] | None = None,
     ) -> Mentioned:
         """Read what the question mentions; see `attach`."""
         if "@" not in question and may_read is None:

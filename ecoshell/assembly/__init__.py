@@ -2,7 +2,13 @@
 
 from ecoshell.assembly.plugins import plugins_of
 from ecoshell.assembly.prices import base_url, price_book
-from ecoshell.assembly.run_settings import first_caps, presets_of, roles_of, rules_of, session_settings
+from ecoshell.assembly.run_settings import (
+    first_caps,
+    presets_of,
+    roles_of,
+    rules_of,
+    session_settings,
+)
 from ecoshell.assembly.stores import (
     experience_of,
     load_settings,

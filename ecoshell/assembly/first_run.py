@@ -44,14 +44,24 @@ def starting_models(inventory: Inventory, book: PriceBook, keys: Keys) -> tuple[
     for provider in keys.at_hand():
         if (name := suggested_model(book, provider)) is not None:
             price = book.price(name)
-            words = f"your {provider} key, {price.summary()}" if price is not None else f"your {provider} key"
+            words = (
+                f"your {provider} key, {price.summary()}"
+                if price is not None
+                else f"your {provider} key"
+            )
             offers.append(StartingModel(name, "key", words))
     download = suggested_download(memory_bytes())
-    is_present = any(row.name.lower() == str(download.name).lower() and row.kind != "hub" for row in rows)
+    is_present = any(
+        row.name.lower() == str(download.name).lower() and row.kind != "hub" for row in rows
+    )
     if not is_present and is_reachable(default_endpoint()):
-        offers.append(StartingModel(str(download.name), "download", f"download: {download.summary}"))
+        offers.append(
+            StartingModel(str(download.name), "download", f"download: {download.summary}")
+        )
     if any(row.name == EMBEDDED and row.ready for row in rows):
-        offers.append(StartingModel(EMBEDDED, "demo", "built-in demo: 135 million parameters, often wrong"))
+        offers.append(
+            StartingModel(EMBEDDED, "demo", "built-in demo: 135 million parameters, often wrong")
+        )
     return tuple(offers)
 
 
@@ -61,7 +71,9 @@ def models_without_llama() -> tuple[StartingModel, ...]:
     settings = load_settings(paths)
     book, keys = price_book(settings), Keys()
     servers = Servers() if settings.local.ask_servers else None
-    inventory = Inventory(settings, paths.models_folder, barred={}, keys=keys, book=book, servers=servers)
+    inventory = Inventory(
+        settings, paths.models_folder, barred={}, keys=keys, book=book, servers=servers
+    )
     offers = starting_models(inventory, book, keys)
     return tuple(offer for offer in offers if offer.source in ("server", "key"))
 
@@ -79,7 +91,11 @@ def suggested_model(book: PriceBook, provider: str) -> str | None:
 def suggested_download(memory: int | None) -> Recommended:
     """Return the largest recommended model that fits the machine's memory, or the smallest one."""
     room = RECOMMENDED[0].memory if memory is None else _MEMORY_SHARE * memory / 1e9
-    return max((model for model in RECOMMENDED if model.memory <= room), key=_quality, default=RECOMMENDED[0])
+    return max(
+        (model for model in RECOMMENDED if model.memory <= room),
+        key=_quality,
+        default=RECOMMENDED[0],
+    )
 
 
 def _quality(model: Recommended) -> tuple[int, int, float]:

@@ -62,7 +62,9 @@ class Inventory:
     def rows(self) -> list[ModelRow]:
         """All models: first the local and recommended ones, then the others by name."""
         local = self.local_rows()
-        named = {*self._settings.models.named, *self._barred, *self._book.names()} - {row.name for row in local}
+        named = {*self._settings.models.named, *self._barred, *self._book.names()} - {
+            row.name for row in local
+        }
         return [*local, *(self._other(name) for name in sorted(named))]
 
     def local_rows(self) -> list[ModelRow]:
@@ -72,7 +74,9 @@ class Inventory:
         for model in RECOMMENDED:
             if str(model.name).lower() not in present:
                 pull = f"ecoshell models pull {model.name.short} brings it: {model.summary}."
-                rows.append(self._row(str(model.name), "hub", kind="hub", context=None, missing=pull))
+                rows.append(
+                    self._row(str(model.name), "hub", kind="hub", context=None, missing=pull)
+                )
         return rows
 
     def _embedded_row(self) -> ModelRow:
@@ -88,8 +92,12 @@ class Inventory:
         rows: list[ModelRow] = []
         no_library = "" if find_spec(LLAMA) else GET_LLAMA
         for file in model_files(self._folder):
-            fix = f"ecoshell models pull {file.hub.short}" if file.hub else "download the model again"
-            incomplete = f"{len(file.missing)} of its parts are missing: {fix}." if file.missing else ""
+            fix = (
+                f"ecoshell models pull {file.hub.short}" if file.hub else "download the model again"
+            )
+            incomplete = (
+                f"{len(file.missing)} of its parts are missing: {fix}." if file.missing else ""
+            )
             row = self._row(
                 local_name(file),
                 kind="file",
@@ -121,10 +129,18 @@ class Inventory:
 
     def row(self, name: str) -> ModelRow:
         """The model with this name, known or not."""
-        return next((row for row in self.local_rows() if row.name == name), None) or self._other(name)
+        return next((row for row in self.local_rows() if row.name == name), None) or self._other(
+            name
+        )
 
     def _row(
-        self, name: str, provider: str = HERE, *, context: int | None, price: Price | None = ZERO_PRICE, **details: Any
+        self,
+        name: str,
+        provider: str = HERE,
+        *,
+        context: int | None,
+        price: Price | None = ZERO_PRICE,
+        **details: Any,
     ) -> ModelRow:
         """A local model, or one to download; ready unless something is missing."""
         is_ready, reason = not details.get("missing"), self._barred.get(name, "")
@@ -160,7 +176,9 @@ class Inventory:
         with suppress(ModelMissing):
             embedded_path()
             names.append(EMBEDDED)
-        complete_files = (local_name(file) for file in model_files(self._folder) if not file.missing)
+        complete_files = (
+            local_name(file) for file in model_files(self._folder) if not file.missing
+        )
         names += islice(complete_files, _FILE_LIMIT)
         served = self._servers.models() if self._servers else ()
         names += (model.name for model in islice(served, _PROVIDER_LIMIT))
@@ -200,7 +218,9 @@ class Inventory:
         if better:
             names = " or ".join(f"/model {row.name}" for row in better[:_INTRODUCED_LIMIT])
             return f"{text} Better ones are on this machine: {names}."
-        keys = [name for name in self._keys.at_hand() if "-" not in name and not name.endswith("_chat")]
+        keys = [
+            name for name in self._keys.at_hand() if "-" not in name and not name.endswith("_chat")
+        ]
         if keys:
             return f"{text} A key for {', '.join(keys[:_INTRODUCED_LIMIT])} is available: /model lists its models."
         return f"{text} /model downloads a better one ({SUGGESTED.summary})."

@@ -81,7 +81,9 @@ class ConfiguredModelFactory:
         from ecoshell.planning.btp.experience import ExperienceStore
 
         name = self._settings.learn.model
-        return Apprentice(name, partial(self._idle, name), partial(ExperienceStore, self._experience_file))
+        return Apprentice(
+            name, partial(self._idle, name), partial(ExperienceStore, self._experience_file)
+        )
 
     def _idle(self, name: str) -> Model:
         """The local model with this name as a caller, running with low priority."""
@@ -90,7 +92,9 @@ class ConfiguredModelFactory:
         caller_name = _in_role(name, "caller")
         files = local_files(caller_name, self._models_folder)
         if files is None:
-            raise UsageError(f"{name} is not a local model.", fix="Set [learn] model to embedded or local:FILE.")
+            raise UsageError(
+                f"{name} is not a local model.", fix="Set [learn] model to embedded or local:FILE."
+            )
         return self._local(files, caller_name, idle=True)
 
     def make(
@@ -109,7 +113,9 @@ class ConfiguredModelFactory:
             if mode != "umi":
                 model = self._metered(name.strip(), models)
                 return ModelSet(model, self._mode(mode, model, model, model))
-            names = {role: (name if (own := roles.of(role)) is None else own).strip() for role in ROLES}
+            names = {
+                role: (name if (own := roles.of(role)) is None else own).strip() for role in ROLES
+            }
             for role in ROLES:
                 try:
                     players[role] = self._metered(_in_role(names[role], role), models)
@@ -119,7 +125,9 @@ class ConfiguredModelFactory:
                         raise
                     error.message = f"{own} cannot be the {role}. {error.message}"
                     raise
-            return ModelSet(players["planner"], self._mode(mode, *(players[role] for role in ROLES)), players)
+            return ModelSet(
+                players["planner"], self._mode(mode, *(players[role] for role in ROLES)), players
+            )
         except EcoshellError:
             for new_name in models.keys() - initial_names:
                 models[new_name].discard()
@@ -145,22 +153,33 @@ class ConfiguredModelFactory:
     def _present_effort(self) -> Effort:
         return self.effort()
 
-    def _mode(self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel) -> Mode:
+    def _mode(
+        self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel
+    ) -> Mode:
         """The mode: one model, three roles, or one model that was trained for all roles."""
         agent = self._settings.agent
-        temperature = None if agent.temperature == "auto" else agent.temperature  # None is the model's default
+        temperature = (
+            None if agent.temperature == "auto" else agent.temperature
+        )  # None is the model's default
         players = (planner, caller, summarizer)
         max_tokens = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
         from ecoshell.modes.small import single_mode
 
-        if mode != "umi" or (planner is caller is summarizer and planner.traits.trained == "single"):
+        if mode != "umi" or (
+            planner is caller is summarizer and planner.traits.trained == "single"
+        ):
             limits = {"max_tokens": max_tokens, "answer_tokens": agent.answer_tokens}
             return single_mode(planner, **limits, temperature=temperature, name=mode)
         from ecoshell.modes.umi import Umi
 
         answer_tokens = agent.answer_tokens
         return Umi(
-            planner, caller, summarizer, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature
+            planner,
+            caller,
+            summarizer,
+            max_tokens=max_tokens,
+            answer_tokens=answer_tokens,
+            temperature=temperature,
         )
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
@@ -221,7 +240,9 @@ class ConfiguredModelFactory:
         if name.startswith(SCRIPT):
             from ecoshell.models.script import ScriptModel
 
-            return ScriptModel(expanded(name.removeprefix(SCRIPT)), name=name, price=self._book.user.get(name))
+            return ScriptModel(
+                expanded(name.removeprefix(SCRIPT)), name=name, price=self._book.user.get(name)
+            )
         from ecoshell.models.local_models import local_files
 
         files = local_files(name, self._models_folder)
@@ -232,7 +253,9 @@ class ConfiguredModelFactory:
 
         if self._process is None:
             idle = self._settings.remote.host_idle_seconds
-            self._process = RemoteProcess(host=HostOptions(self._run_folder, idle) if idle else None)
+            self._process = RemoteProcess(
+                host=HostOptions(self._run_folder, idle) if idle else None
+            )
         named = self._settings.models.named.get(name)
         facts = None if "/" in name else self._book.facts(name)
         options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))
@@ -244,7 +267,9 @@ class ConfiguredModelFactory:
                 vision=named.vision,
                 tool_search=named.tool_search,
             )
-        if options.base_url is None and (served := self._servers.served(name, ask=self.ask_servers)):
+        if options.base_url is None and (
+            served := self._servers.served(name, ask=self.ask_servers)
+        ):
             options = RemoteOptions(
                 served.base_url,
                 served.native_tools if options.native_tools is None else options.native_tools,
@@ -252,7 +277,9 @@ class ConfiguredModelFactory:
                 options.vision,
                 options.tool_search,
             )
-        model = RemoteModel(name, book=self._book, keys=self._keys, process=self._process, options=options)
+        model = RemoteModel(
+            name, book=self._book, keys=self._keys, process=self._process, options=options
+        )
         model.check()
         return model
 
@@ -283,13 +310,17 @@ def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory
     class Lending(ConfiguredModelFactory):
         def _metered(self, name: str, models: dict[str, MeteredModel]) -> MeteredModel:
             if name not in models and (model := owned(name)) is not None:
-                models[name] = _SharedModel(model, self._session_budget.gate, self._session_budget.account)
+                models[name] = _SharedModel(
+                    model, self._session_budget.gate, self._session_budget.account
+                )
             return super()._metered(name, models)
 
     return Lending
 
 
-def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[ConfiguredModelFactory]:
+def extended(
+    factory: type[ConfiguredModelFactory], plugins: Plugins
+) -> type[ConfiguredModelFactory]:
     """A factory that also makes the models of plugins, with their prices."""
     makers, plugin_prices = plugins.models(), plugins.prices()
     if not makers and not plugin_prices:

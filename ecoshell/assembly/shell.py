@@ -47,7 +47,14 @@ from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
-from ecoshell.options import LATEST_SESSION, NO_ROLE_MODELS, ROLES, SESSION_MODEL, Options, RoleModels
+from ecoshell.options import (
+    LATEST_SESSION,
+    NO_ROLE_MODELS,
+    ROLES,
+    SESSION_MODEL,
+    Options,
+    RoleModels,
+)
 from ecoshell.paths import HOOKS_FILE, SKILL_FOLDERS, Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import protect_secrets
@@ -72,7 +79,9 @@ class Strategies(Mapping[str, StrategySpec]):
     them those of plugins.
     """
 
-    def __init__(self, places: Mapping[str, str], more: Mapping[str, StrategySpec] | None = None) -> None:
+    def __init__(
+        self, places: Mapping[str, str], more: Mapping[str, StrategySpec] | None = None
+    ) -> None:
         self._places = places
         self._more = more or {}
 
@@ -128,7 +137,14 @@ async def assemble(
     """
     paths = paths or user_paths()
     settings = settings or await asyncio.to_thread(load_settings, paths)
-    make = partial(build, settings=settings, paths=paths, person=person, model_factory=model_factory, tools=tools)
+    make = partial(
+        build,
+        settings=settings,
+        paths=paths,
+        person=person,
+        model_factory=model_factory,
+        tools=tools,
+    )
     resumed, problem = options, ""
     if options.resume is not None:
         resumed = await asyncio.to_thread(_resumed, options, paths)
@@ -144,7 +160,9 @@ async def assemble(
         shell.first_caps = first_caps(settings, options)
         await shell.open(resumed.resume)
         if resumed.resume is not None:
-            shell.announce_resume(problem, "Change them with --model, --mode, --role and --workspace.")
+            shell.announce_resume(
+                problem, "Change them with --model, --mode, --role and --workspace."
+            )
         if shell.read_only is None:
             await _set_run_caps(shell, options, settings)
     except BaseException:
@@ -166,7 +184,9 @@ def _resumed(options: Options, paths: Paths) -> Options:
         store.close()
     workspace = Path(last.workspace) if os.path.isdir(last.workspace) else None  # noqa: PTH112 - may be too long
     roles = (
-        RoleModels(**{role: last.roles.of(role) or SESSION_MODEL for role in ROLES}) if last.mode else NO_ROLE_MODELS
+        RoleModels(**{role: last.roles.of(role) or SESSION_MODEL for role in ROLES})
+        if last.mode
+        else NO_ROLE_MODELS
     )
     return replace(
         options,
@@ -196,7 +216,11 @@ def build(
     ground = Workspace(workspace, undo=undo)
     complaints: list[str] = []
     has_default_tools = tools is tools_of
-    plugins = plugins_of(settings, paths, complaints.append) if has_default_tools else Plugins((), complaints.append)
+    plugins = (
+        plugins_of(settings, paths, complaints.append)
+        if has_default_tools
+        else Plugins((), complaints.append)
+    )
     with ExitStack() as opened:
         ledger = opened.enter_context(closing(open_ledger(paths, settings, workspace)))
         store = opened.enter_context(closing(open_store(paths)))
@@ -204,16 +228,22 @@ def build(
         budget = SessionBudget(Gate(ledger, logged=log.flush))
         files = paths.files_folder
         servers = (
-            servers_of(settings, paths, ground, lambda: files / budget.account().session) if has_default_tools else ()
+            servers_of(settings, paths, ground, lambda: files / budget.account().session)
+            if has_default_tools
+            else ()
         )
         projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
-        trust = ProjectTrust(ground, projects, "trust" if options.trust_project else settings.agent.instructions)
+        trust = ProjectTrust(
+            ground, projects, "trust" if options.trust_project else settings.agent.instructions
+        )
         agents = cache(partial(_agent_files, ground, paths, trust))
         with _explaining(complaints):
             own_tools = tools(settings, ground)
             folders = (*(workspace / folder for folder in PROJECT_FOLDERS), paths.agents_folder)
             if any(folder.is_dir() for folder in folders):
-                describe_agents(own_tools, ((agent.name, agent.about) for agent in agents().trusted()))
+                describe_agents(
+                    own_tools, ((agent.name, agent.about) for agent in agents().trusted())
+                )
             catalog = _catalog(own_tools, servers, plugins, settings, ground)
         ranker = Ranker(catalog.schemas)
         factory = extended(model_factory, plugins)
@@ -230,11 +260,15 @@ def build(
             providers=ProviderFollower(catalog, ranker, files, complaints),
             budget=budget,
             log=log,
-            approvals=_approvals(rules_of(settings, options, paths), user, projects, workspace, chosen),
+            approvals=_approvals(
+                rules_of(settings, options, paths), user, projects, workspace, chosen
+            ),
             strategies=strategies,
             user=user,
             workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings, ground)),
-            environment=Environment(ground, paths.instructions_file, trust, facts=settings.agent.context == "auto"),
+            environment=Environment(
+                ground, paths.instructions_file, trust, facts=settings.agent.context == "auto"
+            ),
             experience=experience_of(paths),
             judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, more=judges),
             profiles=profiles_of(settings, paths),
@@ -242,13 +276,22 @@ def build(
             settings=chosen,
             agents=agents,
             hooks=_hooks(settings, ground, trust),
-            skills=_skills(paths.skills_folder, plugins, catalog, ground, trust) if has_default_tools else None,
+            skills=_skills(paths.skills_folder, plugins, catalog, ground, trust)
+            if has_default_tools
+            else None,
         )
         opened.pop_all()
         commands = cache(partial(_commands, plugins))
-        custom = cache(partial(_custom_commands, paths.commands_folder, ground, commands, complaints.append))
+        custom = cache(
+            partial(_custom_commands, paths.commands_folder, ground, commands, complaints.append)
+        )
         return Shell(
-            deps, store=store, ledger=ledger, workspace=str(workspace), commands=commands, custom_commands=custom
+            deps,
+            store=store,
+            ledger=ledger,
+            workspace=str(workspace),
+            commands=commands,
+            custom_commands=custom,
         )
 
 
@@ -274,15 +317,24 @@ def _agent_files(workspace: Workspace, paths: Paths, trust: ProjectTrust) -> "Ag
 
 
 def _approvals(
-    rules: Rules, user: UserInterface, projects: ProjectRules, workspace: Path, chosen: SessionSettings
+    rules: Rules,
+    user: UserInterface,
+    projects: ProjectRules,
+    workspace: Path,
+    chosen: SessionSettings,
 ) -> Approvals:
     granted = projects.rules(workspace)
     remember = partial(projects.allow, workspace)
-    return Approvals(rules, user, granted=granted, remember=remember, mode=lambda: chosen.approval_mode)
+    return Approvals(
+        rules, user, granted=granted, remember=remember, mode=lambda: chosen.approval_mode
+    )
 
 
 def _active_models(
-    factory: ConfiguredModelFactory, settings: "Settings", options: Options, notify: Callable[[str], None]
+    factory: ConfiguredModelFactory,
+    settings: "Settings",
+    options: Options,
+    notify: Callable[[str], None],
 ) -> ActiveModels:
     """Make the first models, or their fallbacks; a model for a role implies a mode with roles."""
     needs_roles = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
@@ -329,7 +381,9 @@ def _skills(
 ) -> "SkillFiles | None":
     """The files of skills, if there is any folder of them; adds those that need no question to the catalog."""
     from_plugins = plugins.skill_folders()
-    if not from_plugins and not any(path.is_dir() for path in (folder, *map(workspace.root.joinpath, SKILL_FOLDERS))):
+    if not from_plugins and not any(
+        path.is_dir() for path in (folder, *map(workspace.root.joinpath, SKILL_FOLDERS))
+    ):
         return None
     from ecoshell.agent.skill_files import SkillFiles, skill_folders
 
@@ -348,7 +402,9 @@ def _explaining(complaints: Sequence[str]) -> Generator[None]:
         raise
 
 
-def _replace_unknown(chosen: SessionSettings, strategies: Collection[str], judges: Collection[str]) -> Iterator[str]:
+def _replace_unknown(
+    chosen: SessionSettings, strategies: Collection[str], judges: Collection[str]
+) -> Iterator[str]:
     """Replace settings that name an unknown strategy or judge, such as one of a disabled plugin, with a message."""
     for name, available, default in (("strategy", strategies, "react"), ("judge", judges, "rules")):
         if (value := getattr(chosen, name)) not in available:
@@ -366,7 +422,10 @@ def _commands(plugins: Plugins) -> "CommandTable[Shell]":
 
 
 def _custom_commands(
-    folder: Path, workspace: Workspace, commands: "Callable[[], CommandTable[Shell]]", warn: Callable[[str], None]
+    folder: Path,
+    workspace: Workspace,
+    commands: "Callable[[], CommandTable[Shell]]",
+    warn: Callable[[str], None],
 ) -> "CustomCommands":
     """The commands made from files, loaded with the first line that begins with a slash."""
     from ecoshell.agent.command_table import SCREEN_COMMANDS

@@ -38,7 +38,9 @@ def load_settings(paths: Paths) -> "Settings":
     return load(paths.settings_file, os.environ).settings
 
 
-def open_ledger(paths: Paths, settings: "Settings | None" = None, workspace: Path | None = None) -> Ledger:
+def open_ledger(
+    paths: Paths, settings: "Settings | None" = None, workspace: Path | None = None
+) -> Ledger:
     """Open the user's ledger, or the shared one of `[budget] ledger`.
 
     Raises StoreError and UsageError.

@@ -66,7 +66,9 @@ def skills_of(
     """Return every skill that a session in this workspace could use, trusted or not; faulty ones are reported."""
     from ecoshell.agent.skill_files import skill_folders, skill_of
 
-    folders = skill_folders(paths.skills_folder, plugins_of(settings, paths, lambda _: None).skill_folders(), workspace)
+    folders = skill_folders(
+        paths.skills_folder, plugins_of(settings, paths, lambda _: None).skill_folders(), workspace
+    )
     skills: dict[str, Skill] = {}
     for folder in folders:
         for definition in folder.files.definitions():
@@ -97,7 +99,9 @@ def priced(tools: Iterable[Tool], settings: "Settings") -> list[Tool]:
         if not isinstance(tool, FunctionTool):
             matches = difflib.get_close_matches(name, by_name, n=1)
             fix = f"Did you mean {matches[0]}?" if matches else "`ecoshell tools` lists all tools."
-            message = f"[tools.prices] contains {name!r}, but no tool of this name can have a price."
+            message = (
+                f"[tools.prices] contains {name!r}, but no tool of this name can have a price."
+            )
             raise UsageError(message, fix=fix)
         tool.price_nano = parse_amount(price).value
     return tools

@@ -32,7 +32,9 @@ async def assemble_view(options: Options) -> Shell:
     """
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
-    shell = await asyncio.to_thread(build, options, settings, paths, model_factory=_PlaceholderFactory)
+    shell = await asyncio.to_thread(
+        build, options, settings, paths, model_factory=_PlaceholderFactory
+    )
     try:
         await shell.open(options.resume)
     except BaseException:
@@ -97,4 +99,6 @@ class _Placeholder:
 
 
 def _unavailable(traits: Traits) -> ModelMissing:
-    return ModelMissing(f"{traits.name} is not loaded for display.", fix="Open the chat to ask it.", billed=False)
+    return ModelMissing(
+        f"{traits.name} is not loaded for display.", fix="Open the chat to ask it.", billed=False
+    )

@@ -19,5 +19,7 @@ def require_ledger_address(text: str) -> str:
         raise UsageError("The address of the team ledger must not contain a password.", fix=fix)
     has_target = "://" in text and (parts.netloc or parts.query or parts.path.strip("/"))
     if not parts.scheme or not has_target:
-        raise UsageError("The address of the team ledger must be a URL of a database.", fix=_EXAMPLE)
+        raise UsageError(
+            "The address of the team ledger must be a URL of a database.", fix=_EXAMPLE
+        )
     return text

@@ -71,7 +71,10 @@ def amount_text(value: int, unit: Unit, *, digits: int = 4) -> str:
         return duration_text(value)
     step = min(10 ** max(0, len(str(abs(value))) - digits), NANO // 100)
     text = nano_to_usd_text((value + step // 2) // step * step)
-    sign, (dollars, point, decimals) = "-" if text.startswith("-") else "", text.removeprefix("-").partition(".")
+    sign, (dollars, point, decimals) = (
+        "-" if text.startswith("-") else "",
+        text.removeprefix("-").partition("."),
+    )
     return f"{sign}${int(dollars):,}.{decimals:0<2}" if point else f"{sign}${int(dollars):,}"
 
 
@@ -159,7 +162,9 @@ def parse_amount(text: str) -> Amount:
     limit = MAX_TOKENS if tokens else MAX_USD * NANO
     limit_text = f"{MAX_TOKENS:,} tokens" if tokens else f"${MAX_USD:,}"
     if number == 0:
-        raise UsageError(f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap.")
+        raise UsageError(
+            f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap."
+        )
     if number > limit:
         raise UsageError(f"{quoted!r} is more than the maximum of {limit_text}.", fix=_EXAMPLES)
     try:
@@ -171,7 +176,9 @@ def parse_amount(text: str) -> Amount:
 def _parsed_ms(cleaned: str, quoted: str) -> int | None:
     """Return a duration in milliseconds; None if the text is none. Raises UsageError for impossible durations."""
     match = _DURATION.fullmatch(cleaned)
-    if match is None or (match["minute"] == "m" and not (match["h"] or match["s"])):  # 2m could be dollars or tokens
+    if match is None or (
+        match["minute"] == "m" and not (match["h"] or match["s"])
+    ):  # 2m could be dollars or tokens
         return None
     parts = [(part.replace(",", "."), size) for name, size in _MS.items() if (part := match[name])]
     if not parts:
@@ -180,9 +187,13 @@ def _parsed_ms(cleaned: str, quoted: str) -> int | None:
         raise UsageError(f"{quoted!r} is not an amount.", fix=_EXAMPLES)
     total = sum((_EXACT.multiply(Decimal(number), size) for number, size in parts), Decimal(0))
     if total == 0:
-        raise UsageError(f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap.")
+        raise UsageError(
+            f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap."
+        )
     if total > MAX_MS:
-        raise UsageError(f"{quoted!r} is more than the maximum of {duration_text(MAX_MS)}.", fix=_EXAMPLES)
+        raise UsageError(
+            f"{quoted!r} is more than the maximum of {duration_text(MAX_MS)}.", fix=_EXAMPLES
+        )
     if total < 1:
         raise UsageError(f"{quoted!r} is less than a millisecond.", fix=_EXAMPLES)
     return int(total)

@@ -47,7 +47,9 @@ class CapState:
 
     def over(self, model: str) -> bool:
         """Return whether the cap applies to calls of this model; a team's `model:NAME` cap applies to one model."""
-        return not self.scope.startswith("model:") or self.scope.rpartition(" ")[0] == f"model:{model}"
+        return (
+            not self.scope.startswith("model:") or self.scope.rpartition(" ")[0] == f"model:{model}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ class Ask:
     @property
     def floor(self) -> int:
         """The smallest `max_tokens` that the call may be clamped to."""
-        minimum = min(256, max(16, self.max_tokens // 4)) if self.min_tokens is None else self.min_tokens
+        minimum = (
+            min(256, max(16, self.max_tokens // 4)) if self.min_tokens is None else self.min_tokens
+        )
         return min(minimum, self.max_tokens)
 
 

@@ -91,10 +91,14 @@ class Costs(Database):
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
             running = " OR held_ms > 0" if "held_ms" in columns else ""
-            query = f"SELECT * FROM entries WHERE state IN ('held', 'unreported'){running} ORDER BY id"
+            query = (
+                f"SELECT * FROM entries WHERE state IN ('held', 'unreported'){running} ORDER BY id"
+            )
             entries = [entry_from_row(row) for row in db.execute(query)]
         pending = (entry for entry in entries if entry.state != "aside")
-        return tuple(entry for entry in pending if entry.state == "unreported" or not alive(entry.pid))
+        return tuple(
+            entry for entry in pending if entry.state == "unreported" or not alive(entry.pid)
+        )
 
     def rows(self, by: By, session: str | None = None) -> tuple[CostRow, ...]:
         """Return the sums of all entries, or of one session, by this key in order of first appearance.
@@ -104,7 +108,9 @@ class Costs(Database):
         condition = "" if session is None else "AND session = :key"
         if by in ("role", "model"):
             condition += " AND (purpose != 'tool' OR spent_nano > 0)"
-        grouped = f"(state != 'released' OR {{spent_ms}} > 0) {condition} GROUP BY {by} ORDER BY MIN(id)"
+        grouped = (
+            f"(state != 'released' OR {{spent_ms}} > 0) {condition} GROUP BY {by} ORDER BY MIN(id)"
+        )
         return tuple(cost for _, cost in self._sums(by, grouped, session))
 
     def session_row(self, session: str) -> CostRow | None:
@@ -121,7 +127,11 @@ class Costs(Database):
         query = "SELECT * FROM entries WHERE session = ? AND state = 'settled' AND reasoning > 0 AND price IS NOT NULL"
         with self.reading() as db:
             entries = [entry_from_row(row) for row in db.execute(query, (session,))]
-        return sum(entry.price.reasoning_cost(entry.usage) for entry in entries if entry.price and entry.usage)
+        return sum(
+            entry.price.reasoning_cost(entry.usage)
+            for entry in entries
+            if entry.price and entry.usage
+        )
 
     def pace(self, model: str) -> Pace | None:
         """Return the speed of a model's last steps; None without a timed step."""
@@ -145,7 +155,9 @@ class Costs(Database):
         grouped = "(state != 'released' OR {spent_ms} > 0) AND role != 'compact' AND session = :key GROUP BY turn"
         return dict(self._sums("session", grouped, session, turn="turn"))
 
-    def _sums(self, by: str, grouped: str, key: str | None, *, turn: str = "0") -> list[tuple[int, CostRow]]:
+    def _sums(
+        self, by: str, grouped: str, key: str | None, *, turn: str = "0"
+    ) -> list[tuple[int, CostRow]]:
         """Return each group's sum and turn; columns missing in a read-only file of an older version count as NULL."""
         with self.reading() as db:
             columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
@@ -155,7 +167,9 @@ class Costs(Database):
         sums: list[tuple[int, CostRow]] = []
         for row in rows:
             spent, ms = row["spent"], row["ms"]
-            usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
+            usage = Usage(
+                row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]
+            )
             likely = replace(usage, input=row["likely_input"], output=row["likely_output"])
             cost = CostRow(
                 key=row["key"],
@@ -180,7 +194,8 @@ class Costs(Database):
     def last(self, session: str) -> Entry | None:
         """Return the last call of a session."""
         query = (
-            "SELECT * FROM entries WHERE session = ? AND state NOT IN ('aside', 'released') ORDER BY id DESC LIMIT 1"
+            "SELECT * FROM entries WHERE session = ? AND state NOT IN ('aside', 'released')"
+            " ORDER BY id DESC LIMIT 1"
         )
         with self.reading() as db:
             row = db.execute(query, (session,)).fetchone()
@@ -204,9 +219,16 @@ class Costs(Database):
         sums: dict[tuple[str, str], tuple[int, ...]] = {}
         with self.reading() as db:
             for row in db.execute("SELECT * FROM entries"):
-                for key in scope_keys(row["session"], row["turn"], row["day"], row["lease"], row["task"]):
-                    sums[key] = tuple(map(sum, zip(sums.get(key, NOTHING), counted(row), strict=True)))
-            totals = {(row["scope"], row["key"]): tuple(row)[2:] for row in db.execute("SELECT * FROM totals")}
+                for key in scope_keys(
+                    row["session"], row["turn"], row["day"], row["lease"], row["task"]
+                ):
+                    sums[key] = tuple(
+                        map(sum, zip(sums.get(key, NOTHING), counted(row), strict=True))
+                    )
+            totals = {
+                (row["scope"], row["key"]): tuple(row)[2:]
+                for row in db.execute("SELECT * FROM totals")
+            }
         return tuple(
             f"{scope} {name}: stored {totals.get((scope, name), NOTHING)}, counted {sums.get((scope, name), NOTHING)}"
             for scope, name in sorted({*sums, *totals})

@@ -12,12 +12,22 @@ from ecoshell.errors import StoreError
 from ecoshell.paths import NO_ROOM, make_private
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+_UNWRITABLE = {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+}
 _MESSAGES: Mapping[int, tuple[str, str]] = {
-    **dict.fromkeys(_BUSY, ("is locked by another process.", "Close the other ecoshell or try again.")),
+    **dict.fromkeys(
+        _BUSY, ("is locked by another process.", "Close the other ecoshell or try again.")
+    ),
     **dict.fromkeys(
         _UNWRITABLE,
-        ("cannot be written.", "Make the file and its folder writable, or set ECOSHELL_HOME to a folder that is."),
+        (
+            "cannot be written.",
+            "Make the file and its folder writable, or set ECOSHELL_HOME to a folder that is.",
+        ),
     ),
     **dict.fromkeys(
         (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
@@ -32,7 +42,12 @@ _MESSAGES: Mapping[int, tuple[str, str]] = {
     ),
 }
 """Problem and fix, by SQLite result code."""
-_KINDS: dict[str, set[type]] = {"TEXT": {str}, "INTEGER": {int}, "REAL": {float, int}, "BLOB": {bytes}}
+_KINDS: dict[str, set[type]] = {
+    "TEXT": {str},
+    "INTEGER": {int},
+    "REAL": {float, int},
+    "BLOB": {bytes},
+}
 _MAX_REAL = 6e10
 """Largest plausible REAL value; all are seconds or megabytes."""
 _REWRITE_SECONDS = 0.3
@@ -69,7 +84,9 @@ class Database:
         self._connection = self._open((schema, *upgrades)[:version], busy_seconds)
         try:
             with self._errors("Nothing was changed."):
-                self._connection.row_factory = _sound_rows(self._connection, path) if checked else sqlite3.Row
+                self._connection.row_factory = (
+                    _sound_rows(self._connection, path) if checked else sqlite3.Row
+                )
         except BaseException:
             self._connection.close()
             raise
@@ -143,11 +160,15 @@ class Database:
             except OSError as error:
                 if error.errno in NO_ROOM:
                     raise _failure(self.path, sqlite3.SQLITE_FULL) from error
-                if isinstance(error, PermissionError) or not self.path.parent.is_dir():  # otherwise SQLite says why
+                if (
+                    isinstance(error, PermissionError) or not self.path.parent.is_dir()
+                ):  # otherwise SQLite says why
                     raise _failure(self.path, sqlite3.SQLITE_READONLY) from error
             try:
                 return _connect(
-                    str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, scripts)
+                    str(self.path),
+                    busy_seconds,
+                    lambda connection: _prepare(connection, self.path, scripts),
                 )
             except sqlite3.OperationalError as error:
                 if _code(error) not in _UNWRITABLE or not self.path.is_file():
@@ -156,10 +177,16 @@ class Database:
             query = "SELECT 1 FROM sqlite_master"
             address = f"file:{quote(str(self.path))}?mode=ro"
             try:
-                return _connect(address, busy_seconds, lambda connection: connection.execute(query).fetchone())
-            except sqlite3.OperationalError:  # The WAL files cannot be written either: open the current state.
+                return _connect(
+                    address, busy_seconds, lambda connection: connection.execute(query).fetchone()
+                )
+            except (
+                sqlite3.OperationalError
+            ):  # The WAL files cannot be written either: open the current state.
                 address += "&immutable=1"
-                return _connect(address, busy_seconds, lambda connection: connection.execute(query).fetchone())
+                return _connect(
+                    address, busy_seconds, lambda connection: connection.execute(query).fetchone()
+                )
 
     @contextmanager
     def _errors(self, outcome: str) -> Generator[None]:
@@ -169,13 +196,22 @@ class Database:
             if (code := _code(error)) in _MESSAGES:
                 raise _failure(self.path, code, outcome) from error
             raise StoreError(f"{self.path} failed: {error}.", kept=outcome) from error
-        except (OverflowError, UnicodeDecodeError) as error:  # from oversized numbers and malformed text
+        except (
+            OverflowError,
+            UnicodeDecodeError,
+        ) as error:  # from oversized numbers and malformed text
             raise _failure(self.path, sqlite3.SQLITE_CORRUPT, outcome) from error
 
 
-def _connect(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+def _connect(
+    place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], object]
+) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        place, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=place.startswith("file:")
+        place,
+        timeout=busy_seconds,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=place.startswith("file:"),
     )
     try:
         prepare(connection)
@@ -185,7 +221,9 @@ def _connect(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connect
     return connection
 
 
-def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]:
+def _sound_rows(
+    connection: sqlite3.Connection, path: Path
+) -> Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]:
     """Return a row factory that checks declared column types, which SQLite does not enforce."""
     kinds: dict[str, set[type]] = {}
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -218,7 +256,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, scripts: Sequence[str])
     """Upgrade the file to the latest version; each script upgrades one version."""
     version = len(scripts)
     connection.execute("BEGIN")
-    current = _version(connection, path, version)  # Checked first: WAL mode would modify another program's file.
+    current = _version(
+        connection, path, version
+    )  # Checked first: WAL mode would modify another program's file.
     connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -240,9 +280,14 @@ def _version(connection: sqlite3.Connection, path: Path, latest: int) -> int:
     """Return the schema version, 0 for a new file; raises StoreError for newer and foreign files."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > latest:
-        raise StoreError(f"{path} was written by a newer ecoshell.", fix="Upgrade ecoshell to use it.")
+        raise StoreError(
+            f"{path} was written by a newer ecoshell.", fix="Upgrade ecoshell to use it."
+        )
     if not version and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-        raise StoreError(f"{path} belongs to another program.", fix="Move it away so that a new file can be created.")
+        raise StoreError(
+            f"{path} belongs to another program.",
+            fix="Move it away so that a new file can be created.",
+        )
     return version
 
 

@@ -60,19 +60,30 @@ class Entry:
         if self.purpose == "tool":
             return (f"{self.tool}: {_usd(self.spent_nano)}",)
         if self.usage is None or self.state == "unreported":
-            lines = (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
+            lines = (
+                f"at most {self.held_input:,} input, {self.held_output:,} output",
+                _usd(self.held_nano),
+            )
             if self.price is not None:
-                lines = self.price.arithmetic(self.price.worst_parts(self.held_input, self.held_output))
+                lines = self.price.arithmetic(
+                    self.price.worst_parts(self.held_input, self.held_output)
+                )
             if self.usage is None:
                 return (f"{self.state}: the worst case is reserved", *lines)
-            lines = ("no usage was reported, so the whole reservation counts under the caps", *lines)
+            lines = (
+                "no usage was reported, so the whole reservation counts under the caps",
+                *lines,
+            )
             if self.estimate is None:
                 return lines
             counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
             price = "" if self.estimate_nano is None else f": ≈ {_usd(self.estimate_nano)}"
             return (*lines, f"≈ {counts}, by a tokenizer{price}")
         if self.price is None:
-            return (f"{self.usage.input:,} input, {self.usage.output:,} output", _usd(self.spent_nano))
+            return (
+                f"{self.usage.input:,} input, {self.usage.output:,} output",
+                _usd(self.spent_nano),
+            )
         lines = self.price.arithmetic(self.price.parts(self.usage))
         if self.spent_nano != self.price.cost(self.usage):
             lines = (*lines, f"reconciled to {_usd(self.spent_nano)}")
@@ -88,16 +99,40 @@ def _usd(nano: int | None) -> str:
 def entry_from_row(row: sqlite3.Row) -> Entry:
     """Convert a row to an entry."""
     settled = row["state"] in ("settled", "unreported")
-    usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]) if settled else None
-    names = ("id", "at", "day", "session", "turn", "role", "model", "purpose", "tool", "state", "pid", "held_nano")
+    usage = (
+        Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
+        if settled
+        else None
+    )
+    names = (
+        "id",
+        "at",
+        "day",
+        "session",
+        "turn",
+        "role",
+        "model",
+        "purpose",
+        "tool",
+        "state",
+        "pid",
+        "held_nano",
+    )
     more = ("held_input", "held_output", "spent_nano", "overrun_nano", "overrun_tokens")
     price = None if row["price"] is None else price_from_json(row["price"])
-    columns: dict[str, Any] = {**{name: row[name] for name in (*names, *more)}, "price": price, "usage": usage}
+    columns: dict[str, Any] = {
+        **{name: row[name] for name in (*names, *more)},
+        "price": price,
+        "usage": usage,
+    }
     if "estimate_nano" in row.keys():  # noqa: SIM118 - a read-only file may have an older version
         columns["estimate_nano"] = row["estimate_nano"]
         if row["estimate_input"] is not None:
             columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
-    columns |= {name: row[name] for name in ("lease", "held_ms", "spent_ms", "task") if name in row.keys()}  # noqa: SIM118
+    present = set(row.keys())
+    columns |= {
+        name: row[name] for name in ("lease", "held_ms", "spent_ms", "task") if name in present
+    }
     return Entry(**columns)
 
 
@@ -105,7 +140,9 @@ def find(db: sqlite3.Connection, entry: int) -> sqlite3.Row:
     """Return the row with this number; raises UsageError if it does not exist."""
     row = db.execute("SELECT * FROM entries WHERE id = ?", (entry,)).fetchone()
     if row is None:
-        raise UsageError(f"The ledger has no entry {entry}.", fix="List them with `ecoshell cost --by session`.")
+        raise UsageError(
+            f"The ledger has no entry {entry}.", fix="List them with `ecoshell cost --by session`."
+        )
     return row
 
 
@@ -113,7 +150,9 @@ def insert(db: sqlite3.Connection, columns: Mapping[str, Any]) -> int:
     """Insert a row and add it to the totals; returns its number."""
     names = ", ".join(columns)
     marks = ", ".join("?" * len(columns))
-    cursor = db.execute(f"INSERT INTO entries ({names}) VALUES ({marks}) RETURNING *", tuple(columns.values()))
+    cursor = db.execute(
+        f"INSERT INTO entries ({names}) VALUES ({marks}) RETURNING *", tuple(columns.values())
+    )
     row = cursor.fetchone()
     cursor.close()
     _add(db, row, counted(row), NOTHING)
@@ -123,7 +162,9 @@ def insert(db: sqlite3.Connection, columns: Mapping[str, Any]) -> int:
 def change(db: sqlite3.Connection, row: sqlite3.Row, columns: Mapping[str, Any]) -> None:
     """Change a row and update the totals by the difference."""
     names = ", ".join(f"{name} = ?" for name in columns)
-    cursor = db.execute(f"UPDATE entries SET {names} WHERE id = ? RETURNING *", (*columns.values(), row["id"]))
+    cursor = db.execute(
+        f"UPDATE entries SET {names} WHERE id = ? RETURNING *", (*columns.values(), row["id"])
+    )
     changed = cursor.fetchone()
     cursor.close()
     _add(db, changed, counted(changed), counted(row))
@@ -139,10 +180,16 @@ def counted(row: sqlite3.Row) -> Counted:
     return (row["spent_nano"] or 0, 0, row["input"] + row["output"], 0, *time)
 
 
-def scope_keys(session: str, turn: int, day: str, lease: str, task: str) -> tuple[tuple[str, str], ...]:
+def scope_keys(
+    session: str, turn: int, day: str, lease: str, task: str
+) -> tuple[tuple[str, str], ...]:
     """Return the scopes that an entry counts in, with the key of each total."""
     keys = (("turn", f"{session}/{turn}"), ("session", session), ("day", day), ("month", day[:7]))
-    return (*keys, *((TASK, owner) for owner in _enclosing(task)), *(((LEASE, lease),) if lease else ()))
+    return (
+        *keys,
+        *((TASK, owner) for owner in _enclosing(task)),
+        *(((LEASE, lease),) if lease else ()),
+    )
 
 
 def _enclosing(task: str) -> tuple[str, ...]:
@@ -167,9 +214,12 @@ def caps_over(
         LEFT JOIN totals t ON t.scope = p.scope AND t.key = p.key""",
         places,
     ).fetchall()
-    rows.sort(key=lambda row: (_ORDER.index(row["scope"]), -len(row["owner"]), _UNITS.index(row["unit"])))
+    rows.sort(
+        key=lambda row: (_ORDER.index(row["scope"]), -len(row["owner"]), _UNITS.index(row["unit"]))
+    )
     return tuple(
-        CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0) for row in rows
+        CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0)
+        for row in rows
     )
 
 
@@ -191,7 +241,9 @@ def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -
 
 def alive(pid: int) -> bool:
     """Return whether a process with this number runs; a reused number only delays a cleanup."""
-    if pid == os.getpid() or os.name == "nt":  # On Windows signal 0 is Ctrl-C, so no check is possible.
+    if (
+        pid == os.getpid() or os.name == "nt"
+    ):  # On Windows signal 0 is Ctrl-C, so no check is possible.
         return True
     try:
         os.kill(pid, 0)

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from ecoshell.budget import SCOPES, Account, Ask, CapState, Hold, Settlement, ToolHold, limit_reached
+from ecoshell.budget import (
+    SCOPES,
+    Account,
+    Ask,
+    CapState,
+    Hold,
+    Settlement,
+    ToolHold,
+    limit_reached,
+)
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
@@ -32,7 +41,9 @@ class Sharing:
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set and replaced whenever a reservation ends."""
 
-    async def fit(self, attempt: Callable[[], Awaitable[T]], last: Callable[[], Awaitable[T]] | None = None) -> T:
+    async def fit(
+        self, attempt: Callable[[], Awaitable[T]], last: Callable[[], Awaitable[T]] | None = None
+    ) -> T:
         """Retry `attempt` until it no longer raises LimitReached; use `last` when no other call holds a reservation."""
         async with self._queue:
             while True:
@@ -86,7 +97,9 @@ class Gate:
     Calls that share their room wait for one another before a limit is reached.
     """
 
-    def __init__(self, ledger: Ledger, *, logged: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, *, logged: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """`logged` waits until all events are on disk; None without a session store."""
         self.ledger = ledger
         self._logged = logged
@@ -103,7 +116,10 @@ class Gate:
 
     async def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelDisabled or StoreError."""
-        reserve, uncut = partial(self._reserve, self.ledger.hold), replace(ask, min_tokens=ask.max_tokens)
+        reserve, uncut = (
+            partial(self._reserve, self.ledger.hold),
+            replace(ask, min_tokens=ask.max_tokens),
+        )
         return await shared().fit(partial(reserve, uncut), partial(reserve, ask))
 
     async def set_aside(self, ask: Ask) -> Hold:
@@ -177,7 +193,10 @@ class Gate:
 
         def tight() -> CapState | None:
             caps = self.ledger.caps(account.session, account.turn, task=account.task)
-            return next((cap for cap in caps if cap.unit == "usd" and cap.over("") and nano > cap.left), None)
+            return next(
+                (cap for cap in caps if cap.unit == "usd" and cap.over("") and nano > cap.left),
+                None,
+            )
 
         async def look() -> None:
             cap = await asyncio.to_thread(tight)
@@ -189,7 +208,9 @@ class Gate:
 
         await shared().fit(look)
 
-    async def _reserve(self, operation: Callable[P, Hold], *args: P.args, **kwargs: P.kwargs) -> Hold:
+    async def _reserve(
+        self, operation: Callable[P, Hold], *args: P.args, **kwargs: P.kwargs
+    ) -> Hold:
         return await _reserved(partial(operation, *args, **kwargs), self.ledger.release)
 
 

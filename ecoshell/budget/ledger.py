@@ -32,7 +32,17 @@ from ecoshell.budget import (
     price_to_json,
 )
 from ecoshell.budget.costs import CostRow, Costs
-from ecoshell.budget.entries import LEASE, Entry, State, alive, caps_over, change, entry_from_row, find, insert
+from ecoshell.budget.entries import (
+    LEASE,
+    Entry,
+    State,
+    alive,
+    caps_over,
+    change,
+    entry_from_row,
+    find,
+    insert,
+)
 from ecoshell.budget.schema import SCHEMA, UPGRADES, VERSION
 from ecoshell.errors import ModelDisabled, StoreError, UsageError
 from ecoshell.messages import Usage
@@ -54,7 +64,13 @@ class Ledger(Costs):
     away: StoreError | None = None
     """Why the shared caps are unknown; None if they are known or do not exist."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], datetime] = datetime.now, busy_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], datetime] = datetime.now,
+        busy_seconds: float = 10.0,
+    ) -> None:
         super().__init__(
             path,
             schema=SCHEMA,
@@ -76,7 +92,9 @@ class Ledger(Costs):
         """
         with self.writing(_NOT_SENT) as db:
             caps = self._caps_for(db, ask.account, self._today())
-            return self._place(db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps))
+            return self._place(
+                db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps)
+            )
 
     def set_aside(self, ask: Ask) -> Hold:
         """Reserve the price of the final answer; replaces the turn's earlier reservation for it."""
@@ -84,7 +102,8 @@ class Ledger(Costs):
         with self.writing(_NOT_SENT) as db:
             mine = (account.session, account.turn, account.task, os.getpid())
             pending = (
-                "SELECT * FROM entries WHERE state = 'aside' AND session = ? AND turn = ? AND task = ? AND pid = ?"
+                "SELECT * FROM entries"
+                " WHERE state = 'aside' AND session = ? AND turn = ? AND task = ? AND pid = ?"
             )
             for row in db.execute(pending, mine).fetchall():
                 change(db, row, _RELEASED)
@@ -95,13 +114,20 @@ class Ledger(Costs):
         """Replace an unused reservation with a call; always fits if the call is not larger."""
         with self.writing(_NOT_SENT) as db:
             row = find(db, old.entry)
-            if row["state"] not in ("held", "aside"):  # already released, so there is nothing to replace
+            if row["state"] not in (
+                "held",
+                "aside",
+            ):  # already released, so there is nothing to replace
                 caps = self._caps_for(db, ask.account, self._today())
-                return self._place(db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps))
+                return self._place(
+                    db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps)
+                )
             change(db, row, _RELEASED)
             caps = self._caps_for(db, ask.account, row["day"])
             ms = fitting_ms(max(SLICE_MS, row["held_ms"]), caps)
-            return self._place(db, ask, exchanged_output(ask, caps, old), "held", ms, day=row["day"])
+            return self._place(
+                db, ask, exchanged_output(ask, caps, old), "held", ms, day=row["day"]
+            )
 
     def extend(self, entry: int) -> int:
         """Reserve more time for a running call or tool, and return how much the caps allow; 0 if it has ended."""
@@ -138,20 +164,30 @@ class Ledger(Costs):
         with self.writing(_STILL_HELD) as db:
             row = find(db, hold.entry)
             if row["state"] != "held":
-                raise StoreError(f"Entry {hold.entry} of the ledger is already {row['state']}.", kept=_UNCHANGED)
+                raise StoreError(
+                    f"Entry {hold.entry} of the ledger is already {row['state']}.", kept=_UNCHANGED
+                )
             if usage is None:
                 worst = Usage(input=row["held_input"], output=row["held_output"])
-                likely = estimate and Usage(min(estimate.input, worst.input), min(estimate.output, worst.output))
+                likely = estimate and Usage(
+                    min(estimate.input, worst.input), min(estimate.output, worst.output)
+                )
                 nano = None if likely is None or hold.price is None else hold.price.cost(likely)
                 nano = None if nano == hold.nano else nano
-                settlement = Settlement(hold.entry, hold.nano, worst, False, estimate=likely, estimate_nano=nano)
+                settlement = Settlement(
+                    hold.entry, hold.nano, worst, False, estimate=likely, estimate_nano=nano
+                )
             else:
                 spent = None if hold.price is None else hold.price.cost(usage)
                 over = 0 if spent is None or hold.nano is None else max(0, spent - hold.nano)
-                settlement = Settlement(hold.entry, spent, usage, True, over, max(0, usage.total - hold.tokens))
+                settlement = Settlement(
+                    hold.entry, spent, usage, True, over, max(0, usage.total - hold.tokens)
+                )
             change(db, row, {**_settled(settlement), "tool": tool, "spent_ms": ms})
             if settlement.overran:
-                reason = f"it billed {settlement.overrun_text} more than its prompt and max_tokens allow"
+                reason = (
+                    f"it billed {settlement.overrun_text} more than its prompt and max_tokens allow"
+                )
                 self._bar(db, hold.account.model, reason)
             return settlement
 
@@ -165,7 +201,9 @@ class Ledger(Costs):
             if row["state"] in ("held", "aside"):
                 change(db, row, {**_RELEASED, "spent_ms": row["spent_ms"] if ms is None else ms})
 
-    def start_tool(self, account: Account, tool: str, nano: int, wanted_ms: int = SLICE_MS) -> ToolHold:
+    def start_tool(
+        self, account: Account, tool: str, nano: int, wanted_ms: int = SLICE_MS
+    ) -> ToolHold:
         """Charge one use of a tool and reserve its first working time.
 
         Raises LimitReached if a cap has too little left for the price, or no time. Nothing is booked yet for a free
@@ -173,17 +211,23 @@ class Ledger(Costs):
         """
         if not nano:
             with self.reading() as db:
-                caps = caps_over(db, account.session, account.turn, self._today(), account.lease, account.task)
+                caps = caps_over(
+                    db, account.session, account.turn, self._today(), account.lease, account.task
+                )
             if fitting_ms(wanted_ms, caps) is None:
                 return ToolHold(account, tool)
         with self.writing("Nothing was charged and the tool was not run.") as db:
-            caps = caps_over(db, account.session, account.turn, self._today(), account.lease, account.task)
+            caps = caps_over(
+                db, account.session, account.turn, self._today(), account.lease, account.task
+            )
             for cap in caps:
                 need = {"usd": nano, "tokens": 0, "ms": min(wanted_ms, MIN_CALL_MS)}[cap.unit]
                 if need > cap.left:
                     raise limit_reached(cap, need)
             ms = fitting_ms(wanted_ms, caps)
-            return ToolHold(account, tool, self._insert_tool(db, account, tool, nano, {"held_ms": ms or 0}), ms)
+            return ToolHold(
+                account, tool, self._insert_tool(db, account, tool, nano, {"held_ms": ms or 0}), ms
+            )
 
     def end_tool(self, hold: ToolHold, ms: int) -> None:
         """Record the working time of a tool."""
@@ -194,13 +238,22 @@ class Ledger(Costs):
                 change(db, find(db, hold.entry), {"spent_ms": ms, "held_ms": 0})
 
     def _insert_tool(
-        self, db: sqlite3.Connection, account: Account, tool: str, nano: int, time: Mapping[str, int]
+        self,
+        db: sqlite3.Connection,
+        account: Account,
+        tool: str,
+        nano: int,
+        time: Mapping[str, int],
     ) -> int:
         columns = self._columns(account, self._today())
         paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
-        return insert(db, {**columns, **paid, **time, "state": "settled", "held_input": 0, "held_output": 0})
+        return insert(
+            db, {**columns, **paid, **time, "state": "settled", "held_input": 0, "held_output": 0}
+        )
 
-    def caps(self, session: str, turn: int, *, task: str = "", at_rest: bool = False) -> tuple[CapState, ...]:
+    def caps(
+        self, session: str, turn: int, *, task: str = "", at_rest: bool = False
+    ) -> tuple[CapState, ...]:
         """Return the user's own and the shared caps over a session's turn, or over a subagent's task in it.
 
         With `at_rest`, reservations of the turn's or task's running calls in this process are not counted.
@@ -248,7 +301,8 @@ class Ledger(Costs):
         """Set or remove (None) a cap; day and month caps belong to the user, turn and session caps to the session."""
         if scope not in SCOPES:
             raise UsageError(
-                f"{scope} is a team's cap.", fix=f"An administrator can set it: ecoshell budget set {scope} AMOUNT."
+                f"{scope} is a team's cap.",
+                fix=f"An administrator can set it: ecoshell budget set {scope} AMOUNT.",
             )
         owner = session if scope in ("turn", "session") else ""
         with self.writing(_UNCHANGED) as db:
@@ -256,7 +310,10 @@ class Ledger(Costs):
                 db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, owner))
             else:
                 values = (scope, owner, amount.unit, amount.value)
-                db.execute("INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)", values)
+                db.execute(
+                    "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)",
+                    values,
+                )
 
     def adopt_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Adopt a day or month cap from the settings if it has changed there.
@@ -274,9 +331,15 @@ class Ledger(Costs):
             db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, _FROM_SETTINGS))
             if configured is not None:
                 db.execute("DELETE FROM caps WHERE scope = ? AND owner = ''", (scope,))
-                db.executemany(remember, [(scope, _FROM_SETTINGS, *configured), (scope, "", *configured)])
-            elif previous is not None:  # removed from the settings: keep a cap that was set in a chat
-                removal = "DELETE FROM caps WHERE scope = ? AND owner = '' AND unit = ? AND amount = ?"
+                db.executemany(
+                    remember, [(scope, _FROM_SETTINGS, *configured), (scope, "", *configured)]
+                )
+            elif (
+                previous is not None
+            ):  # removed from the settings: keep a cap that was set in a chat
+                removal = (
+                    "DELETE FROM caps WHERE scope = ? AND owner = '' AND unit = ? AND amount = ?"
+                )
                 db.execute(removal, (scope, *previous))
 
     def bar(self, model: str, reason: str) -> None:
@@ -292,7 +355,10 @@ class Ledger(Costs):
     def barred(self) -> dict[str, str]:
         """Return the reason by barred model."""
         with self.reading() as db:
-            return {row["model"]: row["reason"] for row in db.execute("SELECT model, reason FROM barred ORDER BY at")}
+            return {
+                row["model"]: row["reason"]
+                for row in db.execute("SELECT model, reason FROM barred ORDER BY at")
+            }
 
     def reconcile(self, entry: int, actual: Amount | Usage) -> Settlement:
         """Replace the counted amount of a call with the actual one.
@@ -304,13 +370,21 @@ class Ledger(Costs):
             recorded = entry_from_row(row)
             is_tool = recorded.purpose == "tool"
             if recorded.state in ("aside", "released") or (is_tool and not recorded.held_ms):
-                raise UsageError(f"Entry {entry} is not a call that was sent.", fix="Reconcile a held or settled call.")
+                raise UsageError(
+                    f"Entry {entry} is not a call that was sent.",
+                    fix="Reconcile a held or settled call.",
+                )
             if (recorded.state == "held" or is_tool) and alive(recorded.pid):
-                raise UsageError(f"The call of entry {entry} is still running.", fix="Wait until it ends, or stop it.")
+                raise UsageError(
+                    f"The call of entry {entry} is still running.",
+                    fix="Wait until it ends, or stop it.",
+                )
             if isinstance(actual, Amount) and actual.unit == "ms":
                 change(db, row, {"spent_ms": actual.value, "held_ms": 0})
                 usage = recorded.usage or recorded.held_usage
-                return Settlement(entry, recorded.spent_nano, usage, reported=recorded.state == "settled")
+                return Settlement(
+                    entry, recorded.spent_nano, usage, reported=recorded.state == "settled"
+                )
             if is_tool:
                 fix = f"Give the working time, such as --reconcile {entry}=2s."
                 raise UsageError(f"Entry {entry} is a tool call, whose price is known.", fix=fix)
@@ -320,10 +394,14 @@ class Ledger(Costs):
                 nano = None if recorded.price is None else recorded.price.cost(actual)
                 settlement = Settlement(entry, nano, actual, reported=True)
             elif actual.unit == "usd":
-                settlement = Settlement(entry, actual.value, counted, reported=True, estimate=recorded.estimate)
+                settlement = Settlement(
+                    entry, actual.value, counted, reported=True, estimate=recorded.estimate
+                )
             else:
                 tokens = Usage(input=actual.value)
-                settlement = Settlement(entry, spent, tokens, reported=True, estimate_nano=recorded.estimate_nano)
+                settlement = Settlement(
+                    entry, spent, tokens, reported=True, estimate_nano=recorded.estimate_nano
+                )
             ms = (row["spent_ms"] or 0) + row["held_ms"] if row["held_ms"] else row["spent_ms"]
             change(db, row, {**_settled(settlement), "spent_ms": ms})
             return settlement
@@ -340,7 +418,9 @@ class Ledger(Costs):
         """Cap a subagent's task; the caps over its session apply as well."""
         with self.writing(_UNCHANGED) as db:
             rows = [(TASK, task, amount.unit, amount.value) for amount in amounts]
-            db.executemany("INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)", rows)
+            db.executemany(
+                "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)", rows
+            )
 
     def end_share(self, task: str) -> None:
         """Lower the caps of a task to their use, so that nothing more can be reserved under them."""
@@ -359,7 +439,9 @@ class Ledger(Costs):
             if nano is None:
                 db.execute("DELETE FROM caps WHERE scope = 'lease' AND owner = ?", (lease,))
             else:
-                db.execute("INSERT OR REPLACE INTO caps VALUES ('lease', ?, 'usd', ?)", (lease, nano))
+                db.execute(
+                    "INSERT OR REPLACE INTO caps VALUES ('lease', ?, 'usd', ?)", (lease, nano)
+                )
 
     def lease_cap(self, lease: str, *, lower: bool = False) -> CapState:
         """Return the grant of a lease, 0 for an unknown one, and its use.
@@ -376,13 +458,18 @@ class Ledger(Costs):
             cap = CapState(LEASE, "usd", *row)
             if lower:
                 cap = replace(cap, limit=min(cap.limit, cap.spent + cap.held))
-                db.execute("UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?", (cap.limit, lease))
+                db.execute(
+                    "UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?",
+                    (cap.limit, lease),
+                )
             return cap
 
     def leases(self) -> tuple[str, ...]:
         """Return the open leases of all processes."""
         with self.reading() as db:
-            return tuple(row["owner"] for row in db.execute("SELECT owner FROM caps WHERE scope = 'lease'"))
+            return tuple(
+                row["owner"] for row in db.execute("SELECT owner FROM caps WHERE scope = 'lease'")
+            )
 
     def entries_of(self, lease: str, ids: Collection[int] | None = None) -> tuple[Entry, ...]:
         """Return the sent calls of a lease, optionally only these entries."""
@@ -391,7 +478,9 @@ class Ledger(Costs):
             if ids is None:
                 rows = db.execute(query, (lease,)).fetchall()
             else:
-                rows = db.execute(f"{query} AND id IN ({', '.join('?' * len(ids))})", (lease, *ids)).fetchall()
+                rows = db.execute(
+                    f"{query} AND id IN ({', '.join('?' * len(ids))})", (lease, *ids)
+                ).fetchall()
         return tuple(entry_from_row(row) for row in rows)
 
     def _today(self) -> str:
@@ -414,7 +503,14 @@ class Ledger(Costs):
         return bool(caps)
 
     def _place(
-        self, db: sqlite3.Connection, ask: Ask, output: int, state: State, ms: int | None, *, day: str = ""
+        self,
+        db: sqlite3.Connection,
+        ask: Ask,
+        output: int,
+        state: State,
+        ms: int | None,
+        *,
+        day: str = "",
     ) -> Hold:
         """Insert the reservation of a call with this output limit and working time."""
         nano = None if ask.price is None else ask.price.worst(ask.prompt_tokens, output)
@@ -428,7 +524,9 @@ class Ledger(Costs):
         }
         entry = insert(db, {**self._columns(ask.account, day or self._today()), **reserved})
         tokens = ask.prompt_tokens + output
-        return Hold(entry, nano, tokens, output, output < ask.max_tokens, ask.account, ask.price, ms)
+        return Hold(
+            entry, nano, tokens, output, output < ask.max_tokens, ask.account, ask.price, ms
+        )
 
     def _columns(self, account: Account, day: str) -> dict[str, Any]:
         return {

@@ -82,7 +82,9 @@ class Price:
     def worst_parts(self, prompt_tokens: int, output_tokens: int) -> tuple[Part, Part]:
         """Return the buckets of the most expensive call within these counts."""
         reachable = (self.rates, *(tier.rates for tier in self.tiers if prompt_tokens > tier.above))
-        inputs = (rates.dearest_input if self.cache_writes else rates.dearest_read for rates in reachable)
+        inputs = (
+            rates.dearest_input if self.cache_writes else rates.dearest_read for rates in reachable
+        )
         return (
             ("prompt at most", prompt_tokens, max(inputs)),
             ("output at most", output_tokens, max(rates.dearest_output for rates in reachable)),
@@ -95,7 +97,11 @@ class Price:
     def reasoning_cost(self, usage: Usage) -> int:
         """Return the part of the price that the reasoning tokens cost."""
         name, count, rate = self.parts(usage)[-1]
-        return int(self._exact_nano(((name, count, rate),), fee=False).to_integral_value(rounding=ROUND_CEILING))
+        return int(
+            self._exact_nano(((name, count, rate),), fee=False).to_integral_value(
+                rounding=ROUND_CEILING
+            )
+        )
 
     def worst(self, prompt_tokens: int, output_tokens: int) -> int:
         """Return the upper bound in nano-dollars of a call within these counts, however tokens are billed."""
@@ -108,7 +114,11 @@ class Price:
         _, _, rate = parts[1]
         if remaining < 0:
             return -1
-        return UNBOUNDED if rate == 0 else int(_EXACT.divide_int(remaining, _EXACT.multiply(rate, _NANO_PER_RATE)))
+        return (
+            UNBOUNDED
+            if rate == 0
+            else int(_EXACT.divide_int(remaining, _EXACT.multiply(rate, _NANO_PER_RATE)))
+        )
 
     def arithmetic(self, parts: tuple[Part, ...]) -> tuple[str, ...]:
         """Return the calculation of the price: one line per bucket, then the total."""
@@ -137,7 +147,9 @@ class Price:
         """Return the unrounded price in nano-dollars, with the fixed price per call if `fee`."""
         total = _EXACT.multiply(self.request, Decimal(NANO)) if fee else Decimal(0)
         for _, count, rate in parts:
-            total = _EXACT.add(total, _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE)))
+            total = _EXACT.add(
+                total, _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE))
+            )
         return total
 
 

@@ -14,7 +14,9 @@ from ecoshell.budget.price import ZERO_PRICE, Price, Rates, Tier
 
 _FILE_NAME = "model_prices_and_context_window_backup.json"
 _CHAT_MODES = frozenset({"chat", "completion", "responses"})
-_SELF_HOSTED = frozenset({"ollama", "ollama_chat", "lemonade", "lm_studio", "llamafile", "hosted_vllm"})
+_SELF_HOSTED = frozenset(
+    {"ollama", "ollama_chat", "lemonade", "lm_studio", "llamafile", "hosted_vllm"}
+)
 """Providers that run on the user's own machines, free of charge."""
 _CLOUD_SUFFIX = "-cloud"
 """Suffix of models that an Ollama server forwards to Ollama's cloud."""
@@ -96,14 +98,21 @@ class PriceBook:
 
     def names(self) -> tuple[str, ...]:
         """Return all chat models of the file and all models with a user price, sorted."""
-        return tuple(sorted({*self.user, *(name for name, entry in self._entries.items() if _is_chat(entry))}))
+        return tuple(
+            sorted(
+                {*self.user, *(name for name, entry in self._entries.items() if _is_chat(entry))}
+            )
+        )
 
     def of_provider(self, provider: str) -> Iterator[tuple[ModelFacts, Price | None]]:
         """Yield properties and prices of a provider's models in file order; names carry the provider prefix."""
         for name, entry in self._entries_of(provider):
             if _is_chat(entry):
                 full = name if name.startswith(f"{provider}/") else f"{provider}/{name}"
-                yield _facts(full, entry), self.user.get(full) or self.user.get(name) or _price(name, entry)
+                yield (
+                    _facts(full, entry),
+                    self.user.get(full) or self.user.get(name) or _price(name, entry),
+                )
 
     def _match(self, model: str) -> tuple[str, Entry] | None:
         if model not in self._matches:
@@ -148,7 +157,11 @@ class PriceBook:
         raw = self._read()
         if not self._is_parsed_singly(raw):
             entries = self._entries.items()
-            yield from ((name, entry) for name, entry in entries if entry.get("litellm_provider") == provider)
+            yield from (
+                (name, entry)
+                for name, entry in entries
+                if entry.get("litellm_provider") == provider
+            )
             return
         field = f'\n        "litellm_provider": {json.dumps(provider)}'.encode()
         at = 0
@@ -208,7 +221,9 @@ def _facts(name: str, entry: Entry) -> ModelFacts:
         vision=entry.get("supports_vision") is True or missing,
         reasons=entry.get("supports_reasoning") is True or missing,
         adaptive=entry.get("supports_adaptive_thinking") is True,
-        efforts=frozenset(level for level in _EFFORTS if entry.get(f"supports_{level}_reasoning_effort") is True),
+        efforts=frozenset(
+            level for level in _EFFORTS if entry.get(f"supports_{level}_reasoning_effort") is True
+        ),
     )
 
 
@@ -227,14 +242,20 @@ def _price(name: str, entry: Entry) -> Price | None:
         candidates = [(int(record["range"][0]), _rates(record, "")) for record in ranges]
     elif base is not None:
         sizes = [match[1] for field in entry if (match := _ABOVE.fullmatch(field))]
-        candidates += [(int(size) * 1000, _rates(entry, f"_above_{size}k_tokens", base)) for size in sizes]
-    tiers = sorted((Tier(above, rates) for above, rates in candidates if rates), key=lambda tier: tier.above)
+        candidates += [
+            (int(size) * 1000, _rates(entry, f"_above_{size}k_tokens", base)) for size in sizes
+        ]
+    tiers = sorted(
+        (Tier(above, rates) for above, rates in candidates if rates), key=lambda tier: tier.above
+    )
     # A hosted model with free output is one whose price the file does not know.
     if not tiers or not tiers[0].rates.output:
         return None
     fee = Decimal(str(entry.get("input_cost_per_request", 0)))
     searches = entry.get("search_context_cost_per_query")
-    if searches and (entry.get("litellm_provider") == "perplexity" or "-search-" in name):  # charged per call
+    if searches and (
+        entry.get("litellm_provider") == "perplexity" or "-search-" in name
+    ):  # charged per call
         fee += max(Decimal(str(cost)) for cost in searches.values())
     return Price(tiers[0].rates, tuple(tiers[1:]), _SOURCE, fee)
 
@@ -276,4 +297,6 @@ def _is_chat(entry: Entry) -> bool:
 def _count(entry: Entry, *names: str) -> int | None:
     """Return the first of these fields that is a positive number."""
     values = (entry.get(name) for name in names)
-    return next((int(value) for value in values if isinstance(value, (int, Decimal)) and value > 0), None)
+    return next(
+        (int(value) for value in values if isinstance(value, (int, Decimal)) and value > 0), None
+    )

@@ -35,7 +35,12 @@ _WITH_ESTIMATES = (
 _WITH_LEASES = "ALTER TABLE entries ADD COLUMN lease TEXT NOT NULL DEFAULT ''"
 """Version 4: the lease of a shared ledger that a call was reserved from; empty without one."""
 
-_TIME_KEYS = {"turn": "session || '/' || turn", "session": "session", "day": "day", "month": "substr(day, 1, 7)"}
+_TIME_KEYS = {
+    "turn": "session || '/' || turn",
+    "session": "session",
+    "day": "day",
+    "month": "substr(day, 1, 7)",
+}
 _WITH_MS = ";".join(
     (
         "ALTER TABLE entries ADD COLUMN held_ms INTEGER NOT NULL DEFAULT 0",

@@ -89,7 +89,9 @@ class WorkingTime:
         if self._deadline is None or self._held_ms is None or self._deadline.expired():
             return
         left = self._held_ms / 1_000 - self._elapsed
-        self._deadline.reschedule(None if self._since is None else asyncio.get_running_loop().time() + left)
+        self._deadline.reschedule(
+            None if self._since is None else asyncio.get_running_loop().time() + left
+        )
 
     async def _keep_ahead(self, held_ms: int) -> None:
         """Reserve more shortly before the reservation is used up."""

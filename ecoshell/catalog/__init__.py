@@ -1,7 +1,13 @@
 """Known and registered tools, how a model sees them, and which ones a turn begins with."""
 
 from ecoshell.catalog.catalog import Catalog, CatalogChanges
-from ecoshell.catalog.loading import Candidate, LoadingDecision, LoadingPolicy, candidates_of, decide_loading
+from ecoshell.catalog.loading import (
+    Candidate,
+    LoadingDecision,
+    LoadingPolicy,
+    candidates_of,
+    decide_loading,
+)
 from ecoshell.catalog.presentation import (
     CORE,
     DEFERRED,

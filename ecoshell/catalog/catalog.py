@@ -84,7 +84,9 @@ class Catalog:
         for name in removed:
             del self._tools[name], self._schemas[name]
         order = [tool.schema.name for provider in self.providers for tool in provider.tools]
-        added = [name for name in dict.fromkeys(order) if name in current and name not in self._tools]
+        added = [
+            name for name in dict.fromkeys(order) if name in current and name not in self._tools
+        ]
         changed = [
             name
             for name, tool in current.items()

@@ -127,12 +127,24 @@ def candidates_of(
 ) -> tuple[Candidate, ...]:
     """Return the tools as candidates; `sizes` counts the tokens of texts."""
     schemas = tuple(schemas)
-    texts = [text for schema in schemas for text in (schema.entry, schema.as_text(), f" ({few_words(schema)})")]
+    texts = [
+        text
+        for schema in schemas
+        for text in (schema.entry, schema.as_text(), f" ({few_words(schema)})")
+    ]
     counts = iter(sizes(texts))
     return tuple(
         [
-            Candidate(schema.name, array_tokens, chances.get(schema.name, 0.0), text_tokens, description_tokens)
-            for schema, array_tokens, text_tokens, description_tokens in zip(schemas, *[counts] * 3, strict=True)
+            Candidate(
+                schema.name,
+                array_tokens,
+                chances.get(schema.name, 0.0),
+                text_tokens,
+                description_tokens,
+            )
+            for schema, array_tokens, text_tokens, description_tokens in zip(
+                schemas, *[counts] * 3, strict=True
+            )
         ]
     )
 
@@ -149,9 +161,13 @@ def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> Lo
         return LoadingDecision(presentation, (), summary, chances=_chances(candidates))
     if policy.declared is not None and policy.presentation == "auto" and policy.has_all_tools:
         return _core_and_declared(candidates, policy, policy.declared)
-    if not candidates or (policy.is_first and policy.has_all_tools and _is_small(candidates, policy)):
+    if not candidates or (
+        policy.is_first and policy.has_all_tools and _is_small(candidates, policy)
+    ):
         presentation = _presentation_of_everything(policy)
-        return LoadingDecision(presentation, names, "Every tool is loaded: listing names saves too little.")
+        return LoadingDecision(
+            presentation, names, "Every tool is loaded: listing names saves too little."
+        )
     return _core_and_likely(candidates, policy)
 
 

@@ -11,7 +11,16 @@ PresentationName = Literal["grow", "deferred", "stable", "direct", "plain", "tex
 CORE = ("list_files", "read_file", "search_text", "edit_file", "write_file", "run_command")
 """The core set: tools that are always loaded, in the order of the tool array (SPEC §1)."""
 LOCAL_ARRAY = (
-    *("list_files", "read_file", "search_text", "count_text", "write_file", "edit_file", "run_command", "run_python"),
+    *(
+        "list_files",
+        "read_file",
+        "search_text",
+        "count_text",
+        "write_file",
+        "edit_file",
+        "run_command",
+        "run_python",
+    ),
     *("calculate", "current_time", "convert_units", "fetch_url", "json_query"),
 )
 """Tools whose short schemas a local model reads in every session, so that its prompt begins with the same tokens."""
@@ -21,7 +30,9 @@ _MAX_CHARACTERS = 60
 _SENTENCE_END = re.compile(r"[.;:!?](?:\s|$)|[。；：！？\n]")
 
 
-def _meta_tool(name: str, description: str, types: Mapping[str, str], *, required: bool = True) -> ToolSchema:
+def _meta_tool(
+    name: str, description: str, types: Mapping[str, str], *, required: bool = True
+) -> ToolSchema:
     """Return a meta-tool's schema; `types` maps arguments to JSON types."""
     properties = {key: {"type": kind} for key, kind in types.items()}
     parameters: dict[str, Any] = {"type": "object", "properties": properties}
@@ -38,7 +49,9 @@ CALL_SCHEMA = _meta_tool(
     "Call a registered tool as its document says.",
     {"name": "string", "arguments": "object"},
 )
-SEARCH_SCHEMA = _meta_tool(TOOL_SEARCH, "Find names of further tools to register.", {"query": "string"})
+SEARCH_SCHEMA = _meta_tool(
+    TOOL_SEARCH, "Find names of further tools to register.", {"query": "string"}
+)
 FINISH_SCHEMA = _meta_tool(
     FINISH,
     "End with the answer, or give up and say why in it.",
@@ -87,7 +100,11 @@ class Presentation:
         `deferrable` are all tools of a deferring presentation, where loading one does not change
         its position, and of one that declares tools.
         """
-        declared = [replace(tool, brief=True) for tool in deferrable or registered if tool.name in self.declared]
+        declared = [
+            replace(tool, brief=True)
+            for tool in deferrable or registered
+            if tool.name in self.declared
+        ]
         meta = (
             (REGISTER_SCHEMA, self.registers or skills),
             (CALL_SCHEMA, self.uses_tool_call),
@@ -101,7 +118,10 @@ class Presentation:
             return (*declared, *offered, *registered)
         if self.deferred and deferrable:
             loaded = {schema.name for schema in registered}
-            registered = [schema if schema.name in loaded else replace(schema, deferred=True) for schema in deferrable]
+            registered = [
+                schema if schema.name in loaded else replace(schema, deferred=True)
+                for schema in deferrable
+            ]
         # Schemas common to all sessions come first, so that sessions share the prompt cache.
         core = [schema for schema in registered if schema.name in CORE]
         core.sort(key=lambda schema: CORE.index(schema.name))
@@ -208,7 +228,10 @@ def by_server(names: Iterable[str], servers: Mapping[str, str]) -> dict[str, lis
         groups.setdefault(server if name.startswith(f"{server}.") else "", []).append(name)
     for server in [server for server, group in groups.items() if server and len(group) == 1]:
         groups[""] += groups.pop(server)
-    return {server: [name[len(server) + 1 :] if server else name for name in group] for server, group in groups.items()}
+    return {
+        server: [name[len(server) + 1 :] if server else name for name in group]
+        for server, group in groups.items()
+    }
 
 
 def listed_parts(names: Iterable[str], servers: Mapping[str, str]) -> Iterator[str]:

@@ -44,4 +44,6 @@ class RegisteredTools:
 
     def without(self, names: Container[str]) -> "RegisteredTools":
         """Return the tools without these names."""
-        return RegisteredTools({name: tool for name, tool in self.tools.items() if name not in names})
+        return RegisteredTools(
+            {name: tool for name, tool in self.tools.items() if name not in names}
+        )

@@ -99,7 +99,9 @@ class Ranker:
         Tools with equal scores are in catalog order.
         """
         query = query[:_CHARACTER_LIMIT]
-        implied = (term for pattern, terms in _IMPLIED_TERMS if pattern.search(query) for term in terms)
+        implied = (
+            term for pattern, terms in _IMPLIED_TERMS if pattern.search(query) for term in terms
+        )
         terms = list(islice(dict.fromkeys((*implied, *_terms(query))), _TERM_LIMIT))
         if not terms:
             return []
@@ -123,7 +125,10 @@ class Ranker:
         sentences = _SENTENCE_BREAK.split(request)[:_SENTENCE_LIMIT]
         if len(sentences) > 1:
             parts = [dict(self.rank(sentence, weights=_SEARCH_WEIGHTS)) for sentence in sentences]
-            scores = {name: score + max(part.get(name, 0.0) for part in parts) for name, score in scores.items()}
+            scores = {
+                name: score + max(part.get(name, 0.0) for part in parts)
+                for name, score in scores.items()
+            }
         by_server: dict[str, list[str]] = {}
         for name in sorted(scores, key=scores.__getitem__, reverse=True):
             by_server.setdefault(self._servers.get(name, name), []).append(name)
@@ -195,7 +200,9 @@ def shortlist(query: str, ranker: Ranker, sizes: Mapping[str, int], room: int) -
 def _build_index(schemas: Sequence[ToolSchema]) -> sqlite3.Connection:
     index = sqlite3.connect(":memory:", check_same_thread=False)
     columns = "name, server, description, parameters"
-    index.execute(f"CREATE VIRTUAL TABLE tools USING fts5({columns}, tokenize = 'porter unicode61')")
+    index.execute(
+        f"CREATE VIRTUAL TABLE tools USING fts5({columns}, tokenize = 'porter unicode61')"
+    )
     rows: list[tuple[int, str, str, str, str]] = []
     for row, schema in enumerate(schemas):
         properties = schema.parameters.get("properties")

@@ -73,5 +73,7 @@ class Skills(Mapping[str, Skill]):
 
 def listing(names: Sequence[str], descriptions: Mapping[str, str]) -> str:
     """Return the line that lists the names, some with a description; empty without names."""
-    entries = (f"{name} ({descriptions[name]})" if descriptions.get(name) else name for name in names)
+    entries = (
+        f"{name} ({descriptions[name]})" if descriptions.get(name) else name for name in names
+    )
     return f"{_HEAD}{', '.join(entries)}" if names else ""

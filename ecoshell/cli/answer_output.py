@@ -5,7 +5,17 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from ecoshell.api import Result
-from ecoshell.events import CapNear, ErrorHappened, Event, LimitHit, Notice, Quote, TextArrived, TurnFinished, to_json
+from ecoshell.events import (
+    CapNear,
+    ErrorHappened,
+    Event,
+    LimitHit,
+    Notice,
+    Quote,
+    TextArrived,
+    TurnFinished,
+    to_json,
+)
 from ecoshell.messages import visible
 
 if TYPE_CHECKING:  # imported only if progress is shown
@@ -18,7 +28,10 @@ def print_json_line(event: Event, *, file: TextIO | None = None) -> None:
     The data of images is left empty.
     """
     record = to_json(event)
-    for image in (*(attachment["image"] for attachment in record.get("attachments", ())), *record.get("images", ())):
+    for image in (
+        *(attachment["image"] for attachment in record.get("attachments", ())),
+        *record.get("images", ()),
+    ):
         if image:
             image["data"] = ""
     print(json.dumps(record), file=file, flush=True)

@@ -22,21 +22,38 @@ from ecoshell.messages import Attachment
 if TYPE_CHECKING:  # imported only if a user can be asked
     from ecoshell.cli.line_user import LineUser
 
-_APPROVAL_FIX = "--yes skips approval prompts; [approval] allow in the settings allows single tools."
+_APPROVAL_FIX = (
+    "--yes skips approval prompts; [approval] allow in the settings allows single tools."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run_options(parser)
     parser.add_argument(
-        "question", nargs="+", help="the question; piped text is attached. - reads the question from standard input"
+        "question",
+        nargs="+",
+        help="the question; piped text is attached. - reads the question from standard input",
     )
     parser.add_argument(
-        "--image", action="append", default=[], metavar="FILE", type=Path, help="attach an image; repeatable"
+        "--image",
+        action="append",
+        default=[],
+        metavar="FILE",
+        type=Path,
+        help="attach an image; repeatable",
     )
-    parser.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
-    parser.add_argument("--quiet", action="store_true", help="print only the answer and errors; ask nothing")
-    parser.add_argument("--force", action="store_true", help="with --yes: allow overwriting a file with less content")
+    parser.add_argument(
+        "--json", action="store_true", help="print every event, and the result, as JSON lines"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="print only the answer and errors; ask nothing"
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with --yes: allow overwriting a file with less content",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +68,10 @@ def run(args: argparse.Namespace) -> int:
     report = partial(print_json_line, file=sys.stdout) if json else AnswerOutput(quiet=quiet).show
     user = None if json or quiet or words[-1:] == ["-"] else _user_at_terminal()
     agent = Agent(user=user, options=options)
-    with hangups_interrupt(), redirect_stdout(sys.stderr):  # keep output of plugins' tools out of the answer
+    with (
+        hangups_interrupt(),
+        redirect_stdout(sys.stderr),
+    ):  # keep output of plugins' tools out of the answer
         try:
             images = read_images(args.image)
             question, attachments = read_question(words, (lambda _: None) if quiet else warn)
@@ -68,9 +88,13 @@ def run(args: argparse.Namespace) -> int:
     report(outcome.result())
     for call in outcome.refused:
         if options.yes:
-            warn(f"{call} was not run: it needs an approval even with --yes, and no user is available.")
+            warn(
+                f"{call} was not run: it needs an approval even with --yes, and no user is available."
+            )
         else:
-            warn(f"{call} was not run: it needs an approval, and no user is available. {_APPROVAL_FIX}")
+            warn(
+                f"{call} was not run: it needs an approval, and no user is available. {_APPROVAL_FIX}"
+            )
     return outcome.exit_status
 
 
@@ -86,11 +110,15 @@ def read_images(files: Sequence[Path]) -> tuple[Attachment, ...]:
         return tuple(attached(open_image(file)) for file in files)
     except ToolError as error:
         raise UsageError(
-            f"--image: {error.message}", kept="Nothing was asked.", fix="Give a PNG, JPEG, GIF or WebP file."
+            f"--image: {error.message}",
+            kept="Nothing was asked.",
+            fix="Give a PNG, JPEG, GIF or WebP file.",
         ) from error
 
 
-def read_question(words: Sequence[str], warn: Callable[[str], None]) -> tuple[str, Sequence[Attachment]]:
+def read_question(
+    words: Sequence[str], warn: Callable[[str], None]
+) -> tuple[str, Sequence[Attachment]]:
     """Return the question and the piped text that accompanies it.
 
     `-` as the only word reads the question from standard input; as the last word it waits for the piped text. Raises

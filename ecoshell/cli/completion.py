@@ -19,7 +19,9 @@ Candidates = Callable[[str, list[str]], Iterable[str]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell whose script is printed")
+    parser.add_argument(
+        "shell", choices=("bash", "zsh", "fish"), help="the shell whose script is printed"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +46,9 @@ def complete(parser: "CommandLine") -> None:
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
-def _arguments(parser: argparse.ArgumentParser, command: str) -> Iterator[tuple[set[str], argparse.Action]]:
+def _arguments(
+    parser: argparse.ArgumentParser, command: str
+) -> Iterator[tuple[set[str], argparse.Action]]:
     """Yield every argument, including those of commands, with its options or, if positional, `COMMAND NAME`."""
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage] - argparse has no public list
         if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
@@ -56,7 +60,11 @@ def _arguments(parser: argparse.ArgumentParser, command: str) -> Iterator[tuple[
 
 
 def _completions(
-    candidates: Candidates, prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **_: Any
+    candidates: Candidates,
+    prefix: str,
+    action: argparse.Action,
+    parsed_args: argparse.Namespace,
+    **_: Any,
 ) -> list[str]:
     value: object = getattr(parsed_args, action.dest, None)
     preceding = [str(word) for word in value] if isinstance(value, list) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
@@ -81,14 +89,22 @@ def _models(prefix: str, preceding: list[str]) -> Iterable[str]:
 
     settings = load_settings(user_paths())
     rows = Inventory(settings, user_paths().models_folder, barred={}).local_rows()
-    return [*(row.name for row in rows), *settings.models.named, *(price_book(settings).names() if prefix else ())]
+    return [
+        *(row.name for row in rows),
+        *settings.models.named,
+        *(price_book(settings).names() if prefix else ()),
+    ]
 
 
 def _roles(prefix: str, preceding: list[str]) -> Iterable[str]:
     from ecoshell.options import ROLES
 
     role, equals, model = prefix.partition("=")
-    return [f"{role}={name}" for name in _models(model, preceding)] if equals else [f"{role}=" for role in ROLES]
+    return (
+        [f"{role}={name}" for name in _models(model, preceding)]
+        if equals
+        else [f"{role}=" for role in ROLES]
+    )
 
 
 def _tools(prefix: str, preceding: list[str]) -> Iterable[str]:
@@ -96,7 +112,10 @@ def _tools(prefix: str, preceding: list[str]) -> Iterable[str]:
     from ecoshell.tools.workspace import Workspace, workspace_folder
 
     workspace, paths = Workspace(workspace_folder()), user_paths()
-    return [tool.schema.name for _, tool in sources_of(load_settings(paths), paths, workspace, lambda _: None)]
+    return [
+        tool.schema.name
+        for _, tool in sources_of(load_settings(paths), paths, workspace, lambda _: None)
+    ]
 
 
 def _servers(prefix: str, preceding: list[str]) -> Iterable[str]:
@@ -152,7 +171,11 @@ def _keys_and_values(prefix: str, preceding: list[str]) -> Iterable[str]:
     return () if setting is None else setting.choices
 
 
-_VALUES: dict[str, Candidates] = {"tui.theme": _themes, "agent.strategy": _strategies, "plan.judge": _judges}
+_VALUES: dict[str, Candidates] = {
+    "tui.theme": _themes,
+    "agent.strategy": _strategies,
+    "plan.judge": _judges,
+}
 """Settings whose values plugins and files may add to."""
 _CANDIDATES: tuple[tuple[set[str], Candidates], ...] = (
     ({"--model"}, _models),

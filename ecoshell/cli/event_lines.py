@@ -56,7 +56,15 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, length_text, plan_news, turn_sums
+from ecoshell.events.describe import (
+    CALL_BEGINS,
+    ENDINGS,
+    describe,
+    duration,
+    length_text,
+    plan_news,
+    turn_sums,
+)
 from ecoshell.events.work import todo_lines
 from ecoshell.messages import visible, visible_line
 from ecoshell.options import ROLES
@@ -200,7 +208,10 @@ class EventLines:
 
     def _show_todo(self, event: TodoChanged) -> None:
         """Print the task list: what has changed, and all of it if the work itself is another."""
-        self._printer.line(f"{self._signs.dot} {describe(event).replace(UNICODE_SIGNS.dot, self._signs.dot)}", "dim")
+        self._printer.line(
+            f"{self._signs.dot} {describe(event).replace(UNICODE_SIGNS.dot, self._signs.dot)}",
+            "dim",
+        )
         is_same_work = [item.text for item in event.items] == [item.text for item in self._todo]
         changed = [item for item in event.items if not (is_same_work and item in self._todo)]
         for text in todo_lines(changed):
@@ -233,7 +244,9 @@ class EventLines:
                 self._open_channel = event.channel
             self._reasoning.append(event.text)
             return
-        text = event.text if self._open_channel else event.text.lstrip()  # models often begin with a blank
+        text = (
+            event.text if self._open_channel else event.text.lstrip()
+        )  # models often begin with a blank
         if self._is_call or not text:
             return
         if not self._open_channel:
@@ -258,7 +271,9 @@ class EventLines:
     def _is_latest_reply(self, text: str) -> bool:
         return (self._replies[-1] if self._replies else "").strip() == text.strip()
 
-    def _show_thinking(self, event: StepStarted | BudgetHeld | Rationale | Reasoned | StepProposed) -> None:
+    def _show_thinking(
+        self, event: StepStarted | BudgetHeld | Rationale | Reasoned | StepProposed
+    ) -> None:
         """Print which role thinks, its rationale, and the steps a search proposes."""
         line, signs = self._printer.line, self._signs
         match event:
@@ -268,9 +283,15 @@ class EventLines:
                 thinker = (event.role, event.model)
                 if self._streaming and event.role in ROLES and thinker != self._thinker:
                     self._thinker = thinker
-                    line(f"{signs.dot} {event.role} is thinking {signs.dot} {visible_line(event.model)}", "dim")
+                    line(
+                        f"{signs.dot} {event.role} is thinking {signs.dot} {visible_line(event.model)}",
+                        "dim",
+                    )
                 if event.clamped:
-                    line(f"{signs.dot} note: the budget allows this reply {event.max_tokens:,} tokens", "yellow")
+                    line(
+                        f"{signs.dot} note: the budget allows this reply {event.max_tokens:,} tokens",
+                        "yellow",
+                    )
             case Reasoned():
                 if not self._reasoning:
                     line(f"{signs.dot} {speaker(event.role)}{describe(event)}", "dim")
@@ -278,7 +299,9 @@ class EventLines:
             case Rationale():
                 # a planner names the next role after its rationale
                 if not any(reply.strip().startswith(event.text.strip()) for reply in self._replies):
-                    line(f"{signs.thought} {speaker(event.role)}{visible_line(event.text)}", "italic")
+                    line(
+                        f"{signs.thought} {speaker(event.role)}{visible_line(event.text)}", "italic"
+                    )
             case StepProposed():
                 is_printed = self._is_latest_reply(event.rationale)
                 rationale = "" if is_printed else f" {signs.dot} {visible_line(event.rationale)}"
@@ -320,7 +343,9 @@ class EventLines:
     def _end_tool_graph(self) -> None:
         """Print the outcome of the running tool graph."""
         if self._tool_graph is not None:
-            self._printer.line(f"{self._signs.dot} plan: {outcome(self._tool_graph.closed())}", "dim")
+            self._printer.line(
+                f"{self._signs.dot} plan: {outcome(self._tool_graph.closed())}", "dim"
+            )
             self._tool_graph = None
 
 

@@ -20,12 +20,16 @@ PIPE_CLOSED = 141
 def fenced(command: Callable[[], int]) -> int:
     """Run a command; return its exit status, also after an expected error, Ctrl-C or a closed pipe."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by the caller: the next file, such as a database, would get its number
+        if (
+            getattr(sys, name) is None
+        ):  # closed by the caller: the next file, such as a database, would get its number
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open until the exit
     try:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # this flushes, which may fail on a full disk
-                stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still shows everything
+                stream.reconfigure(
+                    errors="backslashreplace"
+                )  # a terminal without UTF-8 still shows everything
         status = command()
         sys.stdout.flush()
     except KeyboardInterrupt:

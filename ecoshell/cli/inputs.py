@@ -39,7 +39,9 @@ class Keyboard:
         self._partial_line = ""
         """The start of a line that was typed while no prompt was open."""
 
-    def equip(self, *, history: FileHistory, completer: Completer, toolbar: Callable[[], str]) -> None:
+    def equip(
+        self, *, history: FileHistory, completer: Completer, toolbar: Callable[[], str]
+    ) -> None:
         """Give questions a history, completion and a toolbar."""
         self._questions = PromptSession(
             output=self._output,
@@ -82,7 +84,10 @@ class Lines:
         if self.prompts is not None:
             self.prompts.write(prompt)
             self.prompts.flush()
-        handlers: dict[int, Handler] = {signal.SIGINT: interrupt, **dict.fromkeys(HANGUPS, _end_input)}
+        handlers: dict[int, Handler] = {
+            signal.SIGINT: interrupt,
+            **dict.fromkeys(HANGUPS, _end_input),
+        }
         try:
             with handling(handlers):
                 line = self.stream.readline()
@@ -107,7 +112,9 @@ class SlashCompleter(Completer):
     complete: Callable[[str], list[Completion]]
     values: Callable[[str], Awaitable[list[Completion]]]
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[PromptCompletion]:
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[PromptCompletion]:
         typed = document.text_before_cursor
         if typed.startswith("/"):
             yield from (_whole_line(completion, typed) for completion in self.complete(typed))
@@ -160,13 +167,20 @@ class PrivateHistory(FileHistory):
 
 
 def _whole_line(completion: Completion, typed: str) -> PromptCompletion:
-    return PromptCompletion(completion.text, start_position=-len(typed), display_meta=completion.help)
+    return PromptCompletion(
+        completion.text, start_position=-len(typed), display_meta=completion.help
+    )
 
 
 def _read_waiting(terminal: int) -> str:
     """Read what waits in the terminal, including an unfinished line."""
     attributes = termios.tcgetattr(terminal)
-    without_waiting = [*attributes[:3], attributes[3] & ~termios.ICANON, *attributes[4:6], [*attributes[6]]]
+    without_waiting = [
+        *attributes[:3],
+        attributes[3] & ~termios.ICANON,
+        *attributes[4:6],
+        [*attributes[6]],
+    ]
     without_waiting[6][termios.VMIN] = without_waiting[6][termios.VTIME] = 0
     termios.tcsetattr(terminal, termios.TCSANOW, without_waiting)
     try:

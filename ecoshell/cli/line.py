@@ -69,7 +69,11 @@ async def _chat(options: Options) -> int:
         if isinstance(source, Keyboard):
             history = PrivateHistory(user_paths().history_file, line_shell.note)
             completer = SlashCompleter(shell.complete, shell.values)
-            source.equip(history=history, completer=completer, toolbar=lambda: toolbar_text(line_shell.shell_status))
+            source.equip(
+                history=history,
+                completer=completer,
+                toolbar=lambda: toolbar_text(line_shell.shell_status),
+            )
             shell.read_ahead()
         return await line_shell.run()
     finally:
@@ -79,7 +83,9 @@ async def _chat(options: Options) -> int:
 class LineShell:
     """The loop of the line shell: read a line, run it, print what happens."""
 
-    def __init__(self, shell: Shell, *, source: Keyboard | Lines, printer: Printer, user: LineUser | None) -> None:
+    def __init__(
+        self, shell: Shell, *, source: Keyboard | Lines, printer: Printer, user: LineUser | None
+    ) -> None:
         """`user` is None if the input is not a terminal."""
         self._shell = shell
         self._source = source
@@ -110,7 +116,11 @@ class LineShell:
                 pass
         except EOFError:
             pass
-        if self._user is not None and (hint := self._shell.resume_hint) and await self._shell.flush() is None:
+        if (
+            self._user is not None
+            and (hint := self._shell.resume_hint)
+            and await self._shell.flush() is None
+        ):
             self._printer.line(hint, "dim")
         return self._status if self._user is None else 0
 
@@ -147,7 +157,9 @@ class LineShell:
         except BrokenPipeError:
             raise  # the reader of the output is gone
         except Exception as error:  # noqa: BLE001 - the boundary of the shell: not even a defect in a command ends it
-            self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
+            self._status = (
+                error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
+            )
             EventLines(self._printer).show(ErrorHappened.of(error))
         return True
 
@@ -185,7 +197,9 @@ class LineShell:
                         self._status = EXIT_STATUS[event.status] or self._status
                     elif self._user is not None:
                         is_quote = isinstance(event, Quote) and bool(event.reason)
-                        if is_quote or isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)):
+                        if is_quote or isinstance(
+                            event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)
+                        ):
                             self._queue += self._source.typeahead()
                         try:
                             await self._user.answer(event)
@@ -250,9 +264,13 @@ def toolbar_text(status: ShellStatus | None) -> str:
         return ""
     parts = [_cap_text(cap) for cap in status.caps]
     if not status.caps and status.is_free:
-        parts.append(f"no cap, used {about(counted(status.used_tokens, 'token'), estimated=status.estimated)}")
+        parts.append(
+            f"no cap, used {about(counted(status.used_tokens, 'token'), estimated=status.estimated)}"
+        )
     elif not status.caps:
-        parts.append(f"no cap, spent {about(dollars(status.spent_nano), estimated=status.estimated_nano)}")
+        parts.append(
+            f"no cap, spent {about(dollars(status.spent_nano), estimated=status.estimated_nano)}"
+        )
     registered = sum(tool.registered for tool in status.tools)
     effort = "" if status.effort == "auto" else f" ({status.effort})"
     approval = {"plan": ("plan mode",), "edits": ("edits accepted",)}.get(status.approval_mode, ())

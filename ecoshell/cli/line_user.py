@@ -23,22 +23,38 @@ from ecoshell.budget import counted, parse_amount
 from ecoshell.cli.editor import edited_text
 from ecoshell.cli.signals import Interrupted
 from ecoshell.errors import UsageError
-from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, PlanWritten, Quote, TrustWanted
+from ecoshell.events import (
+    ApprovalWanted,
+    CostWanted,
+    Event,
+    LimitHit,
+    ModelOffer,
+    PlanWritten,
+    Quote,
+    TrustWanted,
+)
 from ecoshell.messages import Call, visible, visible_line
 
 _EVENT_SECONDS = 1.0
 """Seconds to wait for a question's event before asking without it: a locked store delays events."""
 _PREVIEW_LINES = 40
 _TRUST_PROMPT = "[1] trust it until it changes  [n] no, until it changes  [l] not now: "
-_APPROVAL_PROMPT = "[1] once  [2] this session  [3] this project  [e] edit  [n] no  [d] no, do this instead: "
+_APPROVAL_PROMPT = (
+    "[1] once  [2] this session  [3] this project  [e] edit  [n] no  [d] no, do this instead: "
+)
 _SERVER_PROMPT = "[1] yes  [e] edit  [n] no: "
 _ARGUMENTS_PROMPT = "Arguments as one line of JSON (empty keeps them): "
 _MODEL_PROMPT = "Model (/models lists them): "
-_LIMIT_PROMPT = "[r] raise the cap  [m] another model  [a] answer with the results so far  [s] stop: "
+_LIMIT_PROMPT = (
+    "[r] raise the cap  [m] another model  [a] answer with the results so far  [s] stop: "
+)
 _QUOTE_PROMPT = "[g] start  [numbers] leave these nodes out  [r] do not start: "
-_PLAN_PROMPT = "[1] carry out this plan  [2] and accept edits  [e] change it in $EDITOR  [n] not now: "
+_PLAN_PROMPT = (
+    "[1] carry out this plan  [2] and accept edits  [e] change it in $EDITOR  [n] not now: "
+)
 _COST_PROMPT = (
-    "[g] go on  [d] go on, don't ask again  [m] another model  [a] answer with the results so far  [s] stop: "
+    "[g] go on  [d] go on, don't ask again  [m] another model"
+    "  [a] answer with the results so far  [s] stop: "
 )
 _NO_WITH_TEXT = re.compile(r"no?\b[\s,:;.]+(\S.*)", re.IGNORECASE | re.DOTALL)
 
@@ -50,7 +66,9 @@ Question = ApprovalWanted | LimitHit | CostWanted | TrustWanted | Quote
 
 def _by_word(words_by_decision: Mapping[T, str]) -> dict[str, T]:
     """Map every word a user may type to its decision."""
-    return {word: decision for decision, words in words_by_decision.items() for word in words.split()}
+    return {
+        word: decision for decision, words in words_by_decision.items() for word in words.split()
+    }
 
 
 _DECISIONS: Mapping[str, Decision] = _by_word(
@@ -61,7 +79,13 @@ _LIMIT_CHOICES: Mapping[str, Literal["raise", "model", "answer", "stop"]] = _by_
 )
 _AMOUNT_EXAMPLES: Mapping[str, str] = {"usd": "0.50", "tokens": "20000tok", "ms": "2min"}
 _COST_CHOICES: Mapping[str, Literal["go", "always", "model", "answer", "stop"]] = _by_word(
-    {"go": "g y go", "always": "d always", "model": "m model", "answer": "a answer", "stop": "s stop"}
+    {
+        "go": "g y go",
+        "always": "d always",
+        "model": "m model",
+        "answer": "a answer",
+        "stop": "s stop",
+    }
 )
 _TRUST_CHOICES: Mapping[str, Trust] = _by_word({"yes": "1 y yes", "no": "n no", "later": "l later"})
 
@@ -70,7 +94,9 @@ _TRUST_CHOICES: Mapping[str, Trust] = _by_word({"yes": "1 y yes", "no": "n no", 
 class _Pending:
     """A question the core waits for; created while the event loop runs."""
 
-    answer: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    answer: asyncio.Future[Any] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
     started: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -186,7 +212,9 @@ class LineUser:
         self._show_call(event)
         arguments: Mapping[str, Any] | None = event.arguments if event.fault else None
         while True:
-            typed = await self._word(_SERVER_PROMPT if event.of_server else _APPROVAL_PROMPT, at_end="n", lower=False)
+            typed = await self._word(
+                _SERVER_PROMPT if event.of_server else _APPROVAL_PROMPT, at_end="n", lower=False
+            )
             word = typed.lower()
             if word in ("e", "edit"):
                 arguments = await self._edited(arguments or event.arguments) or arguments
@@ -232,13 +260,20 @@ class LineUser:
         """Ask what to do at a limit."""
         self._show_offers(event.offers)
         while True:
-            kind, model = await self._choice(event.offers, _LIMIT_PROMPT, _LIMIT_CHOICES, "r, m, a or s")
+            kind, model = await self._choice(
+                event.offers, _LIMIT_PROMPT, _LIMIT_CHOICES, "r, m, a or s"
+            )
             if kind != "raise":
                 return LimitChoice(kind, model)
             proposal = enough_text(event)
-            hint = f"enter for {proposal}" if proposal else f"such as {_AMOUNT_EXAMPLES[event.unit]}"
+            hint = (
+                f"enter for {proposal}" if proposal else f"such as {_AMOUNT_EXAMPLES[event.unit]}"
+            )
             # a blank at the end of the input, because that must not accept the proposal
-            typed = await self._word(f"New cap for this {event.scope} ({hint}): ", at_end=" ") or proposal
+            typed = (
+                await self._word(f"New cap for this {event.scope} ({hint}): ", at_end=" ")
+                or proposal
+            )
             try:
                 if typed.strip():
                     parse_amount(typed)
@@ -248,11 +283,15 @@ class LineUser:
 
     async def _cost(self, event: CostWanted) -> CostChoice:
         """Ask whether an expensive step may run."""
-        low, high, threshold = (dollars(nano) for nano in (event.low_nano, event.high_nano, event.threshold_nano))
+        low, high, threshold = (
+            dollars(nano) for nano in (event.low_nano, event.high_nano, event.threshold_nano)
+        )
         self.say(f"? the next step with {visible_line(event.model)} costs {low} to {high}")
         self.say(f"  ecoshell asks above {threshold}: [budget] ask_above in the settings.")
         self._show_offers(event.offers)
-        return CostChoice(*await self._choice(event.offers, _COST_PROMPT, _COST_CHOICES, "g, d, m, a or s"))
+        return CostChoice(
+            *await self._choice(event.offers, _COST_PROMPT, _COST_CHOICES, "g, d, m, a or s")
+        )
 
     async def _quote(self, event: Quote) -> QuoteChoice:
         """Ask whether quoted work may start, and without which nodes."""
@@ -266,14 +305,18 @@ class LineUser:
             if word in ("r", "n", "no", "s"):
                 return QuoteChoice("refuse")
             if numbers and numbers <= {*range(1, len(event.labels) + 1)}:
-                return QuoteChoice("trim", tuple(event.labels[number - 1] for number in sorted(numbers)))
+                return QuoteChoice(
+                    "trim", tuple(event.labels[number - 1] for number in sorted(numbers))
+                )
             self.say("Type g, r, or the numbers of nodes to leave out.")
 
     async def _choice(
         self, offers: Sequence[ModelOffer], prompt: str, choices: Mapping[str, K], keys: str
     ) -> tuple[K, str]:
         """Return the choice, made by a word or the number of an offered model, and the name of another model."""
-        numbers = f"[1{f'-{len(offers)}' if len(offers) > 1 else ''}] that model  " if offers else ""
+        numbers = (
+            f"[1{f'-{len(offers)}' if len(offers) > 1 else ''}] that model  " if offers else ""
+        )
         models = {str(number): offer.name for number, offer in enumerate(offers, 1)}
         while True:
             word = await self._word(f"{numbers}{prompt}", at_end="s")
@@ -282,7 +325,9 @@ class LineUser:
                 self.say(f"Type {keys}, or a model's number.")
             elif kind != "model":
                 return kind, ""
-            elif name := models.get(word) or await self._word(_MODEL_PROMPT, at_end="", lower=False):
+            elif name := models.get(word) or await self._word(
+                _MODEL_PROMPT, at_end="", lower=False
+            ):
                 return choices["model"], name
 
     def _show_preview(self, text: str) -> None:
@@ -296,9 +341,15 @@ class LineUser:
         for number, offer in enumerate(offers, 1):
             warning = "" if offer.fits else "; may not fit under the caps"
             place = "local" if offer.local else "remote"
-            cost = "price unknown" if offer.most_nano is None else f"{dollars(offer.most_nano)} at most"
+            cost = (
+                "price unknown"
+                if offer.most_nano is None
+                else f"{dollars(offer.most_nano)} at most"
+            )
             size = counted(offer.most_tokens, "token")
-            self.say(f"  [{number}] {visible_line(offer.name)} ({place}): {cost}, {size} at most{warning}")
+            self.say(
+                f"  [{number}] {visible_line(offer.name)} ({place}): {cost}, {size} at most{warning}"
+            )
 
     async def _edited(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Read arguments; None keeps them."""

@@ -22,19 +22,37 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("ecoshell.cli.chat", "full-screen chat"),
     "line": ("ecoshell.cli.line", "line-by-line chat"),
     "ask": ("ecoshell.cli.ask", "ask one question and print the answer"),
-    "plan": ("ecoshell.cli.manage.plan", "show which uses of tools the budget allows for a question"),
+    "plan": (
+        "ecoshell.cli.manage.plan",
+        "show which uses of tools the budget allows for a question",
+    ),
     "screenshot": ("ecoshell.cli.screenshot", "save the chat's screen as an SVG file"),
-    "tools": ("ecoshell.cli.manage.tools", "list tools, their effects and the size of their schemas"),
+    "tools": (
+        "ecoshell.cli.manage.tools",
+        "list tools, their effects and the size of their schemas",
+    ),
     "mcp": ("ecoshell.cli.manage.mcp", "manage MCP servers"),
     "plugins": ("ecoshell.cli.manage.plugins", "list plugins, or create one"),
-    "profile": ("ecoshell.cli.manage.profile", "measure a tool's time and memory on growing inputs"),
+    "profile": (
+        "ecoshell.cli.manage.profile",
+        "measure a tool's time and memory on growing inputs",
+    ),
     "sessions": ("ecoshell.cli.manage.sessions", "list, show, export, rename and delete sessions"),
-    "experience": ("ecoshell.cli.manage.experience", "list, export and delete recorded uses of tools and modes"),
+    "experience": (
+        "ecoshell.cli.manage.experience",
+        "list, export and delete recorded uses of tools and modes",
+    ),
     "cost": ("ecoshell.cli.manage.cost", "show spending and caps"),
     "config": ("ecoshell.cli.manage.config", "show, check and change settings"),
-    "events": ("ecoshell.cli.manage.events", "describe the output of `ask --json`, also as JSON schema"),
+    "events": (
+        "ecoshell.cli.manage.events",
+        "describe the output of `ask --json`, also as JSON schema",
+    ),
     "doctor": ("ecoshell.cli.manage.doctor", "check the installation"),
-    "completion": ("ecoshell.cli.completion", "print the script that makes Tab complete commands in your shell"),
+    "completion": (
+        "ecoshell.cli.completion",
+        "print the script that makes Tab complete commands in your shell",
+    ),
     "models": ("ecoshell.cli.manage.models", "list models and prices; `models pull` downloads one"),
 }
 """The module and the help of each command; a module has `add_arguments(parser)` and `run(args)`, like plugins'
@@ -44,7 +62,8 @@ _COMMAND = "COMMAND"
 _OPTION = re.compile(r"--[\w-]+")
 _UNRECOGNIZED = "unrecognized arguments: "
 _INVALID_CHOICE = re.compile(
-    r"argument (?P<argument>\S+): invalid choice: '?(?P<typed>.*?)'? \(choose from (?P<choices>.*)\)", re.DOTALL
+    r"argument (?P<argument>\S+): invalid choice: '?(?P<typed>.*?)'? \(choose from (?P<choices>.*)\)",
+    re.DOTALL,
 )
 
 
@@ -67,16 +86,22 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_actions(
-    parser: argparse.ArgumentParser, default: str, parser_class: type[argparse.ArgumentParser] | None = None
+    parser: argparse.ArgumentParser,
+    default: str,
+    parser_class: type[argparse.ArgumentParser] | None = None,
 ) -> Callable[[str, str], argparse.ArgumentParser]:
     """Let a command take actions, such as `list`; return a function that adds one by name and help."""
     add_json(parser)
     parser.set_defaults(action=default)
-    actions = parser.add_subparsers(metavar=_ACTION, title="actions", parser_class=parser_class or type(parser))
+    actions = parser.add_subparsers(
+        metavar=_ACTION, title="actions", parser_class=parser_class or type(parser)
+    )
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         action = actions.add_parser(name, allow_abbrev=False, help=text)
-        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+        action.add_argument(
+            "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON"
+        )
         action.set_defaults(action=name)
         return action
 
@@ -117,17 +142,28 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             name = unknown.partition("=")[0]
             if not name.startswith("-"):
-                raise UsageError(f"Unexpected argument {unknown!r}.", fix=f"`{self.prog} --help` shows the usage.")
+                raise UsageError(
+                    f"Unexpected argument {unknown!r}.",
+                    fix=f"`{self.prog} --help` shows the usage.",
+                )
             raise UsageError(f"Unknown option {name}.", fix=suggestion(name, options))
         if invalid:
             argument, typed = invalid["argument"], invalid["typed"]
             is_option = argument.startswith("-")
-            text = f"{argument} cannot be {typed!r}." if is_option else f"Unknown {argument.lower()} {typed!r}."
+            text = (
+                f"{argument} cannot be {typed!r}."
+                if is_option
+                else f"Unknown {argument.lower()} {typed!r}."
+            )
             kind = UnknownCommand if argument in {_COMMAND, _ACTION} else UsageError
             raise kind(text, fix=suggestion(typed, re.findall(r"[\w-]+", invalid["choices"])))
-        raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows the usage.")
+        raise UsageError(
+            f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows the usage."
+        )
 
-    def _unknown_argument(self, message: str, invalid: re.Match[str] | None, options: Sequence[str]) -> str | None:
+    def _unknown_argument(
+        self, message: str, invalid: re.Match[str] | None, options: Sequence[str]
+    ) -> str | None:
         """Return the argument that does not exist, if that is the mistake.
 
         An invalid command may be the value of a misspelt option before it: `--modl embedded`.
@@ -137,7 +173,9 @@ class Parser(argparse.ArgumentParser):
         if invalid and invalid["typed"] in self._typed:
             preceding = self._typed[: self._typed.index(invalid["typed"])]
             typed_options = (word for word in preceding if word.startswith("--"))
-            return next((word for word in typed_options if word.partition("=")[0] not in options), None)
+            return next(
+                (word for word in typed_options if word.partition("=")[0] not in options), None
+            )
         return None
 
     def load(self) -> None:
@@ -190,8 +228,12 @@ class CommandLine(Parser):
         from ecoshell.plugin_host import Plugins, attribute_faults, find_user_plugins
         from ecoshell.plugins import Command
 
-        plugin_commands = Plugins(find_user_plugins(user_paths()), warn).commands(self.commands.choices)
-        for name, (plugin, command) in sorted(plugin_commands.items(), key=lambda item: " " in item[0]):
+        plugin_commands = Plugins(find_user_plugins(user_paths()), warn).commands(
+            self.commands.choices
+        )
+        for name, (plugin, command) in sorted(
+            plugin_commands.items(), key=lambda item: " " in item[0]
+        ):
             attributed = Command(
                 name,
                 command.about,
@@ -204,18 +246,25 @@ class CommandLine(Parser):
                 parser.set_defaults(run=attributed.run)
                 parser.add_own_arguments = attributed.add_arguments
             elif (parser := self.commands.choices.get(group)) is not None:
-                parser.extensions = (*parser.extensions, partial(_add_plugin_action, plugin, action, attributed))
+                parser.extensions = (
+                    *parser.extensions,
+                    partial(_add_plugin_action, plugin, action, attributed),
+                )
             else:
                 warn(f"Plugin {plugin} adds an action to {group}, which is not a command.")
 
 
 def build_parser() -> CommandLine:
     """Build the root parser; the arguments of commands are loaded later."""
-    parser = CommandLine(prog="ecoshell", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    parser = CommandLine(
+        prog="ecoshell", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False
+    )
     add_run_options(parser)
     parser.add_argument("-V", "--version", action="version", version=f"ecoshell {__version__}")
     parser.set_defaults(run=_chat)
-    parser.commands = parser.add_subparsers(dest="command", metavar=_COMMAND, title="commands", parser_class=Parser)
+    parser.commands = parser.add_subparsers(
+        dest="command", metavar=_COMMAND, title="commands", parser_class=Parser
+    )
     for name, (module, text) in COMMANDS.items():
         command = parser.commands.add_parser(name, allow_abbrev=False, help=text)
         command.add_own_arguments = partial(_load_command, module)

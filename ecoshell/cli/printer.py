@@ -46,11 +46,15 @@ class Printer:
     """Prints text unchanged: no markup, no wrapping, and no colours in a pipe or with TERM=dumb or NO_COLOR."""
 
     def __init__(self, file: TextIO) -> None:
-        self._console = _Console(file=file, markup=False, emoji=False, highlight=False, soft_wrap=True)
+        self._console = _Console(
+            file=file, markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
         self.is_full_terminal = self._console.is_terminal and not self._console.is_dumb_terminal
         """Whether the output is a terminal that understands escape sequences."""
         self._reported_at = -_PROGRESS_SECONDS
-        supports_unicode = self.is_full_terminal and self._console.encoding.lower().startswith("utf")
+        supports_unicode = self.is_full_terminal and self._console.encoding.lower().startswith(
+            "utf"
+        )
         self.signs = UNICODE_SIGNS if supports_unicode else ASCII_SIGNS
 
     @property
@@ -61,7 +65,9 @@ class Printer:
     def line(self, text: str, style: str = "", end: str = "\n") -> None:
         """Print text that is already safe to show; an empty `end` leaves the line open."""
         # Segments keep tabs, which rich's Text expands to blanks
-        self._console.print(Segments([Segment(f"{text}{end}", self._console.get_style(style))]), end="")
+        self._console.print(
+            Segments([Segment(f"{text}{end}", self._console.get_style(style))]), end=""
+        )
 
     def progress(self, text: str) -> None:
         """Show progress in place; an empty text removes it. Without a full terminal, a line every few seconds."""
@@ -69,7 +75,11 @@ class Printer:
             shown = set_cell_size(text, min(cell_len(text), self.width - 1))
             self._console.file.write(f"\r\x1b[K{shown}")
             self._console.file.flush()
-        elif text and self._console.is_terminal and monotonic() - self._reported_at >= _PROGRESS_SECONDS:
+        elif (
+            text
+            and self._console.is_terminal
+            and monotonic() - self._reported_at >= _PROGRESS_SECONDS
+        ):
             self._reported_at = monotonic()
             self.line(text)
 

@@ -32,14 +32,39 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     def add(*names: str, **settings: object) -> None:
         parser.add_argument(*names, default=argparse.SUPPRESS, **settings)  # pyright: ignore[reportArgumentType]
 
-    add("--model", metavar="NAME", type=_model, help="embedded, local:PATH.gguf, script:FILE.jsonl or any litellm name")
-    add("--budget", metavar="AMOUNT", type=_amount, help="cap of the session, such as 0.50 (dollars), 20000tok or 2min")
-    add("--registration", choices=get_args(Registration), help="which tools the model sees at first")
-    add("--presentation", choices=get_args(Presentation), help="how registered tools reach the model")
+    add(
+        "--model",
+        metavar="NAME",
+        type=_model,
+        help="embedded, local:PATH.gguf, script:FILE.jsonl or any litellm name",
+    )
+    add(
+        "--budget",
+        metavar="AMOUNT",
+        type=_amount,
+        help="cap of the session, such as 0.50 (dollars), 20000tok or 2min",
+    )
+    add(
+        "--registration", choices=get_args(Registration), help="which tools the model sees at first"
+    )
+    add(
+        "--presentation",
+        choices=get_args(Presentation),
+        help="how registered tools reach the model",
+    )
     add("--max-steps", metavar="N", type=_steps, help="steps of a turn before it must answer")
-    add("--workspace", metavar="DIR", type=Path, help="folder that tools work in (default: the current folder)")
+    add(
+        "--workspace",
+        metavar="DIR",
+        type=Path,
+        help="folder that tools work in (default: the current folder)",
+    )
     add("--yes", action="store_true", help="skip approval prompts (deny rules still apply)")
-    add("--trust-project", action="store_true", help="trust the workspace's AGENTS.md, commands, skills and hooks")
+    add(
+        "--trust-project",
+        action="store_true",
+        help="trust the workspace's AGENTS.md, commands, skills and hooks",
+    )
     add("--read-only", action="store_true", help="refuse every tool that writes or executes")
     add("--resume", metavar="ID", help="resume a session by ID or unique prefix")
     add(
@@ -49,7 +74,12 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         const=LATEST_SESSION,
         help="resume the latest session of this folder",
     )
-    add("--price", metavar="IN,OUT", type=_price, help="price of the model in dollars per million tokens")
+    add(
+        "--price",
+        metavar="IN,OUT",
+        type=_price,
+        help="price of the model in dollars per million tokens",
+    )
     add("--mode", choices=get_args(ModeName), help="one model (single) or three roles (umi)")
     add(
         "--role",
@@ -66,7 +96,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def options_from(args: argparse.Namespace) -> Options:
     """Return the options of a parsed command line."""
-    values = {name: value for name, value in vars(args).items() if name in Options.__dataclass_fields__}
+    values = {
+        name: value for name, value in vars(args).items() if name in Options.__dataclass_fields__
+    }
     roles = RoleModels(**{role: getattr(args, f"{_ROLE_PREFIX}{role}", None) for role in ROLES})
     return Options(**values, roles=roles)
 
@@ -86,7 +118,11 @@ class _RoleAction(argparse.Action):
     """Stores each role in its own attribute, so that roles before and after a command add up."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option: str | None = None,
     ) -> None:
         text = str(values)
         name, _, model = (part.strip() for part in text.partition("="))
@@ -100,7 +136,9 @@ class _RoleAction(argparse.Action):
                 fix=f"Available: {', '.join((*ROLES, ADVISOR))}, as in caller=embedded.",
             )
         if not model:
-            raise UsageError(f"--role {text!r} does not name a model.", fix=f"Try --role {role}=embedded.")
+            raise UsageError(
+                f"--role {text!r} does not name a model.", fix=f"Try --role {role}=embedded."
+            )
         setattr(namespace, f"{_ROLE_PREFIX}{role}", model)
 
 
@@ -119,7 +157,10 @@ def _amount(text: str) -> str:
 
 def _steps(text: str) -> int:
     if not re.fullmatch(r"0*[1-9][0-9]{0,7}", text):
-        raise UsageError(f"--max-steps {text!r} is not a number of steps.", fix="Give a whole number, such as 24.")
+        raise UsageError(
+            f"--max-steps {text!r} is not a number of steps.",
+            fix="Give a whole number, such as 24.",
+        )
     return int(text)
 
 

@@ -31,23 +31,33 @@ _PAUSE_SECONDS = 0.05
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE.svg", help="a new file")
-    parser.add_argument("--size", default="120x36", metavar="CxL", help="columns and lines (default: 120x36)")
-    parser.add_argument("--session", dest="resume", metavar="ID", help="session to show (default: a new one)")
+    parser.add_argument(
+        "--size", default="120x36", metavar="CxL", help="columns and lines (default: 120x36)"
+    )
+    parser.add_argument(
+        "--session", dest="resume", metavar="ID", help="session to show (default: a new one)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Save the picture; raises UsageError for an invalid or existing file, and StoreError."""
     size, file = _parse_size(args.size), expanded(args.file)
     if file.suffix.lower() != ".svg":
-        raise UsageError(f"{file} is not the name of an SVG file.", fix="Give a name that ends in .svg.")
+        raise UsageError(
+            f"{file} is not the name of an SVG file.", fix="Give a name that ends in .svg."
+        )
     try:
         exists, has_folder = file.exists(), file.parent.is_dir()
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}.", fix="Name another file.") from error
+        raise UsageError(
+            f"{file} cannot be written: {error.strerror}.", fix="Name another file."
+        ) from error
     if exists:  # checked before the work; `write_new` never overwrites
         raise UsageError(f"{file} already exists.", fix="Name a new file.")
     if not has_folder:
-        raise UsageError(f"The folder {file.parent} does not exist.", fix="Create it, or name another folder.")
+        raise UsageError(
+            f"The folder {file.parent} does not exist.", fix="Create it, or name another folder."
+        )
     write_new(file, asyncio.run(_picture(options_from(args), size)))
     return 0
 
@@ -55,7 +65,9 @@ def run(args: argparse.Namespace) -> int:
 def _parse_size(text: str) -> tuple[int, int]:
     match = _SIZE.fullmatch(text.strip())
     size = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not all(low <= value <= high for low, value, high in zip(_MIN_SIZE, size, _MAX_SIZE, strict=True)):
+    if not all(
+        low <= value <= high for low, value, high in zip(_MIN_SIZE, size, _MAX_SIZE, strict=True)
+    ):
         raise UsageError(
             f"--size {text!r} is not between {_MIN_SIZE[0]}x{_MIN_SIZE[1]} and {_MAX_SIZE[0]}x{_MAX_SIZE[1]}.",
             fix="Give columns and lines, such as 120x36.",
@@ -73,7 +85,9 @@ async def _picture(options: Options, size: tuple[int, int]) -> str:
     paths = user_paths()
     try:
         with TemporaryDirectory() as folder:
-            paths.draft_file = Path(folder) / "draft.txt"  # keeps the user's unsent draft out of the picture
+            paths.draft_file = (
+                Path(folder) / "draft.txt"
+            )  # keeps the user's unsent draft out of the picture
             app = ChatApp(options, build=build, paths=paths)
             async with app.run_test(size=size) as pilot:
                 app.chat.query_one(Prompt).cursor_blink = False

@@ -54,7 +54,9 @@ def interrupt(number: int, frame: FrameType | None) -> NoReturn:
 def handling(handlers: Mapping[int, Handler]) -> Generator[None]:
     """Install signal handlers, except for signals that are ignored on purpose (nohup, a background job)."""
     current = {number: signal.getsignal(number) for number in handlers}
-    replaced = {number: handler for number, handler in current.items() if handler is not signal.SIG_IGN}
+    replaced = {
+        number: handler for number, handler in current.items() if handler is not signal.SIG_IGN
+    }
     for number in replaced:
         signal.signal(number, handlers[number])
     try:

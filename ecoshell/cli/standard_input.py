@@ -18,7 +18,9 @@ MAX_BYTES = 16_000_000
 _START_SECONDS, _END_SECONDS = 3.0, 60.0
 """Time limits of an input that was not announced: services are often started with an open pipe that stays empty."""
 _CHUNK_BYTES = 65_536
-_SLOW_INPUT_FIX = "End the question with - to wait for its end, or use < /dev/null to ask without it."
+_SLOW_INPUT_FIX = (
+    "End the question with - to wait for its end, or use < /dev/null to ask without it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,17 @@ def decode(content: bytes, warn: Callable[[str], None]) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        warn("the input is not valid UTF-8; invalid bytes were replaced by \N{REPLACEMENT CHARACTER}")
+        warn(
+            "the input is not valid UTF-8; invalid bytes were replaced by \N{REPLACEMENT CHARACTER}"
+        )
         return content.decode("utf-8", errors="replace")
 
 
 def unreadable(error: OSError) -> UsageError:
     """Return the error for a standard input that cannot be read, as after nohup."""
-    return UsageError(f"Standard input cannot be read ({error.strerror}).", fix="Pipe text, or give the question.")
+    return UsageError(
+        f"Standard input cannot be read ({error.strerror}).", fix="Pipe text, or give the question."
+    )
 
 
 def read_question_text(warn: Callable[[str], None]) -> str:
@@ -51,7 +57,10 @@ def read_question_text(warn: Callable[[str], None]) -> str:
     except OSError as error:
         raise unreadable(error) from error
     if not content.ended:
-        raise UsageError(f"The question on standard input has more than {MAX_BYTES:,} bytes.", fix="Ask a shorter one.")
+        raise UsageError(
+            f"The question on standard input has more than {MAX_BYTES:,} bytes.",
+            fix="Ask a shorter one.",
+        )
     return decode(content.head, warn)
 
 
@@ -70,7 +79,9 @@ def read_attachment(say: Callable[[str], None], *, announced: bool) -> Attachmen
             raise unreadable(error) from error
         return None
     if not content.size and not content.ended:
-        say(f"no data on standard input for {_START_SECONDS:.0f} s; asking without it. {_SLOW_INPUT_FIX}")
+        say(
+            f"no data on standard input for {_START_SECONDS:.0f} s; asking without it. {_SLOW_INPUT_FIX}"
+        )
     if b"\0" in content.head:
         raise UsageError(
             "Standard input is binary (it contains NUL bytes).",
@@ -109,7 +120,9 @@ def _without_cut_character(head: bytes) -> bytes:
     return head
 
 
-def _read(kept_bytes: int, *, start_seconds: float | None = None, end_seconds: float | None = None) -> Input:
+def _read(
+    kept_bytes: int, *, start_seconds: float | None = None, end_seconds: float | None = None
+) -> Input:
     """Read to the end, to MAX_BYTES or to a time limit, keeping the first bytes; raises OSError.
 
     The limits are the seconds until the first byte, and until the end; None waits forever.

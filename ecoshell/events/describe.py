@@ -58,9 +58,17 @@ ENDINGS: Mapping[Status, str] = {
     "interrupted": "stopped",
 }
 """Text for each end of a turn."""
-_PARTS = {"user": "your AGENTS.md", "project": "AGENTS.md of this project", "facts": "facts of the workspace"}
+_PARTS = {
+    "user": "your AGENTS.md",
+    "project": "AGENTS.md of this project",
+    "facts": "facts of the workspace",
+}
 _STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
-_TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it changes", "later": "is not read now"}
+_TRUSTS = {
+    "yes": "is trusted until it changes",
+    "no": "is not read until it changes",
+    "later": "is not read now",
+}
 
 _CHOICES = {
     "raise": "the cap is raised",
@@ -68,7 +76,11 @@ _CHOICES = {
     "answer": "answering with the results so far",
     "stop": "stopping",
 }
-_COST_CHOICES = {**_CHOICES, "go": "continuing", "always": "continuing without asking again in this session"}
+_COST_CHOICES = {
+    **_CHOICES,
+    "go": "continuing",
+    "always": "continuing without asking again in this session",
+}
 
 _MARKS = {True: "marked helpful", False: "marked unhelpful", None: "mark removed"}
 _NODE_ENDINGS = frozenset({"failed", "denied", "skipped", "stopped"})
@@ -105,7 +117,11 @@ def back_to(event: BranchLeft) -> str:
 
 def refusal(refused: str) -> str:
     """Why a call was not run, by its guard: `denied`, `not run: the turn was stopped`."""
-    texts = {"unapproved": "denied", "stopped": "not run: the turn was stopped", "hook": "blocked by a hook"}
+    texts = {
+        "unapproved": "denied",
+        "stopped": "not run: the turn was stopped",
+        "hook": "blocked by a hook",
+    }
     return texts.get(refused) or f"refused: {visible_line(refused)}"
 
 
@@ -113,7 +129,11 @@ def _hook_text(event: HookRan) -> str:
     """A hook that failed; empty for any other, and for one that blocked a call, whose result gives the reason."""
     if event.status == 0 or event.blocked:
         return ""
-    outcome = "was stopped or not started" if event.status is None else f"ended with exit status {event.status}"
+    outcome = (
+        "was stopped or not started"
+        if event.status is None
+        else f"ended with exit status {event.status}"
+    )
     words = visible_line(event.text, MAX_RESULT_CHARS)
     return f"the hook {visible_line(event.name)} ({event.event}) {outcome}{f': {words}' if words else ''}"
 
@@ -125,7 +145,9 @@ def why_words(why: str) -> str:
 
 def context_line(event: ContextTold) -> str:
     """The parts of the workspace context: `your AGENTS.md (120 tokens), facts of the workspace (92 tokens)`."""
-    return ", ".join(f"{_PARTS[part.name]} ({part_size(part, event, ' tokens')})" for part in event.parts)
+    return ", ".join(
+        f"{_PARTS[part.name]} ({part_size(part, event, ' tokens')})" for part in event.parts
+    )
 
 
 def part_size(part: ContextPart, event: ContextTold, unit: str) -> str:
@@ -154,11 +176,17 @@ def _settled(event: BudgetSettled) -> str:
         return overrun_text(event.model, amount_text(event.overrun_nano, "usd"))
     if event.reported:
         return ""
-    reservation = amount_text(event.spent_nano, "usd") if event.spent_nano else amount_text(event.usage.total, "tokens")
+    reservation = (
+        amount_text(event.spent_nano, "usd")
+        if event.spent_nano
+        else amount_text(event.usage.total, "tokens")
+    )
     reason = event.why or "no usage was reported"
     likely = ""
     if event.estimate is not None:
-        price = "" if event.estimate_nano is None else f", ≈ {amount_text(event.estimate_nano, 'usd')}"
+        price = (
+            "" if event.estimate_nano is None else f", ≈ {amount_text(event.estimate_nano, 'usd')}"
+        )
         likely = f": ≈ {event.estimate.input:,} tokens in and {event.estimate.output:,} out by a tokenizer{price}"
     return (
         f"{reason[:1].upper()}{reason[1:]}, so its cost is unknown{likely}. Under a cap the whole reservation "
@@ -180,12 +208,18 @@ def turn_sums(event: TurnFinished) -> list[str]:
     """The totals of a turn: `$0.0031`, `3 steps`, `2.1 s`."""
     total = event.consumption
     cost = "cost unknown" if total.nano is None else amount_text(total.nano, "usd")
-    return [about(cost, estimated=total.estimated_nano), counted(event.steps, "step"), duration(event.seconds)]
+    return [
+        about(cost, estimated=total.estimated_nano),
+        counted(event.steps, "step"),
+        duration(event.seconds),
+    ]
 
 
 def registration_words(event: ToolRegistered) -> str:
     """`registered`, and by whom or why if not by the agent."""
-    words = {"user": "registered by you", "upfront": "registered for this question"}.get(event.by, "registered")
+    words = {"user": "registered by you", "upfront": "registered for this question"}.get(
+        event.by, "registered"
+    )
     return f"skill {words}" if event.text else words
 
 
@@ -198,7 +232,11 @@ def registration_sizes(event: ToolRegistered) -> str:
 def _offered(event: ToolsOffered) -> str:
     sizes = f"{event.context_tokens:,} of {counted(event.everything_tokens, 'token')}"
     text = f"{loaded_share(event)}, {'' if event.exact else 'about '}{sizes}"
-    return f"{text}; from the start: {visible_line(', '.join(event.upfront))}" if event.upfront else text
+    return (
+        f"{text}; from the start: {visible_line(', '.join(event.upfront))}"
+        if event.upfront
+        else text
+    )
 
 
 def loaded_share(event: ToolsOffered) -> str:
@@ -234,7 +272,9 @@ def _undone(event: TurnUndone) -> str:
 # -- plans and tool graphs
 
 
-def plan_news(previous: PlanChanged | None, plan: PlanChanged, format_amount: FormatAmount = amount_text) -> str:
+def plan_news(
+    previous: PlanChanged | None, plan: PlanChanged, format_amount: FormatAmount = amount_text
+) -> str:
     """A turn's first plan, or what a later plan newly forbids; empty if nothing.
 
     `plan: 3 of 13 tools, about $0.002 to $0.011; no cap: advice only`
@@ -242,12 +282,22 @@ def plan_news(previous: PlanChanged | None, plan: PlanChanged, format_amount: Fo
     if plan.number > 1:
         return "" if previous is None or not plan.enforced else _newly_forbidden(previous, plan)
     tools = "tool" if len(plan.rows) + plan.others == 1 else "tools"
-    binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is blocked"
+    binding = (
+        ""
+        if plan.enforced
+        else "; no cap: advice only"
+        if plan.cap is None
+        else "; nothing is blocked"
+    )
     return f"plan: {planned_share(plan)} {tools}, {price_range(plan, format_amount)}{binding}"
 
 
 def _newly_forbidden(previous: PlanChanged, plan: PlanChanged) -> str:
-    forbidden = {row.tool for row in previous.rows if row.state == "forbidden"} if previous.enforced else set[str]()
+    forbidden = (
+        {row.tool for row in previous.rows if row.state == "forbidden"}
+        if previous.enforced
+        else set[str]()
+    )
     rows = [row for row in plan.rows if row.state == "forbidden" and row.tool not in forbidden]
     if rows and not plan.others and all(row.state != "planned" for row in plan.rows):
         reasons = ", ".join(dict.fromkeys(why_words(row.why) for row in rows))
@@ -281,7 +331,10 @@ def untried(rows: Sequence[PlanRow]) -> list[str]:
     new = [
         row.tool
         for row in rows
-        if row.why == "new" and not row.used and row.state == "planned" and row.chance < _RELEVANT_CHANCE
+        if row.why == "new"
+        and not row.used
+        and row.state == "planned"
+        and row.chance < _RELEVANT_CHANCE
     ]
     return new if len(new) >= _GROUP_SIZE else []
 
@@ -324,9 +377,19 @@ def _scored(event: PlanScored) -> str:
 
 def compacted_text(event: Compacted) -> str:
     """What a summary replaces, who wrote it, its price if known, and the tokens before and after."""
-    replaced = counted(event.turns, "turn") if event.turns else counted(len(event.calls), "earlier call")
-    by = f"summarized by {visible_line(event.model)}" if event.model else "replaced by an extract that no model wrote"
-    price = f" for {amount_text(event.spent_nano, 'usd')}" if event.model and event.spent_nano is not None else ""
+    replaced = (
+        counted(event.turns, "turn") if event.turns else counted(len(event.calls), "earlier call")
+    )
+    by = (
+        f"summarized by {visible_line(event.model)}"
+        if event.model
+        else "replaced by an extract that no model wrote"
+    )
+    price = (
+        f" for {amount_text(event.spent_nano, 'usd')}"
+        if event.model and event.spent_nano is not None
+        else ""
+    )
     return f"{replaced} {by}{price}: {event.tokens_before:,} tokens became {event.tokens_after:,}"
 
 
@@ -344,7 +407,9 @@ def subagent_end(event: SubagentFinished) -> str:
 
 def near_cap(event: CapNear) -> str:
     """The used and the remaining part of a cap."""
-    limit, left = (amount_text(value, event.unit) for value in (event.limit, max(0, event.limit - event.spent)))
+    limit, left = (
+        amount_text(value, event.unit) for value in (event.limit, max(0, event.limit - event.spent))
+    )
     percent = 100 * event.spent // event.limit
     return f"{percent} % of the {visible_line(event.scope)}'s cap of {limit} is used: {left} left"
 
@@ -358,14 +423,18 @@ def trimmed_text(event: ResultsTrimmed) -> str:
 def todo_headline(items: Sequence[TodoItem]) -> str:
     """How much of the task list is done, and what is in progress: `tasks: 1 of 3 done · write the test`."""
     now = [visible_line(item.text) for item in items if item.state == "in_progress"]
-    return " · ".join((f"tasks: {sum(item.state == 'done' for item in items)} of {len(items)} done", *now))
+    return " · ".join(
+        (f"tasks: {sum(item.state == 'done' for item in items)} of {len(items)} done", *now)
+    )
 
 
 def quote_text(event: Quote) -> str:
     """Price and time of a quote with their bounds: `$0.01 to $0.04, 12 s to 40 s`."""
     price = span_text(event.low_usd, event.high_usd, usd_text)
     time = span_text(event.low_seconds, event.high_seconds, duration)
-    return f"{'price unknown' if price is None else price}, {'time unknown' if time is None else time}"
+    return (
+        f"{'price unknown' if price is None else price}, {'time unknown' if time is None else time}"
+    )
 
 
 def usd_text(amount: float) -> str:
@@ -392,12 +461,16 @@ def bill_text(event: Bill) -> str:
     price_span = span_text(event.low_usd, event.high_usd, usd_text)
     time_span = span_text(event.low_seconds, event.high_seconds, duration)
     parts = ((price, price_span), (duration(event.seconds), time_span))
-    return "bill: " + ", ".join(text if span is None else f"{text} (quoted {span})" for text, span in parts)
+    return "bill: " + ", ".join(
+        text if span is None else f"{text} (quoted {span})" for text, span in parts
+    )
 
 
 def _quote_chosen(event: QuoteChosen) -> str:
     if event.choice == "refuse":
-        return "not started: the expected price does not fit" if event.by == "cap" else "not started"
+        return (
+            "not started: the expected price does not fit" if event.by == "cap" else "not started"
+        )
     return f"left out: {visible_line(', '.join(event.without))}" if event.choice == "trim" else ""
 
 
@@ -408,7 +481,9 @@ def _advised(event: AdvisorReplied) -> str:
 
 
 def _followed(event: AdviceFollowed) -> str:
-    before, call = (visible_line(text, MAX_RESULT_CHARS // 2) for text in (event.before, event.call))
+    before, call = (
+        visible_line(text, MAX_RESULT_CHARS // 2) for text in (event.before, event.call)
+    )
     return f"after the advice: {'the same call again' if before == call else f'{call} instead of {before}'}"
 
 
@@ -426,33 +501,45 @@ def _background_ended(event: BackgroundEnded) -> str:
 
 def _blocked(event: SandboxBlocked) -> str:
     """What a program lacked in the sandbox, and whether the user allowed it."""
-    lacked = {"network": "no network", "outside": "no files outside the workspace"}.get(event.lacked, event.lacked)
+    lacked = {"network": "no network", "outside": "no files outside the workspace"}.get(
+        event.lacked, event.lacked
+    )
     ending = "the user allowed it" if event.allowed else "not allowed"
     return f"sandbox: {visible_line(event.name)} had {lacked}; {ending}"
 
 
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
-    BackgroundStarted: lambda event: f"background {event.id} started: {visible_line(event.command, _COMMAND_LENGTH)}",
+    BackgroundStarted: lambda event: (
+        f"background {event.id} started: {visible_line(event.command, _COMMAND_LENGTH)}"
+    ),
     BackgroundEnded: _background_ended,
     BranchLeft: lambda event: f"{back_to(event)}: {visible_line(event.reason)}",
     BudgetSettled: _settled,
     CallFinished: _result,
     HookRan: _hook_text,
     CallJudged: lambda event: _because("unhelpful", event.reason) if event.helpful is False else "",
-    CallMarked: lambda event: f"{_MARKS[event.helpful]}: {visible_line(event.name)} of turn {event.turn}",
+    CallMarked: lambda event: (
+        f"{_MARKS[event.helpful]}: {visible_line(event.name)} of turn {event.turn}"
+    ),
     CallProgressed: lambda event: visible_line(event.text),
     CapNear: near_cap,
-    CallStarted: lambda event: f"call {visible_line(Call(event.name, event.arguments).signature())}",
+    CallStarted: lambda event: (
+        f"call {visible_line(Call(event.name, event.arguments).signature())}"
+    ),
     Compacted: compacted_text,
     # Only a panel shows context that consists of facts.
     ContextTold: lambda event: (
-        f"context: {context_line(event)}" if any(part.name != "facts" for part in event.parts) else ""
+        f"context: {context_line(event)}"
+        if any(part.name != "facts" for part in event.parts)
+        else ""
     ),
     CostChosen: lambda event: str(_COST_CHOICES.get(event.choice, event.choice)),
     LimitChosen: lambda event: str(_CHOICES.get(event.choice, event.choice)),
     GraphPlanned: _graph,
     NodeChanged: lambda event: (
-        _because(f"{visible_line(event.label)} {event.state}", event.reason) if event.state in _NODE_ENDINGS else ""
+        _because(f"{visible_line(event.label)} {event.state}", event.reason)
+        if event.state in _NODE_ENDINGS
+        else ""
     ),
     PlanChanged: lambda event: plan_news(None, event),
     PlanScored: _scored,
@@ -461,7 +548,9 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
         f"thought for {length_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
     ),
     SubagentStarted: lambda event: f"{visible_line(event.name)} started · {subagent_start(event)}",
-    SubagentFinished: lambda event: f"{visible_line(event.name)} {subagent_end(event)} · session {event.session}",
+    SubagentFinished: lambda event: (
+        f"{visible_line(event.name)} {subagent_end(event)} · session {event.session}"
+    ),
     SandboxBlocked: _blocked,
     # The offer already names tools that are loaded from the start.
     ToolRegistered: lambda event: (
@@ -472,14 +561,18 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     AdviceFollowed: _followed,
     AdvisorReplied: _advised,
     Bill: bill_text,
-    PlanWritten: lambda event: f"plan of {counted(event.steps, 'step')}; /plan accept carries it out",
+    PlanWritten: lambda event: (
+        f"plan of {counted(event.steps, 'step')}; /plan accept carries it out"
+    ),
     Quote: _quoted,
     QuoteChosen: _quote_chosen,
     TodoChanged: lambda event: todo_headline(event.items),
     ToolsOffered: _offered,
     ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",
     TrustGiven: lambda event: (
-        f"{visible_line(event.file)} of this project {_TRUSTS[event.decision]}" if event.by == "person" else ""
+        f"{visible_line(event.file)} of this project {_TRUSTS[event.decision]}"
+        if event.by == "person"
+        else ""
     ),
     TurnUndone: _undone,
 }

@@ -1,6 +1,15 @@
 """Models by name: local, remote and scripted ones behind one interface."""
 
-from ecoshell.models.interface import CAPABLE_PARAMETERS, Delta, Model, PromptSize, Purpose, Reply, Request, Traits
+from ecoshell.models.interface import (
+    CAPABLE_PARAMETERS,
+    Delta,
+    Model,
+    PromptSize,
+    Purpose,
+    Reply,
+    Request,
+    Traits,
+)
 from ecoshell.models.model_rows import HERE, Kind, ModelRow, StartingModel, size_text
 from ecoshell.models.prompt_bound import (
     PER_MESSAGE,

@@ -50,7 +50,9 @@ class ChatTemplate:
         text = vocabulary.metadata("tokenizer.chat_template.tool_use") or plain
         self._render = _compile(text or CHATML, start, end)
         """The template for tools, if the file has two."""
-        self._render_plain = _compile(plain, start, end) if plain and plain != text else self._render
+        self._render_plain = (
+            _compile(plain, start, end) if plain and plain != text else self._render
+        )
         self._controls: dict[str, tuple[int | str, ...]] = {}
         self._folded = self._calls_as_text = False
         """Whether the system text moves into the first user message, and calls into the assistant's text; both are
@@ -59,7 +61,9 @@ class ChatTemplate:
         """Whether the template prints tool schemas unchanged, so that the short form works."""
         self.form = self._fitting_format(detect(text or ""))
         """The call format; `GENERIC` if the template does not render tools, calls and results."""
-        self.reasoning_tags = next((tags for tags in REASONING_TAGS if tags[1] in (text or "")), None)
+        self.reasoning_tags = next(
+            (tags for tags in REASONING_TAGS if tags[1] in (text or "")), None
+        )
         """The tags around reasoning; None if the family does not reason."""
         self._brief = self.form is not GENERIC and self._renders_brief_schemas()
         self.opens_reasoning = False
@@ -75,7 +79,9 @@ class ChatTemplate:
         Messages may have calls and results only if there are tools.
         """
         segments = self._segments(messages, tools)
-        starts_itself = bool(self._start) and bool(segments) and segments[0][0].startswith(self._start)
+        starts_itself = (
+            bool(self._start) and bool(segments) and segments[0][0].startswith(self._start)
+        )
         tokens = [] if starts_itself else self._vocabulary.tokens("", special=True, start=True)
         plain, strips = "", False
         for text, data in segments:
@@ -88,7 +94,9 @@ class ChatTemplate:
                     plain += piece.lstrip() if strips and not plain and not data else piece
         return tokens + (self._vocabulary.tokens(plain) if plain else [])
 
-    def text(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = (), *, asks: bool = True) -> str:
+    def text(
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema] = (), *, asks: bool = True
+    ) -> str:
         """The prompt as text."""
         return "".join(text for text, _ in self._segments(messages, tools, asks=asks))
 
@@ -101,7 +109,11 @@ class ChatTemplate:
         plain = [as_plain(message) for message in one_call_each(messages)]
         in_turn = alternating(plain)
         functions = [self._function(tool) for tool in tools]
-        attempts = [(messages, tools), (in_turn, tools)] if tools else [(plain, ()), (in_turn, ()), (plain, None)]
+        attempts = (
+            [(messages, tools), (in_turn, tools)]
+            if tools
+            else [(plain, ()), (in_turn, ()), (plain, None)]
+        )
         for shaped, listed_tools in attempts:
             marks = _Marks()
             try:
@@ -113,7 +125,9 @@ class ChatTemplate:
             return marks.segments(rendered)
         raise ModelBroken("The model's chat template refuses the conversation.", fix=_FIX)
 
-    def _chat(self, messages: Sequence[Message], tools: Sequence[ToolSchema], marks: "_Marks") -> list[dict[str, Any]]:
+    def _chat(
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema], marks: "_Marks"
+    ) -> list[dict[str, Any]]:
         """The messages in the template's form; a call without a result, or the reverse, becomes text."""
         chat: list[dict[str, Any]] = []
         speakers = [message.speaker for message in messages[:2]]
@@ -129,10 +143,14 @@ class ChatTemplate:
             schema = next((tool.parameters for tool in tools if tool.name == call.name), None)
             if self._calls_as_text:
                 written = self.form.write(call.name, call_json(call), marks.mark, schema)
-                chat.append({"role": "assistant", "content": f"{text}\n{written}" if text else written})
+                chat.append(
+                    {"role": "assistant", "content": f"{text}\n{written}" if text else written}
+                )
             else:
                 arguments: dict[str, Any] = dict(call.arguments)
-                if self.form.elements:  # templates print other values differently, not always as JSON
+                if (
+                    self.form.elements
+                ):  # templates print other values differently, not always as JSON
                     arguments = {**argument_texts(arguments, schema or {})}
                 function = {"name": marks.deep(call.name), "arguments": marks.deep(arguments)}
                 calls = [{"id": identity, "type": "function", "function": function}]
@@ -171,20 +189,31 @@ class ChatTemplate:
         parameters = {"type": "object", "properties": {"probe_key": {"type": "string"}}}
         tools = (ToolSchema("probe_tool", "Probe purpose.", parameters),)
         question = (Message("system", "Probe system."), Message("user", "Probe question."))
-        step = (Message("assistant", "Probe thought.", (call,)), Message("tool", "Probe result.", (call,)))
+        step = (
+            Message("assistant", "Probe thought.", (call,)),
+            Message("tool", "Probe result.", (call,)),
+        )
         try:
-            first_prompt, second_prompt = self._native(question, tools), self._native((*question, *step), tools)
+            first_prompt, second_prompt = (
+                self._native(question, tools),
+                self._native((*question, *step), tools),
+            )
             second_step = (Message("assistant", "", (call,)), Message("tool", "Again.", (call,)))
             third_prompt = self._native((*question, *step, *second_step), tools)
         except ValueError:
             return ""
         if not all(
-            text in second_prompt for text in ("Probe system.", "Probe question.", "Probe purpose.", "Probe result.")
+            text in second_prompt
+            for text in ("Probe system.", "Probe question.", "Probe purpose.", "Probe result.")
         ):
             return ""
         if "probe value" not in second_prompt or second_prompt.count("probe_tool") < 2:
             return ""
-        return "grows" if second_prompt.startswith(first_prompt) and third_prompt.startswith(second_prompt) else "whole"
+        return (
+            "grows"
+            if second_prompt.startswith(first_prompt) and third_prompt.startswith(second_prompt)
+            else "whole"
+        )
 
     def _native(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> str:
         marks = _Marks()
@@ -195,13 +224,20 @@ class ChatTemplate:
     def _renders_brief_schemas(self) -> bool:
         """Whether tool schemas in the short form render completely."""
         self._brief = True
-        parameters = {"type": "object", "properties": {"probe_key": {"type": "string", "description": "Probe value"}}}
+        parameters = {
+            "type": "object",
+            "properties": {"probe_key": {"type": "string", "description": "Probe value"}},
+        }
         schema = ToolSchema("probe_tool", "Probe purpose.", parameters, brief=True)
         try:
-            prompt = self._native((Message("system", "Probe system."), Message("user", "Probe question.")), (schema,))
+            prompt = self._native(
+                (Message("system", "Probe system."), Message("user", "Probe question.")), (schema,)
+            )
         except ValueError:
             return False
-        return all(text in prompt for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value"))
+        return all(
+            text in prompt for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value")
+        )
 
     def _function(self, tool: ToolSchema) -> dict[str, Any]:
         return (tool if self._brief else replace(tool, brief=False)).as_function()
@@ -287,12 +323,16 @@ def _compile(template: str, start: str, end: str) -> Render:
     Templates are untrusted programs: they run in the worker process, within limits. Raises ModelBroken for a template
     that does not compile; the function raises it if rendering takes too much time or memory.
     """
-    began = datetime.now()  # a fixed date while the model is loaded, because another date would change every prompt
+    began = (
+        datetime.now()
+    )  # a fixed date while the model is loaded, because another date would change every prompt
     program = (template, start, end, began)
 
     def render(messages: list[dict[str, Any]] | None, tools: list[Any] | None, asks: bool) -> str:
         try:
-            rendered, refusal = in_worker(_rendered, program, messages, tools, asks, seconds=_SECONDS)
+            rendered, refusal = in_worker(
+                _rendered, program, messages, tools, asks, seconds=_SECONDS
+            )
         except ToolError as error:
             raise ModelBroken(f"The model's chat template fails. {error}", fix=_FIX) from error
         if refusal:
@@ -339,7 +379,9 @@ def _program(program: _Program) -> Any:
             parser.stream.skip(1)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
-    environment = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Ignoring, "jinja2.ext.loopcontrols"])
+    environment = sandbox(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Ignoring, "jinja2.ext.loopcontrols"]
+    )
     environment.filters["tojson"] = _tojson
 
     def refuse(message: str) -> None:
@@ -354,7 +396,9 @@ def _program(program: _Program) -> Any:
     return environment.from_string(template)
 
 
-def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+def _tojson(
+    value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any
+) -> str:
     """JSON as templates print it, with the marks of texts that need escaping."""
     printed = json.dumps(value, ensure_ascii=False, indent=indent, **options)
     return _MARK.sub("\ue000\\1\ue002\ue001", printed)

@@ -46,10 +46,15 @@ class Elements:
 
     # -- writing
 
-    def write(self, name: str, arguments: Mapping[str, Any], parameters: Node, data: Callable[[str], str]) -> str:
+    def write(
+        self, name: str, arguments: Mapping[str, Any], parameters: Node, data: Callable[[str], str]
+    ) -> str:
         """A call without the markers around it; `data` marks names and values."""
         texts = argument_texts(arguments, parameters).items()
-        written = (f"{self.key[0]}{data(key)}{self.key[1]}{data(text)}{self.value_end}" for key, text in texts)
+        written = (
+            f"{self.key[0]}{data(key)}{self.key[1]}{data(text)}{self.value_end}"
+            for key, text in texts
+        )
         return f"{self.name[0]}{data(name)}{self.name[1]}{''.join(written)}{self.call_end}"
 
     # -- grammars
@@ -68,7 +73,9 @@ class Elements:
                 f"({self._argument_rule(key, schema, parameters)}){'' if key in required else '?'}"
                 for key, schema in cast("Node", properties).items()
             ]
-        elif target.get("additionalProperties") is False or ("properties" in target and not alternatives(target)):
+        elif target.get("additionalProperties") is False or (
+            "properties" in target and not alternatives(target)
+        ):
             entries = []
         else:
             closed, end = literal(self.key[1]), literal(self.value_end)
@@ -133,7 +140,9 @@ class Elements:
             opening, closing = map(re.escape, (self.name[0], self.name[1].strip()))
             follows = "|".join(re.escape(tag.strip()) for tag in (self.key[0], self.call_end))
             return re.compile(rf"{opening}([^<>\"\n]{{1,200}}){closing}\s*(?={follows}|\Z)")
-        return re.compile(rf"{re.escape(opens)}\s*([^\s<>{{}}\[\]\"]{{1,200}})\s*(?={re.escape(self.key[0])}|</|\Z)")
+        return re.compile(
+            rf"{re.escape(opens)}\s*([^\s<>{{}}\[\]\"]{{1,200}})\s*(?={re.escape(self.key[0])}|</|\Z)"
+        )
 
     def called(self, text: str) -> tuple[str, int] | None:
         """The tool that a text after the opening marker calls, and where its arguments begin; None if still unknown."""
@@ -145,7 +154,9 @@ class Elements:
 
     def text_so_far(self, text: str, key: str) -> str:
         """The text of an argument whose element may still be open, without what may turn out to be its closing tag."""
-        opening = next((match for match in self._key_pattern.finditer(text) if match[1] == key), None)
+        opening = next(
+            (match for match in self._key_pattern.finditer(text) if match[1] == key), None
+        )
         if opening is None:
             return ""
         value = text[opening.end() :]
@@ -153,7 +164,9 @@ class Elements:
             value = value.removeprefix("\n")
         closing = self.value_end.rstrip("\n")
         value, closed, _ = value.partition(closing)
-        held_back = next((size for size in range(len(closing) - 1, 0, -1) if value.endswith(closing[:size])), 0)
+        held_back = next(
+            (size for size in range(len(closing) - 1, 0, -1) if value.endswith(closing[:size])), 0
+        )
         return value if closed else value[: len(value) - held_back]
 
     @cached_property
@@ -175,7 +188,9 @@ class Elements:
                 stop = _after_space(text, decoded_end)
                 if text.startswith(tag, stop):
                     return read_value(text[begin:decoded_end], kinds), stop + len(tag)
-        follows = "|".join(re.escape(part.strip()) for part in (self.key[0], self.call_end, end) if part.strip())
+        follows = "|".join(
+            re.escape(part.strip()) for part in (self.key[0], self.call_end, end) if part.strip()
+        )
         closing = re.compile(rf"{re.escape(tag)}(?=\s*(?:{follows}))").search(text, place)
         if closing is None:
             return None
@@ -219,7 +234,9 @@ def parameter_kinds(parameters: Node) -> dict[str, Kinds]:
     properties = followed(parameters, parameters).get("properties")
     if not isinstance(properties, Mapping):
         return {}
-    return {key: value_kinds(schema, parameters) for key, schema in cast("Node", properties).items()}
+    return {
+        key: value_kinds(schema, parameters) for key, schema in cast("Node", properties).items()
+    }
 
 
 def value_kinds(schema: Any, root: Node, depth: int = _UNION_DEPTH) -> Kinds:
@@ -230,7 +247,9 @@ def value_kinds(schema: Any, root: Node, depth: int = _UNION_DEPTH) -> Kinds:
     kinds = ANY
     declared = node.get("type")
     if declared is not None:
-        kinds &= frozenset(cast("list[str]", declared) if isinstance(declared, list) else [str(declared)])
+        kinds &= frozenset(
+            cast("list[str]", declared) if isinstance(declared, list) else [str(declared)]
+        )
     elif "properties" in node:
         kinds &= {"object"}
     constants = [node["const"]] if "const" in node else node.get("enum")
@@ -238,7 +257,9 @@ def value_kinds(schema: Any, root: Node, depth: int = _UNION_DEPTH) -> Kinds:
         kinds &= {_kind(value) for value in cast("list[Any]", constants)}
     for options in (node.get("anyOf"), node.get("oneOf")):
         if isinstance(options, list) and options:
-            allowed = (value_kinds(option, root, depth - 1) for option in cast("list[Any]", options))
+            allowed = (
+                value_kinds(option, root, depth - 1) for option in cast("list[Any]", options)
+            )
             kinds &= frozenset[str]().union(*allowed)
     for part in cast("list[Any]", node.get("allOf") or ()):
         kinds &= value_kinds(part, root, depth - 1)

@@ -61,7 +61,9 @@ class Progress:
 
     def usage(self) -> Usage:
         """The usage so far."""
-        return Usage(input=self.input, cached=self.cached, output=self.output, reasoning=self.reasoning)
+        return Usage(
+            input=self.input, cached=self.cached, output=self.output, reasoning=self.reasoning
+        )
 
     def check(self) -> None:
         """Raise Cancelled if the caller cancelled the call."""
@@ -108,10 +110,19 @@ class KVCache:
 
     def take(self, owner: CacheOwner, prompt: Sequence[int]) -> CacheSlot:
         """A slot with the longest cached prefix of the prompt under this adapter, but not all of the prompt."""
-        candidates = [slot for slot in self._slots if slot.owner is not None and slot.owner.adapter == owner.adapter]
-        prefixes = {slot.number: min(_common_prefix(slot.tokens, prompt), len(prompt) - 1) for slot in candidates}
+        candidates = [
+            slot
+            for slot in self._slots
+            if slot.owner is not None and slot.owner.adapter == owner.adapter
+        ]
+        prefixes = {
+            slot.number: min(_common_prefix(slot.tokens, prompt), len(prompt) - 1)
+            for slot in candidates
+        }
         own = max(
-            (slot for slot in candidates if slot.owner == owner), key=lambda slot: prefixes[slot.number], default=None
+            (slot for slot in candidates if slot.owner == owner),
+            key=lambda slot: prefixes[slot.number],
+            default=None,
         )
         goes_on = own is not None and prefixes[own.number] * 2 >= len(own.tokens)
         if own is not None and goes_on:
@@ -121,7 +132,11 @@ class KVCache:
             empty = next((slot for slot in self._slots if slot.owner is None), None)
             slot = empty or max(self._slots, key=lambda slot: (slot_counts[slot.owner], -slot.used))
         sources = candidates if self._rewinds else []  # part of a recurrent state cannot be copied
-        source = max(sources, key=lambda candidate: (prefixes[candidate.number], candidate is slot), default=slot)
+        source = max(
+            sources,
+            key=lambda candidate: (prefixes[candidate.number], candidate is slot),
+            default=slot,
+        )
         keep = prefixes.get(source.number, 0)
         if source is slot:
             self._cut(slot, keep)
@@ -147,7 +162,9 @@ class KVCache:
         """Clear other slots, least recently used first, until this many cells are free."""
         if len(self._holders) + tokens <= self._cells:
             return
-        for other in sorted(self._slots, key=lambda candidate: (self._is_latest(candidate), candidate.used)):
+        for other in sorted(
+            self._slots, key=lambda candidate: (self._is_latest(candidate), candidate.used)
+        ):
             if other is not slot:
                 self._clear(other)
             if len(self._holders) + tokens <= self._cells:
@@ -166,7 +183,9 @@ class KVCache:
         """Truncate a slot, or clear it if the model cannot truncate."""
         if length == len(slot.tokens):
             return
-        if not self._rewinds or not self._library.llama_memory_seq_rm(self._memory, slot.number, length, -1):
+        if not self._rewinds or not self._library.llama_memory_seq_rm(
+            self._memory, slot.number, length, -1
+        ):
             self._clear(slot)
             return
         self._release(slot.cells[length:])
@@ -240,7 +259,12 @@ class Engine:
             self._library.llama_adapter_lora_free(self._adapters.pop(path))
 
     def generate(
-        self, prompt: Sequence[int], chooser: Chooser, max_tokens: int, progress: Progress, owner: CacheOwner
+        self,
+        prompt: Sequence[int],
+        chooser: Chooser,
+        max_tokens: int,
+        progress: Progress,
+        owner: CacheOwner,
     ) -> Iterator[int]:
         """Yield tokens until the model ends its reply or `max_tokens` or the context is reached.
 
@@ -310,7 +334,9 @@ class Engine:
             (ctypes.c_float * count)(*[1.0] * count),
         )
         if library.llama_set_adapters_lora(self._context, pointers, count, scales) != 0:
-            raise ModelBroken(f"llama.cpp could not switch to {adapter}.", fix="Ask without the adapter.")
+            raise ModelBroken(
+                f"llama.cpp could not switch to {adapter}.", fix="Ask without the adapter."
+            )
         self._adapter = adapter
 
     # -- llama.cpp
@@ -332,7 +358,9 @@ class Engine:
                 f"llama.cpp could not set up a context of {self.context} tokens for {self._path}.",
                 fix="Set a smaller `context` under [local] in the settings.",
             )
-        is_recurrent = library.llama_model_is_recurrent(self._model) or library.llama_model_is_hybrid(self._model)
+        is_recurrent = library.llama_model_is_recurrent(
+            self._model
+        ) or library.llama_model_is_hybrid(self._model)
         memory = library.llama_get_memory(self._context)
         self._cache = KVCache(library, memory, self.context, rewinds=not is_recurrent)
 
@@ -349,7 +377,9 @@ class Engine:
         status = self._library.llama_decode(self._context, batch)
         if status != 0:
             self._cache.clear()
-            raise ModelBroken(f"llama.cpp could not evaluate the prompt (status {status}).", fix="Ask again.")
+            raise ModelBroken(
+                f"llama.cpp could not evaluate the prompt (status {status}).", fix="Ask again."
+            )
 
     def _check_fits(self, tokens: int) -> None:
         if tokens > self.context:

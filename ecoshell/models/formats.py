@@ -94,7 +94,13 @@ class CallFormat:
 
     # -- writing
 
-    def write(self, name: str, arguments: str, data: Callable[[str], str] = str, parameters: Node | None = None) -> str:
+    def write(
+        self,
+        name: str,
+        arguments: str,
+        data: Callable[[str], str] = str,
+        parameters: Node | None = None,
+    ) -> str:
         """A call in this format, from its arguments as JSON; `data` marks everything that is not syntax.
 
         `parameters` is the tool's schema, which decides whether an XML element contains text or JSON.
@@ -110,13 +116,18 @@ class CallFormat:
             case _:
                 values: dict[str, Any] = json.loads(arguments)
                 opening, closing = self.notation.brackets
-                pieces = (self.notation.argument.format(key) + self._value(value) for key, value in values.items())
+                pieces = (
+                    self.notation.argument.format(key) + self._value(value)
+                    for key, value in values.items()
+                )
                 written_call = f"{name}{opening}{self.notation.comma.join(pieces)}{closing}"
         return f"{self.opens}{self.start}{data(written_call)}{self.end}"
 
     def _value(self, value: Any) -> str:
         if self.syntax == "python":
-            return repr(value) if not isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            return (
+                repr(value) if not isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            )
         if isinstance(value, str):
             return f"{self.notation.quote}{value}{self.notation.quote}"
         if isinstance(value, Mapping):
@@ -146,7 +157,9 @@ class CallFormat:
                 calls.append(f"{' '.join(map(notation.sign, head))} {arguments} {closing}")
         root = [] if marked or not self.opens else [literal(self.opens)]
         if self.start:
-            some = ['" "?'] if self.start.startswith("[") and self.opens and not notation.space else []
+            some = (
+                ['" "?'] if self.start.startswith("[") and self.opens and not notation.space else []
+            )
             root += [*some, _sign(self.start, notation)]
         root.append("call")
         if self.between and not once:
@@ -155,7 +168,9 @@ class CallFormat:
             root.append(_sign(self.end, notation, last=True))
         return f"root ::= {' '.join(root)}\ncall ::= {' | '.join(calls)}{rules(notation)}"
 
-    def _elements_grammar(self, elements: Elements, schemas: Sequence[ToolSchema], *, marked: bool, once: bool) -> str:
+    def _elements_grammar(
+        self, elements: Elements, schemas: Sequence[ToolSchema], *, marked: bool, once: bool
+    ) -> str:
         calls = " | ".join(elements.call_rule(schema.name, schema.parameters) for schema in schemas)
         more = "" if once else f"({literal(self.between)} call)*"
         opening = literal(self.start if marked else self.opens + self.start)
@@ -187,7 +202,9 @@ class CallFormat:
         if match is None or match.partial:
             return match and Head(match.start())
         tool = match["json"] or match["named"] or ""
-        return Head(match.start(), sure=True, end=match.end(), tool=tool, json=match["json"] is not None)
+        return Head(
+            match.start(), sure=True, end=match.end(), tool=tool, json=match["json"] is not None
+        )
 
     def called(self, text: str) -> Head | None:
         """The tool called by a text after the marker, and the start of its arguments.
@@ -234,7 +251,9 @@ class CallFormat:
         lead = text[: head.start() if place < 0 else min(place, head.start())]
         schemas = {tool_schema.name: tool_schema.parameters for tool_schema in tool_schemas}
         calls, broken = elements.read(text[head.start() :], self.opens, self.end, schemas)
-        return ParsedText(lead.strip(), tuple(Attempt(name, arguments) for name, arguments in calls), broken)
+        return ParsedText(
+            lead.strip(), tuple(Attempt(name, arguments) for name, arguments in calls), broken
+        )
 
 
 _MARKER = re.compile(r"<[^<>\s]*>|\[[A-Z_]+\]")
@@ -288,7 +307,9 @@ _FORMATS = (
         between="\n</seed:tool_call>\n<seed:tool_call>\n",
         end="\n</seed:tool_call>",
         syntax="elements",
-        elements=Elements(("<function=", ">\n"), ("<parameter=", ">"), "</parameter>\n", "</function>"),
+        elements=Elements(
+            ("<function=", ">\n"), ("<parameter=", ">"), "</parameter>\n", "</function>"
+        ),
     ),
     CallFormat(
         "qwen3-coder",
@@ -298,7 +319,9 @@ _FORMATS = (
         between="\n</tool_call>\n<tool_call>\n",
         end="\n</tool_call>",
         syntax="elements",
-        elements=Elements(("<function=", ">\n"), ("<parameter=", ">\n"), "\n</parameter>\n", "</function>"),
+        elements=Elements(
+            ("<function=", ">\n"), ("<parameter=", ">\n"), "\n</parameter>\n", "</function>"
+        ),
     ),
     CallFormat(
         "glm-4.7",
@@ -326,7 +349,9 @@ _FORMATS = (
         between="\n",
         end="\n</minimax:tool_call>",
         syntax="elements",
-        elements=Elements(('<invoke name="', '">\n'), ('<parameter name="', '">'), "</parameter>\n", "</invoke>"),
+        elements=Elements(
+            ('<invoke name="', '">\n'), ('<parameter name="', '">'), "</parameter>\n", "</invoke>"
+        ),
     ),
     GENERIC,
     CallFormat(
@@ -338,8 +363,16 @@ _FORMATS = (
         end="\n</tool_calls>",
     ),
     HERMES,
-    CallFormat("mistral-named", signs=("[ARGS]",), opens="[TOOL_CALLS]", between="[TOOL_CALLS]", syntax="named"),
-    CallFormat("mistral", signs=("[TOOL_CALLS]",), opens="[TOOL_CALLS]", start="[", between=", ", end="]"),
+    CallFormat(
+        "mistral-named",
+        signs=("[ARGS]",),
+        opens="[TOOL_CALLS]",
+        between="[TOOL_CALLS]",
+        syntax="named",
+    ),
+    CallFormat(
+        "mistral", signs=("[TOOL_CALLS]",), opens="[TOOL_CALLS]", start="[", between=", ", end="]"
+    ),
     CallFormat("phi-functools", signs=("functools",), opens="functools[", between=", ", end="]"),
     CallFormat(
         "phi",
@@ -372,13 +405,17 @@ def _sign(text: str, notation: Notation, *, last: bool = False) -> str:
         return literal(text)
     pieces = [notation.sign(piece, space_before=True) for piece in text.split()]
     if last and pieces:
-        pieces[-1] = notation.sign(text.rsplit(maxsplit=1)[-1], space_before=True, space_after=False)
+        pieces[-1] = notation.sign(
+            text.rsplit(maxsplit=1)[-1], space_before=True, space_after=False
+        )
     return " ".join(pieces) or notation.space
 
 
 def detect(template: str) -> CallFormat:
     """The format of a chat template."""
-    return next((form for form in _FORMATS if any(sign in template for sign in form.signs)), GENERIC)
+    return next(
+        (form for form in _FORMATS if any(sign in template for sign in form.signs)), GENERIC
+    )
 
 
 def format_of_text(text: str) -> CallFormat:
@@ -406,7 +443,11 @@ def _head_tags(form: CallFormat) -> tuple[str, str] | None:
     """The tags around the tool's name in a call without an opening marker; None if every call needs the marker."""
     if form.syntax == "python":
         return "[", "("
-    return (form.elements.name[0], form.elements.name[1].strip()) if form.elements and form.elements.name[0] else None
+    return (
+        (form.elements.name[0], form.elements.name[1].strip())
+        if form.elements and form.elements.name[0]
+        else None
+    )
 
 
 @lru_cache(maxsize=64)
@@ -419,7 +460,9 @@ def _beginnings(marker: str, names: frozenset[str], tags: tuple[str, str] | None
     tools = "|".join(map(regex.escape, sorted(names))) or r"(?!)"
     alternatives = [regex.escape(marker)] if marker else []
     opening, closing = map(regex.escape, tags or ("", ""))
-    return regex.compile("|".join([*alternatives, json_head, rf"{opening}\s*(?P<named>{tools}){closing}"]))
+    return regex.compile(
+        "|".join([*alternatives, json_head, rf"{opening}\s*(?P<named>{tools}){closing}"])
+    )
 
 
 # -- JSON
@@ -446,13 +489,21 @@ def _json_calls(text: str, place: int, marker: int) -> ParsedText:
             continue
         if not attempts:
             thought = record.get("thought")
-            text_before = _FENCE.sub("", text[:start] if place < 0 else lead).strip().removesuffix("{").strip()
+            text_before = (
+                _FENCE.sub("", text[:start] if place < 0 else lead)
+                .strip()
+                .removesuffix("{")
+                .strip()
+            )
             lead = thought if isinstance(thought, str) else text_before
-        attempts.append(Attempt(inner.get("name"), inner.get("arguments", inner.get("parameters", {}))))
+        attempts.append(
+            Attempt(inner.get("name"), inner.get("arguments", inner.get("parameters", {})))
+        )
     if not attempts and place < 0:
         older = _OLDER_HEAD.match(_FENCE.sub("", text, count=1).lstrip())
         return ParsedText(
-            text.strip(), broken=bool(older) or GENERIC.head(text, frozenset(), complete=True) is not None
+            text.strip(),
+            broken=bool(older) or GENERIC.head(text, frozenset(), complete=True) is not None,
         )
     return ParsedText(lead.strip(), tuple(attempts), broken=not attempts)
 
@@ -460,10 +511,16 @@ def _json_calls(text: str, place: int, marker: int) -> ParsedText:
 def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
     decoder = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
     plain = text[place:]
-    for candidate in (plain, _TRAILING_COMMA.sub(lambda match: match[1] or " ", plain)):  # both have the same length
+    for candidate in (
+        plain,
+        _TRAILING_COMMA.sub(lambda match: match[1] or " ", plain),
+    ):  # both have the same length
         try:
             value, length = decoder.raw_decode(candidate)
-        except (ValueError, RecursionError):  # ValueError covers bad JSON and integers past Python's digit limit
+        except (
+            ValueError,
+            RecursionError,
+        ):  # ValueError covers bad JSON and integers past Python's digit limit
             continue
         if isinstance(value, dict):
             return cast("Mapping[str, Any]", value), place + length
@@ -485,7 +542,9 @@ def refuse_constant(name: str) -> NoReturn:
 
 # -- the other notations
 
-_CALL_NAME = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*([^\s\[{]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)")
+_CALL_NAME = re.compile(
+    r"\s*(?:\[TOOL_CALLS\])?\s*([^\s\[{]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)"
+)
 
 
 def _named_calls(text: str) -> tuple[tuple[Attempt, ...], bool]:
@@ -586,6 +645,8 @@ def _brace_calls(text: str, quote: str) -> tuple[tuple[Attempt, ...], bool]:
         if index % 2:
             written += json.dumps(piece)
         else:  # quote the keys and words between strings
-            written += _BRACE_WORD.sub(quoted, _BRACE_KEY.sub(lambda key: json.dumps(key[1]), piece))
+            written += _BRACE_WORD.sub(
+                quoted, _BRACE_KEY.sub(lambda key: json.dumps(key[1]), piece)
+            )
     attempts, _, broken = _calls_before_objects(_BRACE_CALL.search, written)
     return attempts, broken or not attempts

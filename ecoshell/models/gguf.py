@@ -45,7 +45,9 @@ _MAX_TENSORS = _MAX_METADATA = 1 << 18
 _MAX_DIMENSIONS = 4
 _MAX_BYTES = 1 << 40
 """Limits that no valid file exceeds."""
-_SIZE_LABEL = re.compile(r"(?:(?P<experts>\d{1,6})x)?(?P<count>\d{1,6}(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?")
+_SIZE_LABEL = re.compile(
+    r"(?:(?P<experts>\d{1,6})x)?(?P<count>\d{1,6}(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?"
+)
 _SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 TRAINED_FOR = "ecoshell.trained_for"
 """Metadata entry with the role an adapter was trained for by `ecoshell train`."""
@@ -98,7 +100,9 @@ def parts_of(file: str) -> tuple[str, ...]:
     if match is None:
         return (file,)
     count = int(match[2])
-    return tuple(f"{file[: match.start()]}-{number:05d}-of-{match[2]}.gguf" for number in range(1, count + 1))
+    return tuple(
+        f"{file[: match.start()]}-{number:05d}-of-{match[2]}.gguf" for number in range(1, count + 1)
+    )
 
 
 def is_later_part(file: str) -> bool:
@@ -113,7 +117,11 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
     Raises ModelMissing without a match and UsageError if the name is ambiguous; both list the available names.
     """
     gguf_files = sorted({file for file in files if file.lower().endswith(".gguf")})
-    models = [file for file in gguf_files if not is_later_part(file) and not _NO_MODEL.search(PurePosixPath(file).name)]
+    models = [
+        file
+        for file in gguf_files
+        if not is_later_part(file) and not _NO_MODEL.search(PurePosixPath(file).name)
+    ]
     complete = [file for file in models if set(parts_of(file)) <= set(gguf_files)]
     if not models:
         raise ModelMissing(
@@ -121,10 +129,14 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
             fix="Look for a repository of the same model whose name ends in -GGUF.",
         )
     if not complete:
-        raise ModelMissing(f"{name.repo} has only some parts of its model.", fix="Choose another repository.")
+        raise ModelMissing(
+            f"{name.repo} has only some parts of its model.", fix="Choose another repository."
+        )
     quant = name.quant.lower()
     if quant:
-        by_file = [file for file in complete if quant in (file.lower(), PurePosixPath(file).name.lower())]
+        by_file = [
+            file for file in complete if quant in (file.lower(), PurePosixPath(file).name.lower())
+        ]
         matching = by_file or [file for file in complete if quant_of(file).lower() == quant]
         if not matching:
             gguf_files = sorted({quant_of(file) or PurePosixPath(file).name for file in complete})
@@ -136,7 +148,9 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
     else:
         usual = ([file for file in complete if quant_of(file) == quant] for quant in _USUAL)
         matching = next(filter(None, usual), complete)
-    kinds = {_PART.sub("", PurePosixPath(file).name).lower() for file in matching}  # parts count as one file
+    kinds = {
+        _PART.sub("", PurePosixPath(file).name).lower() for file in matching
+    }  # parts count as one file
     if len(kinds) > 1:
         raise UsageError(
             f"{name.short} could be any of {len(kinds)} files: {_some(sorted(matching))}.",
@@ -156,18 +170,28 @@ def _some(names: list[str]) -> str:
 def check_file(path: Path) -> None:
     """Raise ModelMissing or ModelBroken unless the path is a readable file with a GGUF header."""
     if is_special(path):
-        raise ModelMissing(f"{path} is not a regular file.", fix="Give the path of a GGUF file: local:PATH.gguf")
+        raise ModelMissing(
+            f"{path} is not a regular file.", fix="Give the path of a GGUF file: local:PATH.gguf"
+        )
     try:
         with path.open("rb") as file:
             magic = file.read(len(MAGIC))
     except FileNotFoundError as error:
-        raise ModelMissing(f"There is no file {path}.", fix="Give the path of a GGUF file: local:PATH.gguf") from error
+        raise ModelMissing(
+            f"There is no file {path}.", fix="Give the path of a GGUF file: local:PATH.gguf"
+        ) from error
     except IsADirectoryError as error:
-        raise ModelMissing(f"{path} is a folder.", fix="Give the path of a GGUF file inside it.") from error
+        raise ModelMissing(
+            f"{path} is a folder.", fix="Give the path of a GGUF file inside it."
+        ) from error
     except OSError as error:
-        raise ModelMissing(f"{path} cannot be read: {error.strerror}.", fix="Check the file's permissions.") from error
+        raise ModelMissing(
+            f"{path} cannot be read: {error.strerror}.", fix="Check the file's permissions."
+        ) from error
     if magic != MAGIC:
-        raise ModelBroken(f"{path} is not a GGUF file.", fix="Download the GGUF version of the model.")
+        raise ModelBroken(
+            f"{path} is not a GGUF file.", fix="Download the GGUF version of the model."
+        )
 
 
 def header(path: Path) -> dict[str, str]:
@@ -222,7 +246,9 @@ def check_base(path: Path) -> None:
             fix="Resume the download with: ecoshell models pull OWNER/REPO:QUANT",
         )
     if is_later_part(path.name):
-        raise ModelMissing(f"{path} is not the first part of its model.", fix=f"Name {parts_of(path.name)[0]}.")
+        raise ModelMissing(
+            f"{path} is not the first part of its model.", fix=f"Name {parts_of(path.name)[0]}."
+        )
     if header(path).get("general.type") == "adapter":
         raise ModelBroken(
             f"{path} is an adapter, not a model.",
@@ -237,7 +263,11 @@ def check_adapter(path: Path, base: Path) -> None:
     """
     check_file(path)
     adapter_header, expected = header(path), header(base).get("general.architecture")
-    kind = adapter_header.get("adapter.type", "lora") if adapter_header.get("general.type") == "adapter" else ""
+    kind = (
+        adapter_header.get("adapter.type", "lora")
+        if adapter_header.get("general.type") == "adapter"
+        else ""
+    )
     if kind != "lora":
         raise ModelBroken(
             f"{path} is not a LoRA adapter{f' but one of type {kind}' if kind else ''}.",
@@ -250,14 +280,21 @@ def check_adapter(path: Path, base: Path) -> None:
             fix=FITTING_ADAPTER,
         )
     adapter_shapes, base_shapes = tensor_shapes(path), tensor_shapes(base)
-    firsts = [(name.removesuffix(_LORA_A), shape) for name, shape in adapter_shapes.items() if name.endswith(_LORA_A)]
+    firsts = [
+        (name.removesuffix(_LORA_A), shape)
+        for name, shape in adapter_shapes.items()
+        if name.endswith(_LORA_A)
+    ]
     for name, a in firsts if base_shapes else []:
         b = adapter_shapes.get(name + _LORA_B, ())
         if len(a) < 2 or len(b) < 2:
             continue
         if name not in base_shapes:
             raise unfit_adapter(path, base, f"it changes {name}, which the base lacks")
-        adapted_shape, base_shape = (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1]), base_shapes[name]
+        adapted_shape, base_shape = (
+            (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1]),
+            base_shapes[name],
+        )
         if adapted_shape != base_shape[:2]:
             sizes = [" × ".join(map(str, shape)) for shape in (adapted_shape, base_shape)]
             raise unfit_adapter(path, base, f"it expects {name} to be {sizes[0]}, not {sizes[1]}")
@@ -297,8 +334,15 @@ class _Reader:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         magic, version, self.tensors, self.entries = struct.unpack("<4sIQQ", self.take(24))
-        if magic != MAGIC or version not in (2, 3) or self.tensors > _MAX_TENSORS or self.entries > _MAX_METADATA:
-            raise ValueError(f"version {version} with {self.tensors} tensors and {self.entries} entries")
+        if (
+            magic != MAGIC
+            or version not in (2, 3)
+            or self.tensors > _MAX_TENSORS
+            or self.entries > _MAX_METADATA
+        ):
+            raise ValueError(
+                f"version {version} with {self.tensors} tensors and {self.entries} entries"
+            )
 
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "little")

@@ -36,7 +36,11 @@ class Notation:
 
     def sign(self, text: str, *, space_before: bool = False, space_after: bool = True) -> str:
         """The expression for a sign and the optional white space around it."""
-        parts = [self.space if space_before else "", literal(text), self.space if space_after else ""]
+        parts = [
+            self.space if space_before else "",
+            literal(text),
+            self.space if space_after else "",
+        ]
         return " ".join(part for part in parts if part)
 
 
@@ -60,7 +64,10 @@ def rules(notation: Notation = JSON) -> str:
     colon = notation.sign(suffix.removeprefix(prefix))
     entry = f"string {colon} value" if prefix else f"[a-zA-Z0-9_]+ {colon} value"
     opening, closing = notation.sign("{"), notation.sign("}", space_before=True, space_after=False)
-    list_start, list_end = notation.sign("["), notation.sign("]", space_before=True, space_after=False)
+    list_start, list_end = (
+        notation.sign("["),
+        notation.sign("]", space_before=True, space_after=False),
+    )
     space = '\nws ::= (" " | "\\n" [ ]{0,16})?' if notation.space else ""
     return rf"""
 char ::= {char}
@@ -101,7 +108,9 @@ def ending_grammar(endings: Sequence[str], max_tokens: int) -> str:
 
 def literal(text: str) -> str:
     """A text as a quoted GBNF literal."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    )
     return f'"{escaped}"'
 
 
@@ -145,13 +154,20 @@ class _Writer:
         if kind == "array":
             item = self.value(node["items"], depth - 1) if "items" in node else "value"
             comma = self._notation.sign(self._notation.comma)
-            opening, closing = self._notation.sign("["), self._notation.sign("]", space_before=True, space_after=False)
+            opening, closing = (
+                self._notation.sign("["),
+                self._notation.sign("]", space_before=True, space_after=False),
+            )
             min_items = min(int(node.get("minItems") or 0), MAX_ITEMS)
             max_items = max(min_items, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
             # Nested bounded repetitions multiply into more rules than llama.cpp accepts.
             upper = str(max(0, max_items - 1)) if item in _KINDS or "maxItems" in node else ""
             items = f"{item} ({comma} {item}){{{max(0, min_items - 1)},{upper}}}"
-            return f"({opening} {items} {closing})" if min_items else f"({opening} ({items})? {closing})"
+            return (
+                f"({opening} {items} {closing})"
+                if min_items
+                else f"({opening} ({items})? {closing})"
+            )
         return str(kind) if kind in _KINDS else "value"
 
     def _object(self, node: Node, depth: int, key: str, brackets: tuple[str, str]) -> str:
@@ -162,10 +178,16 @@ class _Writer:
             return literal(opening + closing) if empty else "object"
         entries: dict[str, str] = {}
         for name, value in properties.items():
-            written = key.replace("{}", json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name)
+            written = key.replace(
+                "{}", json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name
+            )
             entries[name] = f"{self._notation.sign(written)} {self.value(value, depth - 1)}"
-        required = [entry for name, entry in entries.items() if name in (node.get("required") or ())]
-        optional = [entry for name, entry in entries.items() if name not in (node.get("required") or ())]
+        required = [
+            entry for name, entry in entries.items() if name in (node.get("required") or ())
+        ]
+        optional = [
+            entry for name, entry in entries.items() if name not in (node.get("required") or ())
+        ]
         comma = self._notation.sign(self._notation.comma)
         further = [f" ({comma} {entry})?" for entry in optional]
         if required:

@@ -30,8 +30,20 @@ PATIENCE = 10.0
 """Seconds to wait for the greeting of a running host, and for the end of a stopped one."""
 _PEER = struct.Struct("3i")
 _ALWAYS_PASSED = ("HOME", "ECOSHELL_HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONPATH")
-_PREFIXES = ("LITELLM_", "HTTPX_", "SSL_", "GOOGLE_", "VERTEX", "OR_", "OLLAMA_", "LM_STUDIO_", "LLAMAFILE_")
-_NAMES = re.compile(r"(?:HTTPS?|ALL|NO)_PROXY|(?:REQUESTS|CURL)_CA_BUNDLE|SSLKEYLOGFILE", re.IGNORECASE)
+_PREFIXES = (
+    "LITELLM_",
+    "HTTPX_",
+    "SSL_",
+    "GOOGLE_",
+    "VERTEX",
+    "OR_",
+    "OLLAMA_",
+    "LM_STUDIO_",
+    "LLAMAFILE_",
+)
+_NAMES = re.compile(
+    r"(?:HTTPS?|ALL|NO)_PROXY|(?:REQUESTS|CURL)_CA_BUNDLE|SSLKEYLOGFILE", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,9 @@ class HostAddress:
     def require_private(self, *, make: bool = False) -> None:
         """Raise OSError unless the folder is a real one of this user that is closed to others; `make` makes it."""
         if len(os.fsencode(self.socket_file)) > PATH_LIMIT:
-            raise OSError(errno.ENAMETOOLONG, "the path of a socket would be too long", str(self.socket_file))
+            raise OSError(
+                errno.ENAMETOOLONG, "the path of a socket would be too long", str(self.socket_file)
+            )
         if make:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = self.folder.lstat()
@@ -68,7 +82,9 @@ class HostAddress:
             connection.settimeout(PATIENCE)
             connection.connect(str(self.socket_file))
             if peer_user(connection) != os.geteuid():
-                raise PermissionError(errno.EPERM, "another user listens there", str(self.socket_file))
+                raise PermissionError(
+                    errno.EPERM, "another user listens there", str(self.socket_file)
+                )
         except BaseException:
             connection.close()
             raise

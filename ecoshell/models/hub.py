@@ -80,7 +80,11 @@ _CARD = "https://huggingface.co/"
 _APACHE = "Apache-2.0"
 RECOMMENDED = (
     Recommended(
-        HubName("unsloth/Qwen3.5-2B-GGUF", "Q4_K_M"), 1.3, 2, _APACHE, BfclScore(4, 43.6, f"{_CARD}Qwen/Qwen3.5-2B")
+        HubName("unsloth/Qwen3.5-2B-GGUF", "Q4_K_M"),
+        1.3,
+        2,
+        _APACHE,
+        BfclScore(4, 43.6, f"{_CARD}Qwen/Qwen3.5-2B"),
     ),
     Recommended(
         HubName("ibm-granite/granite-4.1-3b-GGUF", "Q4_K_M"),
@@ -97,7 +101,11 @@ RECOMMENDED = (
         BfclScore(3, 61.9, f"{_CARD}Qwen/Qwen3-4B-Instruct-2507"),
     ),
     Recommended(
-        HubName("unsloth/Qwen3.5-4B-GGUF", "Q4_K_M"), 2.7, 4, _APACHE, BfclScore(4, 50.3, f"{_CARD}Qwen/Qwen3.5-4B")
+        HubName("unsloth/Qwen3.5-4B-GGUF", "Q4_K_M"),
+        2.7,
+        4,
+        _APACHE,
+        BfclScore(4, 50.3, f"{_CARD}Qwen/Qwen3.5-4B"),
     ),
     Recommended(
         HubName("ibm-granite/granite-4.1-8b-GGUF", "Q4_K_M"),
@@ -107,7 +115,11 @@ RECOMMENDED = (
         BfclScore(3, 68.3, f"{_CARD}ibm-granite/granite-4.1-8b"),
     ),
     Recommended(
-        HubName("unsloth/Qwen3.5-9B-GGUF", "Q4_K_M"), 5.7, 8, _APACHE, BfclScore(4, 66.1, f"{_CARD}Qwen/Qwen3.5-9B")
+        HubName("unsloth/Qwen3.5-9B-GGUF", "Q4_K_M"),
+        5.7,
+        8,
+        _APACHE,
+        BfclScore(4, 66.1, f"{_CARD}Qwen/Qwen3.5-9B"),
     ),
 )
 """Models with their own format for tool calls, ordered by size."""
@@ -163,7 +175,9 @@ class Hub:
         """Look a name up without downloading anything."""
         from huggingface_hub import HfApi, constants  # imports httpx and more
 
-        constants.HF_HUB_DISABLE_TELEMETRY = True  # otherwise it downloads a list to detect the calling program
+        constants.HF_HUB_DISABLE_TELEMETRY = (
+            True  # otherwise it downloads a list to detect the calling program
+        )
         with self._translated_errors(name):
             api = HfApi(endpoint=self._endpoint, token=environ.get("HF_TOKEN"))
             info: Any = api.model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
@@ -171,7 +185,11 @@ class Hub:
             files: list[HubFile] = []
             for chosen in model_of(name, described):
                 described_file, path = described[chosen], PurePosixPath(chosen)
-                if described_file.lfs is None or not described_file.lfs.sha256 or not described_file.size:
+                if (
+                    described_file.lfs is None
+                    or not described_file.lfs.sha256
+                    or not described_file.size
+                ):
                     raise ModelBroken(
                         f"The hub states no SHA-256 for {chosen} of {name.repo}, so it could not be verified.",
                         fix="Choose another repository, or unset HF_ENDPOINT in case the mirror omits it.",
@@ -183,12 +201,20 @@ class Hub:
                 ):
                     raise ValueError("no size, or no SHA-256")
                 outside = path.is_absolute() or ".." in path.parts
-                if outside or not chosen.isprintable() or not _FORBIDDEN_CHARACTERS.isdisjoint(chosen):
+                if (
+                    outside
+                    or not chosen.isprintable()
+                    or not _FORBIDDEN_CHARACTERS.isdisjoint(chosen)
+                ):
                     message = f"{name.repo} has a file with the name {chosen!r}."
                     raise ModelBroken(message, fix="Choose another repository.")
-                files.append(HubFile(chosen, described_file.size, described_file.lfs.sha256.lower()))
+                files.append(
+                    HubFile(chosen, described_file.size, described_file.lfs.sha256.lower())
+                )
             licence: object = info.card_data.get("license") if info.card_data else None
-            return Pull(name, info.sha or "main", tuple(files), licence if isinstance(licence, str) else "")
+            return Pull(
+                name, info.sha or "main", tuple(files), licence if isinstance(licence, str) else ""
+            )
 
     def pull(self, pull: Pull, progress: Progress) -> Path:
         """Download and verify missing files; returns the model's file or first part.
@@ -218,7 +244,9 @@ class Hub:
         for file in pull.files:
             target = folder / file.name
             part = target.with_name(target.name + UNFINISHED)
-            lock = WeakFileLock(target.with_name(f".{target.name}.lock"), timeout=0.5)  # excludes other pulls
+            lock = WeakFileLock(
+                target.with_name(f".{target.name}.lock"), timeout=0.5
+            )  # excludes other pulls
             with self._translated_errors(pull.name, part), lock:
                 if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
                     self._fetch(pull, file, part, progress)
@@ -245,7 +273,9 @@ class Hub:
             try:
                 self._stream(pull, file, part, progress)
             except TransportError:
-                failures = 0 if _size(part) > largest else failures + 1  # without ranges every try starts at 0
+                failures = (
+                    0 if _size(part) > largest else failures + 1
+                )  # without ranges every try starts at 0
                 largest = max(largest, _size(part))
                 if failures >= _TRIES:
                     raise
@@ -255,7 +285,9 @@ class Hub:
                     raise TransportError("the hub ended the file too early")
         with part.open("rb") as opened:
             magic = opened.read(len(MAGIC))
-            os.fsync(opened.fileno())  # a power failure must not leave an empty file under the final name
+            os.fsync(
+                opened.fileno()
+            )  # a power failure must not leave an empty file under the final name
         error = None
         if _sha256(part) != file.sha256:
             error = self._wrong(file)
@@ -274,7 +306,10 @@ class Hub:
 
         tools: Any = import_module("huggingface_hub.utils")  # partially typed
         url = hf_hub_url(pull.name.repo, file.name, revision=pull.revision, endpoint=self._endpoint)
-        headers = {**tools.build_hf_headers(token=environ.get("HF_TOKEN")), "Accept-Encoding": "identity"}
+        headers = {
+            **tools.build_hf_headers(token=environ.get("HF_TOKEN")),
+            "Accept-Encoding": "identity",
+        }
         if downloaded := _size(part):
             headers["Range"] = f"bytes={downloaded}-"
         stream = tools.http_stream_backoff(
@@ -287,7 +322,11 @@ class Hub:
             tools.hf_raise_for_status(response)
             mode = "ab" if downloaded and response.status_code == 206 else "wb"
             length = str(file.size_bytes)
-            if downloaded and mode == "wb" and response.headers.get("Content-Length", length) != length:
+            if (
+                downloaded
+                and mode == "wb"
+                and response.headers.get("Content-Length", length) != length
+            ):
                 raise TransportError("the hub sent other content than the file")
             with part.open(mode) as out:
                 for chunk in response.iter_bytes(_CHUNK):
@@ -318,16 +357,24 @@ class Hub:
             raise
         except Timeout as error:
             raise ModelUnavailable(
-                f"{name.short} is being pulled already.", fix="Wait for the other pull, or stop it.", billed=False
+                f"{name.short} is being pulled already.",
+                fix="Wait for the other pull, or stop it.",
+                billed=False,
             ) from error
         except errors.HfHubHTTPError as error:
             raise self._refused(name, error, _partial_text(part)) from error
         except (errors.OfflineModeIsEnabled, httpx.HTTPError) as error:
             offline = isinstance(error, errors.OfflineModeIsEnabled)
-            reason = "HF_HUB_OFFLINE is set" if offline else str(error).strip().rstrip(".") or type(error).__name__
+            reason = (
+                "HF_HUB_OFFLINE is set"
+                if offline
+                else str(error).strip().rstrip(".") or type(error).__name__
+            )
             partial = _partial_text(part)
             raise ModelUnavailable(
-                f"The download failed: {reason}." if partial else f"{self._endpoint} cannot be reached: {reason}.",
+                f"The download failed: {reason}."
+                if partial
+                else f"{self._endpoint} cannot be reached: {reason}.",
                 kept=partial,
                 fix="Pull it again to resume." if partial else "Check the network and HF_ENDPOINT.",
                 billed=False,
@@ -347,7 +394,9 @@ class Hub:
             RecursionError,
         ) as error:  # also raised by huggingface_hub
             raise ModelUnavailable(
-                f"{self._endpoint} does not answer like a hub.", fix="Check HF_ENDPOINT.", billed=False
+                f"{self._endpoint} does not answer like a hub.",
+                fix="Check HF_ENDPOINT.",
+                billed=False,
             ) from error
 
     def _refused(self, name: HubName, error: Any, partial: str) -> EcoshellError:
@@ -370,7 +419,9 @@ class Hub:
                 billed=False,
             )
         if status == 404:
-            return ModelMissing(f"{name.short} is not at {self._endpoint}.", fix="Check the name.", billed=False)
+            return ModelMissing(
+                f"{name.short} is not at {self._endpoint}.", fix="Check the name.", billed=False
+            )
         return ModelUnavailable(
             f"{self._endpoint} answered with status {status}.",
             kept=partial,
@@ -400,8 +451,12 @@ def _bound_answers() -> None:
 
     def bound(response: httpx.Response) -> None:
         if not (response.is_success and _IS_FILE in response.request.extensions):
-            if response.headers.get("Content-Encoding", "identity") != "identity":  # may unpack to any size
-                raise httpx.DecodingError("the answer is compressed although that was not requested")
+            if (
+                response.headers.get("Content-Encoding", "identity") != "identity"
+            ):  # may unpack to any size
+                raise httpx.DecodingError(
+                    "the answer is compressed although that was not requested"
+                )
             response.stream = Bounded(response.stream)
 
     session: httpx.Client = import_module("huggingface_hub.utils").get_session()
@@ -411,7 +466,11 @@ def _bound_answers() -> None:
 
 def _partial_text(part: Path | None) -> str:
     """A sentence about a partial file, or an empty text."""
-    return f"The part downloaded so far is kept ({size_text(_size(part))})." if part and _size(part) else ""
+    return (
+        f"The part downloaded so far is kept ({size_text(_size(part))})."
+        if part and _size(part)
+        else ""
+    )
 
 
 def _size(path: Path) -> int:

@@ -19,7 +19,12 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     **{provider: (f"{provider.upper()}_API_KEY",) for provider in _ONE_VARIABLE.split()},
     "ai21_chat": ("AI21_API_KEY",),
     "cohere_chat": ("COHERE_API_KEY",),
-    "fireworks_ai": ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
+    "fireworks_ai": (
+        "FIREWORKS_AI_API_KEY",
+        "FIREWORKS_API_KEY",
+        "FIREWORKSAI_API_KEY",
+        "FIREWORKS_AI_TOKEN",
+    ),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "perplexity": ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"),
     "text-completion-openai": ("OPENAI_API_KEY",),
@@ -46,7 +51,9 @@ def key_variables() -> tuple[str, ...]:
 
 def key_prefixes() -> tuple[str, ...]:
     """Prefixes of these providers' variables, such as `OPENAI_`, which their other settings share."""
-    return tuple(sorted({f"{re.sub('_(?:API_KEY|TOKEN)$', '', name)}_" for name in key_variables()}))
+    return tuple(
+        sorted({f"{re.sub('_(?:API_KEY|TOKEN)$', '', name)}_" for name in key_variables()})
+    )
 
 
 class Keys:
@@ -89,7 +96,9 @@ class Keys:
         """
         key, variable = key.strip(), self.variables(provider)[0]
         if not key or not key.isascii() or not key.isprintable() or " " in key:
-            raise UsageError("That is not an API key.", fix="Paste it exactly as the provider shows it.")
+            raise UsageError(
+                "That is not an API key.", fix="Paste it exactly as the provider shows it."
+            )
         self._remember(key)
         self._typed[variable] = key
         try:
@@ -120,7 +129,9 @@ class Keys:
             provider
             for provider, variables in sorted(_VARIABLES.items())
             if any(
-                self._environ.get(variable, "").strip() or variable in self._in_keyring or variable in self._typed
+                self._environ.get(variable, "").strip()
+                or variable in self._in_keyring
+                or variable in self._typed
                 for variable in variables
             )
         )
@@ -132,8 +143,12 @@ class Keys:
 
     def redact(self, text: str) -> str:
         """The text without known keys and without anything shaped like a key."""
-        values = {value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)}
-        secrets = {secret for secret in values | self._known_keys if len(secret) >= MIN_KEY_CHARACTERS}
+        values = {
+            value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)
+        }
+        secrets = {
+            secret for secret in values | self._known_keys if len(secret) >= MIN_KEY_CHARACTERS
+        }
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, MARK)
         return _SHAPES.sub(MARK, text)

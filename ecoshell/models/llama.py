@@ -58,7 +58,9 @@ def llama_library() -> ModuleType:
         try:
             library = import_module("llama_cpp.llama_cpp")
         except ImportError as error:
-            raise ModelMissing("Local models need llama-cpp-python, which is not installed.", fix=GET_LLAMA) from error
+            raise ModelMissing(
+                "Local models need llama-cpp-python, which is not installed.", fix=GET_LLAMA
+            ) from error
         finally:
             for name in settings:
                 del os.environ[name]
@@ -78,7 +80,9 @@ def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> 
     params.vocab_only = vocab_only
     params.n_gpu_layers = gpu_layers
     params.use_extra_bufts = _AMX not in library.llama_print_system_info()
-    model, reason = _with_reason(lambda: library.llama_model_load_from_file(os.fsencode(path), params))
+    model, reason = _with_reason(
+        lambda: library.llama_model_load_from_file(os.fsencode(path), params)
+    )
     if not model:
         raise ModelBroken(
             f"{path} cannot be loaded: {reason}.",
@@ -91,7 +95,9 @@ def load_adapter(model: Any, path: Path, base: Path) -> Any:
     """A LoRA adapter's handle, freed together with the model; raises ModelMissing or ModelBroken."""
     check_file(path)
     library = llama_library()
-    adapter, reason = _with_reason(lambda: library.llama_adapter_lora_init(model, os.fsencode(path)))
+    adapter, reason = _with_reason(
+        lambda: library.llama_adapter_lora_init(model, os.fsencode(path))
+    )
     if not adapter:
         reason = reason.rpartition("failed to apply lora adapter: ")[2]
         raise unfit_adapter(path, base, reason)
@@ -113,7 +119,9 @@ class Vocabulary:
         self._model = load_model(path, vocab_only=True)
         self.handle = self._library.llama_model_get_vocab(self._model)
         if not self.handle:
-            raise ModelBroken(f"{path} contains no tokenizer.", fix="Use a GGUF file of a text model.")
+            raise ModelBroken(
+                f"{path} contains no tokenizer.", fix="Use a GGUF file of a text model."
+            )
         self.size: int = self._library.llama_vocab_n_tokens(self.handle)
 
     def close(self) -> None:
@@ -131,7 +139,9 @@ class Vocabulary:
         data = text.encode("utf-8", "replace")
         room = len(data) + 2  # a token has at least one byte; start and end tokens may be added
         buffer = (self._library.llama_token * room)()
-        count = self._library.llama_tokenize(self.handle, data, len(data), buffer, room, start, special)
+        count = self._library.llama_tokenize(
+            self.handle, data, len(data), buffer, room, start, special
+        )
         if count < 0:
             raise ModelBroken(f"The tokenizer rejected a text of {len(data)} bytes.")
         return buffer[:count]
@@ -141,7 +151,9 @@ class Vocabulary:
         room = 64
         while True:
             buffer = ctypes.create_string_buffer(room)
-            length = self._library.llama_token_to_piece(self.handle, token, buffer, room, 0, special)
+            length = self._library.llama_token_to_piece(
+                self.handle, token, buffer, room, 0, special
+            )
             if length >= 0:
                 return buffer.raw[:length]
             room = -length
@@ -163,7 +175,9 @@ class Vocabulary:
         """The texts of the begin and end tokens; empty if undefined."""
         library = self._library
         tokens = (library.llama_vocab_bos(self.handle), library.llama_vocab_eos(self.handle))
-        first, last = (self.piece(token, special=True).decode() if token >= 0 else "" for token in tokens)
+        first, last = (
+            self.piece(token, special=True).decode() if token >= 0 else "" for token in tokens
+        )
         return first, last
 
     def metadata(self, key: str) -> str | None:
@@ -239,7 +253,10 @@ def try_file(path: Path) -> None:
             except subprocess.TimeoutExpired:
                 failure = f"no end after {_TRY_SECONDS} s"
             if failure:
-                raise ModelBroken(f"{path} is damaged: llama.cpp fails on it ({failure}).", fix="Download it again.")
+                raise ModelBroken(
+                    f"{path} is damaged: llama.cpp fails on it ({failure}).",
+                    fix="Download it again.",
+                )
             sound_files = [*sound_files[1 - _MAX_REMEMBERED :], mark]
             with suppress(OSError):  # without a record the file is tried again
                 make_private(memory.parent)

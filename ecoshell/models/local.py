@@ -42,7 +42,12 @@ class LocalModel:
     """A GGUF model as a `Model`; requests run one after another and are free."""
 
     def __init__(
-        self, path: Path, *, name: str = "", adapter: Path | None = None, options: EngineOptions | None = None
+        self,
+        path: Path,
+        *,
+        name: str = "",
+        adapter: Path | None = None,
+        options: EngineOptions | None = None,
     ) -> None:
         """Checks the files without loading them; raises ModelMissing or ModelBroken."""
         check_base(path)
@@ -113,12 +118,16 @@ class LocalModel:
         """Exact; the first count loads the tokenizer, as in `size`."""
         return len(self._runtime.vocabulary().tokens(text))
 
-    def exchange(self, request: Request, text: str, call: Call | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def exchange(
+        self, request: Request, text: str, call: Call | None
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tokens of a prompt and of a reply with its end token, for training."""
         vocabulary = self._runtime.vocabulary()
         if call is not None:
             form = self._runtime.template().form if request.tools else GENERIC
-            schema = next((tool.parameters for tool in request.tools if tool.name == call.name), None)
+            schema = next(
+                (tool.parameters for tool in request.tools if tool.name == call.name), None
+            )
             written = form.write(call.name, call_json(call), parameters=schema)
             text = f"{text}\n{written}" if text else written
         end = vocabulary.tokens(vocabulary.start_and_end()[1], special=True)
@@ -140,7 +149,11 @@ class LocalModel:
         work.add_done_callback(lambda _: feed.put_nowait(None))
         try:
             while (delta := await feed.get()) is not None:
-                yield delta if quoting is None or delta.reasoning else replace(delta, text=quoting.feed(delta.text))
+                yield (
+                    delta
+                    if quoting is None or delta.reasoning
+                    else replace(delta, text=quoting.feed(delta.text))
+                )
             reply = await work
             if quoting is not None:
                 yield Delta(quoting.end())
@@ -165,7 +178,9 @@ class LocalModel:
 
     # -- on the model's thread
 
-    def _generate(self, request: Request, progress: Progress, emit: Callable[[Delta], None]) -> Reply:
+    def _generate(
+        self, request: Request, progress: Progress, emit: Callable[[Delta], None]
+    ) -> Reply:
         prompt, template = self._prompt(request), self._runtime.template()
         calls = template.form if request.tools else GENERIC
         # short answers with their own grammar need no reasoning
@@ -193,18 +208,27 @@ class LocalModel:
         engine, vocabulary = self._runtime.engine(), self._runtime.vocabulary()
         reader = ReplyReader(request, form)
         marker_tokens = (
-            vocabulary.tokens(marker, special=True) for marker in (*form.calls.markers, *(form.tags or ()))
+            vocabulary.tokens(marker, special=True)
+            for marker in (*form.calls.markers, *(form.tags or ()))
         )
         markers = {
             tokens[0] for tokens in marker_tokens if len(tokens) == 1
         }  # control tokens that belong to a reply's text
         text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
-        sampling = recommended(vocabulary) if request.temperature is None else Sampling(request.temperature)
+        sampling = (
+            recommended(vocabulary)
+            if request.temperature is None
+            else Sampling(request.temperature)
+        )
         if self.traits.small and not self._trained:
             sampling = replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY)
         chooser = Chooser(vocabulary, sampling, "" if reader.reasons else reader.held)
         chooser.never_first += never
-        room, owner, first_tokens = request.max_tokens - progress.output, CacheOwner(request.role, self._adapter), never
+        room, owner, first_tokens = (
+            request.max_tokens - progress.output,
+            CacheOwner(request.role, self._adapter),
+            never,
+        )
         try:
             if request.want == "text" and request.tools and form.calls.opens:
                 marker = vocabulary.tokens(form.calls.opens, special=True)
@@ -212,7 +236,9 @@ class LocalModel:
             for token in engine.generate(prompt, chooser, room, progress, owner):
                 first_tokens = (*never, token) if first_tokens == never else first_tokens
                 progress.reasoning += reader.reasons
-                deltas = reader.feed(text.decode(vocabulary.piece(token, special=token in markers)), chooser)
+                deltas = reader.feed(
+                    text.decode(vocabulary.piece(token, special=token in markers)), chooser
+                )
                 for piece in deltas or [Delta("")]:
                     emit(piece)
                 if reader.over:
@@ -237,7 +263,9 @@ class LocalModel:
         if template.reasoning_tags is None:
             return tokens
         begin, end = template.reasoning_tags
-        if template.opens_reasoning and (request.grammar or request.endings or request.effort == "off"):
+        if template.opens_reasoning and (
+            request.grammar or request.endings or request.effort == "off"
+        ):
             tokens += self._runtime.vocabulary().tokens(f"\n{end}\n\n", special=True)
         elif request.effort == "off":  # as templates with a switch write it
             tokens += self._runtime.vocabulary().tokens(f"{begin}\n\n{end}\n\n", special=True)
@@ -264,7 +292,9 @@ class _Runtime:
             1,
             thread_name_prefix=f"model {path.stem}",
             # with 19 it could not even be stopped on a busy machine
-            initializer=(lambda: os.setpriority(os.PRIO_PROCESS, get_native_id(), 10)) if idle else None,
+            initializer=(lambda: os.setpriority(os.PRIO_PROCESS, get_native_id(), 10))
+            if idle
+            else None,
         )
         self._path = path
         self._options = options

@@ -12,8 +12,23 @@ from typing import Literal, TypeVar
 from ecoshell.budget import Account, Ask, Hold, Settlement, time_is_up
 from ecoshell.budget.gate import Gate, finished
 from ecoshell.budget.working_time import TimeUp, WorkingTime
-from ecoshell.errors import BudgetError, ContextExceeded, ModelBroken, ModelError, ModelUnavailable, StoreError
-from ecoshell.events import BudgetHeld, BudgetSettled, Emit, ModelReplied, Notice, Reasoned, TextArrived
+from ecoshell.errors import (
+    BudgetError,
+    ContextExceeded,
+    ModelBroken,
+    ModelError,
+    ModelUnavailable,
+    StoreError,
+)
+from ecoshell.events import (
+    BudgetHeld,
+    BudgetSettled,
+    Emit,
+    ModelReplied,
+    Notice,
+    Reasoned,
+    TextArrived,
+)
 from ecoshell.messages import Usage
 from ecoshell.models import (
     Delta,
@@ -50,7 +65,9 @@ _BYTES_A_TOKEN = 4
 class MeteredModel:
     """A model behind the budget gate: every call is reserved before it is sent, and settled or released afterwards."""
 
-    def __init__(self, model: Model, gate: Gate, account_of: AccountOf, *, retry: RetryPolicy | None = None) -> None:
+    def __init__(
+        self, model: Model, gate: Gate, account_of: AccountOf, *, retry: RetryPolicy | None = None
+    ) -> None:
         self._model = model
         self._gate = gate
         self._account_of = account_of
@@ -139,13 +156,17 @@ class MeteredModel:
 
     async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
         """Reserve a later call whose prompt may grow by `slack` tokens, replacing the turn's earlier reservation."""
-        return await self._gate.set_aside(await asyncio.to_thread(self.reservation, request, role, slack))
+        return await self._gate.set_aside(
+            await asyncio.to_thread(self.reservation, request, role, slack)
+        )
 
     async def release(self, hold: Hold) -> None:
         """Release an unused reservation."""
         await self._gate.release(hold)
 
-    async def ask(self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None) -> Reply:
+    async def ask(
+        self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None
+    ) -> Reply:
         """Call the model within the caps and stream its text as events; `aside` is a reservation to use for the call.
 
         A transient failure before any part of a reply is retried, in the same reservation if it was not billed and
@@ -157,7 +178,9 @@ class MeteredModel:
         retries, failure = Retries(self._retry), None
         while True:
             try:
-                hold = await (self._gate.hold(ask) if place is None else self._gate.hold_final(place, ask))
+                hold = await (
+                    self._gate.hold(ask) if place is None else self._gate.hold_final(place, ask)
+                )
             except (BudgetError, StoreError) as refusal:
                 if place is not None and place is not aside:  # `aside` is released by its owner
                     await self._gate.release(place)
@@ -168,11 +191,15 @@ class MeteredModel:
             granted = replace(request, max_tokens=hold.max_tokens, role=role)
             call = _Call(self._gate, hold, emit, retries, local=self.traits.local)
             try:
-                return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
+                return await call.run(
+                    lambda call=call, granted=granted: self._stream(granted, call)
+                )
             except TimeUp:
                 account = hold.account
                 read = self._gate.ledger.caps
-                caps = await asyncio.to_thread(read, account.session, account.turn, task=account.task)
+                caps = await asyncio.to_thread(
+                    read, account.session, account.turn, task=account.task
+                )
                 raise time_is_up(caps, call.text()) from None
             except ContextExceeded as error:
                 error.model = self.traits.name
@@ -198,13 +225,19 @@ class MeteredModel:
         It is in tokens as counted by `size`, which may count fewer than the provider.
         """
         sent = self.size(refused).count + refused.max_tokens
-        self._context = min(tokens for tokens in (self.traits.context, limit, sent) if tokens is not None)
+        self._context = min(
+            tokens for tokens in (self.traits.context, limit, sent) if tokens is not None
+        )
 
     def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
         """The reservation for a request whose prompt may grow by `slack`; counts the prompt, so it may block."""
         traits = self.traits
         account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
-        max_tokens = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
+        max_tokens = (
+            request.max_tokens
+            if traits.max_output is None
+            else min(request.max_tokens, traits.max_output)
+        )
         size, price = self.size(request), traits.price
         if price is not None and not size.cache_writes:
             price = replace(price, cache_writes=False)
@@ -225,7 +258,11 @@ class MeteredModel:
                         size = await asyncio.to_thread(self._model.size, request)
                         call.prompt = self._reported.record(request, call.usage, size)
                     reply = _grouped(reply, f"m{call.hold.entry}")
-                    call.emit(_replied(reply, call.hold.account, in_conversation=request.purpose in _SHOWN))
+                    call.emit(
+                        _replied(
+                            reply, call.hold.account, in_conversation=request.purpose in _SHOWN
+                        )
+                    )
                     return reply
                 if listener.endless:
                     # A model that ignores `max_tokens` cannot be kept within a cap; the whole reservation counts.
@@ -234,12 +271,16 @@ class MeteredModel:
                     await finished(asyncio.to_thread(self._gate.ledger.bar, name, f"it {reason}"))
                     call.emit(Notice(f"{name} {reason}; it is not called under a cap from now on."))
                     return Reply("".join(listener.texts), cut=True, finish="endless")
-        raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
+        raise ModelBroken(
+            f"{self.traits.name} ended its stream without an answer.", fix="Ask again."
+        )
 
 
 def _grouped(reply: Reply, group: str) -> Reply:
     """The reply and its calls with their group ID."""
-    return replace(reply, group=group, calls=tuple(replace(call, group=group) for call in reply.calls))
+    return replace(
+        reply, group=group, calls=tuple(replace(call, group=group) for call in reply.calls)
+    )
 
 
 def _replied(reply: Reply, account: Account, *, in_conversation: bool) -> ModelReplied:
@@ -260,7 +301,9 @@ def _replied(reply: Reply, account: Account, *, in_conversation: bool) -> ModelR
 class _Call:
     """One reserved call, from its hold until it is settled or released."""
 
-    def __init__(self, gate: Gate, hold: Hold, emit: Emit, retries: Retries, *, local: bool) -> None:
+    def __init__(
+        self, gate: Gate, hold: Hold, emit: Emit, retries: Retries, *, local: bool
+    ) -> None:
         """The hold of an unbilled attempt is kept for the next attempt.
 
         Calls that leave this machine or cost money start only after their reservation is on disk in the session.
@@ -332,7 +375,9 @@ class _Call:
         if self.usage is None and self.estimate is not None:
             estimate = await asyncio.to_thread(self.estimate)
         try:
-            settlement = await self._gate.settle(hold, self.usage, tool=self.tool, ms=ms, estimate=estimate)
+            settlement = await self._gate.settle(
+                hold, self.usage, tool=self.tool, ms=ms, estimate=estimate
+            )
         except StoreError as error:  # the answer is kept, and the hold counts in full
             self.emit(Notice(f"The call could not be settled. {error}"))
             worst = Usage(hold.prompt_tokens, hold.max_tokens)
@@ -388,7 +433,9 @@ class _Listener:
         if reply is not None:
             texts = (reply.reasoning, reply.text, *(call.signature() for call in reply.calls))
             return sum(count(text) for text in texts if text)
-        text_tokens, answer_tokens = (count("".join(texts)) if texts else 0 for texts in self._received.values())
+        text_tokens, answer_tokens = (
+            count("".join(texts)) if texts else 0 for texts in self._received.values()
+        )
         return text_tokens + max(answer_tokens, -(-self._unseen // _BYTES_A_TOKEN))
 
     @property
@@ -449,7 +496,13 @@ class _Listener:
 
     def _credible(self, usage: Usage, reply: Reply) -> bool:
         """Whether a usage report is plausible: integers, no part above its total, and not 0 for a non-empty reply."""
-        counts: tuple[object, ...] = (usage.input, usage.output, usage.cached, usage.cache_write, usage.reasoning)
+        counts: tuple[object, ...] = (
+            usage.input,
+            usage.output,
+            usage.cached,
+            usage.cache_write,
+            usage.reasoning,
+        )
         if not all(type(count) is int and 0 <= count <= _MAX_TOKENS for count in counts):
             return False
         if usage.cached + usage.cache_write > usage.input or usage.reasoning > usage.output:

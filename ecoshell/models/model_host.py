@@ -112,7 +112,9 @@ class _Host:
 
         loop = asyncio.get_running_loop()
         self._used = loop.time() + _FIRST_CLIENT_SECONDS
-        await asyncio.start_unix_server(self._meet, str(self._address.socket_file), limit=_LINE_LIMIT)
+        await asyncio.start_unix_server(
+            self._meet, str(self._address.socket_file), limit=_LINE_LIMIT
+        )
         os.write(listening, b"\n")
         os.close(listening)
         loading = asyncio.ensure_future(asyncio.to_thread(remote_worker.load_litellm))
@@ -121,9 +123,15 @@ class _Host:
         while self._workers or loop.time() - self._used < self._idle:
             remaining = self._used + self._idle - loop.time()
             await asyncio.sleep(
-                remaining if warming and not self._workers else min(_LOOK_SECONDS, max(remaining, 0.01))
+                remaining
+                if warming and not self._workers
+                else min(_LOOK_SECONDS, max(remaining, 0.01))
             )
-            if not warming and self._loaded.is_set() and not any(worker.is_busy for worker in self._workers):
+            if (
+                not warming
+                and self._loaded.is_set()
+                and not any(worker.is_busy for worker in self._workers)
+            ):
                 warming = asyncio.ensure_future(asyncio.to_thread(remote_worker.warm_litellm))
         self._end()
 
@@ -150,7 +158,11 @@ class _Host:
             if peer_user(connection) != os.geteuid():
                 return
             idle = 0.0 if self._workers else loop.time() - self._used
-            hello = {"pid": os.getpid(), "idle_seconds": round(max(idle, 0.0), 3), "environ": self._digest}
+            hello = {
+                "pid": os.getpid(),
+                "idle_seconds": round(max(idle, 0.0), 3),
+                "environ": self._digest,
+            }
             writer.write(json.dumps(hello).encode() + b"\n")
             self._workers.add(worker)
             remote_worker.clients.add(connection.fileno())
@@ -162,7 +174,12 @@ class _Host:
                 asks += 1
                 del line, message  # it contains a key, and the next line may come much later
         except (ValueError, KeyError, TypeError) as error:
-            writer.write(json.dumps({"ended": f"it could not read what it was asked ({error})"[:500]}).encode() + b"\n")
+            writer.write(
+                json.dumps(
+                    {"ended": f"it could not read what it was asked ({error})"[:500]}
+                ).encode()
+                + b"\n"
+            )
         except OSError:  # the client left
             pass
         except MemoryError:

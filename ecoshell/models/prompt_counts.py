@@ -68,7 +68,8 @@ class ReportedPrompts:
         with self._lock:
             prompts = tuple(self._prompts)
         bounds = (
-            self._from(prompt, request, groups, size_of) for prompt in (*prompts, *self._restored(request, groups))
+            self._from(prompt, request, groups, size_of)
+            for prompt in (*prompts, *self._restored(request, groups))
         )
         return min((bound for bound in bounds if bound is not None), default=None)
 
@@ -103,11 +104,16 @@ class ReportedPrompts:
         if not same_text_tools or _settings(request) != _settings(counted):
             return None
         common = 0
-        while common < min(len(groups), len(prompt.groups)) and groups[common] == prompt.groups[common]:
+        while (
+            common < min(len(groups), len(prompt.groups))
+            and groups[common] == prompt.groups[common]
+        ):
             common += 1
         if common == 0:
             return None
-        added = tuple(message for first, results in groups[common:] for message in (first, *results))
+        added = tuple(
+            message for first, results in groups[common:] for message in (first, *results)
+        )
         frame = replace(request, messages=(), tools=request.tools[:1] if self._native_tools else ())
         bound = prompt.usage.input + prompt.usage.input // MARGIN + PER_PROMPT
         # A report holds only those schemas that were loaded, and any of the others may be loaded now.
@@ -119,15 +125,22 @@ class ReportedPrompts:
         if request.want != counted.want and request.tools and not tools:
             bound += PER_TOOL_ARRAY  # the tool choice changes the text before the array
         if any(message.state is not None for message in added):
-            bound += prompt.usage.output  # reasoning is counted again, and its text may be shorter than it was
+            bound += (
+                prompt.usage.output
+            )  # reasoning is counted again, and its text may be shorter than it was
         return bound
 
-    def _searched(self, tools: Sequence[ToolSchema], added: Sequence[Message]) -> tuple[ToolSchema, ...]:
+    def _searched(
+        self, tools: Sequence[ToolSchema], added: Sequence[Message]
+    ) -> tuple[ToolSchema, ...]:
         """Tools that the provider may load for the next reply, or has loaded in these messages."""
         if not self._defers_tools:
             return ()
         loaded = {
-            name for message in added if message.state is not None for name in loaded_names(message.state.message)
+            name
+            for message in added
+            if message.state is not None
+            for name in loaded_names(message.state.message)
         }
         return tuple(tool for tool in tools if tool.deferred or safe_name(tool.name) in loaded)
 

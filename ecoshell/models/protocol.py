@@ -20,7 +20,13 @@ from ecoshell.images import within_limits
 from ecoshell.messages import Call, Image, Message, ToolSchema, Usage
 from ecoshell.models import Reply, Request
 from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, refuse_constant
-from ecoshell.models.tool_search import Fields, client_calls, is_server_call, loaded_names, with_known_tools
+from ecoshell.models.tool_search import (
+    Fields,
+    client_calls,
+    is_server_call,
+    loaded_names,
+    with_known_tools,
+)
 
 PROTOCOL = """You act by calling tools. To call one, write {"name": <name of the tool>, "arguments": <JSON object>} \
 and nothing after it. Its result comes back in the next message.
@@ -28,7 +34,9 @@ When no tool is needed, answer in plain text."""
 """The same for every kind of request, so that all prompts share a prefix; the last message says what is wanted."""
 _ALLOWED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]")
-_NAME_PREFIX = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)\s*[.:/]\s*", re.IGNORECASE)
+_NAME_PREFIX = re.compile(
+    r"^(?:functions?|tools?|default_api|multi_tool_use)\s*[.:/]\s*", re.IGNORECASE
+)
 _CHOICE = {"call": "required", "either": "auto", "text": "none"}
 _CACHE_MARK = {"type": "ephemeral"}
 _ONE_TIME_PURPOSES = frozenset({"rank", "judge"})
@@ -92,7 +100,11 @@ def call_text(call: Call, thought: str = "") -> str:
 
 
 def parse_reply(
-    text: str, request: Request, usage: Usage | None = None, cut: bool = False, form: CallFormat = GENERIC
+    text: str,
+    request: Request,
+    usage: Usage | None = None,
+    cut: bool = False,
+    form: CallFormat = GENERIC,
 ) -> Reply:
     """Parse a plain text as a reply; never raises.
 
@@ -196,7 +208,12 @@ def call_fault(call: Call, tool_schemas: Sequence[ToolSchema]) -> str:
     try:
         kind.check_schema(schema)
         error = best_match(kind(schema).iter_errors(dict(call.arguments)))
-    except (exceptions.SchemaError, Unresolvable, re.error, OverflowError):  # an invalid schema accepts everything
+    except (
+        exceptions.SchemaError,
+        Unresolvable,
+        re.error,
+        OverflowError,
+    ):  # an invalid schema accepts everything
         return ""
     if error is None:
         return ""
@@ -210,20 +227,32 @@ def call_fault(call: Call, tool_schemas: Sequence[ToolSchema]) -> str:
 # -- for providers
 
 
-def chat_body(request: Request, *, native: bool, family: str = "", search: Fields | None = None) -> dict[str, Any]:
+def chat_body(
+    request: Request, *, native: bool, family: str = "", search: Fields | None = None
+) -> dict[str, Any]:
     """The request in OpenAI's form, for a model with `native` tool calls, or else with calls as text.
 
     Replies of this provider `family` are sent back unchanged; replies of others are rewritten without their opaque
     fields. With the provider's `search` tool, tools are deferred; without it all are sent in full.
     """
     if not native:
-        return {"messages": [_plain_entry(message) for message in within_limits(as_plain_messages(request))]}
+        return {
+            "messages": [
+                _plain_entry(message) for message in within_limits(as_plain_messages(request))
+            ]
+        }
     chat: list[dict[str, Any]] = []
     numbers = itertools.count()
-    searched = frozenset[str]() if search is None else frozenset(safe_name(tool.name) for tool in request.tools)
+    searched = (
+        frozenset[str]()
+        if search is None
+        else frozenset(safe_name(tool.name) for tool in request.tools)
+    )
     for message, results in exchanges(within_limits(request.messages)):
         if message.speaker != "assistant" or (message.calls and not results):
-            plain = as_plain(message)  # providers reject results without calls, and calls without results
+            plain = as_plain(
+                message
+            )  # providers reject results without calls, and calls without results
             chat += [_plain_entry(plain)] if plain.text or plain.images else []
             continue
         entry = _assistant_entry(message, numbers, family, searched)
@@ -245,19 +274,25 @@ def chat_body(request: Request, *, native: bool, family: str = "", search: Field
     }
 
 
-def _tool_array(schemas: Iterable[ToolSchema], chat: Sequence[Fields], search: Fields | None) -> list[dict[str, Any]]:
+def _tool_array(
+    schemas: Iterable[ToolSchema], chat: Sequence[Fields], search: Fields | None
+) -> list[dict[str, Any]]:
     """The tools in the provider's form, followed by its search tool if there is anything to search.
 
     A tool that a search in this chat has loaded stays deferred, so that the array does not change.
     """
-    loaded: set[str] = set() if search is None else {name for entry in chat for name in loaded_names(entry)}
+    loaded: set[str] = (
+        set() if search is None else {name for entry in chat for name in loaded_names(entry)}
+    )
     tools: list[dict[str, Any]] = []
     for schema in schemas:
         name = safe_name(schema.name)
         tool = replace(schema, name=name).as_function()
         is_deferred = search is not None and (schema.deferred or name in loaded)
         tools.append({**tool, "defer_loading": True} if is_deferred else tool)
-    has_searched = any(is_server_call(call) for entry in chat for call in entry.get("tool_calls") or ())
+    has_searched = any(
+        is_server_call(call) for entry in chat for call in entry.get("tool_calls") or ()
+    )
     if search is not None and (has_searched or any("defer_loading" in tool for tool in tools)):
         tools.append(dict(search))
     return tools
@@ -291,7 +326,9 @@ def _assistant_entry(
             return {"role": "assistant", **sent}
         ids = {call.id for call in message.calls}
         if ids and ids <= {call["id"] for call in made}:  # only some of the calls ran
-            calls = [call for call in sent["tool_calls"] if is_server_call(call) or call["id"] in ids]
+            calls = [
+                call for call in sent["tool_calls"] if is_server_call(call) or call["id"] in ids
+            ]
             return {"role": "assistant", **sent, "tool_calls": calls}
     entry: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     if message.calls:
@@ -309,7 +346,9 @@ def _assistant_entry(
 
 def is_cached(request: Request) -> bool:
     """Whether a cache write pays, because this prompt extends an earlier one or a later one extends it."""
-    return request.purpose not in _ONE_TIME_PURPOSES and (request.purpose != "compact" or bool(request.task))
+    return request.purpose not in _ONE_TIME_PURPOSES and (
+        request.purpose != "compact" or bool(request.task)
+    )
 
 
 def mark_for_cache(body: dict[str, Any], request: Request) -> None:
@@ -339,7 +378,11 @@ def mark_for_cache(body: dict[str, Any], request: Request) -> None:
                 _mark(candidates[index - 1])
             return
         if message["role"] == "user" and text.endswith(request.task):  # split off the task
-            prefix = {"type": "text", "text": text.removesuffix(request.task), "cache_control": _CACHE_MARK}
+            prefix = {
+                "type": "text",
+                "text": text.removesuffix(request.task),
+                "cache_control": _CACHE_MARK,
+            }
             images = [] if isinstance(parts, str) else parts[:-1]
             message["content"] = [*images, prefix, {"type": "text", "text": request.task}]
             return
@@ -375,7 +418,11 @@ def exchanges(messages: Sequence[Message]) -> Iterator[tuple[Message, tuple[Mess
     index = 0
     while index < len(messages):
         message = messages[index]
-        following = messages[index + 1 : index + 1 + len(message.calls)] if message.speaker == "assistant" else ()
+        following = (
+            messages[index + 1 : index + 1 + len(message.calls)]
+            if message.speaker == "assistant"
+            else ()
+        )
         answered = len(following) == len(message.calls) and all(
             result.speaker == "tool" and (result.call or call).name == call.name
             for call, result in zip(message.calls, following, strict=True)
@@ -389,7 +436,9 @@ def _mark(message: dict[str, Any]) -> None:
     if message["role"] == "tool":
         message["cache_control"] = _CACHE_MARK
     elif isinstance(message["content"], str):
-        message["content"] = [{"type": "text", "text": message["content"], "cache_control": _CACHE_MARK}]
+        message["content"] = [
+            {"type": "text", "text": message["content"], "cache_control": _CACHE_MARK}
+        ]
     elif message["content"]:
         *parts, last = message["content"]
         message["content"] = [*parts, {**last, "cache_control": _CACHE_MARK}]

@@ -66,8 +66,9 @@ _FINISH_NOTES = {
     "content_filter": "[The provider's content filter ended this reply.]",
     "refusal": "[The model refused to answer.]",
 }
-_HOW_NAMES_ARE = (
-    "Write the provider first: openai/NAME, ollama/NAME, …; `ecoshell models PART` searches the known names."
+_NAME_HELP = (
+    "Write the provider first: openai/NAME, ollama/NAME, …; "
+    "`ecoshell models PART` searches the known names."
 )
 _STATUS_MEANINGS = {
     402: " (payment required)",
@@ -102,7 +103,9 @@ class RemoteOptions:
 
 
 _AS_KNOWN = RemoteOptions()
-_SIZE_IN_NAME = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2,}(?=m))([bm])(?![a-z0-9])")
+_SIZE_IN_NAME = re.compile(
+    r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2,}(?=m))([bm])(?![a-z0-9])"
+)
 """A parameter count in a name; `1m` would be a context."""
 _SENDABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _SIZE_UNITS = {"b": 10**9, "m": 10**6}
@@ -132,13 +135,19 @@ class RemoteModel:
         """Starts nothing; `check` says whether the model is available."""
         facts = book.facts(name)
         # Nearly all current models have tool calls; vLLM rejects them unless it was started with a parser.
-        native_tools = facts.native_tools if facts is not None else not name.startswith("hosted_vllm/")
+        native_tools = (
+            facts.native_tools if facts is not None else not name.startswith("hosted_vllm/")
+        )
         native_tools = native_tools if options.native_tools is None else options.native_tools
         prefix, slash, _ = name.partition("/")
-        self._provider = prefix if slash else "openai" if options.base_url else facts.provider if facts else ""
+        self._provider = (
+            prefix if slash else "openai" if options.base_url else facts.provider if facts else ""
+        )
         """litellm's provider name; empty if unknown."""
         own_server = options.base_url is not None
-        search = search_tool(self._provider, name, own_server=own_server, wanted=options.tool_search)
+        search = search_tool(
+            self._provider, name, own_server=own_server, wanted=options.tool_search
+        )
         self._search = search if native_tools else None
         self.traits = Traits(
             name=name,
@@ -176,7 +185,9 @@ class RemoteModel:
         key = self._keys.find(self._provider)
         if key is None and self._base_url is None:
             message = f"There is no API key for {self.traits.name}."
-            missing = ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False, key=True)
+            missing = ModelMissing(
+                message, fix=self._keys.how_to_give(self._provider), billed=False, key=True
+            )
             missing.model = self.traits.name
             raise missing
         return key or _NO_KEY
@@ -201,18 +212,28 @@ class RemoteModel:
             texts += [call.signature() for message in messages for call in message.calls]
             tools = (tool for tool in request.tools if self._search is None or not tool.deferred)
             texts += [schema.entry for schema in tools]
-        count = sum(map(self._counter.count, texts)) + _TOKENS_PER_MESSAGE * len(messages) + _TOKENS_PER_PROMPT
+        count = (
+            sum(map(self._counter.count, texts))
+            + _TOKENS_PER_MESSAGE * len(messages)
+            + _TOKENS_PER_PROMPT
+        )
         images = [*images_in(messages)]
         count += sum(map(image_tokens, images))
-        bound = request_bound(request, native_tools=self.traits.native_tools, model=self.traits.name)
+        bound = request_bound(
+            request, native_tools=self.traits.native_tools, model=self.traits.name
+        )
         if self._provider in _PUBLISHED_ENCODINGS:
             bound -= sum(self._beyond_count(message.text) for message in messages)
         exact = self._counter.exact and not native and not images
-        return PromptSize(min(count, bound), bound, exact=exact, cache_writes=self._cache_writes(request))
+        return PromptSize(
+            min(count, bound), bound, exact=exact, cache_writes=self._cache_writes(request)
+        )
 
     def _visible_request(self, request: Request) -> Request:
         """The request, without images if the model is known to have no vision."""
-        if self.traits.vision is not False or not any(message.images for message in request.messages):
+        if self.traits.vision is not False or not any(
+            message.images for message in request.messages
+        ):
             return request
         return replace(request, messages=without_images(request.messages))
 
@@ -237,7 +258,11 @@ class RemoteModel:
         native = self.traits.native_tools and bool(request.tools)
         body = chat_body(request, native=native, family=self.family, search=self._search)
         body = {name: body[name] for name in ("messages", "tools") if name in body}
-        body |= {"model": self.traits.name, "api_key": await asyncio.to_thread(self.check), "api_base": self._base_url}
+        body |= {
+            "model": self.traits.name,
+            "api_key": await asyncio.to_thread(self.check),
+            "api_base": self._base_url,
+        }
         return await self._process.count(body, seconds=_COUNT_SECONDS, shared=self._shared)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
@@ -246,7 +271,9 @@ class RemoteModel:
         native = self.traits.native_tools and bool(request.tools)
         body = chat_body(request, native=native, family=self.family, search=self._search)
         name = self.traits.name
-        if self._provider == "openai" and any(tool.get("defer_loading") for tool in body.get("tools", ())):
+        if self._provider == "openai" and any(
+            tool.get("defer_loading") for tool in body.get("tools", ())
+        ):
             name = _responses_name(name)  # only this API searches tools
         if self._marks_cache:
             mark_for_cache(body, request)
@@ -298,25 +325,46 @@ class RemoteModel:
 
     def _reply(self, record: Mapping[str, Any], request: Request) -> Reply:
         usage, counts = None, record["usage"]
-        if counts and counts["input"] and all(type(count) is int and count >= 0 for count in counts.values()):
+        if (
+            counts
+            and counts["input"]
+            and all(type(count) is int and count >= 0 for count in counts.values())
+        ):
             usage = Usage(**counts)  # implausible usage is discarded
         cut, text = record["finish"] == "length", record["text"]
         note = _FINISH_NOTES.get(record["finish"], "")
-        if note and not (text and record["finish"] == "refusal"):  # the text of a refusal is the answer
+        if note and not (
+            text and record["finish"] == "refusal"
+        ):  # the text of a refusal is the answer
             text = f"{text}\n\n{note}".strip()
         native = self.traits.native_tools and bool(request.tools)
         names = {schema.name for schema in (*request.callable_now, *request.tools)}
-        message = sent_back(record["message"], self._provider, self.traits.name, own_server=self._base_url is not None)
+        message = sent_back(
+            record["message"],
+            self._provider,
+            self.traits.name,
+            own_server=self._base_url is not None,
+        )
         state, finish = ProviderState(self.family, message), record["finish"]
-        own = [at for at, call in enumerate(message.get("tool_calls", ())) if not is_server_call(call)]
+        own = [
+            at for at, call in enumerate(message.get("tool_calls", ())) if not is_server_call(call)
+        ]
         if not (native and own):
             reasoning, text = without_reasoning(text)
             reply = parse_reply(text, request, usage, cut, format_of_text(text))
-            if reply.attempt and native and reply.attempt.name not in names and not text.rstrip().endswith(_CALLS_END):
+            if (
+                reply.attempt
+                and native
+                and reply.attempt.name not in names
+                and not text.rstrip().endswith(_CALLS_END)
+            ):
                 reply = Reply(text, usage=usage, cut=cut)  # an example of a call inside a text
             calls = reply.calls or reply.fault  # the provider does not know calls written as text
             return replace(
-                reply, reasoning=record["reasoning"] or reasoning, finish=finish, state=None if calls else state
+                reply,
+                reasoning=record["reasoning"] or reasoning,
+                finish=finish,
+                state=None if calls else state,
             )
         reasoning, text = without_reasoning(text)
         calls = self._native_calls(
@@ -325,9 +373,13 @@ class RemoteModel:
         fault = ""
         if cut and calls[-1].fault:  # the incomplete last call
             fault, calls = ("", calls[:-1]) if len(calls) > 1 else (CUT, ())
-            message["tool_calls"] = [call for at, call in enumerate(message["tool_calls"]) if at != own[-1]]
+            message["tool_calls"] = [
+                call for at, call in enumerate(message["tool_calls"]) if at != own[-1]
+            ]
         reasoning = record["reasoning"] or reasoning
-        return Reply(text, calls, usage, fault, cut, reasoning=reasoning, finish=finish, state=state)
+        return Reply(
+            text, calls, usage, fault, cut, reasoning=reasoning, finish=finish, state=state
+        )
 
     @staticmethod
     def _native_calls(
@@ -360,22 +412,39 @@ class RemoteModel:
         """The error for a failure reported by the worker, without keys."""
         name, kind, billed = self.traits.name, record["kind"], bool(record["billed"])
         message = self._keys.redact(record["message"])
-        message = message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[: _MAX_MESSAGE_CHARS - 1]}…"
+        message = (
+            message
+            if len(message) <= _MAX_MESSAGE_CHARS
+            else f"{message[: _MAX_MESSAGE_CHARS - 1]}…"
+        )
         if kind == "unknown":
             return await asyncio.to_thread(self._unknown, message, billed=billed)
         if kind == "key":
             variables = self._keys.variables(self._provider)
-            fix = self._keys.how_to_give(self._provider) if variables else "Check how you sign in to this provider."
-            return ModelMissing(f"{name} refused the API key: {message}", fix=fix, billed=billed, key=True)
+            fix = (
+                self._keys.how_to_give(self._provider)
+                if variables
+                else "Check how you sign in to this provider."
+            )
+            return ModelMissing(
+                f"{name} refused the API key: {message}", fix=fix, billed=billed, key=True
+            )
         if kind == "unreachable":  # a local server is not running, or there is no network
             address: str = record["address"]
             program, start = program_of(self._provider)
             if not is_loopback(address.rpartition(":")[0].strip("[]")):
                 fix = "Is this machine online? Try again, or choose a model on it with /model."
-                return ModelUnreachable(f"{name} cannot be reached at {address}.", fix=fix, billed=billed)
-            server, start_hint = program or f"The server of {name}", f"Start it with {start}" if start else "Start it"
+                return ModelUnreachable(
+                    f"{name} cannot be reached at {address}.", fix=fix, billed=billed
+                )
+            server, start_hint = (
+                program or f"The server of {name}",
+                f"Start it with {start}" if start else "Start it",
+            )
             fix = f"{start_hint}, or choose another model with /model."
-            return ModelUnreachable(f"{server} does not answer on {address}.", fix=fix, billed=billed)
+            return ModelUnreachable(
+                f"{server} does not answer on {address}.", fix=fix, billed=billed
+            )
         if kind == "busy":
             status: int | None = record["status"]
             meaning = _STATUS_MEANINGS.get(status or 0, "")
@@ -396,20 +465,31 @@ class RemoteModel:
                 billed=billed,
             )
         if kind == "request":
-            return ModelBroken(f"{name} refuses the request: {message}", fix="Choose another model.", billed=billed)
-        return ModelBroken(f"{name} gave an answer that cannot be used: {message}", fix="Ask again.", billed=billed)
+            return ModelBroken(
+                f"{name} refuses the request: {message}", fix="Choose another model.", billed=billed
+            )
+        return ModelBroken(
+            f"{name} gave an answer that cannot be used: {message}", fix="Ask again.", billed=billed
+        )
 
     def _unknown(self, reason: str = "", *, billed: bool = False) -> ModelMissing:
         """The error for an unknown model, with similar names; slow, because it searches thousands of names."""
         name = self.traits.name
         near = closest_words(name, (EMBEDDED, *self._book.names()))
-        hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
-        return ModelMissing(f"There is no model {name}." + (f" ({reason})" if reason else ""), fix=hint, billed=billed)
+        hint = f"Did you mean {', '.join(near)}?" if near else _NAME_HELP
+        return ModelMissing(
+            f"There is no model {name}." + (f" ({reason})" if reason else ""),
+            fix=hint,
+            billed=billed,
+        )
 
 
 def cache_key(body: Mapping[str, Any]) -> str:
     """OpenAI's prompt cache key, the same for all prompts with these tools and system messages."""
-    prefix = [body.get("tools"), [message["content"] for message in body["messages"] if message["role"] == "system"]]
+    prefix = [
+        body.get("tools"),
+        [message["content"] for message in body["messages"] if message["role"] == "system"],
+    ]
     return f"ecoshell-{sha1(json.dumps(prefix).encode(), usedforsecurity=False).hexdigest()[:16]}"
 
 
@@ -428,7 +508,9 @@ def is_anthropic(provider: str, name: str) -> bool:
     return "claude" in name and provider.startswith(_ANTHROPIC_HOSTS)
 
 
-def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_server: bool) -> dict[str, Any]:
+def sent_back(
+    message: Mapping[str, Any], provider: str, name: str, *, own_server: bool
+) -> dict[str, Any]:
     """The fields of a reply that its provider accepts back; litellm passes on all keys, and some are rejected."""
     sent_keys = {"content", "tool_calls"}
     fields: Mapping[str, Any] = message.get("provider_specific_fields") or {}
@@ -438,14 +520,22 @@ def sent_back(message: Mapping[str, Any], provider: str, name: str, *, own_serve
     elif provider in _GEMINI:
         # Calls have their own signatures; only that of the text is sent with the message.
         made: Sequence[Mapping[str, Mapping[str, Any]]] = message.get("tool_calls") or ()
-        signed = [call.get("provider_specific_fields", {}).get("thought_signature") for call in made]
-        text_signatures = [signature for signature in fields.get("thought_signatures") or () if signature not in signed]
+        signed = [
+            call.get("provider_specific_fields", {}).get("thought_signature") for call in made
+        ]
+        text_signatures = [
+            signature
+            for signature in fields.get("thought_signatures") or ()
+            if signature not in signed
+        ]
         fields = {"thought_signatures": text_signatures} if text_signatures else {}
     elif provider == "openrouter":
         sent_keys |= {"reasoning", "reasoning_details"}
     elif provider in ("openai", "azure") and not own_server:
         sent_keys |= {"reasoning_items"}
-        fields = {key: value for key, value in fields.items() if key in (*_RESPONSES_FIELDS, "phase")}
+        fields = {
+            key: value for key, value in fields.items() if key in (*_RESPONSES_FIELDS, "phase")
+        }
     else:
         sent_keys |= {"reasoning_content", "reasoning_items"}
         fields = {key: value for key, value in fields.items() if key in _RESPONSES_FIELDS}

@@ -59,7 +59,9 @@ class RemoteProcess:
     when it needs more than `memory` bytes, and is killed when an ask is not over `grace` seconds after its deadline.
     """
 
-    def __init__(self, *, memory: int = _MEMORY, grace: float = _GRACE, host: HostOptions | None = None) -> None:
+    def __init__(
+        self, *, memory: int = _MEMORY, grace: float = _GRACE, host: HostOptions | None = None
+    ) -> None:
         self._memory = memory
         self._grace = grace
         self._host = host
@@ -88,7 +90,12 @@ class RemoteProcess:
 
     async def _new_child(self) -> "_Child":
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "ecoshell.models.remote_worker"),  # `-P`: not from the current folder
+            *(
+                sys.executable,
+                "-P",
+                "-m",
+                "ecoshell.models.remote_worker",
+            ),  # `-P`: not from the current folder
             str(self._memory),
             env=helper_environ(),
             stdin=PIPE,
@@ -98,7 +105,9 @@ class RemoteProcess:
             start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
         )
         child = _Child(process)
-        child.write({"environ": removed_variables()})  # over the pipe: in its environment any program could read them
+        child.write(
+            {"environ": removed_variables()}
+        )  # over the pipe: in its environment any program could read them
         return child
 
     async def _connected(self, host: HostOptions) -> "_HostLink | None":
@@ -120,10 +129,19 @@ class RemoteProcess:
             pass
         return None
 
-    async def _start_host(self, address: HostAddress, idle: float, environ: Mapping[str, str]) -> bool:
+    async def _start_host(
+        self, address: HostAddress, idle: float, environ: Mapping[str, str]
+    ) -> bool:
         """Start a host; returns True once a host listens, possibly one that another command started."""
         starting = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "ecoshell.models.model_host", str(address.folder), address.key),
+            *(
+                sys.executable,
+                "-P",
+                "-m",
+                "ecoshell.models.model_host",
+                str(address.folder),
+                address.key,
+            ),
             str(self._memory),
             str(idle),
             env=environ,
@@ -153,18 +171,26 @@ class RemoteProcess:
             async for line in lines:
                 yield line
 
-    async def count(self, body: Mapping[str, Any], *, seconds: float, shared: bool = False) -> int | None:
+    async def count(
+        self, body: Mapping[str, Any], *, seconds: float, shared: bool = False
+    ) -> int | None:
         """The prompt's tokens as the provider counts them, without generating anything; None if it does not."""
-        async with aclosing(self._lines({"count": body, "seconds": seconds}, seconds, shared=shared)) as lines:
+        async with aclosing(
+            self._lines({"count": body, "seconds": seconds}, seconds, shared=shared)
+        ) as lines:
             async for line in lines:
                 return line.get("counted")
         return None
 
-    async def _lines(self, request: Line, seconds: float, *, shared: bool) -> AsyncGenerator[Line, None]:
+    async def _lines(
+        self, request: Line, seconds: float, *, shared: bool
+    ) -> AsyncGenerator[Line, None]:
         link = await self.warm(shared=shared)
         number, inbox = next(self._numbers), asyncio.Queue[Line]()
         link.inboxes[number] = inbox
-        last = asyncio.get_running_loop().call_later(seconds + self._grace, link.die, "it no longer answered")
+        last = asyncio.get_running_loop().call_later(
+            seconds + self._grace, link.die, "it no longer answered"
+        )
         try:
             link.write({"id": number, **request})
             await link.drain()
@@ -182,7 +208,9 @@ class RemoteProcess:
     @property
     def pid(self) -> int | None:
         """Process ID of the host, or of the child if no host is connected; None if neither is alive."""
-        return next((link.pid for _, link in sorted(self._links.items(), reverse=True) if link.alive), None)
+        return next(
+            (link.pid for _, link in sorted(self._links.items(), reverse=True) if link.alive), None
+        )
 
     async def aclose(self) -> None:
         """Disconnect from the host and end the child; running asks end with an error."""
@@ -207,7 +235,9 @@ class _Link:
 
     def write(self, record: Line) -> None:
         if not self._writer.is_closing():
-            self._writer.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+            self._writer.write(
+                json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            )
 
     async def drain(self) -> None:
         """Wait until the write buffer has room; the link dies if the process is gone."""
@@ -247,7 +277,13 @@ class _Link:
         message = "the helper process for remote models ended" + (f": {reason}" if reason else "")
         for number, inbox in self.inboxes.items():
             sent = number in self.sent  # such a process would likely end the same way again
-            error = {"kind": "busy", "message": message, "status": None, "billed": sent, "transient": not sent}
+            error = {
+                "kind": "busy",
+                "message": message,
+                "status": None,
+                "billed": sent,
+                "transient": not sent,
+            }
             inbox.put_nowait({"id": number, "error": error})
         self.inboxes.clear()
 
@@ -306,7 +342,9 @@ class _Child(_Link):
     async def _listen(self) -> None:
         """Keep the end of the error output as the reason if the process dies."""
         output = b""
-        while self.process.stderr is not None and (piece := await self.process.stderr.read(_LAST_WORDS)):
+        while self.process.stderr is not None and (
+            piece := await self.process.stderr.read(_LAST_WORDS)
+        ):
             output = (output + piece)[-_LAST_WORDS:]
             self._words = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
 

@@ -48,14 +48,26 @@ _ALWAYS: dict[str, Any] = {
 """Arguments of every call."""
 
 _ESTIMATING = frozenset(
-    {"a2a", "langflow", "langgraph", "nlp_cloud", "petals", "predibase", "replicate", "sagemaker", "sagemaker_chat"}
+    {
+        "a2a",
+        "langflow",
+        "langgraph",
+        "nlp_cloud",
+        "petals",
+        "predibase",
+        "replicate",
+        "sagemaker",
+        "sagemaker_chat",
+    }
 )
 """Providers whose usage may be litellm's own count, which is not a report."""
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the shell, which cancels what it wants cancelled
     close_process()  # it receives keys
     limit_memory(int(sys.argv[1]))
     wire = _take_stdout()
@@ -85,7 +97,9 @@ def limit_memory(max_bytes: int) -> None:
 
 def load_litellm() -> None:
     """Import and configure litellm, which takes seconds."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its price map while being imported
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = (
+        "True"  # or it fetches its price map while being imported
+    )
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
     gc.disable()  # collections among thousands of new classes take a fifth of the import time
     try:
@@ -205,7 +219,8 @@ class Worker:
                 "text": "".join(answer.text),
                 "reasoning": "".join(answer.reasoning),
                 "calls": [
-                    {"name": call["name"], "arguments": _without_repetition(call["arguments"])} for call in answer.calls
+                    {"name": call["name"], "arguments": _without_repetition(call["arguments"])}
+                    for call in answer.calls
                 ],
                 "message": answer.message(),
                 "finish": traffic.finish(answer.finish),
@@ -217,7 +232,9 @@ class Worker:
                 _end_at_the_limit()
             late = Unfinished(f"its answer had not ended after {message['seconds']:g} seconds")
             failure = late if deadline.expired() else error
-            self._write({"id": number, "error": describe(failure, began=answer.began, traffic=traffic)})
+            self._write(
+                {"id": number, "error": describe(failure, began=answer.began, traffic=traffic)}
+            )
 
     async def _count(self, number: int, message: dict[str, Any]) -> None:
         """Let the provider count a prompt; this is free and generates nothing."""
@@ -233,11 +250,17 @@ class Worker:
     async def _stream(self, number: int, ask: dict[str, Any], answer: "_Answer") -> None:
         litellm: Any = import_module("litellm")
 
-        _, provider, _, _ = litellm.get_llm_provider(model=ask["model"], api_base=ask.get("base_url"))
-        supported = litellm.get_supported_openai_params(model=ask["model"], custom_llm_provider=provider)
+        _, provider, _, _ = litellm.get_llm_provider(
+            model=ask["model"], api_base=ask.get("base_url")
+        )
+        supported = litellm.get_supported_openai_params(
+            model=ask["model"], custom_llm_provider=provider
+        )
         if supported is not None and not {"max_tokens", "max_completion_tokens"} & set(supported):
             # litellm would drop the limit
-            raise NoOutputLimit(f"{provider} takes no limit on how much is written, so no cap could hold")
+            raise NoOutputLimit(
+                f"{provider} takes no limit on how much is written, so no cap could hold"
+            )
         self._write({"id": number, "sent": True})
         stream: Any = await litellm.acompletion(**ask, **_ALWAYS)
         answer.began = True
@@ -300,12 +323,19 @@ class _Answer:
             call = self.open.get(index)
             name = part.function.name or ""
             if call is None or (name and call["name"] and identifier and identifier != call["id"]):
-                call = self.open[index] = {"id": identifier, "name": "", "arguments": "", "fields": {}}
+                call = self.open[index] = {
+                    "id": identifier,
+                    "name": "",
+                    "arguments": "",
+                    "fields": {},
+                }
                 self.calls.append(call)
             call["id"] = call["id"] or identifier
             for source in (part, part.function):
                 call["fields"] |= _plain(getattr(source, "provider_specific_fields", None)) or {}
-            call["name"] += "" if name == call["name"] else name  # some servers repeat it with every piece
+            call["name"] += (
+                "" if name == call["name"] else name
+            )  # some servers repeat it with every piece
             call["arguments"] += part.function.arguments or ""
             unseen += len(name) + len(part.function.arguments or "")
             if call is self.calls[0] and call["name"] == FINISH:
@@ -318,7 +348,11 @@ class _Answer:
             if block.get("type") == "redacted_thinking":
                 self.thinking.append(block)
                 continue
-            if not self.thinking or self.thinking[-1].get("signature") or "data" in self.thinking[-1]:
+            if (
+                not self.thinking
+                or self.thinking[-1].get("signature")
+                or "data" in self.thinking[-1]
+            ):
                 self.thinking.append({"type": "thinking", "thinking": "", "signature": ""})
             self.thinking[-1]["thinking"] += block.get("thinking") or ""
             self.thinking[-1]["signature"] = block.get("signature") or ""
@@ -329,11 +363,15 @@ class _Answer:
         for name, value in fields.items():
             earlier = None if name in _CUMULATIVE_FIELDS else self.fields.get(name)
             both_lists = isinstance(earlier, list) and isinstance(value, list)
-            self.fields[name] = [*cast("list[Any]", earlier), *cast("list[Any]", value)] if both_lists else value
+            self.fields[name] = (
+                [*cast("list[Any]", earlier), *cast("list[Any]", value)] if both_lists else value
+            )
 
     def _take_detail(self, piece: dict[str, Any]) -> None:
         """Add a piece of a reasoning detail: texts of one index are joined, its other fields replaced."""
-        detail_so_far = next((detail for detail in self.details if detail.get("index") == piece.get("index")), None)
+        detail_so_far = next(
+            (detail for detail in self.details if detail.get("index") == piece.get("index")), None
+        )
         if detail_so_far is None or piece.get("index") is None:
             self.details.append(piece)
             return
@@ -353,7 +391,10 @@ class _Answer:
                 {
                     "id": call["id"],
                     "type": "function",
-                    "function": {"name": call["name"], "arguments": _without_repetition(call["arguments"])},
+                    "function": {
+                        "name": call["name"],
+                        "arguments": _without_repetition(call["arguments"]),
+                    },
                     **({"provider_specific_fields": call["fields"]} if call["fields"] else {}),
                 }
                 for call in self.calls
@@ -362,7 +403,9 @@ class _Answer:
         optional = {
             "thinking_blocks": signed,
             "reasoning_items": self.items,
-            "provider_specific_fields": {k: v for k, v in self.fields.items() if k not in _DERIVED_FIELDS},
+            "provider_specific_fields": {
+                k: v for k, v in self.fields.items() if k not in _DERIVED_FIELDS
+            },
             "reasoning_details": self.details,
             "reasoning_content": "".join(self.reasoning),
         }
@@ -426,7 +469,11 @@ def _without_repetition(arguments: str) -> str:
 
 def _finish_reason(stream: Any) -> str:
     """The finish reason sent by the provider; empty if none."""
-    return getattr(stream, "received_finish_reason", None) or getattr(stream, "intermittent_finish_reason", None) or ""
+    return (
+        getattr(stream, "received_finish_reason", None)
+        or getattr(stream, "intermittent_finish_reason", None)
+        or ""
+    )
 
 
 def _reported_usage(stream: Any) -> dict[str, Any] | None:
@@ -514,7 +561,9 @@ _UNUSUAL_USAGE = re.compile(
 )
 """A token count that is not an integer from 0 to 999,999,999. Searched in the raw data, because litellm converts
 `true`, `"7"` and 7.0 to integers."""
-_FINISH = re.compile(rb'(?<!\\)"(?:finishReason|finish_reason|stop_reason)"\s{0,9}:\s{0,9}"([A-Za-z_]{1,40})"')
+_FINISH = re.compile(
+    rb'(?<!\\)"(?:finishReason|finish_reason|stop_reason)"\s{0,9}:\s{0,9}"([A-Za-z_]{1,40})"'
+)
 _REFUSAL = re.compile(rb'(?<!\\)"refusal"\s{0,9}:\s{0,9}"[^"]')
 _UNKNOWN_FINISHES = {
     "refusal": "refusal",
@@ -555,7 +604,9 @@ class Traffic:
     refusal: bool = False
     """Whether OpenAI sent a refusal, which litellm drops."""
 
-    async def body(self, pieces: AsyncIterable[bytes], encoding: str, *, refused: bool) -> AsyncIterator[bytes]:
+    async def body(
+        self, pieces: AsyncIterable[bytes], encoding: str, *, refused: bool
+    ) -> AsyncIterator[bytes]:
         """The body of a response, counted before and after decompression; of an error only the beginning."""
         if encoding not in ("identity", *_PACKED):
             raise BadBody(f"it used the encoding {encoding[:80]!r}, which was not requested")
@@ -589,10 +640,14 @@ class Traffic:
     def _take(self, count: int) -> None:
         self.left -= count
         if self.left < 0:
-            raise BadBody("it sent far more data than an answer of this length needs, and was cut off")
+            raise BadBody(
+                "it sent far more data than an answer of this length needs, and was cut off"
+            )
 
 
-_UNUSUAL_CONTENT = re.compile(rb"""(?<!\\)"(?:content"\s{0,9}:\s{0,9}\[|refusal"\s{0,9}:\s{0,9}")""")
+_UNUSUAL_CONTENT = re.compile(
+    rb"""(?<!\\)"(?:content"\s{0,9}:\s{0,9}\[|refusal"\s{0,9}:\s{0,9}")"""
+)
 """Content as a list of parts, or a refusal: litellm drops both from a stream of chat chunks."""
 
 
@@ -667,7 +722,10 @@ def count_traffic() -> None:
             return await send(self, request)
         request.headers["Accept-Encoding"] = "identity"
         limits = request.extensions.get("timeout", {})
-        request.extensions["timeout"] = {**limits, "connect": min(limits.get("connect") or CONNECT, CONNECT)}
+        request.extensions["timeout"] = {
+            **limits,
+            "connect": min(limits.get("connect") or CONNECT, CONNECT),
+        }
         traffic.sent = True
         traffic.unrefused += 1
         try:
@@ -680,7 +738,9 @@ def count_traffic() -> None:
         traffic.unreached = ""
         traffic.unrefused -= response.status_code in REFUSALS
         response.headers.pop("Set-Cookie", None)  # otherwise asks with another key would send it
-        traffic.retry_after = None if response.is_success else retry_after(response.headers, time.time())
+        traffic.retry_after = (
+            None if response.is_success else retry_after(response.headers, time.time())
+        )
         response.stream = Body(response, traffic)
         return response
 
@@ -694,11 +754,15 @@ _MAX_MESSAGE_CHARS = 20_000
 _WRAPPINGS = re.compile(r"^(?:litellm\.\w+:\s*|\w*Error:\s*|\w+Exception - )+")
 
 
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
+_DURATION = re.compile(
+    r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII
+)
 _RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"', re.ASCII)
 """Gemini's wait, in the body of the error."""
 _LIMITS = ("requests", "tokens")
-_OUT_OF_CREDIT = re.compile(r"insufficient_quota|credit balance|exceeded your current quota|billing", re.IGNORECASE)
+_OUT_OF_CREDIT = re.compile(
+    r"insufficient_quota|credit balance|exceeded your current quota|billing", re.IGNORECASE
+)
 """Messages of providers, also with status 429, for which waiting does not help."""
 
 
@@ -742,7 +806,10 @@ def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, An
 
     chain = list(_chain(error))
     # litellm invents a status for failures without one, so only httpx's counts
-    status = next((link.response.status_code for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
+    status = next(
+        (link.response.status_code for link in chain if isinstance(link, httpx.HTTPStatusError)),
+        None,
+    )
     cause = next((link for link in chain if isinstance(link, BadBody)), error)
     message = str(cause).partition("Original exception:")[0].partition("Traceback (most recent")[0]
     # without httpx traffic, nothing can be billed if litellm itself rejected the request
@@ -753,7 +820,9 @@ def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, An
         "address": traffic.unreached,
         "message": _WRAPPINGS.sub("", message).strip()[:_MAX_MESSAGE_CHARS] or type(cause).__name__,
         "status": status,
-        "retry_after": float(delay[1]) if delay and traffic.retry_after is None else traffic.retry_after,
+        "retry_after": float(delay[1])
+        if delay and traffic.retry_after is None
+        else traffic.retry_after,
         "transient": (status is None or status in _TRANSIENT or status >= 500)
         and status not in _LASTING
         and not (status == 429 and _OUT_OF_CREDIT.search(str(cause))),
@@ -764,7 +833,13 @@ def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, An
 _BUSY = (402, 408, 409, 425, 429, *range(500, 1000))
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _LASTING = frozenset({501, 505})
-_STATUS_KINDS = {**dict.fromkeys(_BUSY, "busy"), 401: "key", 403: "key", 404: "unknown", 413: "context"}
+_STATUS_KINDS = {
+    **dict.fromkeys(_BUSY, "busy"),
+    401: "key",
+    403: "key",
+    404: "unknown",
+    413: "context",
+}
 
 
 def _kind(chain: list[BaseException], status: int | None) -> str:
@@ -786,7 +861,12 @@ def _kind(chain: list[BaseException], status: int | None) -> str:
         (status is not None, _STATUS_KINDS.get(status or 0, "request")),
         ("LLM Provider NOT provided" in str(first), "unknown"),
         (_has(chain, AuthenticationError), "key"),
-        (_has(chain, Unfinished, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
+        (
+            _has(
+                chain, Unfinished, httpx.TransportError, OSError, openai.APIConnectionError, Timeout
+            ),
+            "busy",
+        ),
         (isinstance(first, MidStreamFallbackError) and "ended before" in str(first), "busy"),
         (is_stream_error, "busy"),
         (isinstance(first, (NoOutputLimit, BadRequestError)), "request"),

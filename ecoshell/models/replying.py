@@ -35,7 +35,11 @@ class Quoting:
     """
 
     def __init__(self, request: Request) -> None:
-        results = (message.text.strip() for message in reversed(request.messages) if message.speaker == "tool")
+        results = (
+            message.text.strip()
+            for message in reversed(request.messages)
+            if message.speaker == "tool"
+        )
         self._result = next(results, "")
         self._block = fenced(self._result) if "\n" in self._result else ""
         self._waiting, self._last_output = "", ""
@@ -55,7 +59,9 @@ class Quoting:
             output = prefix + self._block_after(prefix or self._last_output)
             self._last_output = output
             return output + self._after(suffix)
-        overlap = next((size for size in range(len(QUOTE) - 1, 0, -1) if text.endswith(QUOTE[:size])), 0)
+        overlap = next(
+            (size for size in range(len(QUOTE) - 1, 0, -1) if text.endswith(QUOTE[:size])), 0
+        )
         output, self._waiting = text[: len(text) - overlap], text[len(text) - overlap :]
         return output
 
@@ -71,7 +77,12 @@ class Quoting:
 
     def _after(self, piece: str) -> str:
         """The piece, on a new line if it follows a code block."""
-        is_below = self._block and self._last_output.endswith(self._block) and piece and not piece.startswith("\n")
+        is_below = (
+            self._block
+            and self._last_output.endswith(self._block)
+            and piece
+            and not piece.startswith("\n")
+        )
         return f"\n{piece}" if is_below else piece
 
     def shortened(self, text: str) -> str:
@@ -115,7 +126,9 @@ class ReplyReader:
         self._answer = ElementAnswer(form.calls.elements) if form.calls.elements else AnswerText()
         self.over = False
         """Whether the rest of the reply is not needed."""
-        self.most_reasoning = request.max_tokens - max(MIN_TOKENS_AFTER_REASONING, request.max_tokens // 4)
+        self.most_reasoning = request.max_tokens - max(
+            MIN_TOKENS_AFTER_REASONING, request.max_tokens // 4
+        )
         """Tokens after which reasoning is closed."""
 
     @property
@@ -173,7 +186,9 @@ class ReplyReader:
         """The remaining text to show at the end of the reply."""
         if self._state == "reasoning":
             return [Delta(self._reasoning[self._shown :], reasoning=True)]
-        if self._state == "begins" or (self._state == "speaking" and self._head(complete=True) is None):
+        if self._state == "begins" or (
+            self._state == "speaking" and self._head(complete=True) is None
+        ):
             return [Delta(self._text[self._shown :])]
         return []
 
@@ -182,7 +197,9 @@ class ReplyReader:
         if self._unknown:
             text, call = self._text[: self._shown].strip(), Call(self._unknown)
             fault = call_fault(call, self._request.callable_now)
-            return Reply(text, usage=usage, fault=fault, attempt=call, reasoning=self._reasoning.strip())
+            return Reply(
+                text, usage=usage, fault=fault, attempt=call, reasoning=self._reasoning.strip()
+            )
         reply = parse_reply(self._text, self._request, usage, cut, self._calls)
         if self._request.want == "text" and self.over:
             reply = replace(reply, text=self._text[: self._shown].strip())
@@ -192,12 +209,20 @@ class ReplyReader:
         closing = self._tags[1] if self._tags else ""
         text, end_tag, answer = self._reasoning.partition(closing)
         if not end_tag:
-            overlap = next((n for n in range(len(closing) - 1, 0, -1) if text.endswith(closing[:n])), 0)
+            overlap = next(
+                (n for n in range(len(closing) - 1, 0, -1) if text.endswith(closing[:n])), 0
+            )
             piece = text[self._shown : max(self._shown, len(text) - overlap)]
             self._shown += len(piece)
             return [Delta(piece, reasoning=True)]
         deltas = [Delta(text[self._shown :], reasoning=True)]
-        self._reasoning, self._text, self._shown, self._state, self._tags = text, "", 0, "begins", None
+        self._reasoning, self._text, self._shown, self._state, self._tags = (
+            text,
+            "",
+            0,
+            "begins",
+            None,
+        )
         if self.held and chooser is not None:
             chooser.constrain(self.held)
         answer = answer.lstrip()
@@ -215,7 +240,9 @@ class ReplyReader:
             if self._request.want == "text":
                 self.over = True
                 return deltas
-            schema = next((tool for tool in self._request.callable_now if tool.name == head.tool), None)
+            schema = next(
+                (tool for tool in self._request.callable_now if tool.name == head.tool), None
+            )
             if chooser is None:
                 pass
             elif not head.tool:
@@ -259,7 +286,9 @@ _grammars: dict[tuple[object, ...], str] = {}
 _GRAMMARS_KEPT = 64
 
 
-def calls_grammar(schemas: Sequence[ToolSchema], form: CallFormat, *, marked: bool, once: bool) -> str:
+def calls_grammar(
+    schemas: Sequence[ToolSchema], form: CallFormat, *, marked: bool, once: bool
+) -> str:
     """The grammar of calls to these tools, cached because every step needs it."""
     key = (form.name, marked, once, *(schema.as_text() for schema in schemas))
     if key not in _grammars:
@@ -281,16 +310,22 @@ class AnswerText:
 
     def feed(self, piece: str) -> str:
         """Add a piece of the arguments; returns what it adds to the answer."""
-        from pydantic_core import from_json  # parses 20 kB in 3 µs, fast enough to parse everything again
+        from pydantic_core import (
+            from_json,
+        )  # parses 20 kB in 3 µs, fast enough to parse everything again
 
         self._written += piece
         if _SURROGATE.search(piece):  # surrogate pairs may be split between pieces
-            self._written = self._written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+            self._written = self._written.encode("utf-16-le", "surrogatepass").decode(
+                "utf-16-le", "surrogatepass"
+            )
         try:
             arguments = from_json(self._written, allow_partial="trailing-strings")
         except (ValueError, TypeError):  # not JSON, or half of a surrogate pair at the end
             return ""
-        answer = cast("dict[str, Any]", arguments).get("answer") if isinstance(arguments, dict) else None
+        answer = (
+            cast("dict[str, Any]", arguments).get("answer") if isinstance(arguments, dict) else None
+        )
         if not isinstance(answer, str) or not answer.startswith(self._answer):
             return ""
         addition, self._answer = answer[len(self._answer) :], answer

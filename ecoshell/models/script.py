@@ -33,16 +33,22 @@ class ScriptModel:
 
     def __init__(self, file: Path, *, name: str = "", price: Price | None = None) -> None:
         if is_special(file):
-            raise ModelMissing(f"The script {file} is not a regular file.", fix="Give script:FILE.jsonl.")
+            raise ModelMissing(
+                f"The script {file} is not a regular file.", fix="Give script:FILE.jsonl."
+            )
         try:
             text = file.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise UsageError(f"{file} is not UTF-8 text: {error.reason}.", fix=_SHAPE) from error
         except OSError as error:
             reason = error.strerror or str(error)
-            raise ModelMissing(f"The script {file} cannot be read: {reason}.", fix="Give script:FILE.jsonl.") from error
+            raise ModelMissing(
+                f"The script {file} cannot be read: {reason}.", fix="Give script:FILE.jsonl."
+            ) from error
         lines = enumerate(text.split("\n"), 1)
-        self._lines = [_reply(line, f"{file}, line {number}") for number, line in lines if line.strip()]
+        self._lines = [
+            _reply(line, f"{file}, line {number}") for number, line in lines if line.strip()
+        ]
         self._next = 0
         self.traits = Traits(
             name=name or f"script:{file}",
@@ -134,10 +140,14 @@ def _reply(text: str, where: str) -> Reply:
         call = checked(entry, "a call", "name", "arguments")
         if not isinstance(call.get("name"), str) or not call["name"]:
             raise broken("has a call without a name")
-        reply_calls.append(Call(call["name"], checked(call.get("arguments", {}), "a call's arguments")))
+        reply_calls.append(
+            Call(call["name"], checked(call.get("arguments", {}), "a call's arguments"))
+        )
     if record.get("usage") is None:
         return Reply(reply_text, tuple(reply_calls))
-    usage = checked(record["usage"], "a usage", "input", "cached", "cache_write", "output", "reasoning")
+    usage = checked(
+        record["usage"], "a usage", "input", "cached", "cache_write", "output", "reasoning"
+    )
     for name, count in usage.items():
         if type(count) is not int or count < 0:
             raise broken(f"has a usage whose {name} is not a whole number")

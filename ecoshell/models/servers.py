@@ -69,13 +69,17 @@ class _Program:
             return None
         default_url = urlsplit(self.default_url)
         address = "127.0.0.1" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
-        return f"{parts.scheme}://{address}:{port or default_url.port}{parts.path or default_url.path}"
+        return (
+            f"{parts.scheme}://{address}:{port or default_url.port}{parts.path or default_url.path}"
+        )
 
 
 class Servers:
     """The local model servers; one that did not answer is not contacted again by the same object."""
 
-    def __init__(self, environ: Mapping[str, str] | None = None, *, seconds: float | None = None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str] | None = None, *, seconds: float | None = None
+    ) -> None:
         self._seconds = SECONDS if seconds is None else seconds
         self._environ = os.environ if environ is None else environ
         self._off: set[str] = set()
@@ -93,7 +97,9 @@ class Servers:
         None for other names, or if the server is not on loopback.
         """
         provider, slash, _ = name.partition("/")
-        program = next((candidate for candidate in _PROGRAMS if provider in candidate.providers), None)
+        program = next(
+            (candidate for candidate in _PROGRAMS if provider in candidate.providers), None
+        )
         address = program.address(self._environ) if program and slash else None
         if program is None or address is None:
             return None
@@ -113,7 +119,9 @@ class Servers:
                 for program in programs
                 if program.name not in self._off and (address := program.address(self._environ))
             }
-            threads = [threading.Thread(target=query.run, daemon=True) for query in queries.values()]
+            threads = [
+                threading.Thread(target=query.run, daemon=True) for query in queries.values()
+            ]
             for thread in threads:
                 thread.start()
             for query, thread in zip(queries.values(), threads, strict=True):
@@ -151,19 +159,36 @@ class ServerQuery:
             self.off = not self.models
 
     def model(
-        self, name: Any, *, context: int | None = None, native_tools: bool | None = None, size: int | None = None
+        self,
+        name: Any,
+        *,
+        context: int | None = None,
+        native_tools: bool | None = None,
+        size: int | None = None,
     ) -> Iterator[Served]:
         """The model of a name on this server, if the name is valid."""
-        if isinstance(name, str) and name.strip() == name and name.isprintable() and 0 < len(name) <= _MAX_NAME_CHARS:
+        if (
+            isinstance(name, str)
+            and name.strip() == name
+            and name.isprintable()
+            and 0 < len(name) <= _MAX_NAME_CHARS
+        ):
             provider = self._program.providers[0]
-            yield Served(f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size)
+            yield Served(
+                f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size
+            )
 
     def get(self, path: str, body: Answer | None = None, *, needed: bool = False) -> Answer:
         """The JSON object at a path of the server (not of its base URL); empty on errors.
 
         If it is needed, errors are raised: OSError, ValueError or HTTPException.
         """
-        from http.client import OK, HTTPConnection, HTTPException, HTTPSConnection  # imports `email`, slowly
+        from http.client import (
+            OK,
+            HTTPConnection,
+            HTTPException,
+            HTTPSConnection,
+        )  # imports `email`, slowly
 
         parts = urlsplit(self.base_url)
         seconds = self.deadline - time.monotonic()
@@ -171,7 +196,9 @@ class ServerQuery:
         line = kind(parts.hostname or "", parts.port, timeout=max(seconds, 0.001))
         try:
             sent = None if body is None else json.dumps(body)
-            line.request("GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"})
+            line.request(
+                "GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"}
+            )
             response = line.getresponse()
             answer = json.loads(response.read(_MAX_ANSWER_BYTES))
             if response.status != OK or not isinstance(answer, dict):
@@ -191,7 +218,9 @@ def _ollama(ask: ServerQuery) -> Iterator[Served]:
     Ollama silently truncates longer prompts, so no more is assumed.
     """
     listed = _objects(ask.get("/api/tags", needed=True).get("models"))
-    running = {str(model.get("name")): model for model in _objects(ask.get("/api/ps").get("models"))}
+    running = {
+        str(model.get("name")): model for model in _objects(ask.get("/api/ps").get("models"))
+    }
     for model in listed:
         name = model["name"] if isinstance(model.get("name"), str) else ""
         details = ask.get("/api/show", {"model": name})
@@ -199,8 +228,12 @@ def _ollama(ask: ServerQuery) -> Iterator[Served]:
         abilities = cast("list[Any]", capabilities) if isinstance(capabilities, list) else None
         if abilities and "completion" not in abilities:
             continue  # made for embeddings
-        set_in_file = re.search(r"^num_ctx\s+(\d+)\s*$", str(details.get("parameters", "")), re.MULTILINE)
-        context = _count(running.get(name, {}).get("context_length")) or (int(set_in_file[1]) if set_in_file else 0)
+        set_in_file = re.search(
+            r"^num_ctx\s+(\d+)\s*$", str(details.get("parameters", "")), re.MULTILINE
+        )
+        context = _count(running.get(name, {}).get("context_length")) or (
+            int(set_in_file[1]) if set_in_file else 0
+        )
         yield from ask.model(
             name,
             context=context or _OLLAMA_CONTEXT,
@@ -216,7 +249,9 @@ def _lm_studio(ask: ServerQuery) -> Iterator[Served]:
         name, kind, abilities = model.get("id"), model.get("type", "llm"), model.get("capabilities")
         if kind in ("llm", "vlm"):
             tools = "tool_use" in abilities if isinstance(abilities, list) else None
-            yield from ask.model(name, context=_count(model.get("loaded_context_length")), native_tools=tools)
+            yield from ask.model(
+                name, context=_count(model.get("loaded_context_length")), native_tools=tools
+            )
 
 
 def _llama_cpp(ask: ServerQuery) -> Iterator[Served]:
@@ -226,11 +261,20 @@ def _llama_cpp(ask: ServerQuery) -> Iterator[Served]:
     settings = properties.get("default_generation_settings")
     context = _count(cast("Answer", settings).get("n_ctx")) if isinstance(settings, dict) else None
     capabilities = properties.get("chat_template_caps")
-    tools = cast("Answer", capabilities).get("supports_tool_calls") if isinstance(capabilities, dict) else None
+    tools = (
+        cast("Answer", capabilities).get("supports_tool_calls")
+        if isinstance(capabilities, dict)
+        else None
+    )
     for model in listed:
         facts = model.get("meta")
         size = _count(cast("Answer", facts).get("size")) if isinstance(facts, dict) else None
-        yield from ask.model(model.get("id"), context=context, native_tools=True if tools is True else None, size=size)
+        yield from ask.model(
+            model.get("id"),
+            context=context,
+            native_tools=True if tools is True else None,
+            size=size,
+        )
 
 
 def _vllm(ask: ServerQuery) -> Iterator[Served]:
@@ -240,9 +284,21 @@ def _vllm(ask: ServerQuery) -> Iterator[Served]:
 
 
 _PROGRAMS = (
-    _Program("Ollama", ("ollama_chat", "ollama"), "http://127.0.0.1:11434", "OLLAMA_HOST", "ollama serve", _ollama),
     _Program(
-        "LM Studio", ("lm_studio",), "http://127.0.0.1:1234/v1", "LM_STUDIO_API_BASE", "lms server start", _lm_studio
+        "Ollama",
+        ("ollama_chat", "ollama"),
+        "http://127.0.0.1:11434",
+        "OLLAMA_HOST",
+        "ollama serve",
+        _ollama,
+    ),
+    _Program(
+        "LM Studio",
+        ("lm_studio",),
+        "http://127.0.0.1:1234/v1",
+        "LM_STUDIO_API_BASE",
+        "lms server start",
+        _lm_studio,
     ),
     _Program(
         "llama.cpp",
@@ -252,7 +308,14 @@ _PROGRAMS = (
         "llama-server -m FILE",
         _llama_cpp,
     ),
-    _Program("vLLM", ("hosted_vllm",), "http://127.0.0.1:8000/v1", "HOSTED_VLLM_API_BASE", "vllm serve MODEL", _vllm),
+    _Program(
+        "vLLM",
+        ("hosted_vllm",),
+        "http://127.0.0.1:8000/v1",
+        "HOSTED_VLLM_API_BASE",
+        "vllm serve MODEL",
+        _vllm,
+    ),
 )
 PROVIDERS = frozenset(provider for program in _PROGRAMS for provider in program.providers)
 """litellm's names of local model servers."""

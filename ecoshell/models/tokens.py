@@ -38,7 +38,9 @@ class TokenCounter:
     with this process. Without an encoding, all counts are estimates.
     """
 
-    def __init__(self, encoding: str = "", folder: Path | None = None, *, own: bool = False) -> None:
+    def __init__(
+        self, encoding: str = "", folder: Path | None = None, *, own: bool = False
+    ) -> None:
         self.name = encoding or "bytes / 4"
         """The encoding, or the way of estimating."""
         self._folder = folder

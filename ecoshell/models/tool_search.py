@@ -14,13 +14,20 @@ from ecoshell.messages import ProviderState
 Fields = Mapping[str, Any]
 
 _SERVER_CALL = "srvtoolu_"
-_CLAUDE_SEARCH: Fields = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
+_CLAUDE_SEARCH: Fields = {
+    "type": "tool_search_tool_regex_20251119",
+    "name": "tool_search_tool_regex",
+}
 _OPENAI_SEARCH: Fields = {"type": "tool_search"}
-_CLAUDE = re.compile(r"claude-(?:(?:sonnet|opus)-4-[5-9]|(?:sonnet|opus|haiku|fable|mythos)-[5-9])(?!\d)")
+_CLAUDE = re.compile(
+    r"claude-(?:(?:sonnet|opus)-4-[5-9]|(?:sonnet|opus|haiku|fable|mythos)-[5-9])(?!\d)"
+)
 _GPT = re.compile(r"gpt-5\.(?:[4-9]|\d\d)(?!\d)(?!.*(?:nano|chat|codex|cyber))")
 
 
-def search_tool(provider: str, name: str, *, own_server: bool, wanted: bool | None = None) -> Fields | None:
+def search_tool(
+    provider: str, name: str, *, own_server: bool, wanted: bool | None = None
+) -> Fields | None:
     """The search tool of a model whose provider can load deferred tools; None for every other model.
 
     `wanted` is the user's setting. Without it, only known models at their provider's own address qualify.
@@ -30,7 +37,11 @@ def search_tool(provider: str, name: str, *, own_server: bool, wanted: bool | No
     bare = name.rpartition("/")[2]
     if provider == "anthropic" and (wanted or _CLAUDE.match(bare)):
         return _CLAUDE_SEARCH
-    if provider == "openai" and (wanted or _GPT.match(bare)) and ("responses/" in name or not own_server):
+    if (
+        provider == "openai"
+        and (wanted or _GPT.match(bare))
+        and ("responses/" in name or not own_server)
+    ):
         return _OPENAI_SEARCH
     return None
 
@@ -95,7 +106,9 @@ def _items(message: Fields) -> Sequence[Fields]:
 
 def _references(result: Fields) -> Sequence[Fields]:
     content = result.get("content")
-    references: Any = cast("Fields", content).get("tool_references") if isinstance(content, Mapping) else None
+    references: Any = (
+        cast("Fields", content).get("tool_references") if isinstance(content, Mapping) else None
+    )
     return references or ()
 
 

@@ -49,7 +49,9 @@ class BaseMode(ABC):
         self._temperature = temperature
 
     @abstractmethod
-    async def _concluding(self, view: View, output: int, prompt_limit: int | None = None) -> Request:
+    async def _concluding(
+        self, view: View, output: int, prompt_limit: int | None = None
+    ) -> Request:
         """The request for an answer of at most `output` tokens from the results so far."""
 
     @property
@@ -59,14 +61,18 @@ class BaseMode(ABC):
 
     async def hold_answer(self, view: View) -> None:
         request = await self._concluding(view, self._answer_tokens)
-        self.answer_hold = await self._answerer.set_aside(request, role=self.answer_role, slack=ANSWER_SLACK)
+        self.answer_hold = await self._answerer.set_aside(
+            request, role=self.answer_role, slack=ANSWER_SLACK
+        )
 
     async def release(self) -> None:
         if self.answer_hold is not None:
             hold, self.answer_hold = self.answer_hold, None
             await self._answerer.release(hold)
 
-    async def prefer(self, view: View, first: Thought, second: Thought, emit: Emit) -> Thought | None:
+    async def prefer(
+        self, view: View, first: Thought, second: Thought, emit: Emit
+    ) -> Thought | None:
         from ecoshell.modes.ranking import RANKER, ranking_request, verdict
 
         reply = await self._leader.ask(ranking_request(view, first, second), emit, role=RANKER)
@@ -74,10 +80,18 @@ class BaseMode(ABC):
 
     async def conclude(self, view: View, emit: Emit) -> str:
         prompt_limit = None if self.answer_hold is None else self.answer_hold.prompt_tokens
-        return await self._answered(await self._concluding(view, self._longest_answer, prompt_limit), emit)
+        return await self._answered(
+            await self._concluding(view, self._longest_answer, prompt_limit), emit
+        )
 
     async def _ask(
-        self, model: MeteredModel, request: Request, emit: Emit, *, role: str, hold: Hold | None = None
+        self,
+        model: MeteredModel,
+        request: Request,
+        emit: Emit,
+        *,
+        role: str,
+        hold: Hold | None = None,
     ) -> Reply:
         """The complete reply of a model; `hold`, this mode's answer reservation, pays for its first part."""
         if hold is None:
@@ -89,13 +103,17 @@ class BaseMode(ABC):
         self.finish = reply.finish
         return reply
 
-    async def _completed(self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+    async def _completed(
+        self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str
+    ) -> Reply:
         """The reply, continued if the output limit cut it."""
         return await completed(reply, request, model, emit, role=role)
 
     async def _answered(self, request: Request, emit: Emit) -> str:
         """Ask for the answer, paid from the reservation."""
-        reply = await self._ask(self._answerer, request, emit, role=self.answer_role, hold=self.answer_hold)
+        reply = await self._ask(
+            self._answerer, request, emit, role=self.answer_role, hold=self.answer_hold
+        )
         if reply.call is not None and reply.call.name == FINISH:
             return str(reply.call.arguments.get("answer", ""))
         return reply.text.strip()

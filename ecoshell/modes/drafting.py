@@ -28,7 +28,11 @@ async def ask_for_draft(
     sends it.
     """
     grammar = ""
-    plans = await asyncio.to_thread(task.grammar) if task.grammar is not None and model.traits.local else ""
+    plans = (
+        await asyncio.to_thread(task.grammar)
+        if task.grammar is not None and model.traits.local
+        else ""
+    )
     if plans:
         from ecoshell.models.grammar import MAX_ANSWER
 
@@ -52,7 +56,9 @@ def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
         lines = "\n".join(f"- {line}" for line in task.unfinished)
         parts.append(f"{prompt('redraft')}\n{task.previous}\ndone: {done}\n{lines}")
     if task.fault:
-        parts.append(f"This plan cannot be run:\n{task.faulty}\n{task.fault}\nWrite it again, correctly.")
+        parts.append(
+            f"This plan cannot be run:\n{task.faulty}\n{task.fault}\nWrite it again, correctly."
+        )
     return "\n\n".join(parts)
 
 
@@ -60,7 +66,9 @@ def fill_text(task: FillTask) -> str:
     """The request for a node's call."""
     lines = [f"{prompt('fill')} {task.schema.name}", f"It is {task.label} in the plan {task.plan}."]
     if task.uses > 1:
-        lines.append(f"It is use {task.use} of {task.uses} of the tool for what the question names, in that order.")
+        lines.append(
+            f"It is use {task.use} of {task.uses} of the tool for what the question names, in that order."
+        )
     if task.calls:
         lines.append(f"Called already: {'; '.join(call.signature() for call in task.calls)}.")
     return "\n".join(lines)

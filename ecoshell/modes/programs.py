@@ -46,7 +46,9 @@ def by_program(
     usable = {schema.name for schema in view.registered} - view.forbidden
     if _RUN not in usable or view.closed or view.siblings:
         return None
-    by_programs = all(step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps)
+    by_programs = all(
+        step.call.name in (_RUN, _WRITE) and not step.observation.refused for step in steps
+    )
     done = any(step.call.name == _RUN and step.observation.ok for step in steps[:-1])
     failures = [step.observation.text for step in steps if not step.observation.ok]
     can_retry = len(failures) < _ATTEMPT_LIMIT and len(set(failures)) == len(failures)
@@ -67,7 +69,10 @@ def by_program(
 def _program_request(view: View, *, max_tokens: int, temperature: float | None) -> Request:
     """The request for a program, with the programs so far and their failures."""
     files = "\n\n".join(f"{file.name} begins:\n{file.text}" for file in view.attachments)
-    messages = [Message("system", prompt("program")), Message("user", f"{files}\n\n{view.path.question}")]
+    messages = [
+        Message("system", prompt("program")),
+        Message("user", f"{files}\n\n{view.path.question}"),
+    ]
     for step in view.path.steps:
         if not _is_trial(step):
             code = step.call.arguments.get("content" if step.call.name == _WRITE else "code", "")
@@ -75,7 +80,11 @@ def _program_request(view: View, *, max_tokens: int, temperature: float | None) 
         if not step.observation.ok:
             # if the only Python file that others import was tested, ask for that file
             code = str(step.call.arguments.get("code"))
-            sources = [file.name for file in view.attachments if file.name.endswith(".py") and _trial(file.name, view)]
+            sources = [
+                file.name
+                for file in view.attachments
+                if file.name.endswith(".py") and _trial(file.name, view)
+            ]
             tests_file = _is_trial(step) or any(_imports(name, code) for name in sources)
             instruction = prompt("program_again")
             if tests_file and len(sources) == 1:
@@ -98,13 +107,23 @@ def program_in(reply: Reply, view: View) -> Call | None:
         return None
     call = Call(_RUN, {"code": code})
     candidates: list[tuple[Attachment, str]] = []
-    for file in view.attachments if _WRITE in {schema.name for schema in view.registered} - view.forbidden else ():
+    for file in (
+        view.attachments
+        if _WRITE in {schema.name for schema in view.registered} - view.forbidden
+        else ()
+    ):
         names = set(_DEFINED_NAME.findall(file.text))
-        if file.name.endswith(".py") and names and not file.text.rpartition("\n")[2].startswith("[cut: "):
+        if (
+            file.name.endswith(".py")
+            and names
+            and not file.text.rpartition("\n")[2].startswith("[cut: ")
+        ):
             text = _definitions(code, PurePosixPath(file.name).stem)
             if names <= set(_DEFINED_NAME.findall(text)):
                 candidates.append((file, text))
-    changed = next((candidate for candidate in candidates if _changes(candidate[0].text, candidate[1])), None)
+    changed = next(
+        (candidate for candidate in candidates if _changes(candidate[0].text, candidate[1])), None
+    )
     if changed:
         call = Call(_WRITE, {"path": changed[0].name, "content": changed[1]})
     elif candidates:
@@ -120,15 +139,22 @@ def _trial(name: str, view: View) -> Call | None:
     """The run of another named file that imports this one and does more than define tests."""
     files = [file for file in view.attachments if file.name.endswith(".py") and file.name != name]
     importers = [file for file in files if _imports(name, file.text)]
-    trial = next((file for file in importers if not _TESTS.search(file.text) or "__main__" in file.text), None)
+    trial = next(
+        (file for file in importers if not _TESTS.search(file.text) or "__main__" in file.text),
+        None,
+    )
     if trial is None:
         return None
-    return Call(_RUN, {"code": _TRIAL.format(folder=str(PurePosixPath(trial.name).parent), file=trial.name)})
+    return Call(
+        _RUN, {"code": _TRIAL.format(folder=str(PurePosixPath(trial.name).parent), file=trial.name)}
+    )
 
 
 def _imports(name: str, code: str) -> bool:
     """Whether a program imports the module in this file."""
-    return bool(re.search(rf"^(?:from|import) {re.escape(PurePosixPath(name).stem)}\b", code, re.MULTILINE))
+    return bool(
+        re.search(rf"^(?:from|import) {re.escape(PurePosixPath(name).stem)}\b", code, re.MULTILINE)
+    )
 
 
 def _changes(old: str, new: str) -> bool:

@@ -25,7 +25,9 @@ def ranking_request(view: View, first: Thought, second: Thought) -> Request:
     for step in view.path.steps:
         outcome = "" if step.observation.ok else "failed: "
         result = _shortened(step.observation.text, _RESULT_CHARACTERS)
-        steps.append(f"- {_shortened(step.call.signature(), _THOUGHT_CHARACTERS)}: {outcome}{result}")
+        steps.append(
+            f"- {_shortened(step.call.signature(), _THOUGHT_CHARACTERS)}: {outcome}{result}"
+        )
     question = _shortened(view.path.question, _QUESTION_CHARACTERS)
     lines = [f"Task: {question}", "Done so far:", *(steps or ["- nothing"])]
     for letter, thought in (("A", first), ("B", second)):
@@ -33,9 +35,14 @@ def ranking_request(view: View, first: Thought, second: Thought) -> Request:
         if call is None:
             proposal = f"answer: {_shortened(thought.rationale, _THOUGHT_CHARACTERS)}"
         else:
-            action = f"answer: {call.arguments.get('answer', '')}" if call.name == FINISH else call.signature()
+            action = (
+                f"answer: {call.arguments.get('answer', '')}"
+                if call.name == FINISH
+                else call.signature()
+            )
             proposal = _shortened(
-                f"{thought.rationale} → {action}" if thought.rationale else action, _THOUGHT_CHARACTERS
+                f"{thought.rationale} → {action}" if thought.rationale else action,
+                _THOUGHT_CHARACTERS,
             )
         lines.append(f"{letter}: {proposal}")
     messages = (Message("system", prompt("rank")), Message("user", "\n".join(lines)))

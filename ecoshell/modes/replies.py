@@ -20,7 +20,9 @@ _OVERLAP_CHARACTERS = range(16, 401)
 _MORE_ROOM = "To allow longer replies, raise [agent] max_output_tokens, or the cap with /budget."
 
 
-async def completed(reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+async def completed(
+    reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str
+) -> Reply:
     """The reply to `request`, continued if the output limit cut it.
 
     If nothing of it is usable (reasoning took all the room, or the only call was cut), the request is repeated once
@@ -48,7 +50,9 @@ async def completed(reply: Reply, request: Request, model: MeteredModel, emit: E
     return await _continued(reply, request, model, emit, role=role)
 
 
-async def _continued(reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+async def _continued(
+    reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str
+) -> Reply:
     """The reply with its continuations."""
     text, failure_text = _content(reply), ""
     for _ in range(_CONTINUATIONS):
@@ -101,7 +105,11 @@ def _is_unusable(reply: Reply) -> bool:
 def _content(reply: Reply) -> str:
     """The text as the model sent it, with surrounding white space."""
     content = reply.state.message.get("content") if reply.state else None
-    return content if isinstance(content, str) and content.strip() == reply.text.strip() else reply.text
+    return (
+        content
+        if isinstance(content, str) and content.strip() == reply.text.strip()
+        else reply.text
+    )
 
 
 async def _room(model: MeteredModel, request: Request) -> int | None:

@@ -44,7 +44,10 @@ def siblings_message(view: View, introduction: str = "tried") -> Message:
 
     `introduction` names the prompt file that comes first.
     """
-    steps = [f"- {step.call.signature()}: {step.outcome or 'proposed, and not made yet'}" for step in view.siblings]
+    steps = [
+        f"- {step.call.signature()}: {step.outcome or 'proposed, and not made yet'}"
+        for step in view.siblings
+    ]
     lines = [prompt(introduction), *steps]
     forbidden = [schema.name for schema in view.registered if schema.name in view.forbidden]
     if forbidden:
@@ -77,7 +80,8 @@ def repair_request(request: Request, reply: Reply, problem: str) -> Request:
     exchange: Messages
     if reply.state is not None and reply.calls:
         results = (
-            Message("tool", _CALL_SKIPPED if index else problem, (call,)) for index, call in enumerate(reply.calls)
+            Message("tool", _CALL_SKIPPED if index else problem, (call,))
+            for index, call in enumerate(reply.calls)
         )
         exchange = (Message("assistant", reply.text, reply.calls, state=reply.state), *results)
     else:
@@ -87,7 +91,13 @@ def repair_request(request: Request, reply: Reply, problem: str) -> Request:
     names = {schema.name for schema in request.callable_now}
     is_unknown = reply.attempt is not None and reply.attempt.name not in names
     want = "call" if is_unknown else request.want
-    return replace(request, messages=(*request.messages, *exchange), want=want, purpose="repair", temperature=0.0)
+    return replace(
+        request,
+        messages=(*request.messages, *exchange),
+        want=want,
+        purpose="repair",
+        temperature=0.0,
+    )
 
 
 def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:
@@ -117,7 +127,12 @@ def warn_if_cut(reply: Reply, emit: Emit) -> None:
 
 
 def in_context(
-    model: MeteredModel, conversation: Messages, make: MakeRequest, prompt_limit: int | None = None, *, role: str = ""
+    model: MeteredModel,
+    conversation: Messages,
+    make: MakeRequest,
+    prompt_limit: int | None = None,
+    *,
+    role: str = "",
 ) -> Request:
     """Fit a request to the model's context and to `prompt_limit` tokens; unknown limits do not apply.
 
@@ -151,12 +166,20 @@ def in_context(
 
 
 def _in_large_context(
-    model: MeteredModel, conversation: Messages, make: MakeRequest, request: Request, prompt_limit: int | None
+    model: MeteredModel,
+    conversation: Messages,
+    make: MakeRequest,
+    request: Request,
+    prompt_limit: int | None,
 ) -> Request:
     """Limit output to the room in the context; shortens old results only to keep to `prompt_limit`."""
     size, context = model.size(request), model.traits.context
     if prompt_limit is not None and size.bound > prompt_limit:
-        request = make(fit_together(conversation, lambda messages: model.size(make(messages)).bound <= prompt_limit))
+        request = make(
+            fit_together(
+                conversation, lambda messages: model.size(make(messages)).bound <= prompt_limit
+            )
+        )
         size = model.size(request)
     if context is None:
         return request

@@ -43,13 +43,21 @@ class Single(BaseMode):
         name: str = "single",
     ) -> None:
         """`name` is the name of the mode that this object implements."""
-        super().__init__(model, model, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature)
+        super().__init__(
+            model,
+            model,
+            max_tokens=max_tokens,
+            answer_tokens=answer_tokens,
+            temperature=temperature,
+        )
         self.name = name
         self._model = model
 
     def forecast(self, view: View) -> StepForecast:
         step = self._request(view)
-        conclusion = CallForecast(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
+        conclusion = CallForecast(
+            self._conclusion(step, view, self._answer_tokens), self._model, self.role
+        )
         return StepForecast((CallForecast(step, self._model, self.role),), conclusion, ANSWER_SLACK)
 
     async def think(self, view: View, emit: Emit) -> Thought:
@@ -58,12 +66,18 @@ class Single(BaseMode):
             step = self._conclusion(step, view, self._max_tokens)
         request = await self._fitted(step)
         reply = await self._ask(self._model, request, emit, role=self.role)
-        if reply.fault and not reply.cut:  # a call as text; faults of native calls are reported as their results
+        if (
+            reply.fault and not reply.cut
+        ):  # a call as text; faults of native calls are reported as their results
             repair = repair_request(request, reply, UNUSABLE_CALL.format(reply.fault))
-            reply = await self._ask(self._model, replace(repair, temperature=self._temperature), emit, role=self.role)
+            reply = await self._ask(
+                self._model, replace(repair, temperature=self._temperature), emit, role=self.role
+            )
         if reply.fault:
             raise broken_call(self._model, reply.fault, reply.attempt)
-        if reply.finish == "length" and not (reply.call or reply.text.strip() or view.path.result_steps):
+        if reply.finish == "length" and not (
+            reply.call or reply.text.strip() or view.path.result_steps
+        ):
             raise exhausted(self._model)
         return thought_of(reply)
 
@@ -79,7 +93,9 @@ class Single(BaseMode):
 
         request = await self._asking(view, fill_text(task), want="call")
         ask = partial(self._ask, self._model, emit=emit, role=self.role)
-        return await filled(request, task.schema, self._model, ask, lambda reply, _: (reply.call, reply.fault))
+        return await filled(
+            request, task.schema, self._model, ask, lambda reply, _: (reply.call, reply.fault)
+        )
 
     async def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
         """A step with `task` as its last message."""
@@ -87,7 +103,9 @@ class Single(BaseMode):
         messages = (*step.messages, Message("user", task))
         return await self._fitted(replace(step, messages=messages, want=want, task=task))
 
-    async def _concluding(self, view: View, output: int, prompt_limit: int | None = None) -> Request:
+    async def _concluding(
+        self, view: View, output: int, prompt_limit: int | None = None
+    ) -> Request:
         return await self._fitted(self._conclusion(self._request(view), view, output), prompt_limit)
 
     def _conclusion(self, step: Request, view: View, output: int) -> Request:
@@ -107,7 +125,10 @@ class Single(BaseMode):
         siblings = (siblings_message(view),) if view.siblings else ()
         callable_now = callable_schemas(view)
         if all(schema.name != FINISH for schema in view.array):
-            callable_now = (*callable_now, FINISH_SCHEMA)  # many models call it even if it is not in the array
+            callable_now = (
+                *callable_now,
+                FINISH_SCHEMA,
+            )  # many models call it even if it is not in the array
         system = Message("system", self._system(view))
         return Request(
             messages=(system, *view.history, *path_messages(view.opening, view.path), *siblings),

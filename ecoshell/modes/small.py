@@ -76,13 +76,19 @@ def small_model_aids(traits: Traits) -> SmallModelAids | None:
 
 def with_question(name: str, question: str) -> str:
     """A prompt's text, followed by the question or its beginning."""
-    beginning = question if len(question) <= _QUESTION_CHARACTERS else f"{question[:_QUESTION_CHARACTERS]}…"
+    beginning = (
+        question if len(question) <= _QUESTION_CHARACTERS else f"{question[:_QUESTION_CHARACTERS]}…"
+    )
     return f"{prompt(name)}\n{beginning}"
 
 
 def small_system_text(presentation: Presentation, *, searching: bool = False) -> str:
     """The system text of a small model in the single mode, the same throughout a session."""
-    names = ["single", *(["registering"] if presentation.registers else []), *(["finishing"] if searching else [])]
+    names = [
+        "single",
+        *(["registering"] if presentation.registers else []),
+        *(["finishing"] if searching else []),
+    ]
     return "\n\n".join(map(prompt, names))
 
 
@@ -103,7 +109,9 @@ def limited_registration(view: View, schemas: Sequence[ToolSchema]) -> tuple[Too
         if schema.name != TOOL_REGISTER:
             limited.append(schema)
         elif names and in_a_row < _REGISTRATIONS_IN_A_ROW:
-            limited.append(replace(schema, parameters={**schema.parameters, "properties": properties}))
+            limited.append(
+                replace(schema, parameters={**schema.parameters, "properties": properties})
+            )
     return tuple(limited)
 
 
@@ -114,7 +122,9 @@ def has_stopped_short(path: Path, reply: Reply) -> bool:
         return True
     if not path.steps or any(_PROGRAM.search(step.rationale) for step in path.steps):
         return False
-    results = "\n".join(step.observation.text for step in path.steps)  # a quoted program does not count
+    results = "\n".join(
+        step.observation.text for step in path.steps
+    )  # a quoted program does not count
     return any(block.strip() not in results for block in _PROGRAM.findall(reply.text))
 
 
@@ -131,15 +141,25 @@ class SmallSingle(Single):
         temperature: float | None = 0.0,
         name: str = "single",
     ) -> None:
-        super().__init__(model, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature, name=name)
+        super().__init__(
+            model,
+            max_tokens=max_tokens,
+            answer_tokens=answer_tokens,
+            temperature=temperature,
+            name=name,
+        )
         self.by_program = aids.by_program
         self._aids = aids
 
     def forecast(self, view: View) -> StepForecast:
         step = self._request(view)
-        conclusion = CallForecast(self._conclusion(step, view, self._answer_tokens), self._model, self.role)
+        conclusion = CallForecast(
+            self._conclusion(step, view, self._answer_tokens), self._model, self.role
+        )
         return StepForecast(
-            (CallForecast(self._reminded(step, view), self._model, self.role),), conclusion, ANSWER_SLACK
+            (CallForecast(self._reminded(step, view), self._model, self.role),),
+            conclusion,
+            ANSWER_SLACK,
         )
 
     async def think(self, view: View, emit: Emit) -> Thought:
@@ -148,7 +168,9 @@ class SmallSingle(Single):
         step, last = self._request(view), _repeated(view)
         has_result = last is not None and last.observation.ok
         if last is not None and has_result and self._aids.quotes_on_repeat:
-            results = (step.observation for step in reversed(view.path.steps) if same(step.call, last.call))
+            results = (
+                step.observation for step in reversed(view.path.steps) if same(step.call, last.call)
+            )
             if text := next((result.text.strip() for result in results if not result.refused), ""):
                 return Thought(text)
         if view.closed or (has_result and self._aids.concludes_on_repeat):
@@ -162,7 +184,12 @@ class SmallSingle(Single):
             reply = await self._model.ask(repair, emit, role=self.role)
             if reply.fault:
                 raise broken_call(self._model, reply.fault, reply.attempt)
-        elif reply.call is None and self._aids.nudge and has_stopped_short(view.path, reply) and view.usable:
+        elif (
+            reply.call is None
+            and self._aids.nudge
+            and has_stopped_short(view.path, reply)
+            and view.usable
+        ):
             reply = await self._nudged(view, request, reply, emit)
         warn_if_cut(reply, emit)
         return thought_of(reply)
@@ -172,8 +199,12 @@ class SmallSingle(Single):
         names = {step.call.subject for step in view.path.steps}
         schemas = tuple(schema for schema in request.callable_now if schema.name not in names)
         if schemas:
-            nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=schemas)
-            with suppress(LimitReached, ModelBroken):  # without room for it, the reply is the answer
+            nudge = replace(
+                repair_request(request, reply, prompt("nudge")), want="call", callable_now=schemas
+            )
+            with suppress(
+                LimitReached, ModelBroken
+            ):  # without room for it, the reply is the answer
                 second = await self._model.ask(nudge, emit, role=self.role)
                 if not second.fault and second.call is not None:
                     return replace(second, text=reply.text)
@@ -210,7 +241,9 @@ class SmallSingle(Single):
     def _longest_answer(self) -> int:
         return self._answer_tokens
 
-    async def _completed(self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+    async def _completed(
+        self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str
+    ) -> Reply:
         warn_if_cut(reply, emit)
         return reply
 
@@ -226,7 +259,9 @@ class SmallSingle(Single):
             return request
         callable_now = limited_registration(view, callable_schemas(view))
         if (last := _repeated(view)) is not None:
-            callable_now = tuple(schema for schema in callable_now if schema.name != last.call.subject)
+            callable_now = tuple(
+                schema for schema in callable_now if schema.name != last.call.subject
+            )
         return replace(request, callable_now=callable_now)
 
     def _reminded(self, step: Request, view: View) -> Request:
@@ -235,7 +270,9 @@ class SmallSingle(Single):
         Earlier results do not have it, so that each prompt is a prefix of the next.
         """
         last, steps = step.messages[-1], view.path.steps
-        if not (self._aids.reminder and last.speaker == "tool" and steps and steps[-1].observation.ok):
+        if not (
+            self._aids.reminder and last.speaker == "tool" and steps and steps[-1].observation.ok
+        ):
             return step
         text = f"{last.text}\n\n{with_question('enough', view.path.question)}"
         return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))
@@ -248,9 +285,20 @@ def _repeated(view: View) -> Step | None:
 
 
 def single_mode(
-    model: MeteredModel, *, max_tokens: int, answer_tokens: int, temperature: float | None = 0.0, name: str = "single"
+    model: MeteredModel,
+    *,
+    max_tokens: int,
+    answer_tokens: int,
+    temperature: float | None = 0.0,
+    name: str = "single",
 ) -> Single:
     """One model in every role, with the aids it needs."""
     aids = small_model_aids(model.traits)
     made = Single if aids is None else partial(SmallSingle, aids=aids)
-    return made(model, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature, name=name)
+    return made(
+        model,
+        max_tokens=max_tokens,
+        answer_tokens=answer_tokens,
+        temperature=temperature,
+        name=name,
+    )

@@ -28,7 +28,9 @@ _MAX_NOTICE_CHARS = 300
 def _any(*patterns: str, start: bool = False) -> re.Pattern[str]:
     """Compile alternatives that match anywhere, or only at the start after signs such as ❌ or **."""
     joined = "|".join(f"(?:{pattern})" for pattern in patterns)
-    return re.compile(rf"[\W_]{{0,20}}(?:{joined})" if start else joined, re.IGNORECASE | re.MULTILINE)
+    return re.compile(
+        rf"[\W_]{{0,20}}(?:{joined})" if start else joined, re.IGNORECASE | re.MULTILINE
+    )
 
 
 _ERROR = _any(
@@ -42,7 +44,11 @@ _ERROR = _any(
     r"(?:unknown|no such|invalid) (?:tool|function|method|endpoint)\b",
     start=True,
 )
-_TRACE = _any(r"Traceback \(most recent call last\)", r"[\w.]{1,80}(?:Error|Exception): [^\n]*\n\s+at ", start=True)
+_TRACE = _any(
+    r"Traceback \(most recent call last\)",
+    r"[\w.]{1,80}(?:Error|Exception): [^\n]*\n\s+at ",
+    start=True,
+)
 _MARKED = _any(r"<error>", r"\bdoes(?:n't| not) exist\W*\Z")
 
 _ILL_FORMED = _any(
@@ -86,11 +92,14 @@ _ABSENT = _any(
     r"unsupported", r"there is no", r"is not ", r"must ", r"expected", r"required", r"missing", r"ambiguous",
 )  # fmt: skip
 """Words for missing or wrong things, which are mistakes of the caller if they refer to its arguments."""
-_PROGRAM = re.compile(r"^\[(?:exit status -?\d+|ended by signal \d+|stopped: the time limit was reached)\]\Z", re.M)
+_PROGRAM = re.compile(
+    r"^\[(?:exit status -?\d+|ended by signal \d+|stopped: the time limit was reached)\]\Z", re.M
+)
 """The end of a failed program that the caller wrote."""
 
 _KINDS = (
-    "results?|match(?:es)?|hits?|items?|records?|entries|rows|documents?|articles?|papers?|data|objects?|pages?|files?"
+    "results?|match(?:es)?|hits?|items?|records?|entries|rows"
+    "|documents?|articles?|papers?|data|objects?|pages?|files?"
 )
 _SAID_OF_NOTHING = r"for\b|in\b|found|match|available|returned|was|were"
 _NOTHING = _any(
@@ -122,7 +131,9 @@ _MAX_CHARS = 32_000
 """Maximum characters of a result that are examined."""
 _PRINTED = re.compile(r"meta=\S+ content=\[TextContent\(type='text', text=")
 _LITERAL = re.compile(r"""\btext=('(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?)""", re.DOTALL)
-_ENCODED = re.compile(r'\{\s*(?:"_meta":\s*(?:null|\{\}),\s*)?"content":\s*\[\s*\{\s*"type":\s*"text",\s*"text":\s*"')
+_ENCODED = re.compile(
+    r'\{\s*(?:"_meta":\s*(?:null|\{\}),\s*)?"content":\s*\[\s*\{\s*"type":\s*"text",\s*"text":\s*"'
+)
 _MAX_ESCAPE = 12
 """Maximum length of a truncated escape, which is dropped character by character until the rest can be parsed."""
 _BLANK: tuple[object, ...] = (None, "", [], {})
@@ -174,7 +185,8 @@ def unwrapped(text: str) -> tuple[str, bool]:
         if _PRINTED.match(text):
             is_error = text.rstrip().endswith("isError=True")
             text = "\n".join(
-                _unquoted(literal[1:].removesuffix(literal[0]), literal[0]) for literal in _LITERAL.findall(text)
+                _unquoted(literal[1:].removesuffix(literal[0]), literal[0])
+                for literal in _LITERAL.findall(text)
             )
         else:
             inner = _json_result(text.lstrip())
@@ -190,7 +202,11 @@ def _unquoted(literal: str, quote: str = "") -> str:
     for dropped in range(_MAX_ESCAPE):
         body = literal[: len(literal) - dropped]
         with suppress(ValueError, SyntaxError):
-            return str(ast.literal_eval(f"{quote}{body}{quote}") if quote else json.loads(f'"{body}"', strict=False))
+            return str(
+                ast.literal_eval(f"{quote}{body}{quote}")
+                if quote
+                else json.loads(f'"{body}"', strict=False)
+            )
     return literal
 
 
@@ -209,7 +225,9 @@ def _json_result(text: str) -> tuple[str, bool] | None:
     parts: list[str] = []
     for item in cast("Sequence[Any]", content):
         fields = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {"text": item}
-        parts.append(str(fields["text"]) if "text" in fields else f"[{fields.get('type', 'content')}]")
+        parts.append(
+            str(fields["text"]) if "text" in fields else f"[{fields.get('type', 'content')}]"
+        )
     return "\n".join(parts), value.get("isError") is True
 
 
@@ -223,16 +241,25 @@ def failing(value: Any, depth: int = 0) -> str:
         fields, message, failed = _lowered(value), "", False
         has_results = any(fields.get(name) for name in _RESULTS)
         for error in (fields[name] for name in _ERRORS if name in fields):
-            is_failure = error.strip().lower() not in _NO_ERROR if isinstance(error, str) else error is True
+            is_failure = (
+                error.strip().lower() not in _NO_ERROR if isinstance(error, str) else error is True
+            )
             if is_failure or (_is_nested(error) and error and not has_results):
                 message, failed = "" if error is True else str(error), True
                 break
         states = {str(fields.get(name, "")).lower() for name in _STATES}
         codes = [fields[name] for name in _CODES if type(fields.get(name)) is int]
-        failed = failed or any(fields.get(name) is False for name in _SUCCESSES) or fields.get("iserror") is True
+        failed = (
+            failed
+            or any(fields.get(name) is False for name in _SUCCESSES)
+            or fields.get("iserror") is True
+        )
         if failed or states & _FAILED or any(400 <= code < 600 for code in codes):
             details = (fields[name] for name in _MESSAGES if isinstance(fields.get(name), str))
-            return " ".join(part for part in (message, next(details, "")) if part) or "it reports a failure"
+            return (
+                " ".join(part for part in (message, next(details, "")) if part)
+                or "it reports a failure"
+            )
     parts = children(value)
     if depth == _MAX_DEPTH or not parts or not all(_is_nested(part) and part for part in parts):
         return ""
@@ -253,7 +280,9 @@ def empty(value: Any) -> bool:
     results = [fields[name] for name in _RESULTS if name in fields]
     if results and all(part in _BLANK for part in results):
         return True
-    return bool(lengths) and any(type(fields.get(name)) is int and fields[name] == 0 for name in _COUNTS)
+    return bool(lengths) and any(
+        type(fields.get(name)) is int and fields[name] == 0 for name in _COUNTS
+    )
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:
@@ -322,11 +351,15 @@ def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
             arguments = json.dumps(list(call.arguments.values()), ensure_ascii=False, default=str)
             is_from_file = "\n" in payload.text and any(map(_A_FILE.search, call.arguments))
             if is_from_file or _ABOUT_ERRORS.search(f"{query} {arguments}"):
-                return Verdict(None, "", "it reads like an error, which may answer the question", sure=False)
+                return Verdict(
+                    None, "", "it reads like an error, which may answer the question", sure=False
+                )
             message = _gist(payload.text)
     if message:
         return _failed(call, message)
-    if not payload.is_json and (_NO_OUTPUT.search(payload.text) or _PLACE_EMPTY.match(payload.text)):
+    if not payload.is_json and (
+        _NO_OUTPUT.search(payload.text) or _PLACE_EMPTY.match(payload.text)
+    ):
         return Verdict(None, "", "it had no output", sure=False)  # which may be correct
     if not _is_empty(payload):
         return Verdict(True, "rules", "it gave a result", sure=False)
@@ -343,21 +376,27 @@ def _is_empty(payload: Payload) -> bool:
         return empty(payload.value)
     is_heading = payload.text.endswith(":") and payload.text.count("\n") <= 1
     is_notice = _UNFINISHED.search(payload.text) or _NOTHING.match(payload.text)
-    return len(payload.text) <= _MAX_NOTICE_CHARS and bool(not payload.text or is_heading or is_notice)
+    return len(payload.text) <= _MAX_NOTICE_CHARS and bool(
+        not payload.text or is_heading or is_notice
+    )
 
 
 def _failed(call: Call, message: str) -> Verdict:
     """Judge a failure: wrong arguments, or names of missing things, are mistakes that the caller can correct."""
     excerpt = " ".join(message.split())[:_EXCERPT_CHARS]
     is_absent = bool(_ABSENT.search(message))
-    is_named = is_absent and any(re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments)
+    is_named = is_absent and any(
+        re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments
+    )
     if is_named or _PROGRAM.search(message) or _ILL_FORMED.search(message):
         is_mistake = True
     elif _OUTAGE.search(message):
         is_mistake = False
     else:
         values = (value for value in texts(dict(call.arguments)) if len(value) > 1)
-        is_mistake = bool(_WRONG_VALUE.search(message)) or (is_absent and any(value in message for value in values))
+        is_mistake = bool(_WRONG_VALUE.search(message)) or (
+            is_absent and any(value in message for value in values)
+        )
     if is_mistake:
         return Verdict(None, "", f"the call was wrong, not the tool: {excerpt}")
     return Verdict(False, "rules", f"it failed: {excerpt}" if excerpt else "it failed")

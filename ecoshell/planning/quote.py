@@ -63,7 +63,12 @@ def quote(parts: Sequence[Part]) -> QuotedCost:
             ends[part.label] = start + _drawn(part.seconds, deviation)
         prices.append(total)
         durations.append(max(ends.values(), default=0.0))
-    figures = [figure for part in parts for figure in (part.price, part.seconds) if figure is not None and figure.mean]
+    figures = [
+        figure
+        for part in parts
+        for figure in (part.price, part.seconds)
+        if figure is not None and figure.mean
+    ]
     return QuotedCost(
         None if any(part.price is None for part in parts) else _interval(prices),
         None if any(part.seconds is None for part in parts) else _interval(durations),

@@ -94,7 +94,9 @@ def as_json(events: Iterable[TimedEvent], session: SessionInfo | None = None) ->
     return json.dumps(document, indent=2) + "\n"
 
 
-def as_markdown(events: Iterable[TimedEvent], session: SessionInfo | None = None, *, running: bool = False) -> str:
+def as_markdown(
+    events: Iterable[TimedEvent], session: SessionInfo | None = None, *, running: bool = False
+) -> str:
     """Return the session as Markdown, with tool graphs in their final state.
 
     `running` means that the last turn has not ended.
@@ -106,7 +108,9 @@ def as_markdown(events: Iterable[TimedEvent], session: SessionInfo | None = None
     if session is not None:
         workspace = code(session.workspace)
         parent = f", for a subagent of {code(session.parent)}" if session.parent else ""
-        blocks.append(f"Session {code(session.id)}{parent}, started {iso_time(session.created)} in {workspace}")
+        blocks.append(
+            f"Session {code(session.id)}{parent}, started {iso_time(session.created)} in {workspace}"
+        )
     for at, event in events:
         if isinstance(event, GraphPlanned):
             blocks += _graph_blocks(next(graphs))
@@ -149,7 +153,9 @@ def iso_time(at: float) -> str:
         return str(at)
 
 
-def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode: int = 0o666) -> None:
+def write_new(
+    file: Path, text: str, *, kept: str = "The session is kept.", mode: int = 0o666
+) -> None:
     """Create a file completely or not at all; `mode` is its permissions before the umask.
 
     Raises UsageError if it exists, and StoreError if it cannot be written.
@@ -171,7 +177,9 @@ def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode
         raise UsageError(message, fix="Choose another file name.") from None
     except OSError as error:
         fix = remedy(error, "Choose another file name.")
-        raise StoreError(f"{file} cannot be written: {error.strerror}.", kept=kept, fix=fix) from error
+        raise StoreError(
+            f"{file} cannot be written: {error.strerror}.", kept=kept, fix=fix
+        ) from error
 
 
 def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
@@ -214,7 +222,9 @@ def _turn_heading(at: float, event: TurnStarted) -> tuple[str, ...]:
     blocks = [f"## {event.turn}. {literal(heading)}"]
     if heading != event.question.strip():
         blocks.append(quoted(event.question))
-    blocks.append(" · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy))))
+    blocks.append(
+        " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
+    )
     for attachment in event.attachments:
         blocks.append(f"**Attached** {code(attachment.name)}")
         if not attachment.image:
@@ -261,7 +271,11 @@ def _line(event: Event) -> tuple[str, ...]:
     line = ""
     match event:
         case ApprovalGiven() | TrustGiven():
-            subject = "Approval" if isinstance(event, ApprovalGiven) else f"{literal(event.file)} of the project"
+            subject = (
+                "Approval"
+                if isinstance(event, ApprovalGiven)
+                else f"{literal(event.file)} of the project"
+            )
             line = f"{subject}: {literal(event.decision)} ({literal(event.by)})"
         case LimitHit():
             line = f"**Limit**: {literal(event.message)}"
@@ -278,7 +292,9 @@ def _line(event: Event) -> tuple[str, ...]:
             planned = [row for row in event.rows if row.state == "planned"]
             tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in planned)
             advice = "" if event.enforced else "; advice only"
-            line = f"Plan ({literal(event.mode)}): {tools or 'no tool'}; {price_range(event)}{advice}"
+            line = (
+                f"Plan ({literal(event.mode)}): {tools or 'no tool'}; {price_range(event)}{advice}"
+            )
         case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
             reason = f": {literal(event.reason)}" if event.reason else ""
             line = f"{code(event.label)} {event.state}{reason}"

@@ -36,7 +36,9 @@ class EventLog:
 
     async def start(self, *, workspace: str, model: str, parent: str) -> str:
         """Start a subagent's session; see `SessionStore.create`."""
-        return await asyncio.to_thread(self._store.create, workspace=workspace, model=model, parent=parent)
+        return await asyncio.to_thread(
+            self._store.create, workspace=workspace, model=model, parent=parent
+        )
 
     async def flush(self) -> None:
         """Return when all events queued so far are written; raises StoreError."""
@@ -53,4 +55,6 @@ class EventLog:
         session, number = self._pending[0][1], self._number
         batch = [event for _, owner, event in self._pending if owner == session]
         await asyncio.to_thread(self._store.append, session, batch)
-        self._pending = [entry for entry in self._pending if entry[1] != session or entry[0] > number]
+        self._pending = [
+            entry for entry in self._pending if entry[1] != session or entry[0] > number
+        ]

@@ -48,7 +48,12 @@ def prose(markdown: str) -> str:
         lines.append(line if fence or marks else _UNESCAPED_TAG.sub(r"\1\\<", line))
         if not fence:
             fence, indent = marks, len(line) - len(line.lstrip())
-        elif marks[:1] == fence[0] and len(marks) >= len(fence) and not suffix and not line[:indent].strip():
+        elif (
+            marks[:1] == fence[0]
+            and len(marks) >= len(fence)
+            and not suffix
+            and not line[:indent].strip()
+        ):
             fence = ""
         elif indent and (line[:indent].strip() or line.strip().startswith(fence)):
             return fenced(markdown)

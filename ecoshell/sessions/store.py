@@ -35,7 +35,9 @@ CREATE TABLE events (
 _WITH_PARENTS = "ALTER TABLE sessions ADD COLUMN parent TEXT NOT NULL DEFAULT ''"
 """Version 2: the session that a subagent works for; empty for sessions of the user."""
 
-_IN_MEMORY = "Later events are in memory only: they are written with the next event, or lost on exit."
+_IN_MEMORY = (
+    "Later events are in memory only: they are written with the next event, or lost on exit."
+)
 _UNCHANGED = "Nothing was changed."
 _ID_CHARACTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 """Without characters that look alike."""
@@ -86,8 +88,16 @@ class SessionStore(Database):
     Raises StoreError if the file is locked, read-only or damaged, or the disk is full.
     """
 
-    def __init__(self, path: Path, *, busy_seconds: float = 10.0, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(path, schema=SCHEMA, version=VERSION, upgrades=(_WITH_PARENTS,), busy_seconds=busy_seconds)
+    def __init__(
+        self, path: Path, *, busy_seconds: float = 10.0, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(
+            path,
+            schema=SCHEMA,
+            version=VERSION,
+            upgrades=(_WITH_PARENTS,),
+            busy_seconds=busy_seconds,
+        )
         self._clock = clock
         self._empty_sessions: dict[str, tuple[str, str, float, float, str, str, str]] = {}
         """Rows of sessions without events, which are not written yet."""
@@ -256,14 +266,18 @@ class SessionStore(Database):
     def last_choices(self, session: str) -> LastChoices:
         """Return the choices to resume with; raises UsageError if the ID is unknown."""
         info = self.info(session)
-        query = "SELECT json FROM events WHERE session = ? AND json GLOB ? ORDER BY seq DESC LIMIT 1"
+        query = (
+            "SELECT json FROM events WHERE session = ? AND json GLOB ? ORDER BY seq DESC LIMIT 1"
+        )
         with self.reading() as db:
             row = db.execute(query, (session, _json_pattern(TurnStarted))).fetchone()
         turn = _event(row["json"]) if row else None
         if not isinstance(turn, TurnStarted):
             return LastChoices(info.model, "", NO_ROLE_MODELS, info.workspace)
         roles = RoleModels(**dict(zip(ROLES, turn.roles, strict=False)))
-        return LastChoices(turn.session_model or turn.model, turn.mode, roles, info.workspace, turn.advisor)
+        return LastChoices(
+            turn.session_model or turn.model, turn.mode, roles, info.workspace, turn.advisor
+        )
 
     def latest(self, workspace: str) -> str:
         """Return the ID of the last used session of a folder; raises UsageError without one."""

@@ -18,7 +18,15 @@ from ecoshell.events import (
     TurnStarted,
 )
 
-STATES: tuple[NodeState, ...] = ("done", "running", "waiting", "failed", "denied", "stopped", "skipped")
+STATES: tuple[NodeState, ...] = (
+    "done",
+    "running",
+    "waiting",
+    "failed",
+    "denied",
+    "stopped",
+    "skipped",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,9 @@ class ToolGraph:
     def spent_nano(self) -> int | None:
         """The cost of its nodes; None if a part is unknown."""
         changes = self.changes
-        costs = [changes[node.label].spent_nano for node in self.plan.nodes if node.label in changes]
+        costs = [
+            changes[node.label].spent_nano for node in self.plan.nodes if node.label in changes
+        ]
         total = 0
         for nano in costs:
             if nano is None:

@@ -61,7 +61,9 @@ def setting_fields(
         if subtable is None:
             yield path, table, field
         else:
-            yield from setting_fields(subtable, (*path, NAMED) if get_origin(field.annotation) is Mapping else path)
+            yield from setting_fields(
+                subtable, (*path, NAMED) if get_origin(field.annotation) is Mapping else path
+            )
     if table is ModelsSettings:
         yield from setting_fields(ModelSettings, (*prefix, NAMED))
 
@@ -74,7 +76,9 @@ def descriptions() -> Mapping[KeyPath, Description]:
     for path, table, field in setting_fields():
         kind, choices = kind_of(field)
         default = field.get_default(call_default_factory=True) if not field.is_required() else None
-        declarations = ((base.__name__, path[-1]) for base in table.__mro__)  # a base class may declare the field
+        declarations = (
+            (base.__name__, path[-1]) for base in table.__mro__
+        )  # a base class may declare the field
         text = next((docstrings[name] for name in declarations if name in docstrings), "")
         described[path] = Description(path, text, kind, default, choices)
     return described
@@ -85,12 +89,17 @@ def section_descriptions() -> Mapping[str, str]:
     import inspect
 
     tables = {name: _table_of(field) for name, field in Settings.model_fields.items()}
-    return {name: inspect.getdoc(table) or "" for name, table in tables.items() if table is not None}
+    return {
+        name: inspect.getdoc(table) or "" for name, table in tables.items() if table is not None
+    }
 
 
 def kind_of(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
     """Return the kind of a field's value, and the words it may be."""
-    annotation, members = field.annotation, [part for part in get_args(field.annotation) if part is not type(None)]
+    annotation, members = (
+        field.annotation,
+        [part for part in get_args(field.annotation) if part is not type(None)],
+    )
     if get_origin(annotation) is Literal:
         return "choice", tuple(map(str, get_args(annotation)))
     if annotation is tuple or get_origin(annotation) is tuple:
@@ -98,7 +107,10 @@ def kind_of(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
     words = next((part for part in members if get_origin(part) is Literal), None)
     if str in members and words is not None:  # plugins may add words
         return "choice", tuple(map(str, get_args(words)))
-    types = [get_args(part)[0] if get_origin(part) not in (None, Literal) else part for part in members or [annotation]]
+    types = [
+        get_args(part)[0] if get_origin(part) not in (None, Literal) else part
+        for part in members or [annotation]
+    ]
     if types == [bool]:
         return "switch", ("true", "false")
     return ("text" if types == [str] else "value"), ()
@@ -107,7 +119,9 @@ def kind_of(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
 def _table_of(field: FieldInfo) -> type[BaseModel] | None:
     """Return the table a field holds, or None for a value."""
     types = (field.annotation, *get_args(field.annotation))
-    return next((part for part in types if isinstance(part, type) and issubclass(part, BaseModel)), None)
+    return next(
+        (part for part in types if isinstance(part, type) and issubclass(part, BaseModel)), None
+    )
 
 
 def _field_docstrings() -> Mapping[tuple[str, str], str]:
@@ -122,7 +136,9 @@ def _field_docstrings() -> Mapping[tuple[str, str], str]:
     for table in (node for node in body if isinstance(node, ast.ClassDef)):
         for field, following in zip(table.body, table.body[1:], strict=False):
             match field, following:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                    value=ast.Constant(value=str(text))
+                ):
                     docstrings[table.name, name] = inspect.cleandoc(text)
                 case _:
                     pass

@@ -61,7 +61,9 @@ def write_settings(file: Path, changes: Changes) -> Settings:
             ) from error
         return settings
     raise SettingsError(
-        f"{file} is being changed by another program.", kept="Nothing was written.", fix="Try again later."
+        f"{file} is being changed by another program.",
+        kept="Nothing was written.",
+        fix="Try again later.",
     )
 
 
@@ -75,10 +77,14 @@ def edited(file: Path, content: bytes, changes: Changes) -> tuple[str, Settings]
         for path, value in values.items()
     }
     text = edited_text(content.decode("utf-8"), toml_values)
-    expected = _with_values(source.data, {path: _without_floats(value) for path, value in toml_values.items()})
+    expected = _with_values(
+        source.data, {path: _without_floats(value) for path, value in toml_values.items()}
+    )
     if _without_empty_tables(Source(file, text.encode()).data) != _without_empty_tables(expected):
         raise SettingsError(
-            f"The layout of {file} does not allow this change.", kept="The file is unchanged.", fix="Edit it by hand."
+            f"The layout of {file} does not allow this change.",
+            kept="The file is unchanged.",
+            fix="Edit it by hand.",
         )
     return text, settings
 
@@ -96,8 +102,12 @@ def validated(file: Path, source: Source, changes: Changes) -> tuple[dict[KeyPat
         for detail in details:
             if any(_concerns(path_of(detail), path) for path in changes):
                 invalid = problem(detail, str(file))
-                raise SettingsError(invalid.message, kept="Nothing was written.", fix=invalid.fix) from error
-        raise summarize([problem(detail, source.place(path_of(detail))) for detail in details]) from error
+                raise SettingsError(
+                    invalid.message, kept="Nothing was written.", fix=invalid.fix
+                ) from error
+        raise summarize(
+            [problem(detail, source.place(path_of(detail))) for detail in details]
+        ) from error
 
 
 def edited_text(text: str, changes: Mapping[KeyPath, Any]) -> str:
@@ -110,7 +120,10 @@ def edited_text(text: str, changes: Mapping[KeyPath, Any]) -> str:
     body = body.replace("\r\n", "\n")
     if body.strip():
         existing = tomllib.loads(body)
-        if any(len(path) > 1 and path[0] not in existing and value is not None for path, value in changes.items()):
+        if any(
+            len(path) > 1 and path[0] not in existing and value is not None
+            for path, value in changes.items()
+        ):
             body = body.rstrip("\n") + "\n\n"  # an empty line before the new table
     document = tomlkit.parse(body)
     for path, value in changes.items():
@@ -121,7 +134,11 @@ def edited_text(text: str, changes: Mapping[KeyPath, Any]) -> str:
         for depth, part in enumerate(path[:-1], start=1):
             if not isinstance(table.get(part), dict):
                 inline = isinstance(table, InlineTable)  # it can only hold inline tables
-                table[part] = tomlkit.inline_table() if inline else tomlkit.table(is_super_table=depth < len(path) - 1)
+                table[part] = (
+                    tomlkit.inline_table()
+                    if inline
+                    else tomlkit.table(is_super_table=depth < len(path) - 1)
+                )
             table = table[part]
         _set_in(table, path[-1], value)
     result = tomlkit.dumps(document)
@@ -140,9 +157,13 @@ def _set_in(table: Any, key: str, value: Any) -> None:
         return
     items = cast("list[Any]", table.value.body)
     end = len(items)
-    while end and items[end - 1][0] is None and isinstance(items[end - 1][1], (Comment, Whitespace)):
+    while (
+        end and items[end - 1][0] is None and isinstance(items[end - 1][1], (Comment, Whitespace))
+    ):
         end -= 1
-    gap = next((index for index in range(end, len(items)) if isinstance(items[index][1], Whitespace)), end)
+    gap = next(
+        (index for index in range(end, len(items)) if isinstance(items[index][1], Whitespace)), end
+    )
     trailing = items[gap:]
     del items[gap:]
     table.append(key, value)
@@ -157,7 +178,9 @@ def _parsed(path: KeyPath, typed: str | None) -> Any:
         "".join((*path, typed)).encode()
     except UnicodeEncodeError:
         raise SettingsError(
-            f"The value of {dotted(path)} is not UTF-8 text.", kept="Nothing was written.", fix="Type it in UTF-8."
+            f"The value of {dotted(path)} is not UTF-8 text.",
+            kept="Nothing was written.",
+            fix="Type it in UTF-8.",
         ) from None
     setting, table_of_texts = (descriptions().get(generic_path(key)) for key in (path, path[:-1]))
     if table_of_texts is not None or (setting is not None and setting.kind == "text"):
@@ -215,7 +238,9 @@ def _with_values(data: Mapping[str, Any], values: Mapping[KeyPath, Any]) -> dict
 def _without_empty_tables(table: Mapping[str, Any]) -> dict[str, Any]:
     """Copy nested tables without empty subtables, which have no effect."""
     copy = {
-        key: _without_empty_tables(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+        key: _without_empty_tables(cast("dict[str, Any]", value))
+        if isinstance(value, dict)
+        else value
         for key, value in table.items()
     }
     return {key: value for key, value in copy.items() if value != {}}

@@ -56,7 +56,9 @@ def parse_key(key: str) -> KeyPath:
     table: Any = {}
     with suppress(tomllib.TOMLDecodeError):
         table = tomllib.loads(f"{key} = 0")
-    if "\n" in key or not table or table == tomllib.loads(f"{key} = 1"):  # the text sets a value itself
+    if (
+        "\n" in key or not table or table == tomllib.loads(f"{key} = 1")
+    ):  # the text sets a value itself
         raise ValueError(f"{key!r} is not a key")
     while isinstance(table, dict):
         ((part, table),) = cast("dict[str, Any]", table).items()
@@ -72,7 +74,9 @@ def closest_key(path: KeyPath, keys: Sequence[KeyPath]) -> KeyPath | None:
 
 
 def _quoted(part: str) -> str:
-    return json.dumps(part, ensure_ascii=False).replace("\x7f", r"\u007f")  # TOML escapes DEL, JSON does not
+    return json.dumps(part, ensure_ascii=False).replace(
+        "\x7f", r"\u007f"
+    )  # TOML escapes DEL, JSON does not
 
 
 def _paths(table: Mapping[str, Any]) -> Iterator[KeyPath]:

@@ -28,7 +28,9 @@ class Loaded:
     settings: Settings
     origins: Mapping[KeyPath, str]
 
-    def rows(self, prefix: KeyPath = (), table: Mapping[str, Any] | None = None) -> Iterator[SettingOrigin]:
+    def rows(
+        self, prefix: KeyPath = (), table: Mapping[str, Any] | None = None
+    ) -> Iterator[SettingOrigin]:
         """Yield every key of a table, by default of all settings, in schema order; secrets are hidden."""
         for name, value in (self.settings.model_dump() if table is None else table).items():
             path = (*prefix, name)
@@ -44,7 +46,9 @@ class Loaded:
         key = ("experience", "similarity")
         if self.settings.experience.similarity != "embeddings":
             return ()
-        warning = f'{dotted(key)} = "embeddings" has no effect: questions are compared by their words.'
+        warning = (
+            f'{dotted(key)} = "embeddings" has no effect: questions are compared by their words.'
+        )
         return (f"{self.origins.get(key, DEFAULT)}: {warning}",)
 
 
@@ -56,7 +60,9 @@ def load_settings(file: Path, environ: Mapping[str, str]) -> Loaded:
     return loaded
 
 
-def read_settings(file: Path, environ: Mapping[str, str]) -> tuple[Loaded | None, tuple[SettingsError, ...]]:
+def read_settings(
+    file: Path, environ: Mapping[str, str]
+) -> tuple[Loaded | None, tuple[SettingsError, ...]]:
     """Return the settings, or None and all problems in the order of the file."""
     try:
         source = Source(file, read_bytes(file))
@@ -67,5 +73,10 @@ def read_settings(file: Path, environ: Mapping[str, str]) -> tuple[Loaded | None
         settings = Settings.model_validate(source.data)
     except ValidationError as error:
         details = sorted(error.errors(), key=lambda detail: source.line(path_of(detail)) or 0)
-        return None, (*(problem(detail, source.place(path_of(detail))) for detail in details), *unknown_variables)
-    return (None, unknown_variables) if unknown_variables else (Loaded(settings, source.origins()), ())
+        return None, (
+            *(problem(detail, source.place(path_of(detail))) for detail in details),
+            *unknown_variables,
+        )
+    return (
+        (None, unknown_variables) if unknown_variables else (Loaded(settings, source.origins()), ())
+    )

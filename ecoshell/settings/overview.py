@@ -44,7 +44,11 @@ class SettingRow:
     def changes(self, typed: str | None) -> Changes:
         """Return the changes for a typed text; None or blank text restores the default. Raises SettingsError."""
         if typed is None or not typed.strip():
-            is_required_rate = len(self.path) > 3 and self.path[-2] == _PRICE and self.path[-1] in ("input", "output")
+            is_required_rate = (
+                len(self.path) > 3
+                and self.path[-2] == _PRICE
+                and self.path[-1] in ("input", "output")
+            )
             return {self.path[:-1] if is_required_rate else self.path: REMOVED}
         if self.path[-1] != _PRICE:
             return {self.path: typed.strip()}

@@ -30,7 +30,9 @@ def problem(detail: ErrorDetails, place: str) -> SettingsError:
     """Convert an error of a key that was set at this place."""
     path, kind = path_of(detail), detail["type"]
     key = dotted(path)
-    not_plugin_table = kind == "dict_type" and path[0] == "plugins"  # there, a table may have any name
+    not_plugin_table = (
+        kind == "dict_type" and path[0] == "plugins"
+    )  # there, a table may have any name
     if kind == "extra_forbidden" or not_plugin_table:
         return SettingsError(f"{place}: unknown key {key}", fix=_fix_of_unknown(path))
     if kind == "missing":
@@ -44,7 +46,9 @@ def problem(detail: ErrorDetails, place: str) -> SettingsError:
     else:
         requirement = detail["msg"].replace("Input should be", "must be", 1)
     value = str(detail["input"]) if isinstance(detail["input"], (int, Decimal, str)) else ""
-    if value and len(value) <= _SHOWN_LENGTH and "://" not in value:  # an address may contain a password
+    if (
+        value and len(value) <= _SHOWN_LENGTH and "://" not in value
+    ):  # an address may contain a password
         requirement += f", not {value!r}"
     return SettingsError(f"{place}: {key} {requirement}", fix=SHOW_ALL)
 
@@ -56,16 +60,21 @@ def summarize(problems: Sequence[SettingsError]) -> SettingsError:
         return first
     follow = "problem follows" if remaining == 1 else "problems follow"
     return SettingsError(
-        first.message, kept=f"{remaining} more {follow}: `ecoshell config check` lists all.", fix=first.fix
+        first.message,
+        kept=f"{remaining} more {follow}: `ecoshell config check` lists all.",
+        fix=first.fix,
     )
 
 
 def _fix_of_unknown(path: KeyPath) -> str:
     if _SECRET_NAME.search(path[-1]):
         return (
-            "The settings file does not accept API keys: use the environment (OPENAI_API_KEY) or the system's keyring."
+            "The settings file does not accept API keys: "
+            "use the environment (OPENAI_API_KEY) or the system's keyring."
         )
-    known_paths = dict.fromkeys(key[:depth] for key, _, _ in setting_fields() for depth in range(1, len(key) + 1))
+    known_paths = dict.fromkeys(
+        key[:depth] for key, _, _ in setting_fields() for depth in range(1, len(key) + 1)
+    )
     closest = closest_key(generic_path(path), [*known_paths])
     if closest is None:
         return SHOW_ALL

@@ -6,7 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ecoshell.options import RETRY_SECONDS, ApprovalMode, Effort, HookPoint, ModeName, Presentation, Registration
+from ecoshell.options import (
+    RETRY_SECONDS,
+    ApprovalMode,
+    Effort,
+    HookPoint,
+    ModeName,
+    Presentation,
+    Registration,
+)
 from ecoshell.settings.value_types import (
     Address,
     AmountText,
@@ -268,7 +276,9 @@ class HooksSettings(Section):
     def _check_names(cls, commands: Mapping[str, HookSettings]) -> Mapping[str, HookSettings]:
         invalid = next((name for name in commands if not _SERVER_NAME.fullmatch(name)), None)
         if invalid is not None:
-            raise ValueError(f"cannot have a hook named {invalid!r}; use letters, digits, - and _, at most 40")
+            raise ValueError(
+                f"cannot have a hook named {invalid!r}; use letters, digits, - and _, at most 40"
+            )
         return commands
 
 
@@ -316,10 +326,14 @@ class McpSettings(Section):
 
     @field_validator("servers")
     @classmethod
-    def _check_names(cls, servers: Mapping[str, McpServerSettings]) -> Mapping[str, McpServerSettings]:
+    def _check_names(
+        cls, servers: Mapping[str, McpServerSettings]
+    ) -> Mapping[str, McpServerSettings]:
         invalid = next((name for name in servers if not _SERVER_NAME.fullmatch(name)), None)
         if invalid is not None:
-            raise ValueError(f"cannot have a server named {invalid!r}; use letters, digits, - and _, at most 40")
+            raise ValueError(
+                f"cannot have a server named {invalid!r}; use letters, digits, - and _, at most 40"
+            )
         return servers
 
 

@@ -46,7 +46,9 @@ class Source:
             self._lines = key_lines(text)
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            raise SettingsError(f"{file} line {line}: this is not UTF-8.", fix="Save the file as UTF-8.") from error
+            raise SettingsError(
+                f"{file} line {line}: this is not UTF-8.", fix="Save the file as UTF-8."
+            ) from error
         except tomllib.TOMLDecodeError as error:
             place = _TOML_ERROR_PLACE.search(str(error))
             line = place["line"] if place and place["line"] else content.count(b"\n") + 1
@@ -55,9 +57,19 @@ class Source:
                 f"{file} line {line}: this is not TOML: {message}",
                 fix='Texts need quotes, as in model = "embedded".',
             ) from error
-        except (ValueError, InvalidOperation, RecursionError) as error:  # too many digits, or nested too deeply
-            reason = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
-            raise SettingsError(f"{file} cannot be read: {reason}.", fix="Correct it, or move it away.") from error
+        except (
+            ValueError,
+            InvalidOperation,
+            RecursionError,
+        ) as error:  # too many digits, or nested too deeply
+            reason = (
+                "it is nested too deeply"
+                if isinstance(error, RecursionError)
+                else "a number in it is too long"
+            )
+            raise SettingsError(
+                f"{file} cannot be read: {reason}.", fix="Correct it, or move it away."
+            ) from error
 
     def add_environment(self, environ: Mapping[str, str]) -> tuple[SettingsError, ...]:
         """Override the file with the variables that are not empty; return an error for each unknown variable."""
@@ -127,5 +139,6 @@ def read_bytes(file: Path) -> bytes:
         return b""
     except OSError as error:
         raise SettingsError(
-            f"{file}: it cannot be read ({error.strerror}).", fix="Make it a readable file, or move it away."
+            f"{file}: it cannot be read ({error.strerror}).",
+            fix="Make it a readable file, or move it away.",
         ) from error

@@ -85,7 +85,9 @@ def _address(value: str) -> str:
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address such as http://localhost:8000/v1")
     if parts.username or parts.password:
-        raise ValueError("must not contain a user name or password; keys belong in the environment or the keyring")
+        raise ValueError(
+            "must not contain a user name or password; keys belong in the environment or the keyring"
+        )
     return value
 
 
@@ -95,7 +97,9 @@ def _not_empty(value: str) -> str:
     return value.strip()
 
 
-def _amount_or_refuse(requirement: str, *, units: bool = False, off: bool = False) -> PlainValidator:
+def _amount_or_refuse(
+    requirement: str, *, units: bool = False, off: bool = False
+) -> PlainValidator:
     """Accept dollars and, if allowed, amounts of other `units` or the word `off`; `requirement` is the error."""
 
     def check(value: Any) -> str:
@@ -128,11 +132,14 @@ def _environment_text(value: Any) -> Any:
 AmountText = Annotated[
     str,
     _amount_or_refuse(
-        'must be dollars, such as "0.50", tokens, such as "20000tok", or working time, such as "2min"', units=True
+        'must be dollars, such as "0.50", tokens, such as "20000tok", or working time, such as "2min"',
+        units=True,
     ),
 ]
 Dollars = Annotated[str, _amount_or_refuse('must be dollars, such as "0.05"')]
-DollarsOrOff = Annotated[str, _amount_or_refuse('must be dollars, such as "0.05", or "off"', off=True)]
+DollarsOrOff = Annotated[
+    str, _amount_or_refuse('must be dollars, such as "0.05", or "off"', off=True)
+]
 Rate = Annotated[Decimal, BeforeValidator(_rate), Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 Flag = Annotated[bool, Field(strict=True)]
@@ -152,4 +159,6 @@ PositiveFraction = Annotated[float, BeforeValidator(_reject_boolean), Field(gt=0
 AutoOrWhole = Annotated[int | Literal["auto"], _auto_or_at_least(1)]
 AutoOrLayers = Annotated[int | Literal["auto"], _auto_or_at_least(-1)]
 AutoOrTemperature = Annotated[float | Literal["auto"], _number_or("auto", 0, _MAX_TEMPERATURE)]
-OffOrContextShare = Annotated[float | Literal["off"], _number_or("off", _MIN_CONTEXT_SHARE, _MAX_CONTEXT_SHARE)]
+OffOrContextShare = Annotated[
+    float | Literal["off"], _number_or("off", _MIN_CONTEXT_SHARE, _MAX_CONTEXT_SHARE)
+]

@@ -59,5 +59,8 @@ def _draft(
 
 
 GRAPH = StrategySpec(
-    "graph", graph, "plans a tool graph, runs independent nodes in parallel, then answers", parallel=True
+    "graph",
+    graph,
+    "plans a tool graph, runs independent nodes in parallel, then answers",
+    parallel=True,
 )

@@ -7,7 +7,16 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call, Image, Observation, ProviderState
+from ecoshell.messages import (
+    FINISH,
+    META_TOOLS,
+    TOOL_CALL,
+    TOOL_REGISTER,
+    Call,
+    Image,
+    Observation,
+    ProviderState,
+)
 
 _NO_RESULTS = META_TOOLS - {TOOL_CALL}
 """Calls that prepare other calls or end the path."""
@@ -80,7 +89,11 @@ class Path:
     @property
     def called(self) -> tuple[str, ...]:
         """Names of the called tools, without calls whose refusal left the tool unregistered."""
-        names = (step.call.name for step in self.steps if step.observation.refused not in _NOT_REGISTERING)
+        names = (
+            step.call.name
+            for step in self.steps
+            if step.observation.refused not in _NOT_REGISTERING
+        )
         return tuple(dict.fromkeys(names))
 
     @property
@@ -237,7 +250,9 @@ def is_new(step: Step, path: Path) -> bool:
     """Whether a step after this path adds something: it ran, and repeats neither a call nor a failure."""
     observation = step.observation
     alike = (earlier for earlier in path.steps if earlier.observation.text == observation.text)
-    return not observation.refused and not any(same(earlier.call, step.call) or not observation.ok for earlier in alike)
+    return not observation.refused and not any(
+        same(earlier.call, step.call) or not observation.ok for earlier in alike
+    )
 
 
 def ending(thought: Thought, path: Path) -> Outcome | None:

@@ -96,9 +96,13 @@ class Search:
         self._nodes.append(Node(self.here.path.then(step)))
         self._arrive()
         last = self.here.path.steps[-FAILURES:]
-        if len(last) < FAILURES or any(child.observation.ok and not child.observation.refused for child in last):
+        if len(last) < FAILURES or any(
+            child.observation.ok and not child.observation.refused for child in last
+        ):
             return None
-        return DeadEnd(f"{FAILURES} calls in a row brought nothing, at last: {step.observation.text}", FAILURES)
+        return DeadEnd(
+            f"{FAILURES} calls in a row brought nothing, at last: {step.observation.text}", FAILURES
+        )
 
     def back(self, end: DeadEnd) -> bool:
         """Backtrack to the nearest ancestor with an unexplored child; return whether one exists."""
@@ -124,7 +128,11 @@ class Search:
 
 
 def depth_first(
-    question: str, max_steps: int, *, depth: int, propose: Callable[[Search], Generator[Request, Any, Thought]]
+    question: str,
+    max_steps: int,
+    *,
+    depth: int,
+    propose: Callable[[Search], Generator[Request, Any, Thought]],
 ) -> Thinking:
     """Search until the first answer; `propose` returns the next thought to execute at the current node.
 
@@ -157,11 +165,16 @@ def dfsdt(question: str, max_steps: int) -> Thinking:
     The second child is requested only after the first failed, so an easy question costs the same as with ReAct.
     """
     return depth_first(
-        question, max_steps, depth=DFSDT_DEPTH, propose=lambda search: search.think(*search.here.failed_children)
+        question,
+        max_steps,
+        depth=DFSDT_DEPTH,
+        propose=lambda search: search.think(*search.here.failed_children),
     )
 
 
-DFSDT = StrategySpec("dfsdt", dfsdt, "one path; goes back to try another way where it leads nowhere", searches=True)
+DFSDT = StrategySpec(
+    "dfsdt", dfsdt, "one path; goes back to try another way where it leads nowhere", searches=True
+)
 
 
 def tot(question: str, max_steps: int) -> Thinking:
@@ -186,13 +199,19 @@ def _best_of_two(search: Search) -> Generator[Request, Any, Thought]:
     second = yield from search.think(Sibling(first.call), proposal=True)
     outcome = ending(second, node.path)
     has_given_up = outcome is not None and outcome.ending == "gave_up"
-    if has_given_up or (second.call is not None and same(first.call, second.call)):  # nothing to compare
+    if has_given_up or (
+        second.call is not None and same(first.call, second.call)
+    ):  # nothing to compare
         return first
     # ranked in both orders (SPEC §2): the second must win both, so the other order is requested only after a win
-    if (yield Rank(node.path, first, second)) == second and (yield Rank(node.path, second, first)) == second:
+    if (yield Rank(node.path, first, second)) == second and (
+        yield Rank(node.path, second, first)
+    ) == second:
         first, second = second, first
     node.waiting.append(second)
     return first
 
 
-TOT = StrategySpec("tot", tot, "compares two next steps before it takes one; goes back like dfsdt", searches=True)
+TOT = StrategySpec(
+    "tot", tot, "compares two next steps before it takes one; goes back like dfsdt", searches=True
+)

@@ -66,12 +66,16 @@ class BackgroundCommands:
         """Start a command and return it at once; raises ToolError if too many run."""
         if len(self.running) >= MAX_RUNNING:
             names = ", ".join(command.id for command in self.running)
-            raise ToolError(f"{MAX_RUNNING} commands run in the background ({names}): end one with command_stop first.")
+            raise ToolError(
+                f"{MAX_RUNNING} commands run in the background ({names}): end one with command_stop first."
+            )
         self._count += 1
         command = BackgroundCommand(f"b{self._count}", text, output)
         self._commands[command.id] = command
         while len(self._commands) > MAX_RUNNING + MAX_KEPT:
-            del self._commands[next(each.id for each in self._commands.values() if each.ended is not None)]
+            del self._commands[
+                next(each.id for each in self._commands.values() if each.ended is not None)
+            ]
         self.report(BackgroundStarted(command.id, text))
 
         async def to_end() -> int:
@@ -117,4 +121,6 @@ class BackgroundCommands:
                 command.status = task.result()
             else:
                 command.output.feed(f"{failure}\n".encode())
-        self.report(BackgroundEnded(command.id, command.command, command.status, round(command.seconds, 3)))
+        self.report(
+            BackgroundEnded(command.id, command.command, command.status, round(command.seconds, 3))
+        )

@@ -46,17 +46,32 @@ def unified(name: str, old: str | None, new: str) -> str:
     start = _largest(room, lambda size: text[:size] == new[:size])
     start = text.rfind("\n", 0, start) + 1
     tail = _largest(room - start, lambda size: text[len(text) - size :] == new[len(new) - size :])
-    removed, added = line_count(text[start : len(text) - tail]), line_count(new[start : len(new) - tail])
+    removed, added = (
+        line_count(text[start : len(text) - tail]),
+        line_count(new[start : len(new) - tail]),
+    )
     return "\n".join((*head, f"[too large to show: +{added:,} −{removed:,} lines]"))
 
 
 def _diff(head: Sequence[str], old_text: str, new_text: str) -> str:
-    old, new = ([line.rstrip("\n") for line in io.StringIO(text, newline=None)] for text in (old_text, new_text))
+    old, new = (
+        [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
+        for text in (old_text, new_text)
+    )
     note = "only line ends changed" if old else "the file is empty"
     body = list(itertools.islice(_body(old, new), _MAX_DIFF_LINES + 1)) or [f"\\ {note}"]
-    lines = [line if len(line) <= _MAX_LINE_CHARS else f"{line[:_MAX_LINE_CHARS]}…" for line in body[:_MAX_DIFF_LINES]]
-    fits = sum(1 for length in itertools.accumulate(len(line) + 1 for line in lines) if length <= _MAX_DIFF_CHARS)
-    return "\n".join((*head, *lines[:fits], *(["[truncated: the diff continues]"] if fits < len(body) else [])))
+    lines = [
+        line if len(line) <= _MAX_LINE_CHARS else f"{line[:_MAX_LINE_CHARS]}…"
+        for line in body[:_MAX_DIFF_LINES]
+    ]
+    fits = sum(
+        1
+        for length in itertools.accumulate(len(line) + 1 for line in lines)
+        if length <= _MAX_DIFF_CHARS
+    )
+    return "\n".join(
+        (*head, *lines[:fits], *(["[truncated: the diff continues]"] if fits < len(body) else []))
+    )
 
 
 def _largest(room: int, holds: Callable[[int], bool]) -> int:
@@ -85,15 +100,28 @@ def _body(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
     """Yield changes with their context; compares only the lines between the first and the last change."""
     head = sum(1 for _ in itertools.takewhile(bool, map(operator.eq, old, new)))
-    tail = sum(1 for _ in itertools.takewhile(bool, map(operator.eq, reversed(old[head:]), reversed(new[head:]))))
+    tail = sum(
+        1
+        for _ in itertools.takewhile(
+            bool, map(operator.eq, reversed(old[head:]), reversed(new[head:]))
+        )
+    )
     context_before, context_after = min(head, _CONTEXT), min(tail, _CONTEXT)
     old_stop, new_stop = len(old) - tail, len(new) - tail
-    start, old_end, new_end = head - context_before, old_stop + context_after, new_stop + context_after
+    start, old_end, new_end = (
+        head - context_before,
+        old_stop + context_after,
+        new_stop + context_after,
+    )
     counts = Counter(old[start:old_end])
     equal_pairs = sum(counts[line] for line in new[start:new_end])
     if max(old_end, new_end) - start > _MAX_COMPARED_LINES or equal_pairs > _MAX_EQUAL_PAIRS:
         change = ("replace", head, old_stop, head, new_stop)
-        yield [("equal", start, head, start, head), change, ("equal", old_stop, old_end, new_stop, new_end)]
+        yield [
+            ("equal", start, head, start, head),
+            change,
+            ("equal", old_stop, old_end, new_stop, new_end),
+        ]
         return
     matcher = difflib.SequenceMatcher(None, old[start:old_end], new[start:new_end], autojunk=False)
     for group in matcher.get_grouped_opcodes(_CONTEXT):

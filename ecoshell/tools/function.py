@@ -26,13 +26,26 @@ from ecoshell.errors import ToolError, closest_word
 from ecoshell.messages import Effect, Observation, ToolSchema
 from ecoshell.tools import Limits, Subject
 from ecoshell.tools.protection import Protection, protection
-from ecoshell.tools.running import failed, forget_peak, in_thread, peak_mb, record_worker, to_observation
+from ecoshell.tools.running import (
+    failed,
+    forget_peak,
+    in_thread,
+    peak_mb,
+    record_worker,
+    to_observation,
+)
 from ecoshell.worker import in_worker
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_JSON_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
+_JSON_TYPES: dict[Any, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+}
 _TYPE_TEXTS = {
     "string": "a string",
     "integer": "a whole number",
@@ -41,7 +54,15 @@ _TYPE_TEXTS = {
     "array": "a list",
     "object": "an object",
 }
-_TYPE_ERRORS = ("_type", "enum", "literal_error", "int_parsing", "float_parsing", "bool_parsing", "int_from_float")
+_TYPE_ERRORS = (
+    "_type",
+    "enum",
+    "literal_error",
+    "int_parsing",
+    "float_parsing",
+    "bool_parsing",
+    "int_from_float",
+)
 """Suffixes of pydantic error types for values of a wrong type."""
 _OMITTED_KEYWORDS = frozenset({"title", "$defs"})
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -89,7 +110,9 @@ class FunctionTool:
         """The arguments with a Subject in their `Annotated`."""
         hints = get_type_hints(self._function, include_extras=True)
         subjects = {
-            name: _subject(hints[name]) for name in inspect.signature(self._function).parameters if name in hints
+            name: _subject(hints[name])
+            for name in inspect.signature(self._function).parameters
+            if name in hints
         }
         return {name: subject for name, subject in subjects.items() if subject is not None}
 
@@ -115,7 +138,9 @@ class FunctionTool:
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
         if not inspect.iscoroutinefunction(self._function):
             return await in_thread(
-                lambda: to_observation(self.name, self._function(**self._checked(arguments)), self.limits)
+                lambda: to_observation(
+                    self.name, self._function(**self._checked(arguments)), self.limits
+                )
             )
         checked = await in_thread(lambda: self._checked(arguments))
         outcome = await cast("Awaitable[Any]", self._function(**checked))
@@ -139,7 +164,12 @@ class WorkerTool(FunctionTool):
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
         observation, start_mb, peak = await in_thread(
             lambda: in_worker(
-                _run_in_worker, self.name, self._function, self._checked(arguments), self.limits, protection.get()
+                _run_in_worker,
+                self.name,
+                self._function,
+                self._checked(arguments),
+                self.limits,
+                protection.get(),
             )
         )
         record_worker(start_mb, peak)
@@ -173,7 +203,9 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     required: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in _KEYWORD_KINDS:
-            raise TypeError(f"{function.__name__}: a tool takes arguments by name, so not {parameter}")
+            raise TypeError(
+                f"{function.__name__}: a tool takes arguments by name, so not {parameter}"
+            )
         kind, description = split_annotation(hints.get(name, str))
         properties[name] = _type_schema(kind)
         if description:
@@ -215,7 +247,9 @@ def split_annotation(annotation: Any) -> tuple[Any, str]:
 
 def _subject(annotation: Any) -> Subject | None:
     """Return the Subject anywhere in an annotation, such as of list items."""
-    within = (part if isinstance(part, Subject) else _subject(part) for part in get_args(annotation))
+    within = (
+        part if isinstance(part, Subject) else _subject(part) for part in get_args(annotation)
+    )
     return next((subject for subject in within if subject is not None), None)
 
 
@@ -246,10 +280,20 @@ def _clean(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -
     schema: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
-        return {"type": "object"} if name in inside else _clean(definitions[name], definitions, (*inside, name))
-    cleaned = {key: _clean(value, definitions, inside) for key, value in schema.items() if key not in _OMITTED_KEYWORDS}
+        return (
+            {"type": "object"}
+            if name in inside
+            else _clean(definitions[name], definitions, (*inside, name))
+        )
+    cleaned = {
+        key: _clean(value, definitions, inside)
+        for key, value in schema.items()
+        if key not in _OMITTED_KEYWORDS
+    }
     if isinstance(schema.get("properties"), dict):  # here "title" may be the name of an argument
-        cleaned["properties"] = {key: _clean(value, definitions, inside) for key, value in schema["properties"].items()}
+        cleaned["properties"] = {
+            key: _clean(value, definitions, inside) for key, value in schema["properties"].items()
+        }
     return cleaned
 
 
@@ -273,18 +317,27 @@ class Arguments:
             kind, _ = split_annotation(hints.get(name, str))
             fields[name] = kind if name in self._required else NotRequired[kind]
         shape: Any = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
-        shape.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=True)
+        shape.__pydantic_config__ = ConfigDict(
+            extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=True
+        )
         self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the converted arguments; raises ToolError that names each wrong one and its expected type."""
         from pydantic import ValidationError
 
-        values = {name: value for name, value in arguments.items() if value is not None or name not in self._optional}
+        values = {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or name not in self._optional
+        }
         try:
             return self._adapter.validate_python(values)
         except ValidationError as error:
-            faults = [self._fault(detail) for detail in error.errors(include_url=False, include_context=False)]
+            faults = [
+                self._fault(detail)
+                for detail in error.errors(include_url=False, include_context=False)
+            ]
         raise ToolError("; ".join(faults) + ".")
 
     def _fault(self, detail: "ErrorDetails") -> str:
@@ -298,7 +351,11 @@ class Arguments:
             return f"`{name}` is not an argument ({hint})"
         value = json.dumps(detail["input"], ensure_ascii=False, default=repr)
         value = value if len(value) <= _MAX_VALUE_CHARS else value[: _MAX_VALUE_CHARS - 1] + "…"
-        if is_top_level and detail["type"].endswith(_TYPE_ERRORS) and (expected := self._expected(name)):
+        if (
+            is_top_level
+            and detail["type"].endswith(_TYPE_ERRORS)
+            and (expected := self._expected(name))
+        ):
             return f"`{name}` must be {expected}, not {value}"
         path = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
         return f"`{path}`: {detail['msg']}, not {value}"

@@ -12,7 +12,15 @@ QUIET = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0"}
 """Environment without index writes (and so without hooks) and without fetching."""
 _SETTINGS = ("config", "--show-scope", "--includes", "--name-only", "--list")
-_STATUS = ("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--", ".")
+_STATUS = (
+    "status",
+    "--porcelain",
+    "-z",
+    "--untracked-files=normal",
+    "--ignore-submodules=dirty",
+    "--",
+    ".",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,9 @@ async def _changed(root: Path, seconds: float) -> int | None:
     """Count changed paths; None if the repository configures filters, which git would run."""
     settings = await git(root, *_SETTINGS, seconds=seconds)
     names = (line.partition("\t") for line in (settings or "").splitlines())
-    has_filters = any(name.startswith("filter.") and scope not in ("system", "global") for scope, _, name in names)
+    has_filters = any(
+        name.startswith("filter.") and scope not in ("system", "global") for scope, _, name in names
+    )
     if settings is None or has_filters:
         return None
     status = await git(root, *_STATUS, seconds=seconds)
@@ -104,7 +114,16 @@ async def why_not_plain(root: Path, command: str) -> str:
     Reasons are unusual settings, hooks, and submodules, which have separate settings.
     """
     settings, staged, hooks = await asyncio.gather(
-        git(root, "config", "--show-scope", "--includes", "--name-only", "-z", "--list", seconds=_SECONDS),
+        git(
+            root,
+            "config",
+            "--show-scope",
+            "--includes",
+            "--name-only",
+            "-z",
+            "--list",
+            seconds=_SECONDS,
+        ),
         git(root, "ls-files", "--stage", "-z", ":/", seconds=_SECONDS),
         git(root, "rev-parse", "--git-path", "hooks", seconds=_SECONDS),
     )
@@ -116,7 +135,9 @@ async def why_not_plain(root: Path, command: str) -> str:
             return f"the repository setting {name} can make git run a program"
     if re.search(r"(?:^|\0)160000 ", staged):
         return "the repository has submodules, whose settings can make git run a program"
-    if command not in _HOOKLESS and (hook := await asyncio.to_thread(_hook_in, root / hooks.rstrip("\n"))):
+    if command not in _HOOKLESS and (
+        hook := await asyncio.to_thread(_hook_in, root / hooks.rstrip("\n"))
+    ):
         return f"git may run the repository's hook {hook}"
     return ""
 
@@ -125,6 +146,13 @@ def _hook_in(folder: Path) -> str:
     """Return the name of an executable hook."""
     try:
         with os.scandir(folder) as entries:
-            return next((entry.name for entry in entries if "." not in entry.name and os.access(entry, os.X_OK)), "")
+            return next(
+                (
+                    entry.name
+                    for entry in entries
+                    if "." not in entry.name and os.access(entry, os.X_OK)
+                ),
+                "",
+            )
     except OSError:
         return ""

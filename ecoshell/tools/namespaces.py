@@ -24,7 +24,13 @@ _DEATH_SIGNAL, _DROP_BOUNDING, _NO_NEW_PRIVILEGES, _AMBIENT, _CLEAR_ALL = 1, 24,
 _CAPABILITY_VERSION = 0x20080522
 _SET_INTERFACE_FLAGS, _INTERFACE_UP = 0x8914, 1
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "fd/0",
+    "stdout": "fd/1",
+    "stderr": "fd/2",
+    "ptmx": "pts/ptmx",
+}
 _COVERED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 """Parts of /proc that root may write without any capability."""
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +43,13 @@ def _require(result: int, action: str) -> None:
 
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    arguments = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode())
+    arguments = (
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode(),
+        ctypes.c_ulong(flags),
+        data.encode(),
+    )
     _require(_libc.mount(*arguments), f"mount {target}")
 
 
@@ -67,7 +79,11 @@ def _opened(options: Options) -> Options:
     result: Options = []
     for name, paths in options:
         is_optional = name.endswith("-try")
-        if len(paths) == 2 and paths != ("/", "/") and (not is_optional or os.path.exists(paths[0])):
+        if (
+            len(paths) == 2
+            and paths != ("/", "/")
+            and (not is_optional or os.path.exists(paths[0]))
+        ):
             result.append((name, (f"/proc/self/fd/{os.open(paths[0], os.O_PATH)}", paths[1])))
         elif not (len(paths) == 2 and is_optional):
             result.append((name, paths))
@@ -76,7 +92,11 @@ def _opened(options: Options) -> Options:
 
 def _make_devices(target: str) -> None:
     """Mount a folder with the harmless devices over /dev."""
-    descriptors = {name: os.open(f"/dev/{name}", os.O_PATH) for name in _DEVICES if os.path.exists(f"/dev/{name}")}
+    descriptors = {
+        name: os.open(f"/dev/{name}", os.O_PATH)
+        for name in _DEVICES
+        if os.path.exists(f"/dev/{name}")
+    }
     _mount("tmpfs", target, "tmpfs", _NO_SETUID, "mode=0755")
     for name, descriptor in descriptors.items():
         _bind(f"/proc/self/fd/{descriptor}", f"{target}/{name}")
@@ -85,7 +105,13 @@ def _make_devices(target: str) -> None:
         os.symlink(destination, f"{target}/{name}")
     os.mkdir(f"{target}/shm", 0o1777)
     os.mkdir(f"{target}/pts")
-    _mount("devpts", f"{target}/pts", "devpts", _NO_SETUID | _NO_EXECUTION, "newinstance,ptmxmode=0666,mode=620")
+    _mount(
+        "devpts",
+        f"{target}/pts",
+        "devpts",
+        _NO_SETUID | _NO_EXECUTION,
+        "newinstance,ptmxmode=0666,mode=620",
+    )
 
 
 def _make_processes(target: str) -> None:
@@ -116,7 +142,9 @@ def _arrange(options: Options) -> None:
 def _start_loopback() -> None:
     connection = _socket.socket()
     fcntl.ioctl(
-        connection.fileno(), _SET_INTERFACE_FLAGS, b"lo".ljust(16, b"\0") + bytes([_INTERFACE_UP]).ljust(24, b"\0")
+        connection.fileno(),
+        _SET_INTERFACE_FLAGS,
+        b"lo".ljust(16, b"\0") + bytes([_INTERFACE_UP]).ljust(24, b"\0"),
     )
     connection.close()
 
@@ -178,7 +206,11 @@ def main(words: list[str]) -> int:
     folder, user, group = os.getcwd(), os.geteuid(), os.getegid()
     _libc.prctl(_DEATH_SIGNAL, _KILL_SIGNAL, 0, 0, 0)
     _require(_libc.unshare(namespaces), "create namespaces")
-    for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+    for file, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
         with open(f"/proc/self/{file}", "w", encoding="ascii") as opened:
             opened.write(text)
     if first := os.fork():
@@ -189,7 +221,9 @@ def main(words: list[str]) -> int:
         _start_loopback()
     os.chdir(folder)
     _drop_capabilities()
-    if child := os.fork():  # The first process of the namespace ignores signals, so the command is the second.
+    if (
+        child := os.fork()
+    ):  # The first process of the namespace ignores signals, so the command is the second.
         for number in (0, 1, 2):
             os.close(number)
         os._exit(_wait(child))

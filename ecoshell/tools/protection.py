@@ -66,7 +66,9 @@ class Omissions:
 
     def __call__(self, path: str) -> bool:
         """Return whether an entry, by its path relative to the folder, is omitted."""
-        if self._protection is None or not self._protection.hides(os.path.normpath(f"{self._folder}/{path}")):
+        if self._protection is None or not self._protection.hides(
+            os.path.normpath(f"{self._folder}/{path}")
+        ):
             return False
         self.count += 1
         return True

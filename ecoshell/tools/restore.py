@@ -55,9 +55,15 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
                 outcomes[path] = _take_back(workspace, of_file, copy, over=bool(over))
                 if outcomes[path] == "changed":
                     changed.append(Changed(path, _changes(path, workspace.read_bytes(path), copy)))
-            except (ToolError, UsageError, OSError):  # The workspace was removed, or the file is not writable.
+            except (
+                ToolError,
+                UsageError,
+                OSError,
+            ):  # The workspace was removed, or the file is not writable.
                 outcomes[path] = "kept"
-        created = {folder for of_file in by_file.values() for write in of_file for folder in write.folders}
+        created = {
+            folder for of_file in by_file.values() for write in of_file for folder in write.folders
+        }
         for folder in sorted(created, key=lambda name: -name.count("/")):
             with suppress(ToolError, UsageError):  # Folders with other content stay.
                 Workspace(Path(root)).remove(folder, folder=True)
@@ -66,17 +72,25 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
     return Restored(restored, unchanged, tuple(changed))
 
 
-def _take_back(workspace: Workspace, writes: Sequence[SavedWrite], copy: bytes | None, *, over: bool) -> Outcome:
+def _take_back(
+    workspace: Workspace, writes: Sequence[SavedWrite], copy: bytes | None, *, over: bool
+) -> Outcome:
     """Restore one file to its state before the first of these writes.
 
     Unless `over`, a file that was changed between or after these writes is not restored.
     """
     first = writes[0]
     no_copy = first.lost or (first.existed and copy is None)
-    if no_copy or workspace.name(workspace.resolve(first.path)) != first.path:  # A link leads elsewhere.
+    if (
+        no_copy or workspace.name(workspace.resolve(first.path)) != first.path
+    ):  # A link leads elsewhere.
         return "kept"
     now = workspace.read_bytes(first.path)
-    own_digests = {"", *(write.after for write in writes), *([] if copy is None else [digest(copy)])}
+    own_digests = {
+        "",
+        *(write.after for write in writes),
+        *([] if copy is None else [digest(copy)]),
+    }
     replaced = {write.found for write in writes}
     if not over and now != copy and (now is None or not {digest(now), *replaced} <= own_digests):
         return "changed"
@@ -91,6 +105,8 @@ def _changes(path: str, now: bytes | None, copy: bytes | None) -> str:
     if max(len(now or b""), len(copy or b"")) > _MAX_DIFF_BYTES:
         return ""
     try:
-        return unified(path, None if now is None else now.decode(), "" if copy is None else copy.decode())
+        return unified(
+            path, None if now is None else now.decode(), "" if copy is None else copy.decode()
+        )
     except UnicodeDecodeError:
         return ""

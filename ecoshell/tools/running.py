@@ -90,7 +90,9 @@ async def following(pid: int) -> AsyncGenerator[None]:
         return
     meter.programs = True
 
-    async def poll() -> None:  # misses what the program uses between the last measurement and its end
+    async def poll() -> (
+        None
+    ):  # misses what the program uses between the last measurement and its end
         interval = _FIRST_INTERVAL
         while True:
             await asyncio.sleep(interval)
@@ -121,7 +123,9 @@ async def _footprint(meter: Meter) -> Footprint:
         return Footprint(meter.program_mb, instant, meter.program_gpu_mb, gpu_instant)
     if meter.worker_mb is not None:
         start, peak = meter.worker_mb
-        return Footprint(start, None if start is None or peak is None else max(0.0, peak - start), 0.0, 0.0)
+        return Footprint(
+            start, None if start is None or peak is None else max(0.0, peak - start), 0.0, 0.0
+        )
     if not meter.is_exclusive or meter.start_mb is None:
         return Footprint(gpu_mb=gpu, gpu_instant_mb=gpu)
     peak = peak_mb("self")
@@ -149,7 +153,10 @@ def _family(pid: int) -> list[int]:
     pids = [pid]
     for member in pids:
         with contextlib.suppress(OSError):
-            pids += map(int, Path(f"/proc/{member}/task/{member}/children").read_text(encoding="ascii").split())
+            pids += map(
+                int,
+                Path(f"/proc/{member}/task/{member}/children").read_text(encoding="ascii").split(),
+            )
         if len(pids) >= _MAX_PROGRAMS:
             break
     return pids
@@ -210,7 +217,9 @@ def gpu_mb(pids: Collection[int]) -> float | None:
     try:
         nvml.nvmlInit()  # repeated calls are cheap
         for index in range(nvml.nvmlDeviceGetCount()):
-            for process in nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index)):
+            for process in nvml.nvmlDeviceGetComputeRunningProcesses(
+                nvml.nvmlDeviceGetHandleByIndex(index)
+            ):
                 if process.pid in using and process.usedGpuMemory is not None:
                     listed.add(process.pid)
                     used += process.usedGpuMemory
@@ -262,7 +271,9 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
     running._log_destroy_pending = False  # pyright: ignore - as asyncio.gather does
     try:
         await asyncio.wait([running], timeout=limits.seconds)
-        in_time = running.done() and time.monotonic() < token.deadline  # otherwise the deadline ended it
+        in_time = (
+            running.done() and time.monotonic() < token.deadline
+        )  # otherwise the deadline ended it
     finally:
         token.cancelled.set()
         if not running.done():
@@ -282,7 +293,9 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
     return running.result()
 
 
-async def _run(tool: Tool, arguments: Mapping[str, Any], limits: Limits, token: CancelToken) -> Observation:
+async def _run(
+    tool: Tool, arguments: Mapping[str, Any], limits: Limits, token: CancelToken
+) -> Observation:
     name = tool.schema.name
 
     async def run() -> Observation:
@@ -348,14 +361,28 @@ def validated(name: str, result: object, limits: Limits) -> Observation:
     Raises ToolError for other types and for wrong field types.
     """
     if not isinstance(result, Observation):
-        raise ToolError(f"{name} failed: it returned {type(result).__name__} instead of an observation.")
-    for part, kind in (("text", str), ("ok", bool), ("truncated", bool), ("changes", str), ("images", tuple)):
+        raise ToolError(
+            f"{name} failed: it returned {type(result).__name__} instead of an observation."
+        )
+    for part, kind in (
+        ("text", str),
+        ("ok", bool),
+        ("truncated", bool),
+        ("changes", str),
+        ("images", tuple),
+    ):
         value = getattr(result, part)
         if not isinstance(value, kind):
-            raise ToolError(f"{name} failed: `{part}` of its result is {type(value).__name__}, not {kind.__name__}.")
-    text, clipped = clip(result.text, limits.result.characters + (_MARKS if result.truncated else 0))
+            raise ToolError(
+                f"{name} failed: `{part}` of its result is {type(value).__name__}, not {kind.__name__}."
+            )
+    text, clipped = clip(
+        result.text, limits.result.characters + (_MARKS if result.truncated else 0)
+    )
     changes, _ = clip(result.changes, limits.changes)
-    images = tuple(image for image in cast("tuple[object, ...]", result.images) if isinstance(image, Image))
+    images = tuple(
+        image for image in cast("tuple[object, ...]", result.images) if isinstance(image, Image)
+    )
     is_cut, shown, obstacle = result.truncated or clipped, images[:MAX_IMAGES], result.obstacle
     return Observation(text, result.ok, is_cut, changes=changes, images=shown, obstacle=obstacle)
 

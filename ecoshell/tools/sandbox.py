@@ -39,7 +39,13 @@ _HOME_SECRETS = """
 """
 """Folders and files of a home folder that commands do not read."""
 _MAC_SECRETS = ("Library/Application Support/Google", "Library/Application Support/Firefox")
-_SYSTEM_SECRETS = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private")
+_SYSTEM_SECRETS = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/ssl/private",
+)
 _EXECUTED_LATER = (
     ".git/hooks .git/config .git/config.worktree .git/modules .ecoshell .envrc .githooks .husky .vscode .idea "
     ".devcontainer .mcp.json .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .config/git .config/fish "
@@ -151,10 +157,18 @@ class Sandbox:
         with suppress(OSError):
             homes.update(Path("/home").iterdir() if os.geteuid() == 0 else ())
         names = [*_HOME_SECRETS.split(), *_MAC_SECRETS]
-        candidates = [*(home / name for home in homes for name in names), *map(Path, _SYSTEM_SECRETS), *self.own]
+        candidates = [
+            *(home / name for home in homes for name in names),
+            *map(Path, _SYSTEM_SECRETS),
+            *self.own,
+        ]
         unique = set[Path]()
         for path in (Path(os.path.realpath(candidate)) for candidate in candidates):
-            if path not in unique and os.access(path, os.F_OK) and not self.workspace.is_relative_to(path):
+            if (
+                path not in unique
+                and os.access(path, os.F_OK)
+                and not self.workspace.is_relative_to(path)
+            ):
                 unique.add(path)
                 yield path
 
@@ -171,7 +185,12 @@ class Sandbox:
     def _options(self, network: bool) -> list[str]:
         """Return the options of bubblewrap, in the order in which they cover each other."""
         spaces = ("user", "pid", "ipc", "uts", "cgroup-try", *(() if network else ("net",)))
-        options = ["--die-with-parent", *(f"--unshare-{space}" for space in spaces), "--cap-drop", "ALL"]
+        options = [
+            "--die-with-parent",
+            *(f"--unshare-{space}" for space in spaces),
+            "--cap-drop",
+            "ALL",
+        ]
         scratch, top = _scratch(), str(self.workspace)
         options += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
         for path in _KERNEL_FILES:
@@ -194,34 +213,62 @@ class Sandbox:
             options += ["--ro-bind", str(source), str(path)]
         for path in (*self.secrets(), *self._sockets()):
             if _is_visible(path) or path.is_relative_to(self.workspace):
-                options += ["--ro-bind", str(scratch / ("folder" if path.is_dir() else "file")), str(path)]
+                options += [
+                    "--ro-bind",
+                    str(scratch / ("folder" if path.is_dir() else "file")),
+                    str(path),
+                ]
         return options
 
     def _sockets(self) -> Iterator[Path]:
         """Yield the sockets of the machine, such as those of databases and agents, except the workspace's own."""
         with suppress(OSError):
-            for line in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines():
+            for line in (
+                Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
+            ):
                 path = Path(line.partition(" /")[2] and f"/{line.partition(' /')[2]}")
-                if path.is_absolute() and path.is_socket() and not path.is_relative_to(self.workspace):
+                if (
+                    path.is_absolute()
+                    and path.is_socket()
+                    and not path.is_relative_to(self.workspace)
+                ):
                     yield Path(os.path.realpath(path))
 
     def profile(self, network: bool) -> str:
         """Return the profile of sandbox-exec, in Apple's profile language."""
         scratch = _scratch() / "tmp"
-        lines = ["(version 1)", "(allow default)", "(deny file-write*)", "(deny signal)", "(deny process-info*)"]
+        lines = [
+            "(version 1)",
+            "(allow default)",
+            "(deny file-write*)",
+            "(deny signal)",
+            "(deny process-info*)",
+        ]
         lines += ["(deny mach-priv-task-port)", "(deny file-write-setugid)"]
-        lines += ["(allow signal (target same-sandbox))", "(allow process-info* (target same-sandbox))"]
-        lines += [f"(allow file-write* (subpath {_quoted(folder)}))" for folder in (self.workspace, scratch)]
-        lines += ['(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))']
+        lines += [
+            "(allow signal (target same-sandbox))",
+            "(allow process-info* (target same-sandbox))",
+        ]
+        lines += [
+            f"(allow file-write* (subpath {_quoted(folder)}))"
+            for folder in (self.workspace, scratch)
+        ]
+        lines += [
+            '(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))'
+        ]
         lines += [
             f"(deny file-write* (subpath {_quoted(self.workspace / name)}))"
             for name in (*_EXECUTED_LATER.split(), *_LATER)
         ]
         lines += [f"(deny file-write-unlink (literal {_quoted(self.workspace / '.git')}))"]
-        lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in self.secrets()]
+        lines += [
+            f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in self.secrets()
+        ]
         guarded = protection.get()
         for path, is_unread in guarded.paths() if guarded is not None else ():
-            lines += [f"(deny {'file-read* ' if is_unread else ''}file-write* (subpath {_quoted(path)}))"]
+            lines += [
+                f"(deny {'file-read* ' if is_unread else ''}file-write* (subpath {_quoted(path)}))"
+            ]
         if not network:
             lines += ["(deny network*)"]
         return "\n".join(lines)
@@ -240,10 +287,16 @@ def obstacle(status: int, output: str, used: Reach) -> Literal["", "network", "o
 def backend(workspace: Path) -> Backend:
     """Return what holds the sandbox here; blocks while it runs a program in it."""
     if sys.platform == "darwin":
-        return _working([Backend(("/usr/bin/sandbox-exec",), "sandbox-exec")], ["-p", "(version 1)(allow default)"])
+        return _working(
+            [Backend(("/usr/bin/sandbox-exec",), "sandbox-exec")],
+            ["-p", "(version 1)(allow default)"],
+        )
     if sys.platform != "linux":
         return Backend(problem=f"No sandbox is known for {sys.platform}.")
-    program, start = shutil.which("bwrap"), f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
+    program, start = (
+        shutil.which("bwrap"),
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); ",
+    )
     own = (sys.executable, "-I", "-S", "-c", f"{start}import namespaces; namespaces.run()")
     backends = [Backend(own, "namespaces")]
     if program and not Path(os.path.realpath(program)).is_relative_to(workspace):
@@ -259,11 +312,19 @@ def _working(backends: Sequence[Backend], options: Sequence[str]) -> Backend:
     for candidate in backends:
         command = [*candidate.command, *options, "/bin/sh", "-c", "exit 0"]
         try:
-            subprocess.run(command, capture_output=True, timeout=_PROBE_SECONDS, check=True, stdin=subprocess.DEVNULL)
+            subprocess.run(
+                command,
+                capture_output=True,
+                timeout=_PROBE_SECONDS,
+                check=True,
+                stdin=subprocess.DEVNULL,
+            )
             return candidate
         except subprocess.CalledProcessError as error:
             lines = error.stderr.decode(errors="replace").strip().splitlines()
-            problems.append(f"{candidate.name}: {lines[-1] if lines else f'exit status {error.returncode}'}")
+            problems.append(
+                f"{candidate.name}: {lines[-1] if lines else f'exit status {error.returncode}'}"
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             problems.append(f"{candidate.name}: {error}")
     return Backend(problem=f"No sandbox works on this machine ({'; '.join(problems)}). {_INSTALL}")
@@ -273,7 +334,9 @@ def _working(backends: Sequence[Backend], options: Sequence[str]) -> Backend:
 def _scratch() -> Path:
     """Return the folder of this process: `tmp` for commands, and what covers secrets; removes those of killed ones."""
     folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_SCRATCH)))
-    fcntl.flock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)  # until this process ends
+    fcntl.flock(
+        os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX
+    )  # until this process ends
     for stale in folder.parent.glob(f"{_SCRATCH}*/lock"):
         with suppress(OSError), stale.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its process lives
@@ -305,9 +368,20 @@ def _is_visible(path: Path) -> bool:
 
 def _programs() -> list[str]:
     """Return what programs need of the private folders: Python, folders of PATH, and the list of name servers."""
-    paths = [sys.prefix, sys.base_prefix, *os.environ.get("PATH", "").split(":"), "/run/current-system"]
-    real = dict.fromkeys(os.path.realpath(path) for path in (*paths, "/etc/resolv.conf") if path.startswith("/"))
-    return [path for path in real if not _is_visible(Path(path)) and os.access(path, os.F_OK) and path != "/tmp"]
+    paths = [
+        sys.prefix,
+        sys.base_prefix,
+        *os.environ.get("PATH", "").split(":"),
+        "/run/current-system",
+    ]
+    real = dict.fromkeys(
+        os.path.realpath(path) for path in (*paths, "/etc/resolv.conf") if path.startswith("/")
+    )
+    return [
+        path
+        for path in real
+        if not _is_visible(Path(path)) and os.access(path, os.F_OK) and path != "/tmp"
+    ]
 
 
 def _quoted(path: Path) -> str:

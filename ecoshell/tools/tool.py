@@ -181,7 +181,9 @@ class Caller(Protocol):
     def report(self, event: Event) -> None:
         """Report an event."""
 
-    async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    async def form(
+        self, server: str, message: str, schema: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
         """Ask the user to fill in a form and return the valid input; None if declined."""
         return None
 
@@ -189,7 +191,9 @@ class Caller(Protocol):
         """Ask the user to open an address, and return whether they agree."""
         return False
 
-    async def sample(self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool) -> Sample:
+    async def sample(
+        self, server: str, messages: Sequence[Message], max_tokens: int, *, allowed: bool
+    ) -> Sample:
         """Let the session's model write within the caps, without approval if `allowed`; raises ToolError."""
         raise ToolError("Sampling is not available.")
 

@@ -116,7 +116,9 @@ class UndoLog:
         descriptor = None
         try:
             if self._session:
-                with suppress(OSError):  # `keep` has already reported that the folder is not writable.
+                with suppress(
+                    OSError
+                ):  # `keep` has already reported that the folder is not writable.
                     descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     os.write(descriptor, os.fsencode(folder))
@@ -130,7 +132,9 @@ class UndoLog:
         """Remove temporary files of killed processes from workspaces."""
         for note in self._folder.glob(TEMPORARY) if self._folder.is_dir() else ():
             with suppress(OSError), note.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while the writing process is alive
+                fcntl.flock(
+                    file, fcntl.LOCK_EX | fcntl.LOCK_NB
+                )  # raises while the writing process is alive
                 folder = os.fsdecode(file.read())
                 if folder:
                     Path(folder, note.name).unlink(missing_ok=True)
@@ -151,7 +155,9 @@ class UndoLog:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            raise StoreError(f"{file} cannot be read: {error.strerror}.", kept="Nothing was undone.") from error
+            raise StoreError(
+                f"{file} cannot be read: {error.strerror}.", kept="Nothing was undone."
+            ) from error
         writes: list[SavedWrite] = []
         for line in lines.splitlines():
             try:
@@ -159,7 +165,11 @@ class UndoLog:
                 write = replace(SavedWrite(**record), folders=tuple(map(str, record["folders"])))
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue
-            if {*map(type, (write.root, write.path, write.copy, write.after, write.lost, write.found))} == {str}:
+            if {
+                *map(
+                    type, (write.root, write.path, write.copy, write.after, write.lost, write.found)
+                )
+            } == {str}:
                 writes.append(write)
         return tuple(writes)
 
@@ -197,7 +207,9 @@ class UndoLog:
                     raise
         existed = state.data is not None
         replaced = "" if state.data is None else digest(state.data)
-        write = SavedWrite(state.root, state.path, existed, state.mode, copy, after, state.folders, lost, replaced)
+        write = SavedWrite(
+            state.root, state.path, existed, state.mode, copy, after, state.folders, lost, replaced
+        )
         # The leading line break ends a line that a killed process left incomplete.
         _append(place / _INDEX, b"\n" + json.dumps(asdict(write)).encode() + b"\n")
         if lost and state.path not in self._known:
@@ -209,7 +221,9 @@ class UndoLog:
         if size > self.file_bytes:
             return f"it was larger than {self.file_bytes:,} bytes"
         folders = self._turn_folders(place.parent)
-        sizes = {folder: sum(file.stat().st_size for file in folder.iterdir()) for folder in folders}
+        sizes = {
+            folder: sum(file.stat().st_size for file in folder.iterdir()) for folder in folders
+        }
         used = sum(sizes.values())
         for folder in folders:
             if used + size <= self._total_bytes:
@@ -217,12 +231,21 @@ class UndoLog:
             if folder != place:
                 shutil.rmtree(folder, ignore_errors=True)
                 used -= sizes[folder]
-        return "" if used + size <= self._total_bytes else "this turn changed too much to copy all of it"
+        return (
+            ""
+            if used + size <= self._total_bytes
+            else "this turn changed too much to copy all of it"
+        )
 
     def _turn_folders(self, session: Path) -> Sequence[Path]:
         """Return the folders of the session's turns, oldest first."""
         numbered = [(folder.name.partition(".")[0], folder) for folder in session.iterdir()]
-        return [folder for _, folder in sorted((int(turn), folder) for turn, folder in numbered if turn.isdecimal())]
+        return [
+            folder
+            for _, folder in sorted(
+                (int(turn), folder) for turn, folder in numbered if turn.isdecimal()
+            )
+        ]
 
     def _place(self, session: str, copies: str) -> Path:
         return self._folder / session / copies

@@ -19,7 +19,9 @@ from ecoshell.tools.undo_log import FileState, UndoLog
 from ecoshell.worker import checkpoint, in_worker
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # A FIFO created after the check must not block.
+_READ = (
+    os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+)  # A FIFO created after the check must not block.
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -31,7 +33,9 @@ _KINDS = {
 }
 HIDDEN = frozenset({".git", ".hg", ".svn"})
 """Never listed: the history of a project."""
-CLOSED = frozenset({"node_modules", ".venv", ".tox", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
+CLOSED = frozenset(
+    {"node_modules", ".venv", ".tox", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+)
 """Listed but not entered: large generated content."""
 _NEAREST_WALK = 5_000
 _PATH_CHARS = 200
@@ -62,7 +66,9 @@ def workspace_folder(path: Path | None = None) -> Path:
     try:
         return Path(os.path.realpath(path or Path.cwd()))
     except OSError as error:
-        raise UsageError("The current folder no longer exists.", fix="Change to another folder.") from error
+        raise UsageError(
+            "The current folder no longer exists.", fix="Change to another folder."
+        ) from error
 
 
 class Workspace:
@@ -87,7 +93,9 @@ class Workspace:
             raise UsageError(f"The workspace {root} is not a folder.", fix=_FIX) from None
         except OSError as error:
             name = str(root)[:_PATH_CHARS]
-            raise UsageError(f"The workspace {name} cannot be used: {error.strerror}.", fix=_FIX) from error
+            raise UsageError(
+                f"The workspace {name} cannot be used: {error.strerror}.", fix=_FIX
+            ) from error
 
     def __reduce__(self) -> tuple[type["Workspace"], tuple[Path]]:
         """Pickle for a worker process, which writes nothing and needs no undo log."""
@@ -99,13 +107,17 @@ class Workspace:
         Raises ToolError if it is outside the workspace.
         """
         if not path.strip():
-            raise ToolError("The path is empty: give one relative to the workspace, such as README.md.")
+            raise ToolError(
+                "The path is empty: give one relative to the workspace, such as README.md."
+            )
         if "\0" in path:
             raise ToolError("A path cannot contain a NUL character.")
         with _system_errors(path):
             real = Path(os.path.realpath(self.root / path))
         if not real.is_relative_to(self.root):
-            raise ToolError(f"{path} is outside the workspace: only paths inside {self.root} can be used.")
+            raise ToolError(
+                f"{path} is outside the workspace: only paths inside {self.root} can be used."
+            )
         return real
 
     def name(self, real: Path) -> str:
@@ -142,7 +154,9 @@ class Workspace:
             data = file.read(max_bytes + 1)  # `stat` is unreliable: files in /proc report size 0.
             if len(data) > max_bytes:
                 size = max(os.fstat(file.fileno()).st_size, len(data))
-                raise ToolError(f"{name} is too large: {size} bytes, and at most {max_bytes} are read.")
+                raise ToolError(
+                    f"{name} is too large: {size} bytes, and at most {max_bytes} are read."
+                )
         return FileText(name, decoded(data, name))
 
     def read_head(self, path: str, max_bytes: int) -> FileHead:
@@ -162,7 +176,9 @@ class Workspace:
         try:
             return self.write_bytes(path, text.encode())
         except UnicodeEncodeError as error:
-            raise ToolError(f"The text cannot be written as UTF-8: half a surrogate pair at {error.start}.") from error
+            raise ToolError(
+                f"The text cannot be written as UTF-8: half a surrogate pair at {error.start}."
+            ) from error
 
     def write_bytes(self, path: str, data: bytes) -> str:
         """Write bytes like `write_text`."""
@@ -170,7 +186,9 @@ class Workspace:
         if real == self.root:
             raise ToolError(f"{path} is the workspace itself, not a file.")
         missing = [
-            folder for folder in reversed(real.parents) if folder.is_relative_to(self.root) and not folder.exists()
+            folder
+            for folder in reversed(real.parents)
+            if folder.is_relative_to(self.root) and not folder.exists()
         ]
         folders = tuple(map(self.name, missing))
         with self._errors(path), self._descend(real.parent, create=True) as parent:
@@ -180,10 +198,14 @@ class Workspace:
                 if not os.access(real.name, os.W_OK, dir_fd=parent, effective_ids=True):
                     raise PermissionError(errno.EACCES, "it is read-only")
             if self._undo is not None:
-                if mode is not None:  # One byte more than the limit shows that the file is too large.
+                if (
+                    mode is not None
+                ):  # One byte more than the limit shows that the file is too large.
                     with os.fdopen(os.open(real.name, _READ, dir_fd=parent), "rb") as file:
                         old = file.read(self._undo.file_bytes + 1)
-                self._undo.keep(FileState(str(self.root), self.name(real), old, mode, folders), data)
+                self._undo.keep(
+                    FileState(str(self.root), self.name(real), old, mode, folders), data
+                )
             self._replace(real, data, mode, parent)
         return self.name(real)
 
@@ -228,14 +250,18 @@ class Workspace:
         """
         temporary = f".{secrets.token_hex(8)}.part"
         with nullcontext() if self._undo is None else self._undo.writing(real.parent, temporary):
-            descriptor = os.open(temporary, _CREATE, 0o666 if mode is None else 0o600, dir_fd=parent)
+            descriptor = os.open(
+                temporary, _CREATE, 0o666 if mode is None else 0o600, dir_fd=parent
+            )
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
                     if mode is not None:
-                        os.fchmod(file.fileno(), _copy_owner(file.fileno(), real.name, mode, parent))
+                        os.fchmod(
+                            file.fileno(), _copy_owner(file.fileno(), real.name, mode, parent)
+                        )
                 os.replace(temporary, real.name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
                 os.unlink(temporary, dir_fd=parent)
@@ -295,8 +321,15 @@ class Workspace:
                 break
         near = [name for name in by_name if Path(name).stem == target]
         with suppress(ToolError):  # Comparing thousands of long names can time out.
-            near += in_worker(difflib.get_close_matches, target, list(by_name), seconds=_NEAREST_SECONDS)
-        existing = (path for name in dict.fromkeys(near) for path in by_name[name] if (self.root / path).exists())
+            near += in_worker(
+                difflib.get_close_matches, target, list(by_name), seconds=_NEAREST_SECONDS
+            )
+        existing = (
+            path
+            for name in dict.fromkeys(near)
+            for path in by_name[name]
+            if (self.root / path).exists()
+        )
         return list(itertools.islice(existing, 3))
 
 
@@ -321,7 +354,9 @@ class Entry:
 
     def target(self) -> str:
         """Return the target of a symbolic link; empty for other entries."""
-        return os.readlink(self.name, dir_fd=self.folder) if stat.S_ISLNK(self.status.st_mode) else ""
+        return (
+            os.readlink(self.name, dir_fd=self.folder) if stat.S_ISLNK(self.status.st_mode) else ""
+        )
 
 
 def walk(
@@ -340,7 +375,15 @@ def walk(
             except FileNotFoundError:  # deleted since the folder was read
                 continue
             is_folder, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
-            yield Entry(f"{base}/{name}".removeprefix("./"), name, parent, status, level + 1, is_folder, is_file)
+            yield Entry(
+                f"{base}/{name}".removeprefix("./"),
+                name,
+                parent,
+                status,
+                level + 1,
+                is_folder,
+                is_file,
+            )
         inner = depth is None or level + 1 < depth
         folders[:] = sorted(set(folders) - HIDDEN - CLOSED) if inner else []
 
@@ -352,7 +395,9 @@ def decoded(data: bytes, name: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise ToolError(f"{name} is not UTF-8 text (byte {error.start} cannot be decoded).") from error
+        raise ToolError(
+            f"{name} is not UTF-8 text (byte {error.start} cannot be decoded)."
+        ) from error
 
 
 def _copy_owner(descriptor: int, name: str, mode: int, parent: int) -> int:
@@ -394,4 +439,6 @@ def _system_errors(path: str) -> Generator[None]:
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
         raise ToolError(f"{path}: {reason}.") from error
     except UnicodeEncodeError as error:
-        raise ToolError("The path contains an unpaired surrogate, which file names cannot contain.") from error
+        raise ToolError(
+            "The path contains an unpaired surrogate, which file names cannot contain."
+        ) from error

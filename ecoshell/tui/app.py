@@ -49,7 +49,9 @@ class ChatApp(ThemedApp[int]):
     """A chat with one shell; returns the exit status."""
 
     TITLE = "ecoshell"
-    CSS_PATH = Path(__file__).with_name("chat.tcss")  # of the app: Textual does not read that of a default screen
+    CSS_PATH = Path(__file__).with_name(
+        "chat.tcss"
+    )  # of the app: Textual does not read that of a default screen
     COMMANDS = {lambda: import_module("ecoshell.tui.screens.palette").ChatCommands}  # noqa: RUF012 - as declared by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "commands", priority=True),
@@ -57,7 +59,9 @@ class ChatApp(ThemedApp[int]):
         Binding("ctrl+c", "interrupt", show=False, priority=True),
     ]
 
-    def __init__(self, options: Options, *, build: Build = build_shell, paths: Paths | None = None) -> None:
+    def __init__(
+        self, options: Options, *, build: Build = build_shell, paths: Paths | None = None
+    ) -> None:
         super().__init__(paths or user_paths())
         self.options = options
         self._build = build
@@ -193,7 +197,9 @@ def run(options: Options) -> int:
 async def _session(app: ChatApp) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT) if sys.platform != "win32" else ():
-        loop.add_signal_handler(number, lambda status=128 + number: loop.create_task(app.action_quit(status)))
+        loop.add_signal_handler(
+            number, lambda status=128 + number: loop.create_task(app.action_quit(status))
+        )
     try:
         status = await app.run_async()
     finally:

@@ -67,7 +67,12 @@ _HIDDEN = (
     ("alt+t", "todo", "tasks", "fold or open the task list"),
     ("f9", "open", "panels", "hide or show the panels"),
     ("ctrl+f", "app.transcript('search')", "search", "search the transcript"),
-    ("ctrl+o", "app.transcript('fold(True)')", "open the last fold", "open or fold the newest long output"),
+    (
+        "ctrl+o",
+        "app.transcript('fold(True)')",
+        "open the last fold",
+        "open or fold the newest long output",
+    ),
 )
 """Keys listed in the palette and the help but not in the footer; they also work in the prompt."""
 
@@ -85,14 +90,20 @@ class ChatScreen(Screen[None]):
         Binding("f2", "open('tools')", "tools"),
         Binding("f3", "open('plan')", "plan"),
         Binding("f4", "open('cost')", "cost"),
-        *(Binding(key, act, name, show=False, tooltip=words, priority=True) for key, act, name, words in _HIDDEN),
+        *(
+            Binding(key, act, name, show=False, tooltip=words, priority=True)
+            for key, act, name, words in _HIDDEN
+        ),
     ]
     HELP = "Type below. The conversation is shown above, plan and costs in the panels."
     app: "ChatApp"
 
     def __init__(self, paths: Paths, model: str | None) -> None:
         columns, lines = get_terminal_size()
-        width, height = "-wide" if columns >= _WIDE else "-narrow", "-tall" if lines >= _TALL else "-short"
+        width, height = (
+            "-wide" if columns >= _WIDE else "-narrow",
+            "-tall" if lines >= _TALL else "-short",
+        )
         super().__init__(classes=f"{width} {height}")  # avoids a second styling by Textual
         self._paths = paths
         self._model = model or "the model"
@@ -115,7 +126,9 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).column.add(welcome_block(__version__))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
-        self.watch(self.query_one(Transcript), "has_news", self.query_one(PromptBar).show_news, init=False)
+        self.watch(
+            self.query_one(Transcript), "has_news", self.query_one(PromptBar).show_news, init=False
+        )
 
     @property
     def view(self) -> "TranscriptController":
@@ -124,7 +137,9 @@ class ChatScreen(Screen[None]):
             from ecoshell.tui.controller import TranscriptController
 
             title, transcript = self.query_one(TitleBar), self.query_one(Transcript)
-            self._view = TranscriptController(title, transcript, self.query_one(SideLayout), self.query_one(PromptBar))
+            self._view = TranscriptController(
+                title, transcript, self.query_one(SideLayout), self.query_one(PromptBar)
+            )
         return self._view
 
     @property
@@ -139,7 +154,10 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).column.drop()
         controller, prompt = ChatController(shell, self.view), self.query_one(Prompt)
         await controller.load()
-        prompt.completer = lambda text: [*shell.complete(text), *_screen_commands().complete(self.app, text)]
+        prompt.completer = lambda text: [
+            *shell.complete(text),
+            *_screen_commands().complete(self.app, text),
+        ]
         prompt.values, prompt.mentions.files = shell.values, shell.mentionable
         self.run_worker(controller.refresh_after_events())
         self.run_worker(self._introduce(controller))
@@ -154,7 +172,11 @@ class ChatScreen(Screen[None]):
         """Introduce the model; at the first start, let the user choose one, and suggest requests."""
         first = self._first and not controller.shell.past and self._chooses_model
         offers = await controller.starting_models() if first else ()
-        if len(offers) > 1 and not controller.busy and (chosen := await self._choose(offers)) is not None:
+        if (
+            len(offers) > 1
+            and not controller.busy
+            and (chosen := await self._choose(offers)) is not None
+        ):
             await self._use(controller, chosen)
         await controller.introduce(first=self._first)
         await asyncio.to_thread(release_free_memory)
@@ -177,7 +199,11 @@ class ChatScreen(Screen[None]):
                 await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 if compiling.done() and compiling.result():
                     return True
-                if choosing is not None and choosing.done() and (chosen := choosing.result()) is not None:
+                if (
+                    choosing is not None
+                    and choosing.done()
+                    and (chosen := choosing.result()) is not None
+                ):
                     self.app.options = replace(self.app.options, model=chosen.name)
                     await self._store_model(chosen.name)
                     return True
@@ -213,7 +239,9 @@ class ChatScreen(Screen[None]):
         from ecoshell.settings.edit import write_settings
 
         try:
-            await asyncio.to_thread(write_settings, self.app.paths.settings_file, {("model",): name})
+            await asyncio.to_thread(
+                write_settings, self.app.paths.settings_file, {("model",): name}
+            )
         except EcoshellError as error:
             self.view.show_result("/model", error)
 
@@ -238,7 +266,11 @@ class ChatScreen(Screen[None]):
     @on(TextArea.Changed)
     def warm(self) -> None:
         """Load the model once the user starts typing; an idle chat needs no memory for it."""
-        if self.controller is not None and not self.controller.warmed and self.query_one(Prompt).text:
+        if (
+            self.controller is not None
+            and not self.controller.warmed
+            and self.query_one(Prompt).text
+        ):
             self.controller.warmed = True
             self.run_worker(self.controller.warm())
 
@@ -274,7 +306,9 @@ class ChatScreen(Screen[None]):
                 bar.queue = (*bar.queue, bar.prompt.take())
             else:
                 self._send(bar.prompt.take())
-            for question in self.query_one(QuestionArea).children:  # give the focus back to an open question
+            for question in self.query_one(
+                QuestionArea
+            ).children:  # give the focus back to an open question
                 question.focus()
 
     def _send(self, draft: Draft) -> None:
@@ -308,12 +342,19 @@ class ChatScreen(Screen[None]):
         if answer == "change":
             self.begin(f"/plan accept {plan.text}")
         elif answer:
-            await self._carry_out(controller, f"/plan accept{' edits' if answer == 'edits' else ''}")
+            await self._carry_out(
+                controller, f"/plan accept{' edits' if answer == 'edits' else ''}"
+            )
 
     def _send_queued(self) -> None:
         """Send the oldest queued input, unless something is running or the app is quitting."""
         bar = self.query_one(PromptBar)
-        if bar.queue and self.controller is not None and not self.controller.stoppable and not self.leaving:
+        if (
+            bar.queue
+            and self.controller is not None
+            and not self.controller.stoppable
+            and not self.leaving
+        ):
             queued, bar.queue = bar.queue[0], bar.queue[1:]
             self._send(queued)
 
@@ -387,7 +428,10 @@ class ChatScreen(Screen[None]):
 
     @work
     async def action_help(self) -> None:
-        from ecoshell.tui.screens.help import HelpScreen, key_groups  # not needed for the first frame
+        from ecoshell.tui.screens.help import (
+            HelpScreen,
+            key_groups,
+        )  # not needed for the first frame
 
         chosen = await self.app.push_screen_wait(HelpScreen(key_groups(self), self.overview))
         if chosen:
@@ -400,7 +444,9 @@ class ChatScreen(Screen[None]):
 
         if (controller := self.controller) is None:
             return
-        line = await self.app.push_screen_wait(SchemaScreen(controller.shell, tool, planned=planned))
+        line = await self.app.push_screen_wait(
+            SchemaScreen(controller.shell, tool, planned=planned)
+        )
         if line:
             await self._carry_out(controller, line)
 
@@ -408,10 +454,14 @@ class ChatScreen(Screen[None]):
         if self.controller is None:
             return
         if self.controller.busy:
-            self.query_one(PromptBar).hint("A turn is running; change the mode after it, or stop it with esc.")
+            self.query_one(PromptBar).hint(
+                "A turn is running; change the mode after it, or stop it with esc."
+            )
         else:
             status = self.controller.status
-            self.action_run("/mode single" if status is not None and status.mode == "umi" else "/mode umi")
+            self.action_run(
+                "/mode single" if status is not None and status.mode == "umi" else "/mode umi"
+            )
 
     def action_effort(self) -> None:
         """Switch to the next effort level, from the last to the first."""
@@ -430,7 +480,9 @@ class ChatScreen(Screen[None]):
         from ecoshell.tui.side.plan import PlanPanel  # not needed for the first frame
 
         if not any(panel.explain() for panel in self.query(PlanPanel)):
-            self.query_one(PromptBar).hint("There is no plan yet; it is made before the first step of a question.")
+            self.query_one(PromptBar).hint(
+                "There is no plan yet; it is made before the first step of a question."
+            )
 
     async def action_open(self, tab: str = "") -> None:
         """Focus a tab of the panels; without one, toggle all panels."""
@@ -493,7 +545,9 @@ class QuestionArea(Vertical):
             try:
                 await self.mount(question)
                 self.post_message(self.Asked(str(question.border_title)))
-                if not question.takes_focus and (prompt.text or prompt.mode == "search" or prompt.typing):
+                if not question.takes_focus and (
+                    prompt.text or prompt.mode == "search" or prompt.typing
+                ):
                     question.border_subtitle = "shift+tab to answer"
                 elif not question.takes_focus:
                     question.focus()

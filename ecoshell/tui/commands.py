@@ -51,15 +51,26 @@ async def _theme(app: "ThemedApp[int]", argument: str) -> Printed:
         raise UsageError(f"Unknown theme {name!r}.", fix=f"Available: {', '.join(names)}.")
     app.apply_theme(name)
     try:
-        edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")  # pydantic comes with it
-        await asyncio.to_thread(edit.write_settings, app.paths.settings_file, {("tui", "theme"): name})
+        edit: Any = await asyncio.to_thread(
+            import_module, "ecoshell.settings.edit"
+        )  # pydantic comes with it
+        await asyncio.to_thread(
+            edit.write_settings, app.paths.settings_file, {("tui", "theme"): name}
+        )
     except SettingsError as error:
         raise SettingsError(
-            error.message, kept=f"Theme {name!r} applies until you quit. {error.kept}", fix=error.fix
+            error.message,
+            kept=f"Theme {name!r} applies until you quit. {error.kept}",
+            fix=error.fix,
         ) from error
     if os.environ.get(THEME_VARIABLE, "").strip():
-        return Printed(f"The theme is {name} until you quit: {THEME_VARIABLE} overrides the settings.")
-    return Printed(f"The theme is {name} and stored in the settings." + (f" {NO_COLOR}" if app.forced_mono else ""))
+        return Printed(
+            f"The theme is {name} until you quit: {THEME_VARIABLE} overrides the settings."
+        )
+    return Printed(
+        f"The theme is {name} and stored in the settings."
+        + (f" {NO_COLOR}" if app.forced_mono else "")
+    )
 
 
 async def _settings(app: "ChatApp", argument: str) -> Printed:
@@ -80,7 +91,9 @@ THEME: Command[Any] = Command(
     "[NAME]",
     "change the theme",
     _theme,
-    lambda app: sorted(name for name, theme in app.available_themes.items() if isinstance(theme, FileTheme)),
+    lambda app: sorted(
+        name for name, theme in app.available_themes.items() if isinstance(theme, FileTheme)
+    ),
 )
 CHAT_COMMANDS: "CommandTable[ChatApp]" = CommandTable(
     {

@@ -56,7 +56,14 @@ _SINGLE_ROLE = "single"
 _MODEL_CELLS = 28
 _EVENTS_PER_SLICE = 200
 """Past events shown before other tasks run."""
-_STATUS_EVENTS = (BudgetHeld, BudgetSettled, ContextTold, ToolRegistered, ToolsOffered, TurnFinished)
+_STATUS_EVENTS = (
+    BudgetHeld,
+    BudgetSettled,
+    ContextTold,
+    ToolRegistered,
+    ToolsOffered,
+    TurnFinished,
+)
 """Events after which the shell's status is read again."""
 _ANSWER_MODULES = ("markdown_it", "pygments.lexers")
 
@@ -64,7 +71,9 @@ _ANSWER_MODULES = ("markdown_it", "pygments.lexers")
 class TranscriptController:
     """Shows events and the shell's status in title, transcript, panels and prompt."""
 
-    def __init__(self, title: TitleBar, transcript: Transcript, body: SideLayout, bar: PromptBar) -> None:
+    def __init__(
+        self, title: TitleBar, transcript: Transcript, body: SideLayout, bar: PromptBar
+    ) -> None:
         self.title = title
         self._bar = bar
         self._estimate = self._model = ""
@@ -85,12 +94,18 @@ class TranscriptController:
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
         is_quote = isinstance(event, Quote) and bool(event.reason)
-        if (is_quote or isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))) and self._working:
+        if (
+            is_quote or isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))
+        ) and self._working:
             self._bar.set_activity("waiting for your answer")
         elif self._working:
             role, model = self._body.side.state.thinking or (_SINGLE_ROLE, self._model)
             activity = "working" if role == _SINGLE_ROLE else f"{visible_line(role)} is thinking"
-            name = "" if model == self._model else f" · {model_name(visible_line(model), _MODEL_CELLS)}"
+            name = (
+                ""
+                if model == self._model
+                else f" · {model_name(visible_line(model), _MODEL_CELLS)}"
+            )
             self._bar.set_activity(f"{activity}{name}{self._estimate}")
 
     def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
@@ -115,7 +130,9 @@ class TranscriptController:
     def show_failure(self, error: Exception, kept: str = "") -> None:
         self.title.state = "not ready"
         self.column.drop()
-        self.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_RETRY_HINT))
+        self.column.add(
+            event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_RETRY_HINT)
+        )
 
     def show_waiting(self, question: str, model: str) -> None:
         self.title.state = f"opening {model} …"
@@ -124,7 +141,9 @@ class TranscriptController:
     def show_result(self, line: str, result: str | EcoshellError) -> None:
         """Show a command and its result, unless the result is empty."""
         if isinstance(result, EcoshellError):
-            self.column.insert(event_blocks.question(line), event_blocks.error(ErrorHappened.of(result)))
+            self.column.insert(
+                event_blocks.question(line), event_blocks.error(ErrorHappened.of(result))
+            )
         elif result:
             self.column.insert(event_blocks.question(line), event_blocks.command_output(result))
 
@@ -254,7 +273,9 @@ class ChatController:
         with self._errors_shown():
             modes = list(APPROVAL_MODES)
             at = modes.index(self.shell.approval_mode)
-            self.view.hint(APPROVAL_MODES[self.shell.set_approval_mode(modes[(at + 1) % len(modes)])])
+            self.view.hint(
+                APPROVAL_MODES[self.shell.set_approval_mode(modes[(at + 1) % len(modes)])]
+            )
             await self.refresh()
 
     def take_plan(self) -> "tuple[PlanWritten | None, Quote | None]":

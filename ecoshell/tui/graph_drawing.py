@@ -51,7 +51,12 @@ _Layout = tuple[bool, bool, int]
 _LAYOUTS: tuple[_Layout, ...] = (
     (True, True, 2), (True, False, 2), (True, False, 1), (True, False, 0), (False, False, 0),
 )  # fmt: skip
-_LAYOUTS_AFTER_LANES: tuple[_Layout, ...] = ((True, True, 2), (False, True, 2), (False, False, 2), (False, False, 1))
+_LAYOUTS_AFTER_LANES: tuple[_Layout, ...] = (
+    (True, True, 2),
+    (False, True, 2),
+    (False, False, 2),
+    (False, False, 1),
+)
 """Lanes already show which node waits for which."""
 
 
@@ -100,7 +105,11 @@ def rails(waits: Mapping[str, Sequence[str]], limit: int = MAX_LANES) -> tuple[R
             row += "─" if place >= first else " "
         lanes = ["" if place in ending else lane for place, lane in enumerate(lanes)]
         drawn.append(
-            (row, "─" if incoming or own is not None else " ", "".join("│ " if lane else "  " for lane in lanes))
+            (
+                row,
+                "─" if incoming or own is not None else " ",
+                "".join("│ " if lane else "  " for lane in lanes),
+            )
         )
     width = 2 * len(lanes)
     return tuple(Rail(row.ljust(width, fill), below.ljust(width)) for row, fill, below in drawn)
@@ -121,11 +130,18 @@ class _Texts:
 
 def _texts_of(graph: ToolGraph, node: GraphNode) -> _Texts:
     """The texts of a node in its current state."""
-    waits = [visible_line(label[:_MAX_LABEL_LENGTH]) for label in node.after[: _MAX_NAMED_WAITS + 1] if label != TASK]
+    waits = [
+        visible_line(label[:_MAX_LABEL_LENGTH])
+        for label in node.after[: _MAX_NAMED_WAITS + 1]
+        if label != TASK
+    ]
     more = len(node.after) - _MAX_NAMED_WAITS
     if more > 0:
         waits = [*waits[: _MAX_NAMED_WAITS - 1], f"{more + 1:,} more"]
-    label, words = visible_line(node.label[:_MAX_LABEL_LENGTH]), f"after {', '.join(waits)}" if waits else ""
+    label, words = (
+        visible_line(node.label[:_MAX_LABEL_LENGTH]),
+        f"after {', '.join(waits)}" if waits else "",
+    )
     if node.label in graph.plan.kept and node.label not in graph.changes:
         return _Texts(label, words, ("kept", ""), ("kept", ""))
     time = "?" if node.seconds is None else f"≈{duration(node.seconds)}"
@@ -151,7 +167,9 @@ class _Columns:
     full: bool = False
 
 
-def _columns_of(texts: Sequence[_Texts], lanes: int | None, width: int, *, marked: bool) -> _Columns:
+def _columns_of(
+    texts: Sequence[_Texts], lanes: int | None, width: int, *, marked: bool
+) -> _Columns:
     """The columns for these nodes; `lanes` is the width of the lanes, None if there are too many."""
     drawn = lanes if lanes and lanes <= min(width // 3, width - _MIN_CELLS_AFTER_LANES) else 0
     word = _STATE_CELLS if width >= _SIGN_CELLS + _STATE_CELLS + _MIN_NAME_CELLS else 0
@@ -159,7 +177,10 @@ def _columns_of(texts: Sequence[_Texts], lanes: int | None, width: int, *, marke
     room = width - (drawn + 1 if drawn else 0) - _SIGN_CELLS - word - mark
     longest = _longest(text.label for text in texts)
     for waiting, full, count in _LAYOUTS_AFTER_LANES if drawn or lanes == 0 else _LAYOUTS:
-        widths = (_longest((text.full if full else text.short)[column] for text in texts) for column in range(count))
+        widths = (
+            _longest((text.full if full else text.short)[column] for text in texts)
+            for column in range(count)
+        )
         figures = tuple(cells for cells in widths if cells)
         remaining = room - sum(cells + _GAP for cells in figures)
         waits = _longest(text.waits for text in texts) if waiting else 0
@@ -185,7 +206,10 @@ def headline(graph: ToolGraph) -> tuple[str, str]:
     count = counted(len(plan.nodes), "tool")
     done = f", {len(plan.kept):,} of them done" if plan.kept else ""
     mark = f" · {CRITICAL} longest path" if plan.critical else ""
-    return f"{'repaired plan' if plan.repaired else 'plan'} of {count}{done}", f"{estimate(plan)}{mark}"
+    return (
+        f"{'repaired plan' if plan.repaired else 'plan'} of {count}{done}",
+        f"{estimate(plan)}{mark}",
+    )
 
 
 class Drawing:
@@ -201,7 +225,12 @@ class Drawing:
         for at, label in enumerate(self._nodes):
             self._lines.append((at, label, ""))
             result = graph.result(label)
-            if reasons and result is not None and result.state in ("failed", "denied") and result.reason.strip():
+            if (
+                reasons
+                and result is not None
+                and result.state in ("failed", "denied")
+                and result.reason.strip()
+            ):
                 self._lines.append((at, label, result.reason))
         self.height = len(self._lines)
         """The number of lines, independent of the width."""
@@ -219,10 +248,14 @@ class Drawing:
         """Lines of the drawing, each at most `width` cells wide."""
         if self._columns is None:
             self._rails = rails({label: node.after for label, node in self._nodes.items()})
-            self._texts = {label: _texts_of(self._graph, node) for label, node in self._nodes.items()}
+            self._texts = {
+                label: _texts_of(self._graph, node) for label, node in self._nodes.items()
+            }
         if self._columns is None or self._columns[0] != width:
             lanes = len(self._rails[0].row) if self._rails else None
-            columns = _columns_of([*self._texts.values()], lanes, width, marked=bool(self._critical))
+            columns = _columns_of(
+                [*self._texts.values()], lanes, width, marked=bool(self._critical)
+            )
             self._columns = width, columns
         columns = self._columns[1]
         for at, label, reason in self._lines[start:stop]:
@@ -235,15 +268,29 @@ class Drawing:
                 state, texts = self._graph.state(label), self._texts[label]
                 mark = align_left(CRITICAL if label in self._critical else "", columns.mark)
                 name = align_left(fit_middle(texts.label, columns.name), columns.name)
-                waits = " " * _GAP + align_left(fit(texts.waits, columns.waits), columns.waits) if columns.waits else ""
-                figures = zip(texts.full if columns.full else texts.short, columns.figures, strict=False)
+                waits = (
+                    " " * _GAP + align_left(fit(texts.waits, columns.waits), columns.waits)
+                    if columns.waits
+                    else ""
+                )
+                figures = zip(
+                    texts.full if columns.full else texts.short, columns.figures, strict=False
+                )
                 pieces = (
                     (f"{rail.row} " if rail else "", "muted"),
-                    (f"{align_left(SIGNS[state], _SIGN_CELLS)}{align_left(state, columns.word)}", _TONES[state]),
+                    (
+                        f"{align_left(SIGNS[state], _SIGN_CELLS)}{align_left(state, columns.word)}",
+                        _TONES[state],
+                    ),
                     (mark, "warning"),
                     (name, "text"),
                     (waits, "muted"),
-                    ("".join(" " * _GAP + align_right(figure, cells) for figure, cells in figures), "muted"),
+                    (
+                        "".join(
+                            " " * _GAP + align_right(figure, cells) for figure, cells in figures
+                        ),
+                        "muted",
+                    ),
                 )
             line: list[DrawnPiece] = []
             room = width

@@ -67,7 +67,10 @@ class KeyLine(Footer):
     def compose(self) -> Iterable[Widget]:
         keys = [key for key in super().compose() if isinstance(key, FooterKey)]
         for less in _DROPPED_FIRST:
-            if sum(cell_len(f"{key.key_display} {key.description} ") for key in keys) > self.screen.size.width:
+            if (
+                sum(cell_len(f"{key.key_display} {key.description} ") for key in keys)
+                > self.screen.size.width
+            ):
                 keys = [key for key in keys if key.key not in less]
         return keys
 

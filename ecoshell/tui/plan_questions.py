@@ -40,7 +40,9 @@ class QuoteQuestion(Question[QuoteChoice]):
         super().__init__("$ start this plan", QuoteChoice("refuse"), about, *self._rows)
 
     def redraw(self) -> None:
-        for number, (label, row) in enumerate(zip(self._quoted.labels, self._rows, strict=False), 1):
+        for number, (label, row) in enumerate(
+            zip(self._quoted.labels, self._rows, strict=False), 1
+        ):
             state = "left out" if label in self._without else "runs"
             words = Content.assemble(visible_line(label), (f"  {state}", SECONDARY))
             row.choices = [choice(str(number), words, f"leave({number})")]
@@ -80,7 +82,9 @@ class PlanQuestion(Question[str]):
 
     def __init__(self, plan: PlanWritten, quoted: Quote | None) -> None:
         text = "" if quoted is None else f"Expected: {quote_text(quoted)}"
-        super().__init__(f"≡ carry out this plan ({plan.steps})", "", Static(Content(text), markup=False))
+        super().__init__(
+            f"≡ carry out this plan ({plan.steps})", "", Static(Content(text), markup=False)
+        )
 
     def action_decide(self, word: str) -> None:
         self.resolve(word)

@@ -150,7 +150,9 @@ class Question(VerticalScroll, Generic[T]):
         choices = [
             choice(binding.key.partition(",")[0], binding.description, binding.action)
             for binding in self.BINDINGS
-            if isinstance(binding, Binding) and binding.show and self.check_action(*parse(binding.action)[1:])
+            if isinstance(binding, Binding)
+            and binding.show
+            and self.check_action(*parse(binding.action)[1:])
         ]
         if self._foldable:
             choices.append(choice("f", "fold" if self._unfolded else "all", "fold"))
@@ -200,7 +202,9 @@ class Question(VerticalScroll, Generic[T]):
             return
         if await act_at_once(self, event.key):
             event.stop()
-        elif event.character and event.is_printable and event.key not in self.screen.active_bindings:
+        elif (
+            event.character and event.is_printable and event.key not in self.screen.active_bindings
+        ):
             event.stop()
             self.screen.query_one(Prompt).focus().insert(event.character)
 
@@ -236,7 +240,9 @@ class TrustQuestion(Question[Trust]):
         may = "the model follow" if wanted.use == "follow" else "ecoshell run the commands in"
         title = f"? may {may} {visible_line(Path(wanted.file).name)} of this project{changed}"
         self._instructions = Static(markup=False)
-        super().__init__(title, "later", self._instructions, note=f"{visible_line(wanted.file)}\n{until}")
+        super().__init__(
+            title, "later", self._instructions, note=f"{visible_line(wanted.file)}\n{until}"
+        )
         self._wanted = wanted
 
     def redraw(self) -> None:
@@ -303,8 +309,12 @@ class ApprovalQuestion(Question[Approval]):
         if wanted.changes:  # lines keep their signs, so that they can be read without colour
             lines = visible(wanted.changes).split("\n")
             new = [Content.styled("a new file:", SECONDARY)] if lines[0] == "--- /dev/null" else []
-            hunks = lines[2:] if lines[0].startswith("--- ") else lines  # the arguments name the file
-            diff = Content("\n").join([*new, *(Content.styled(line, _DIFF_STYLES.get(line[:1], "")) for line in hunks)])
+            hunks = (
+                lines[2:] if lines[0].startswith("--- ") else lines
+            )  # the arguments name the file
+            diff = Content("\n").join(
+                [*new, *(Content.styled(line, _DIFF_STYLES.get(line[:1], "")) for line in hunks)]
+            )
             about.insert(2, Static(diff, classes="changes", markup=False))
         note = f"{visible(wanted.reason)}{price}"
         server = visible_line(wanted.of_server)
@@ -333,7 +343,10 @@ class ApprovalQuestion(Question[Approval]):
         """Ask what to do instead of the call."""
         self._field.select_on_focus = False
         self.ask_for("what to do instead", self._field.value)
-        self._choices.choices = (choice("enter", "no, and do this instead", "refuse"), choice("esc", "back", "back"))
+        self._choices.choices = (
+            choice("enter", "no, and do this instead", "refuse"),
+            choice("esc", "back", "back"),
+        )
 
     @on(Input.Submitted)
     def action_refuse(self) -> None:
@@ -342,9 +355,14 @@ class ApprovalQuestion(Question[Approval]):
     def action_edit(self) -> None:
         text = json.dumps(dict(self._wanted.arguments), ensure_ascii=False, indent=2, default=str)
         # control characters are written as JSON escapes
-        self._editor.text = "".join(char if visible(char) == char else json.dumps(char)[1:-1] for char in text)
+        self._editor.text = "".join(
+            char if visible(char) == char else json.dumps(char)[1:-1] for char in text
+        )
         self.add_class("-editing")
-        self._choices.choices = (choice("enter", "run it with these", "submit"), choice("esc", "back", "back"))
+        self._choices.choices = (
+            choice("enter", "run it with these", "submit"),
+            choice("esc", "back", "back"),
+        )
         self._editor.focus()
         self.call_after_refresh(self._editor.scroll_visible, animate=False)
 
@@ -362,15 +380,25 @@ class ApprovalQuestion(Question[Approval]):
         # a server's text is the question itself, and shown in full
         lines = _UNFOLDED_LINES if self._wanted.of_server else _RATIONALE_LINES
         why, more = self.preview(self._wanted.rationale.strip(), lines)
-        self._why.update(Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, SECONDARY)))
+        self._why.update(
+            Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, SECONDARY))
+        )
         rows: list[Content] = []
         lines = _ARGUMENT_LINES_WITH_DIFF if self._wanted.changes else _ARGUMENT_LINES
         for name, value in self._wanted.arguments.items():
-            written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            written = (
+                value
+                if isinstance(value, str)
+                else json.dumps(value, ensure_ascii=False, default=str)
+            )
             text, more = self.preview(written, lines)
             label = f"{visible_line(name)} = "
-            rows.append(Content.assemble((label, SECONDARY), text.replace("\n", "\n  "), (more, SECONDARY)))
-        self._call.update(Content("\n").join(rows) if rows else Content.styled("without arguments", SECONDARY))
+            rows.append(
+                Content.assemble((label, SECONDARY), text.replace("\n", "\n  "), (more, SECONDARY))
+            )
+        self._call.update(
+            Content("\n").join(rows) if rows else Content.styled("without arguments", SECONDARY)
+        )
         super().redraw()
 
 
@@ -378,7 +406,10 @@ class MoneyQuestion(Question[M]):
     """A question with other models to choose from, and an input for an amount or a model's name."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(number), f"take({number})", f"model {number}", show=False) for number in range(1, 10)),
+        *(
+            Binding(str(number), f"take({number})", f"model {number}", show=False)
+            for number in range(1, 10)
+        ),
         Binding("escape", "back", "back", show=False),
     ]
 
@@ -472,7 +503,11 @@ class CostQuestion(MoneyQuestion[CostChoice]):
     )
 
     def __init__(self, wanted: CostWanted) -> None:
-        low, high, above = money(wanted.low_nano), money(wanted.high_nano), money(wanted.threshold_nano)
+        low, high, above = (
+            money(wanted.low_nano),
+            money(wanted.high_nano),
+            money(wanted.threshold_nano),
+        )
         about = Content.assemble(
             f"{visible_line(wanted.model)}: from {low}, with the prompt cached and a short answer, to {high} at most, ",
             "which is reserved.\n",

@@ -31,7 +31,12 @@ class TerminalDriver(LinuxDriver):
     """Ignores input bytes that are not UTF-8, and discards output once the terminal is gone."""
 
     def __init__(
-        self, app: "App[Any]", *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+        self,
+        app: "App[Any]",
+        *,
+        debug: bool = False,
+        mouse: bool = True,
+        size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)  # pyright: ignore[reportUnknownMemberType]
         self._file = cast("TextIO", _DiscardingFile(self._file))
@@ -112,7 +117,9 @@ class TerminalParser(XTermParser):
             remainder = chunk[at + len(bracket) :] if at >= 0 else ""
             if self._pasted is None:
                 # newer terminals' alt+enter; the older sequence would be read as enter
-                yield from super().feed(data[: len(data) - len(remainder)].replace("\x1b\r", "\x1b[13;3u"))
+                yield from super().feed(
+                    data[: len(data) - len(remainder)].replace("\x1b\r", "\x1b[13;3u")
+                )
                 self._previous = "" if at >= 0 else chunk[-_BRACKET_OVERLAP:]
                 self._pasted = [] if at >= 0 else None
             else:

@@ -35,7 +35,9 @@ def fit(text: str, width: int) -> str:
 
 def fit_end(text: str, width: int) -> str:
     """The end of the text, in at most `width` cells."""
-    return text if cell_len(text) <= width else set_cell_size(text[::-1], max(0, width)).strip()[::-1]
+    return (
+        text if cell_len(text) <= width else set_cell_size(text[::-1], max(0, width)).strip()[::-1]
+    )
 
 
 def fit_middle(text: str, width: int) -> str:
@@ -63,4 +65,6 @@ def model_name(name: str, width: int) -> str:
     if cell_len(name) <= width or "/" not in name:
         return fit(name, width)
     kind, colon, path = name.partition(":")
-    return fit(f"{kind}:…/{path.rpartition('/')[2]}" if colon else f"…/{name.rpartition('/')[2]}", width)
+    return fit(
+        f"{kind}:…/{path.rpartition('/')[2]}" if colon else f"…/{name.rpartition('/')[2]}", width
+    )

@@ -79,7 +79,9 @@ def _check_keys(keys: Iterable[str], allowed: tuple[str, ...], kind: str) -> Non
 
 def _variables(colors: Palette) -> dict[str, str]:
     """Textual's variables whose default values would be hard to read or to tell apart."""
-    ground, text, muted, primary = (colors[key] for key in ("background", "foreground", "muted", "primary"))
+    ground, text, muted, primary = (
+        colors[key] for key in ("background", "foreground", "muted", "primary")
+    )
     selected, border = (
         ground.blend(primary, _SELECTED),
         ground.blend(text, _GRAPHIC[ground.brightness < text.brightness]),
@@ -87,9 +89,13 @@ def _variables(colors: Palette) -> dict[str, str]:
     variables = {
         **dict.fromkeys(("foreground-muted", "text-muted", "text-disabled"), muted),
         **dict.fromkeys(("block-cursor-blurred-foreground", "input-selection-foreground"), text),
-        **dict.fromkeys(("block-cursor-background", "footer-key-foreground", "link-color"), primary),
+        **dict.fromkeys(
+            ("block-cursor-background", "footer-key-foreground", "link-color"), primary
+        ),
         **dict.fromkeys(("block-cursor-foreground", "link-color-hover"), ground),
-        **dict.fromkeys(("block-cursor-blurred-background", "input-selection-background"), selected),
+        **dict.fromkeys(
+            ("block-cursor-blurred-background", "input-selection-background"), selected
+        ),
         "screen-selection-background": selected,
         "screen-selection-foreground": text,
         "block-hover-background": colors["panel"],
@@ -129,7 +135,9 @@ def load_themes(paths: Paths) -> Themes:
             try:
                 themes[file.stem] = read_theme(file)
             except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else None  # without the file name
+                reason = (
+                    error.strerror if isinstance(error, OSError) else None
+                )  # without the file name
                 broken.append(BrokenTheme(file, reason or str(error)))
     complaints = [f"The theme {theme.file} cannot be used: {theme.reason}." for theme in broken]
     name = selected_theme(paths)
@@ -180,11 +188,15 @@ def read_theme(file: Path) -> FileTheme:
             with suppress(ColorParseError):
                 palette[key] = Color.parse(str(value))
             color = palette.get(key)
-            if color is None or color.auto or color.ansi is not None or color.a != 1:  # missing or not opaque
+            if (
+                color is None or color.auto or color.ansi is not None or color.a != 1
+            ):  # missing or not opaque
                 raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
         if name == "colors" and "primary" not in palette:
             raise ValueError("it has no color 'primary'")
-    base: Palette = {key: Color.parse(value) for key, value in (_DARK if flags["dark"] else _LIGHT).items()}
+    base: Palette = {
+        key: Color.parse(value) for key, value in (_DARK if flags["dark"] else _LIGHT).items()
+    }
     base |= palettes["colors"]
     ground, text, primary = base["background"], base["foreground"], base["primary"]
     colors = {  # defaults derived from other colours
@@ -220,7 +232,11 @@ def chosen_setting(paths: Paths, name: str, default: str) -> str:
     except (OSError, ValueError, RecursionError):
         return default
     section = record.get("tui")
-    return str(cast("dict[str, Any]", section).get(name, default)) if isinstance(section, dict) else default
+    return (
+        str(cast("dict[str, Any]", section).get(name, default))
+        if isinstance(section, dict)
+        else default
+    )
 
 
 def _folders(paths: Paths) -> Iterator[Path]:
@@ -242,7 +258,11 @@ def wants_no_color(environ: Mapping[str, str], *, terminal: bool) -> bool:
     if environ.get("NO_COLOR"):
         return True
     term = environ.get("TERM", "")
-    return terminal and not environ.get("COLORTERM") and (term in _MONOCHROME_TERMS or term.endswith(("-m", "-mono")))
+    return (
+        terminal
+        and not environ.get("COLORTERM")
+        and (term in _MONOCHROME_TERMS or term.endswith(("-m", "-mono")))
+    )
 
 
 class Colorless(LineFilter):
@@ -260,7 +280,9 @@ class Colorless(LineFilter):
 def _plain(style: Style) -> Style:
     ground, stands_out = style.bgcolor, bool(style.reverse)
     if ground is not None and not ground.is_default:
-        stands_out |= Color(*ground.get_truecolor(foreground=False)).brightness >= _HIGHLIGHT_BRIGHTNESS
+        stands_out |= (
+            Color(*ground.get_truecolor(foreground=False)).brightness >= _HIGHLIGHT_BRIGHTNESS
+        )
     plain = style.without_color + Style(reverse=stands_out)
     return plain + Style.from_meta(style.meta) if style.meta else plain
 
@@ -272,20 +294,28 @@ class ThemedApp(App[R]):
         super().__init__()
         self.paths = paths
         self._without_color: Sequence[LineFilter] = [Colorless()]
-        self.forced_mono = wants_no_color(os.environ, terminal=sys.__stderr__ is not None and sys.__stderr__.isatty())
+        self.forced_mono = wants_no_color(
+            os.environ, terminal=sys.__stderr__ is not None and sys.__stderr__.isatty()
+        )
         """Whether colours are disabled by the user or the terminal."""
         self.no_color = self.forced_mono  # Textual also treats an empty NO_COLOR as set
         theme = load_theme(paths, MONO if self.forced_mono else selected_theme(paths))
         self.register_theme(theme)
         self.set_reactive(App.theme, theme.name)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
-        self.stylesheet.set_variables(self.get_css_variables())  # a watcher would style everything twice
+        self.stylesheet.set_variables(
+            self.get_css_variables()
+        )  # a watcher would style everything twice
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Remove all colour in a colorless theme; otherwise Textual's filters without its monochrome one."""
         theme = self.current_theme
         if isinstance(theme, FileTheme) and theme.colorless:
             return self._without_color
-        return [line_filter for line_filter in super().get_line_filters() if not isinstance(line_filter, Monochrome)]
+        return [
+            line_filter
+            for line_filter in super().get_line_filters()
+            if not isinstance(line_filter, Monochrome)
+        ]
 
     async def reload_themes(self) -> Themes:
         """Load all theme files, and reapply the current theme if its file has changed."""

@@ -52,7 +52,9 @@ async def serve(options: Options) -> None:
         transport = StdioTransport(input_fd, output_fd)
         # the SDK calls `session/close` and `session/resume` unstable, although the schema has them as stable
         await acp.run_agent(cast("acp.Agent", agent), transport, use_unstable_protocol=True)
-        if (task := asyncio.current_task()) and task.cancelling():  # the SDK treats it as the end of the input
+        if (
+            task := asyncio.current_task()
+        ) and task.cancelling():  # the SDK treats it as the end of the input
             raise asyncio.CancelledError
     finally:
         await agent.aclose()
@@ -76,10 +78,14 @@ class EditorAgent:
     async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
-            agent_info=schema.Implementation(name="ecoshell", title="ecoshell", version=__version__),
+            agent_info=schema.Implementation(
+                name="ecoshell", title="ecoshell", version=__version__
+            ),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
-                prompt_capabilities=schema.PromptCapabilities(image=True, audio=False, embedded_context=True),
+                prompt_capabilities=schema.PromptCapabilities(
+                    image=True, audio=False, embedded_context=True
+                ),
                 mcp_capabilities=schema.McpCapabilities(http=True, sse=False),
                 session_capabilities=schema.SessionCapabilities(
                     list=schema.SessionListCapabilities(),
@@ -116,7 +122,9 @@ class EditorAgent:
             raise RequestError(BAD_PARAMETERS, f"Unknown page {cursor!r}.")
         with protocol_errors():
             folder = None if cwd is None else str(_folder(cwd))
-            stored = await asyncio.to_thread(_read_store, lambda store: store.list(_MAX_LISTED_SESSIONS))
+            stored = await asyncio.to_thread(
+                _read_store, lambda store: store.list(_MAX_LISTED_SESSIONS)
+            )
         rows = [row for row in stored if row.workspace and folder in (None, row.workspace)]
         start = int(cursor or 0)
         return schema.ListSessionsResponse(
@@ -125,18 +133,24 @@ class EditorAgent:
                     session_id=row.id,
                     cwd=row.workspace,
                     title=row.title,
-                    updated_at=datetime.fromtimestamp(row.updated, UTC).isoformat(timespec="seconds"),
+                    updated_at=datetime.fromtimestamp(row.updated, UTC).isoformat(
+                        timespec="seconds"
+                    ),
                 )
                 for row in rows[start : start + _PAGE_SIZE]
             ],
             next_cursor=str(start + _PAGE_SIZE) if len(rows) > start + _PAGE_SIZE else None,
         )
 
-    async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> schema.SetSessionModeResponse:
+    async def set_session_mode(
+        self, mode_id: str, session_id: str, **_: Any
+    ) -> schema.SetSessionModeResponse:
         await self._session(session_id).set_mode(mode_id)
         return schema.SetSessionModeResponse()
 
-    async def prompt(self, prompt: Sequence[Block], session_id: str, **_: Any) -> schema.PromptResponse:
+    async def prompt(
+        self, prompt: Sequence[Block], session_id: str, **_: Any
+    ) -> schema.PromptResponse:
         return schema.PromptResponse(stop_reason=await self._session(session_id).prompt(prompt))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -172,7 +186,9 @@ class EditorAgent:
         """Open a stored session and replay its events; a session that is open already is closed first."""
         with protocol_errors():
             try:
-                await asyncio.to_thread(_read_store, lambda store: store.info(name))  # `find` would accept a prefix
+                await asyncio.to_thread(
+                    _read_store, lambda store: store.info(name)
+                )  # `find` would accept a prefix
             except UsageError as error:
                 raise RequestError(NOT_FOUND, str(error)) from error
         async with self._load_lock:
@@ -181,7 +197,9 @@ class EditorAgent:
         self._greet_soon(session)
         return session
 
-    async def _open(self, cwd: str, servers: Iterable[McpServer], resume: str | None = None) -> "EditorSession":
+    async def _open(
+        self, cwd: str, servers: Iterable[McpServer], resume: str | None = None
+    ) -> "EditorSession":
         user = EditorUser()
         with protocol_errors():
             folder = _folder(cwd)
@@ -221,13 +239,19 @@ def _with_servers(settings: Settings, servers: Iterable[McpServer]) -> Settings:
                     added[name] = McpServerSettings(url=server.url, headers=headers)
                 case schema.McpServerStdio():
                     env = {variable.name: variable.value for variable in server.env}
-                    added[name] = McpServerSettings(command=server.command, args=tuple(server.args), env=env)
+                    added[name] = McpServerSettings(
+                        command=server.command, args=tuple(server.args), env=env
+                    )
                 case _:
                     raise UsageError(f"The server {server.name} uses an unsupported transport.")
         except ValidationError as error:
-            raise UsageError(f"The server {server.name} cannot be used: {error.errors()[0]['msg']}.") from error
+            raise UsageError(
+                f"The server {server.name} cannot be used: {error.errors()[0]['msg']}."
+            ) from error
     servers_by_name = {**settings.mcp.servers, **added}
-    return settings.model_copy(update={"mcp": settings.mcp.model_copy(update={"servers": servers_by_name})})
+    return settings.model_copy(
+        update={"mcp": settings.mcp.model_copy(update={"servers": servers_by_name})}
+    )
 
 
 def _folder(cwd: str) -> Path:

@@ -22,7 +22,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if find_spec("acp") is None:
         raise UsageError(
-            "`ecoshell acp` needs agent-client-protocol, which is not installed.", fix="pip install 'ecoshell[acp]'"
+            "`ecoshell acp` needs agent-client-protocol, which is not installed.",
+            fix="pip install 'ecoshell[acp]'",
         )
     from ecoshell_acp.agent import serve
 

@@ -23,7 +23,9 @@ def protocol_errors() -> Generator[None]:
         if isinstance(error, ModelMissing) and error.key:
             raise protocol_error(ErrorHappened.of(error), _AUTHENTICATION_REQUIRED) from error
         is_invalid = isinstance(error, UsageError | SettingsError)
-        raise protocol_error(ErrorHappened.of(error), BAD_PARAMETERS if is_invalid else _INTERNAL_ERROR) from error
+        raise protocol_error(
+            ErrorHappened.of(error), BAD_PARAMETERS if is_invalid else _INTERNAL_ERROR
+        ) from error
 
 
 def protocol_error(event: ErrorHappened, code: int = _INTERNAL_ERROR) -> RequestError:

@@ -75,7 +75,11 @@ class EditorUser:
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
         try:
-            options = [option for option in _APPROVAL if not (wanted.of_server and option[0] in ("session", "project"))]
+            options = [
+                option
+                for option in _APPROVAL
+                if not (wanted.of_server and option[0] in ("session", "project"))
+            ]
             return Approval(_DECISIONS.get(await self._choice(wanted, options), "no"))
         except CannotAsk:
             return await self._fallback.approve(wanted)
@@ -125,7 +129,8 @@ class EditorUser:
         finally:
             self._announced.pop(id(event), None)
         chosen = await self.ask(
-            event, [PermissionOption(option_id=id_, name=name, kind=kind) for id_, name, kind in options]
+            event,
+            [PermissionOption(option_id=id_, name=name, kind=kind) for id_, name, kind in options],
         )
         return chosen if chosen in {id_ for id_, _, _ in options} else ""
 

@@ -7,4 +7,6 @@ from ecoshell_acp.command import add_arguments, run
 @hookimpl
 def cli_commands() -> list[Command]:
     """Provide `ecoshell acp`."""
-    return [Command("acp", "run the agent in an editor (Agent Client Protocol)", add_arguments, run)]
+    return [
+        Command("acp", "run the agent in an editor (Agent Client Protocol)", add_arguments, run)
+    ]

@@ -41,7 +41,9 @@ def read_prompt(blocks: Sequence[Block], workspace: str) -> tuple[str, list[Atta
                     added = f'@"{path}"'  # quoted, so that the mention ends here
                 elif added.startswith("file:"):
                     notices.append(f"{added} was not attached: it is outside the workspace.")
-            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=content)):
+            case schema.EmbeddedResourceContentBlock(
+                resource=schema.TextResourceContents(uri=uri, text=content)
+            ):
                 path, lines = _workspace_path(root, uri), uri.partition("#")[2]
                 added = uri if path is None else f"{path}#{lines}" if lines else path
                 data = content.encode("utf-8", "replace")
@@ -52,7 +54,9 @@ def read_prompt(blocks: Sequence[Block], workspace: str) -> tuple[str, list[Atta
                 attachments.append(Attachment(added, content))
             case (
                 schema.ImageContentBlock(data=data, uri=uri)
-                | schema.EmbeddedResourceContentBlock(resource=schema.BlobResourceContents(blob=data, uri=uri))
+                | schema.EmbeddedResourceContentBlock(
+                    resource=schema.BlobResourceContents(blob=data, uri=uri)
+                )
             ):
                 name = _file_name(uri or "") or f"image {len(attachments) + 1}"
                 try:

@@ -63,28 +63,40 @@ class EditorSession:
     @property
     def modes(self) -> schema.SessionModeState:
         """The available modes and the current one."""
-        modes = [schema.SessionMode(id=name, name=name, description=about) for name, about in MODES.items()]
+        modes = [
+            schema.SessionMode(id=name, name=name, description=about)
+            for name, about in MODES.items()
+        ]
         return schema.SessionModeState(current_mode_id=self._mode, available_modes=modes)
 
     def require_free(self) -> None:
         """Raise RequestError while a turn runs."""
         if self._turn_lock.locked():
-            raise RequestError(BAD_REQUEST, "A turn is running in this session. Wait for it, or cancel it.")
+            raise RequestError(
+                BAD_REQUEST, "A turn is running in this session. Wait for it, or cancel it."
+            )
 
     async def greet(self) -> None:
         """Announce the slash commands."""
         commands: list[schema.AvailableCommand] = []
         prompts = self._shell.deps.providers.prompt_names()
         server_prompts = [
-            (" ".join((name, *prompt.arguments)), visible_line(prompt.description)) for name, prompt in prompts
+            (" ".join((name, *prompt.arguments)), visible_line(prompt.description))
+            for name, prompt in prompts
         ]
         for typed, about in (*self._shell.overview(), *server_prompts):
             name, _, usage = typed.removeprefix("/").partition(" ")
-            hint = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=usage)) if usage else None
+            hint = (
+                schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=usage))
+                if usage
+                else None
+            )
             if name not in _CHAT_COMMANDS:
                 commands.append(schema.AvailableCommand(name=name, description=about, input=hint))
         kind = "available_commands_update"
-        await self._send([schema.AvailableCommandsUpdate(session_update=kind, available_commands=commands)])
+        await self._send(
+            [schema.AvailableCommandsUpdate(session_update=kind, available_commands=commands)]
+        )
         self._shell.read_ahead()
 
     async def replay(self, *, is_brief: bool = False) -> None:
@@ -113,14 +125,18 @@ class EditorSession:
                     return await self._run(text, attachments)
             except (asyncio.CancelledError, RequestError):
                 task = asyncio.current_task()
-                is_request_cancelled = task is not None and task.cancelling() > 0  # as by an editor that disconnects
+                is_request_cancelled = (
+                    task is not None and task.cancelling() > 0
+                )  # as by an editor that disconnects
                 if not self._cancelled or is_request_cancelled:
                     raise
                 return "cancelled"
             finally:
                 if (mode := self._shell.deps.models.mode) != self._mode:  # changed by a command
                     self._mode = mode
-                    changed = schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
+                    changed = schema.CurrentModeUpdate(
+                        session_update="current_mode_update", current_mode_id=mode
+                    )
                     await self._send([changed])
 
     async def cancel(self) -> None:
@@ -142,7 +158,11 @@ class EditorSession:
             return await self._ask(text, attachments)
         if command[1].lower() in _CHAT_COMMANDS:
             await self._send(
-                [self._updates.say(f"`/{command[1]}` works in the chat only; use your editor's own command.")]
+                [
+                    self._updates.say(
+                        f"`/{command[1]}` works in the chat only; use your editor's own command."
+                    )
+                ]
             )
             return "end_turn"
         self._command = asyncio.ensure_future(self._shell.command(text))
@@ -154,9 +174,15 @@ class EditorSession:
         finally:
             self._command = None
         if printed.text:
-            await self._send([self._updates.say(fenced(printed.text) if "\n" in printed.text else printed.text)])
+            await self._send(
+                [self._updates.say(fenced(printed.text) if "\n" in printed.text else printed.text)]
+            )
         all_attachments = (*printed.attachments, *attachments)
-        return await self._ask(printed.value, all_attachments) if printed.effect == "ask" else "end_turn"
+        return (
+            await self._ask(printed.value, all_attachments)
+            if printed.effect == "ask"
+            else "end_turn"
+        )
 
     async def _ask(self, question: str, attachments: Sequence[Attachment]) -> schema.StopReason:
         """Ask a question and follow the turn to its last event; raises RequestError for a turn with an error."""
@@ -187,16 +213,30 @@ class EditorSession:
         if finished.status == "error":
             raise protocol_error(failure or ErrorHappened("", "The turn ended without an answer."))
         if finished.status == "limit":
-            return "cancelled" if choice == "stop" else "end_turn" if choice == "answer" else "max_turn_requests"
+            return (
+                "cancelled"
+                if choice == "stop"
+                else "end_turn"
+                if choice == "answer"
+                else "max_turn_requests"
+            )
         return "end_turn"
 
     async def _permission(self, event: Question, options: Sequence[schema.PermissionOption]) -> str:
         card = self._updates.question(event)
         try:
             answer = await self._client.request_permission(self.id, card, [*options])
-        except (RequestError, ConnectionError, ValidationError) as failure:  # rejected, disconnected or invalid
+        except (
+            RequestError,
+            ConnectionError,
+            ValidationError,
+        ) as failure:  # rejected, disconnected or invalid
             raise CannotAsk from failure
-        return answer.outcome.option_id if isinstance(answer.outcome, schema.SelectedPermissionOutcome) else ""
+        return (
+            answer.outcome.option_id
+            if isinstance(answer.outcome, schema.SelectedPermissionOutcome)
+            else ""
+        )
 
     async def _send(self, updates: Iterable[Any]) -> None:
         for update in updates:
@@ -212,7 +252,9 @@ class EditorSession:
             return
         row = await asyncio.to_thread(self._shell.ledger.session_row, self.id)
         spent = row.shown_nano if row else 0
-        caps = event.caps if isinstance(event, BudgetChanged) else await self._shell.deps.budget.caps()
+        caps = (
+            event.caps if isinstance(event, BudgetChanged) else await self._shell.deps.budget.caps()
+        )
         shown_caps: list[dict[str, str]] = []
         for cap in caps:
             amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "left": cap.left}
@@ -224,7 +266,9 @@ class EditorSession:
             used=self._context_tokens,
             size=models.context,
             # the protocol requires a number; all calculations use integer nano-dollars
-            cost=None if spent is None else schema.Cost(amount=float(nano_to_usd_text(spent)), currency="USD"),
+            cost=None
+            if spent is None
+            else schema.Cost(amount=float(nano_to_usd_text(spent)), currency="USD"),
             field_meta={"ecoshell": {"caps": shown_caps}},
         )
         await self._send([usage])

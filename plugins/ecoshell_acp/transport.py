@@ -39,7 +39,9 @@ class StdioTransport:
             try:
                 message: Any = json.loads(line)
                 if _SURROGATE_ESCAPE.search(line):  # an unpaired surrogate cannot be stored
-                    message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
+                    message = json.loads(
+                        json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+                    )
             except (ValueError, RecursionError) as failure:
                 error = RequestError.parse_error({"details": str(failure)})
             else:

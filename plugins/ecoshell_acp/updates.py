@@ -71,11 +71,19 @@ _CHUNKS: Mapping[type[Chunk], str] = {
     schema.AgentThoughtChunk: "agent_thought_chunk",
 }
 _TITLE_CHARACTERS = 160
-_KINDS: Mapping[Effect, schema.ToolKind] = {"execute": "execute", "write": "edit", "network": "fetch", "read": "read"}
+_KINDS: Mapping[Effect, schema.ToolKind] = {
+    "execute": "execute",
+    "write": "edit",
+    "network": "fetch",
+    "read": "read",
+}
 """Kinds of built-in tools, by the first of these effects that a tool has."""
 _SEARCHES = frozenset({"search_text", "list_files"})
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-_NODES: Mapping[NodeState, schema.PlanEntryStatus] = {"waiting": "pending", "running": "in_progress"}
+_NODES: Mapping[NodeState, schema.PlanEntryStatus] = {
+    "waiting": "pending",
+    "running": "in_progress",
+}
 """Status by node state; all other states are completed."""
 
 
@@ -91,11 +99,15 @@ class Updates:
     """Number of messages so far; it is part of each message's ID."""
     _open: tuple[str, str] = ("", "")
     """Channel and role of the text being streamed."""
-    _step_texts: list[tuple[type[Chunk], str]] = field(default_factory=list[tuple[type[Chunk], str]])
+    _step_texts: list[tuple[type[Chunk], str]] = field(
+        default_factory=list[tuple[type[Chunk], str]]
+    )
     """The texts of this step, each with its kind."""
     _withheld: bool = False
     """Whether the text being streamed spells out a call and is hidden."""
-    _pending: dict[str, schema.ToolCallStatus] = field(default_factory=dict[str, schema.ToolCallStatus])
+    _pending: dict[str, schema.ToolCallStatus] = field(
+        default_factory=dict[str, schema.ToolCallStatus]
+    )
     """The status of calls and questions that have not ended, by ID."""
     _forms: set[str] = field(default_factory=set[str])
     """IDs of questions asked by MCP servers."""
@@ -111,7 +123,11 @@ class Updates:
                 ended = self.settled()
                 self._turn, self._step_texts, self._plan = event.turn, [], None
                 self._questions.clear()
-                updates = [*ended, self._chunk(schema.UserMessageChunk, event.question)] if past else ended
+                updates = (
+                    [*ended, self._chunk(schema.UserMessageChunk, event.question)]
+                    if past
+                    else ended
+                )
             case TurnFinished():
                 updates = self.settled()
             case StepStarted():
@@ -176,7 +192,9 @@ class Updates:
 
     def question(self, event: Question) -> schema.ToolCallUpdate:
         """Return the tool call update that a permission request refers to."""
-        return schema.ToolCallUpdate(tool_call_id=self._id(event), status="pending", **self._card(event))
+        return schema.ToolCallUpdate(
+            tool_call_id=self._id(event), status="pending", **self._card(event)
+        )
 
     # -- texts
 
@@ -187,7 +205,9 @@ class Updates:
             self._messages += 1
         update: Any = _CHUNKS[kind]
         content = schema.TextContentBlock(type="text", text=visible(text))
-        return kind(session_update=update, content=content, message_id=f"m{self._turn}.{self._messages}")
+        return kind(
+            session_update=update, content=content, message_id=f"m{self._turn}.{self._messages}"
+        )
 
     def _streamed(self, event: TextArrived) -> Sequence[Update]:
         """Convert a piece of a reply; hides spelled-out calls and the texts that complete a plan's calls."""
@@ -196,7 +216,9 @@ class Updates:
         key, text = (event.channel, event.role), event.text
         if self._open != key:
             # a single model speaks to the user; reasoning and the texts of roles are thoughts
-            thought = event.channel == "reasoning" or (event.channel == "thought" and event.role in ROLES)
+            thought = event.channel == "reasoning" or (
+                event.channel == "thought" and event.role in ROLES
+            )
             kind = schema.AgentThoughtChunk if thought else schema.AgentMessageChunk
             if all(other is not kind for other, _ in self._step_texts):
                 text = text.lstrip()  # models like to begin with a space
@@ -246,15 +268,26 @@ class Updates:
         """Convert an event of a call, or of a question and its decision."""
         match event:
             case CallStarted() | LimitHit() | CostWanted() | TrustWanted():
-                id_, status = self._id(event), "in_progress" if isinstance(event, CallStarted) else "pending"
+                id_, status = (
+                    self._id(event),
+                    "in_progress" if isinstance(event, CallStarted) else "pending",
+                )
                 self._pending[id_] = status
                 card = self._card(event)
-                return [schema.ToolCallStart(session_update="tool_call", tool_call_id=id_, status=status, **card)]
+                return [
+                    schema.ToolCallStart(
+                        session_update="tool_call", tool_call_id=id_, status=status, **card
+                    )
+                ]
             case ApprovalWanted() if (id_ := self._id(event)) not in self._pending:
                 self._pending[id_] = "pending"
                 self._forms.add(id_)
                 card = self._card(event)
-                return [schema.ToolCallStart(session_update="tool_call", tool_call_id=id_, status="pending", **card)]
+                return [
+                    schema.ToolCallStart(
+                        session_update="tool_call", tool_call_id=id_, status="pending", **card
+                    )
+                ]
             case ApprovalWanted():
                 return [self._with_status(event, "pending", **self._card(event))]
             case ApprovalGiven() if (id_ := self._id(event)) in self._forms:
@@ -263,15 +296,23 @@ class Updates:
                 return [_progress(id_, "failed" if event.decision == "no" else "completed")]
             case ApprovalGiven():  # an approved call continues; a refused one ends with CallFinished
                 if event.decision != "no" and self._pending.get(self._id(event)) == "pending":
-                    changed = {} if event.arguments is None else {"raw_input": dict(event.arguments)}
+                    changed = (
+                        {} if event.arguments is None else {"raw_input": dict(event.arguments)}
+                    )
                     return [self._with_status(event, "in_progress", **changed)]
-            case LimitChosen(choice=chosen) | CostChosen(choice=chosen) | TrustGiven(decision=chosen):
+            case (
+                LimitChosen(choice=chosen) | CostChosen(choice=chosen) | TrustGiven(decision=chosen)
+            ):
                 if open_ := [id_ for _, id_ in self._questions if id_ in self._pending]:
                     del self._pending[open_[-1]]
-                    return [_progress(open_[-1], "completed", content=[_text(f"Chosen: {chosen}.")])]
+                    return [
+                        _progress(open_[-1], "completed", content=[_text(f"Chosen: {chosen}.")])
+                    ]
             case CallFinished():
                 content = [*self._diffs(event.changes), _text(fenced(event.observation))]
-                ended = self._with_status(event, "completed" if event.ok else "failed", content=content)
+                ended = self._with_status(
+                    event, "completed" if event.ok else "failed", content=content
+                )
                 self._pending.pop(self._id(event), None)
                 return [ended]
             case CommandRan():
@@ -289,7 +330,9 @@ class Updates:
                 pass
         return []
 
-    def _with_status(self, event: Event, status: schema.ToolCallStatus, **more: Any) -> schema.ToolCallProgress:
+    def _with_status(
+        self, event: Event, status: schema.ToolCallStatus, **more: Any
+    ) -> schema.ToolCallProgress:
         id_ = self._id(event)
         self._pending[id_] = status
         return _progress(id_, status, **more)
@@ -298,25 +341,41 @@ class Updates:
         """Return the display fields of a call or a question."""
         match event:
             case LimitHit():
-                return {"title": "A cap is reached", "kind": "other", "content": [_text(visible(event.message))]}
+                return {
+                    "title": "A cap is reached",
+                    "kind": "other",
+                    "content": [_text(visible(event.message))],
+                }
             case CostWanted():
                 low, high = dollars(event.low_nano), dollars(event.high_nano)
                 title = f"The next step with {event.model} costs from {low} to {high} at most"
                 threshold = dollars(event.threshold_nano)
                 above = f"It may cost more than {threshold} (`[budget] ask_above` in the settings)."
-                return {"title": visible_line(title, _TITLE_CHARACTERS), "kind": "other", "content": [_text(above)]}
+                return {
+                    "title": visible_line(title, _TITLE_CHARACTERS),
+                    "kind": "other",
+                    "content": [_text(above)],
+                }
             case TrustWanted():
                 again = ", which has changed" if event.changed else ""
-                may = "the model follow" if event.use == "follow" else "ecoshell run the commands in"
+                may = (
+                    "the model follow" if event.use == "follow" else "ecoshell run the commands in"
+                )
                 title = visible_line(f"May {may} {event.file}{again}?", _TITLE_CHARACTERS)
                 return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
             case CallStarted() | ApprovalWanted():
                 pass
         tool = self.catalog.tool(event.name) if event.name in self.catalog else None
         path_names = (
-            () if tool is None else (name for name, subject in subjects_of(tool).items() if subject is Subject.PATH)
+            ()
+            if tool is None
+            else (name for name, subject in subjects_of(tool).items() if subject is Subject.PATH)
         )
-        paths = (event.arguments[name] for name in path_names if isinstance(event.arguments.get(name), str))
+        paths = (
+            event.arguments[name]
+            for name in path_names
+            if isinstance(event.arguments.get(name), str)
+        )
         card: dict[str, Any] = {
             "title": visible_line(Call(event.name, event.arguments).signature(), _TITLE_CHARACTERS),
             "kind": self._kind(event.name),
@@ -326,9 +385,14 @@ class Updates:
         if isinstance(event, ApprovalWanted):
             fault = f"These arguments cannot be used: {event.fault}" if event.fault else ""
             price = f"One use costs {dollars(event.price_nano)}." if event.price_nano else ""
-            rationale = visible(event.rationale) if event.of_server else visible_line(event.rationale)
+            rationale = (
+                visible(event.rationale) if event.of_server else visible_line(event.rationale)
+            )
             paragraphs = (visible_line(fault), rationale, visible_line(event.reason), price)
-            card["content"] = [_text("\n\n".join(filter(None, paragraphs))), *self._diffs(event.changes)]
+            card["content"] = [
+                _text("\n\n".join(filter(None, paragraphs))),
+                *self._diffs(event.changes),
+            ]
         return card
 
     def _kind(self, name: str) -> schema.ToolKind:
@@ -358,7 +422,9 @@ class Updates:
         if hunks is None:
             return [_text(fenced(changes, "diff"))]
         return [
-            schema.FileEditToolCallContent(type="diff", path=path, old_text=None if created else old, new_text=new)
+            schema.FileEditToolCallContent(
+                type="diff", path=path, old_text=None if created else old, new_text=new
+            )
             for old, new in hunks
         ]
 
@@ -372,8 +438,12 @@ def _plan_update(plan: ToolGraph) -> schema.AgentPlanUpdate:
         text = (change and describe(change)) or visible_line(node.label)
         if state in ("stopped", "skipped") and state not in text:
             text = f"{text} {state}"
-        priority: Literal["high", "medium"] = "high" if node.label in plan.plan.critical else "medium"
-        entries.append(schema.PlanEntry(content=text, priority=priority, status=_NODES.get(state, "completed")))
+        priority: Literal["high", "medium"] = (
+            "high" if node.label in plan.plan.critical else "medium"
+        )
+        entries.append(
+            schema.PlanEntry(content=text, priority=priority, status=_NODES.get(state, "completed"))
+        )
     return schema.AgentPlanUpdate(session_update="plan", entries=entries)
 
 
@@ -401,8 +471,12 @@ def _hunks(lines: Sequence[str]) -> list[tuple[str, str]] | None:
 
 
 def _progress(id_: str, status: schema.ToolCallStatus, **more: Any) -> schema.ToolCallProgress:
-    return schema.ToolCallProgress(session_update="tool_call_update", tool_call_id=id_, status=status, **more)
+    return schema.ToolCallProgress(
+        session_update="tool_call_update", tool_call_id=id_, status=status, **more
+    )
 
 
 def _text(text: str) -> schema.ContentToolCallContent:
-    return schema.ContentToolCallContent(type="content", content=schema.TextContentBlock(type="text", text=text))
+    return schema.ContentToolCallContent(
+        type="content", content=schema.TextContentBlock(type="text", text=text)
+    )

@@ -43,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
     names: Sequence[str] = args.strategy or tuple(strategies)
     for name in names:
         if name not in strategies:
-            raise UsageError(f"Unknown strategy {name!r}.", fix=suggestion(name.lower(), [*strategies]))
+            raise UsageError(
+                f"Unknown strategy {name!r}.", fix=suggestion(name.lower(), [*strategies])
+            )
     sweep = Sweep(
         strategies=[strategies[name] for name in names],
         plans=args.plan,
@@ -59,7 +61,11 @@ def run(args: argparse.Namespace) -> int:
     tasks = read_tasks(args.replay)
     inputs = leave_one_out(tasks, gold=args.steps == "gold", halves=args.split == "half")
     rows = list(measure(inputs, sweep))
-    show(json.dumps(as_record(rows, sweep, len(tasks))) if args.json else as_text(rows, sweep, len(tasks)))
+    show(
+        json.dumps(as_record(rows, sweep, len(tasks)))
+        if args.json
+        else as_text(rows, sweep, len(tasks))
+    )
     return 0
 
 
@@ -133,7 +139,9 @@ def measure(inputs: Sequence[PlanInputs], sweep: Sweep) -> Iterator[Row]:
             uses=fmean(each.uses for each in spent),
             over_budget=fmean(each.cost > cap for each in spent),
             useful_allowed=sum(each.useful for each in spent) / sum(useful) if any(useful) else 1.0,
-            tasks_whole=fmean(each.useful == total for each, total in zip(spent, useful, strict=True)),
+            tasks_whole=fmean(
+                each.useful == total for each, total in zip(spent, useful, strict=True)
+            ),
             planned_cost=_mean(each.planned_cost for each in spent),
             planned_uses=_mean(each.planned_uses for each in spent),
         )
@@ -160,7 +168,11 @@ def _replay_task(inputs: PlanInputs, setting: _Setting, sweep: Sweep) -> Spendin
             strict = plan == "strict"
             candidates = inputs.candidates(tau, costs, strict=strict)
             task_plan = TaskPlan(
-                candidates, threshold=tau, strict=strict, earned=sweep.earned, blacklisting=sweep.blacklisting
+                candidates,
+                threshold=tau,
+                strict=strict,
+                earned=sweep.earned,
+                blacklisting=sweep.blacklisting,
             )
             tools = Planned(inputs.task, task_plan, cap)
     return replay(inputs.task, spec.strategy, tools)
@@ -189,7 +201,10 @@ def as_record(rows: Sequence[Row], sweep: Sweep, tasks: int) -> dict[str, Any]:
 
 
 def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: round(figure, 4) if isinstance(figure, float) else figure for name, figure in figures.items()}
+    return {
+        name: round(figure, 4) if isinstance(figure, float) else figure
+        for name, figure in figures.items()
+    }
 
 
 def as_text(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
@@ -210,10 +225,16 @@ def as_text(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
     charted = [row for row in means if row.plan == charted_plan]
     if len(sweep.caps) > 1:
         for tau in sweep.thresholds:
-            lines += ["", *_bars([row for row in charted if row.tau == tau], "cap", f"τ {tau:g}", unplanned)]
+            lines += [
+                "",
+                *_bars([row for row in charted if row.tau == tau], "cap", f"τ {tau:g}", unplanned),
+            ]
     if len(sweep.thresholds) > 1:
         for cap in sweep.caps:
-            lines += ["", *_bars([row for row in charted if row.cap == cap], "τ", f"cap {cap:,}", unplanned)]
+            lines += [
+                "",
+                *_bars([row for row in charted if row.cap == cap], "τ", f"cap {cap:,}", unplanned),
+            ]
     return "\n".join(lines)
 
 
@@ -224,13 +245,18 @@ def _means_over_draws(rows: Sequence[Row]) -> list[Row]:
         tau = row.tau if row.plan in THRESHOLD_PLANS else None
         groups.setdefault((row.strategy, row.plan, row.cap, tau), []).append(row)
     return [
-        replace(group[0], **{figure: _mean(getattr(row, figure) for row in group) for figure in FIGURES})
+        replace(
+            group[0], **{figure: _mean(getattr(row, figure) for row in group) for figure in FIGURES}
+        )
         for group in groups.values()
     ]
 
 
 def _bars(
-    rows: Sequence[Row], swept: Literal["cap", "τ"], fixed: str, unplanned: Mapping[tuple[str, int], float]
+    rows: Sequence[Row],
+    swept: Literal["cap", "τ"],
+    fixed: str,
+    unplanned: Mapping[tuple[str, int], float],
 ) -> list[str]:
     """Draw the mean cost for each swept value, strategy by strategy, on a common scale."""
     if not rows:
@@ -243,7 +269,9 @@ def _bars(
         lines.append(strategy if off is None else f"{strategy}, {off:,.2f} without")
         for row in strategy_rows:
             value = f"{row.cap:,}" if swept == "cap" else f"{row.tau:g}"
-            lines.append(f"{value:>10} │{bar(row.average_cost / top):<{BAR_COLUMNS}} {row.average_cost:,.2f}")
+            lines.append(
+                f"{value:>10} │{bar(row.average_cost / top):<{BAR_COLUMNS}} {row.average_cost:,.2f}"
+            )
     return lines
 
 

@@ -75,7 +75,9 @@ class Task:
     def as_gold(self) -> "Task":
         """Return the gold trajectory: one helpful call of each needed tool."""
         calls = (Call(tool, id=str(index)) for index, tool in enumerate(self.gold))
-        return replace(self, success=True, actions=tuple(Action(call, Observation(""), True) for call in calls))
+        return replace(
+            self, success=True, actions=tuple(Action(call, Observation(""), True) for call in calls)
+        )
 
 
 def read_tasks(path: FilePath) -> list[Task]:
@@ -85,7 +87,9 @@ def read_tasks(path: FilePath) -> list[Task]:
         gold = tuple(dict.fromkeys(run.gold_tools))
         actions = tuple(_action(step, number, run.query) for number, step in enumerate(run.steps))
         used = (action.call.name for action in actions)
-        tasks.append(Task(run.query, run.success, gold, actions, tuple(dict.fromkeys((*gold, *used)))))
+        tasks.append(
+            Task(run.query, run.success, gold, actions, tuple(dict.fromkeys((*gold, *used))))
+        )
     if not tasks:
         raise UsageError(f"{path} has no recorded run.", fix=_FIX)
     return tasks
@@ -116,7 +120,9 @@ class PlanInputs:
     fits: Mapping[str, float] = field(default_factory=dict[str, float])
     """The local ranker's chances, from tool names only because a recording has no schemas."""
 
-    def candidates(self, threshold: float, costs: Mapping[str, int], *, strict: bool = False) -> list[Candidate]:
+    def candidates(
+        self, threshold: float, costs: Mapping[str, int], *, strict: bool = False
+    ) -> list[Candidate]:
         """Return the candidates of a plan; the paper's strict plan assumes that every tool will be used."""
         prior = priors(self.evidence, self.fits, dict.fromkeys(self.evidence, ""))
         mean_fit = sum(self.fits.values()) / max(1, len(self.fits))
@@ -126,7 +132,11 @@ class PlanInputs:
             worth = value(past) if strict else value(past, prior[tool])
             probability = 1.0 if strict else chance(past, self.fits.get(tool, 0.0), mean_fit)
             bound = frequency_bound(past, worth, threshold)
-            candidates.append(Candidate(tool, worth, bound, costs[tool], is_judged=past.weight > 0, chance=probability))
+            candidates.append(
+                Candidate(
+                    tool, worth, bound, costs[tool], is_judged=past.weight > 0, chance=probability
+                )
+            )
         return candidates
 
 
@@ -143,7 +153,9 @@ def leave_one_out(tasks: Sequence[Task], *, gold: bool, halves: bool = False) ->
         source = tasks[1 - index % 2 :: 2] if halves else tasks
         past = Past(RecordedStore([other for other in source if other.query != task.query]))
         evidence = past.evidence(task.query, dict.fromkeys(tools, ""), "")
-        inputs.append(PlanInputs(task.as_gold() if gold else task, evidence, ranker.chances(task.query)))
+        inputs.append(
+            PlanInputs(task.as_gold() if gold else task, evidence, ranker.chances(task.query))
+        )
     return inputs
 
 
@@ -153,8 +165,13 @@ class RecordedStore:
     generation = 0
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self._numbers = {query: number for number, query in enumerate(dict.fromkeys(task.query for task in tasks), 1)}
-        uses = [(run, task.query, action) for run, task in enumerate(tasks) for action in task.actions]
+        self._numbers = {
+            query: number
+            for number, query in enumerate(dict.fromkeys(task.query for task in tasks), 1)
+        }
+        uses = [
+            (run, task.query, action) for run, task in enumerate(tasks) for action in task.actions
+        ]
         count = len(uses)
         self._uses = Columns(  # each run counts as a session; prices and times were not recorded
             id=[*range(1, count + 1)],
@@ -163,7 +180,9 @@ class RecordedStore:
             turn=[0] * count,
             tool=[action.call.name for _, _, action in uses],
             document_hash=[""] * count,
-            helpful=[None if action.helpful is None else int(action.helpful) for _, _, action in uses],
+            helpful=[
+                None if action.helpful is None else int(action.helpful) for _, _, action in uses
+            ],
             price_nano=[0] * count,
             step_nano=[None] * count,
             step_tokens=[0] * count,
@@ -251,7 +270,11 @@ class Planned(RecordedTools):
 
     @property
     def forbidden(self) -> Collection[str]:
-        return {row.tool for row in self.plan.rows if row.tool in self.plan.forbidden or self.plan.better(row.tool)}
+        return {
+            row.tool
+            for row in self.plan.rows
+            if row.tool in self.plan.forbidden or self.plan.better(row.tool)
+        }
 
     def _count(self, tool: str, helpful: bool | None) -> None:
         self._plan.count(tool, helpful)
@@ -265,7 +288,9 @@ class Planned(RecordedTools):
 def ideal(task: Task, costs: Mapping[str, int], cap: int) -> Spending:
     """Return the spending of an oracle that makes only useful calls, the cheapest first."""
     spent = uses = 0
-    for cost in sorted(costs[action.call.name] for action in task.actions[:MAX_STEPS] if action.helpful):
+    for cost in sorted(
+        costs[action.call.name] for action in task.actions[:MAX_STEPS] if action.helpful
+    ):
         if spent + cost > cap:
             break
         spent, uses = spent + cost, uses + 1
@@ -275,7 +300,9 @@ def ideal(task: Task, costs: Mapping[str, int], cap: int) -> Spending:
 def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spending:
     """Replay a task with these tools, one call at a time."""
     calls = [action.call for action in task.actions]
-    end = Thought("", Call(FINISH, {"answer": "as recorded"} if task.success else {"give_up": True}))
+    end = Thought(
+        "", Call(FINISH, {"answer": "as recorded"} if task.success else {"give_up": True})
+    )
 
     def thought(path: Path, attempts: Collection[Sibling]) -> Thought:
         """Return the next recorded step after this path that is neither tried nor forbidden, or the end."""
@@ -304,5 +331,7 @@ def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spending:
                 reply = tuple(map(tools.act, request.calls))
             case Rank():
                 reply = min(request.first, request.second, key=position)
-            case Backtrack() | DraftGraph() | RunGraph():  # without a tool graph, strategies think step by step
+            case (
+                Backtrack() | DraftGraph() | RunGraph()
+            ):  # without a tool graph, strategies think step by step
                 reply = None

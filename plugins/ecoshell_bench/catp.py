@@ -54,13 +54,24 @@ def run(args: argparse.Namespace) -> int:
         "qop_rows": len(rows),
         "qop_error_max": round(max(row.error for row in rows), 6),
         "validity": validity(constants, args.plans),
-        "choice": choice and {name: round(getattr(choice, name), 6) for name in ("ours", "best", "cheapest")},
+        "choice": choice
+        and {name: round(getattr(choice, name), 6) for name in ("ours", "best", "cheapest")},
         "parallel": parallel,
         **planner,
     }
-    validity_note = f"Shares of {args.plans:,} random plans that are valid, with and without the mask."
-    choice_note = f"Mean QoP over {choice.samples:,} samples; random choice: {choice.average:.4f}." if choice else ""
-    show_record(record, as_json=args.json, notes=f"\n{len(plans):,} recorded plans. {validity_note} {choice_note}")
+    validity_note = (
+        f"Shares of {args.plans:,} random plans that are valid, with and without the mask."
+    )
+    choice_note = (
+        f"Mean QoP over {choice.samples:,} samples; random choice: {choice.average:.4f}."
+        if choice
+        else ""
+    )
+    show_record(
+        record,
+        as_json=args.json,
+        notes=f"\n{len(plans):,} recorded plans. {validity_note} {choice_note}",
+    )
     return 0
 
 
@@ -148,7 +159,9 @@ def choose(plans: Sequence[RecordedPlan], constants: Constants) -> Choice | None
     return Choice(
         ours=statistics.fmean(map(qop, chosen)),
         best=statistics.fmean(max(map(qop, sample)) for sample in samples),
-        cheapest=statistics.fmean(qop(min(sample, key=lambda plan: plan.price)) for sample in samples),
+        cheapest=statistics.fmean(
+            qop(min(sample, key=lambda plan: plan.price)) for sample in samples
+        ),
         average=statistics.fmean(statistics.fmean(map(qop, sample)) for sample in samples),
         samples=len(samples),
     )
@@ -168,9 +181,14 @@ class QopModel:
         """Fit the model to recorded plans."""
         runs: dict[str, list[tuple[float, Decimal]]] = {}
         for plan in plans:
-            for tool, size, price in zip(plan.tools, _input_sizes(plan, constants), plan.prices, strict=True):
+            for tool, size, price in zip(
+                plan.tools, _input_sizes(plan, constants), plan.prices, strict=True
+            ):
                 runs.setdefault(tool, []).append((size, price))
-        vectors = {tool: cost_vector(tool_runs, constants.image_size_levels_px) for tool, tool_runs in runs.items()}
+        vectors = {
+            tool: cost_vector(tool_runs, constants.image_size_levels_px)
+            for tool, tool_runs in runs.items()
+        }
         costs = {tool: vector for tool, vector in vectors.items() if vector is not None}
         return cls(constants, costs, _effects(_plans_by_sample(plans), sorted(costs)))
 
@@ -212,8 +230,13 @@ def _effects(samples: Sequence[Sequence[RecordedPlan]], tools: Sequence[str]) ->
 
     if not samples:
         return {}
-    uses = [centred([[float(tool in plan.tools) for tool in tools] for plan in sample]) for sample in samples]
-    scores = np.concatenate([centred([[plan.score] for plan in sample])[:, 0] for sample in samples])
+    uses = [
+        centred([[float(tool in plan.tools) for tool in tools] for plan in sample])
+        for sample in samples
+    ]
+    scores = np.concatenate(
+        [centred([[plan.score] for plan in sample])[:, 0] for sample in samples]
+    )
     matrix = np.vstack(uses)
     effects = np.linalg.solve(matrix.T @ matrix + _RIDGE * np.eye(len(tools)), matrix.T @ scores)
     return dict(zip(tools, map(float, effects), strict=True))
@@ -227,11 +250,18 @@ def measure_parallel(plans: Sequence[RecordedPlan]) -> dict[str, float] | None:
 
     Returns mean seconds of a plan: sequential (sum), longest path (critical), and measured (clock).
     """
-    branching = [plan for plan in plans if len({node.after for node in plan.plan.nodes}) < len(plan.plan.nodes)]
+    branching = [
+        plan
+        for plan in plans
+        if len({node.after for node in plan.plan.nodes}) < len(plan.plan.nodes)
+    ]
     if not branching:
         return None
     times = [
-        {node.label: milliseconds / _MS for node, milliseconds in zip(plan.plan.nodes, plan.milliseconds, strict=True)}
+        {
+            node.label: milliseconds / _MS
+            for node, milliseconds in zip(plan.plan.nodes, plan.milliseconds, strict=True)
+        }
         for plan in branching
     ]
     seconds = {
@@ -245,7 +275,9 @@ def measure_parallel(plans: Sequence[RecordedPlan]) -> dict[str, float] | None:
     return {name: round(statistics.fmean(values), 6) for name, values in seconds.items()}
 
 
-async def _clock_seconds(plans: Sequence[GraphPlan], times: Sequence[Mapping[str, float]]) -> list[float]:
+async def _clock_seconds(
+    plans: Sequence[GraphPlan], times: Sequence[Mapping[str, float]]
+) -> list[float]:
     """Run the plans and return the seconds each took according to the executor."""
     semaphore = asyncio.Semaphore(_PARALLEL_PLANS)
 

@@ -48,43 +48,63 @@ class Outcome:
         return {
             "qop": _mean(self.qop),
             "qop_95": _interval(self.tasks, self.qop),
-            "caorl_above_95": None if self is method else _interval(self.tasks, method.qop - self.qop),
+            "caorl_above_95": None
+            if self is method
+            else _interval(self.tasks, method.qop - self.qop),
             "score": _mean(self.score),
             "price": _mean(self.price[self.price == self.price]),
             "recorded": _mean(self.recorded),
         }
 
 
-def measure_planner(planner: Planner, plans: Sequence[RecordedPlan], constants: Constants) -> dict[str, Any]:
+def measure_planner(
+    planner: Planner, plans: Sequence[RecordedPlan], constants: Constants
+) -> dict[str, Any]:
     """Return the planner's part of the record; raises UsageError if the planner does not know the tasks or tools."""
     if unknown := sorted({plan.task for plan in plans} - {*planner.tasks}):
-        raise UsageError(f"The planner does not know task {unknown[0]}.", fix="Give the pools it was trained on.")
+        raise UsageError(
+            f"The planner does not know task {unknown[0]}.", fix="Give the pools it was trained on."
+        )
     if {*planner.types} != {*constants.types}:
         raise UsageError(
-            "The planner and the constants have different tools.", fix="Give the constants it was trained with."
+            "The planner and the constants have different tools.",
+            fix="Give the constants it was trained with.",
         )
     if METHOD not in planner.variants:
-        raise UsageError("The planner was trained without the method itself.", fix="Train it without --only.")
+        raise UsageError(
+            "The planner was trained without the method itself.", fix="Train it without --only."
+        )
     recordings = Recordings([plan for plan in plans if plan.task in planner.unseen], constants)
 
     def qop(plan: RecordedPlan) -> float:
         return quality(plan.score, plan.price, alpha=constants.alpha, max_cost=constants.max_cost)
 
     recorded_plans: dict[str, Choose] = {
-        name: lambda task, level, name=name: planner.plan(name, task, level, [*recordings.by_task[task]])
+        name: lambda task, level, name=name: planner.plan(
+            name, task, level, [*recordings.by_task[task]]
+        )
         for name in planner.variants
     }
     any_plans: dict[str, Choose] = {name: partial(planner.plan, name) for name in planner.variants}
     recorded_plans |= _hindsight_choices(recordings, qop)
-    chosen = {name: _outcome(choose, recordings, planner, qop) for name, choose in recorded_plans.items()}
-    written = {name: _outcome(choose, recordings, planner, qop) for name, choose in any_plans.items()}
+    chosen = {
+        name: _outcome(choose, recordings, planner, qop) for name, choose in recorded_plans.items()
+    }
+    written = {
+        name: _outcome(choose, recordings, planner, qop) for name, choose in any_plans.items()
+    }
     rows = {name: outcome.row(chosen[METHOD]) for name, outcome in chosen.items()}
     written_rows = {
-        name: {**outcome.row(written[METHOD]), "valid": _mean(outcome.valid)} for name, outcome in written.items()
+        name: {**outcome.row(written[METHOD]), "valid": _mean(outcome.valid)}
+        for name, outcome in written.items()
     }
 
     def means(name: str) -> dict[str, float]:
-        return {"qop": rows[name]["qop"], "price": rows[name]["price"], "valid": written_rows[name]["valid"]}
+        return {
+            "qop": rows[name]["qop"],
+            "price": rows[name]["price"],
+            "valid": written_rows[name]["valid"],
+        }
 
     return {
         "qop": rows[METHOD]["qop"],
@@ -100,7 +120,9 @@ def measure_planner(planner: Planner, plans: Sequence[RecordedPlan], constants: 
     }
 
 
-def _hindsight_choices(recordings: Recordings, qop: Callable[[RecordedPlan], float]) -> dict[str, Choose]:
+def _hindsight_choices(
+    recordings: Recordings, qop: Callable[[RecordedPlan], float]
+) -> dict[str, Choose]:
     """Return the choices of the cheapest plan, the plan with the best score and the plan with the best QoP."""
 
     def highest_mean(figure: Callable[[RecordedPlan], float]) -> Choose:
@@ -125,7 +147,9 @@ def _hindsight_choices(recordings: Recordings, qop: Callable[[RecordedPlan], flo
     }
 
 
-def _outcome(choose: Choose, recordings: Recordings, planner: Planner, qop: Callable[[RecordedPlan], float]) -> Outcome:
+def _outcome(
+    choose: Choose, recordings: Recordings, planner: Planner, qop: Callable[[RecordedPlan], float]
+) -> Outcome:
     """Choose a plan for every level of each task with several recorded plans, and look up its recorded results."""
     import numpy as np
 
@@ -140,7 +164,16 @@ def _outcome(choose: Choose, recordings: Recordings, planner: Planner, qop: Call
         is_valid = bool(runs) or valid(language.text(plan), language.problem(planner.tasks[task]))
         for sample in sorted(samples):
             run = runs.get(sample)
-            rows.append((task, qop(run) if run else 0.0, run.score if run else 0.0, price, run is not None, is_valid))
+            rows.append(
+                (
+                    task,
+                    qop(run) if run else 0.0,
+                    run.score if run else 0.0,
+                    price,
+                    run is not None,
+                    is_valid,
+                )
+            )
     if not rows:
         raise UsageError("No task has several recorded plans.", fix="Give the complete pools.")
     tasks, qops, scores, prices, recorded, validity = np.array(rows, np.float64).T

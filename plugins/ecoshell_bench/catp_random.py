@@ -31,7 +31,9 @@ def problems(types: Mapping[str, tuple[Sequence[str], str]]) -> dict[str, Proble
     """
     tools = {tool: Signature.strict(inputs, output) for tool, (inputs, output) in types.items()}
     return {
-        f"{'+'.join(inputs)}→{'+'.join(outputs)}": Problem(tools, inputs, outputs, max_tokens=MAX_TOKENS, uses=1)
+        f"{'+'.join(inputs)}→{'+'.join(outputs)}": Problem(
+            tools, inputs, outputs, max_tokens=MAX_TOKENS, uses=1
+        )
         for inputs, outputs in TASK_TYPES
     }
 

@@ -92,7 +92,11 @@ class Session:
     """Replays runs as the questions of one session; `count` counts the tokens of a text."""
 
     def __init__(
-        self, presentation: Presentation, system: str, count: Callable[[str], int], pool: Sequence[ToolSchema]
+        self,
+        presentation: Presentation,
+        system: str,
+        count: Callable[[str], int],
+        pool: Sequence[ToolSchema],
     ) -> None:
         """Start a session that knows the tools of `pool` by name."""
         self.bill = Bill()
@@ -123,7 +127,9 @@ class Session:
         self.registered |= {schema.name: schema for schema in new}
         self._array = self._array_tokens()
         listing = self._presentation.opening(names, new, descriptions=about)
-        self.history += self._count(f"{listing}\n\n{run.query}" if listing else run.query) + TOKENS_PER_MESSAGE
+        self.history += (
+            self._count(f"{listing}\n\n{run.query}" if listing else run.query) + TOKENS_PER_MESSAGE
+        )
         for step in run.steps:
             if step.tool is not None and step.tool not in self.registered:
                 if wrong and wrong not in self.registered:
@@ -178,7 +184,9 @@ class Setting:
         """Return the price of the usage, in prices of an input token."""
         uncached = usage.input - usage.cached - usage.cache_write
         prompt = uncached * self.rates.input + usage.cached * self.rates.cached_input
-        return prompt + usage.cache_write * self.rates.cache_write + usage.output * self.rates.output
+        return (
+            prompt + usage.cache_write * self.rates.cache_write + usage.output * self.rates.output
+        )
 
     def session(self, presentation: Presentation, pool: Sequence[ToolSchema]) -> Session:
         """Start a session."""
@@ -201,7 +209,9 @@ class PoolResult:
     pool: int
     runs: int = 0
     """The number of sessions."""
-    totals: dict[str, Total] = field(default_factory=lambda: {policy: Total() for policy in POLICIES})
+    totals: dict[str, Total] = field(
+        default_factory=lambda: {policy: Total() for policy in POLICIES}
+    )
     presentations: Counter[str] = field(default_factory=Counter[str])
     """Presentations chosen by `auto`."""
     loaded: int = 0
@@ -212,7 +222,9 @@ class PoolResult:
 
     def saving(self, policy: str, setting: Setting) -> Decimal:
         """Return the share of the cost of `all` that a policy saves; negative if it costs more."""
-        return 1 - setting.price(self.totals[policy].usage) / setting.price(self.totals["all"].usage)
+        return 1 - setting.price(self.totals[policy].usage) / setting.price(
+            self.totals["all"].usage
+        )
 
     @property
     def losing(self) -> float:
@@ -247,7 +259,9 @@ def sessions_of(runs: Sequence[RecordedRun], setting: Setting) -> list[tuple[Rec
     return sessions
 
 
-def draw_pool(session: Sequence[RecordedRun], tools: Tools, size: int, seed: int) -> list[ToolSchema]:
+def draw_pool(
+    session: Sequence[RecordedRun], tools: Tools, size: int, seed: int
+) -> list[ToolSchema]:
     """Return the used tools and a random draw of unused ones up to `size`, shuffled; reproducible by the seed."""
     rng = random.Random(f"{seed}/{'+'.join(run.id for run in session)}/{size}")
     used = _used(session)
@@ -275,15 +289,23 @@ def decide_for(
     `registered` are the tools that earlier questions of the session registered.
     """
     schemas = [schema for schema in pool if schema.name not in registered]
-    candidates = candidates_of(schemas, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)])
-    return decide_loading(candidates, LoadingPolicy(presentation=presentation, is_first=presentation == "auto"))
+    candidates = candidates_of(
+        schemas, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)]
+    )
+    return decide_loading(
+        candidates, LoadingPolicy(presentation=presentation, is_first=presentation == "auto")
+    )
 
 
-def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolSchema], setting: Setting, result: PoolResult) -> None:
+def _measure(
+    runs: Sequence[RecordedRun], pool: Sequence[ToolSchema], setting: Setting, result: PoolResult
+) -> None:
     """Replay a session under all policies and add it to the result."""
     result.runs += 1
 
-    def replay(presentation: Presentation, loaded: Callable[[RecordedRun], Sequence[ToolSchema]]) -> Session:
+    def replay(
+        presentation: Presentation, loaded: Callable[[RecordedRun], Sequence[ToolSchema]]
+    ) -> Session:
         session = setting.session(presentation, pool)
         for run in runs:
             session.ask(run, loaded(run), wrong=_wrong_tool(run, pool, session, setting))
@@ -308,7 +330,9 @@ def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolSchema], setting: S
         total.usage += session.bill.usage
         total.calls += session.bill.calls
         total.schemas += len(session.registered)
-    result.excess.append(price(sessions["auto"]) / min(price(sessions["all"]), price(sessions["all_text"])) - 1)
+    result.excess.append(
+        price(sessions["auto"]) / min(price(sessions["all"]), price(sessions["all_text"])) - 1
+    )
 
 
 def _replay_auto(
@@ -336,7 +360,9 @@ def _replay_auto(
     return session
 
 
-def _wrong_tool(run: RecordedRun, pool: Sequence[ToolSchema], session: Session, setting: Setting) -> str:
+def _wrong_tool(
+    run: RecordedRun, pool: Sequence[ToolSchema], session: Session, setting: Setting
+) -> str:
     """Return the unneeded tool that this run registers: the same under every policy, unless it is registered there."""
     rng = random.Random(f"{setting.seed}/{run.id}/wrong")
     if rng.random() >= setting.wrong:
@@ -356,11 +382,18 @@ def as_record(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -
 
     def row(result: PoolResult) -> dict[str, Any]:
         runs, totals = max(1, result.runs), result.totals
-        savings = {policy: round(float(result.saving(policy, setting)), 4) for policy in POLICIES if result.runs}
+        savings = {
+            policy: round(float(result.saving(policy, setting)), 4)
+            for policy in POLICIES
+            if result.runs
+        }
         return {
             "pool": result.pool,
             "runs": result.runs,
-            "cost": {policy: round(float(setting.price(total.usage) / runs), 2) for policy, total in totals.items()},
+            "cost": {
+                policy: round(float(setting.price(total.usage) / runs), 2)
+                for policy, total in totals.items()
+            },
             "saving": savings,
             "loses": {"share": round(result.losing, 4), "worst": round(result.worst, 4)},
             "registered": round(totals["grow"].schemas / runs, 3),
@@ -392,10 +425,15 @@ def as_text(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> 
             notes.append(f"{result.pool} tools: every run used more tools than this")
             continue
         for policy, total in result.totals.items():
-            cost, saving = float(setting.price(total.usage) / result.runs), float(result.saving(policy, setting))
+            cost, saving = (
+                float(setting.price(total.usage) / result.runs),
+                float(result.saving(policy, setting)),
+            )
             figures = {"cost": cost, "saving": saving, **_tokens(total, result.runs)}
             rows.append({"policy": policy, "tools": result.pool, **figures})
-        choices = ", ".join(f"{name} in {count}" for name, count in result.presentations.most_common())
+        choices = ", ".join(
+            f"{name} in {count}" for name, count in result.presentations.most_common()
+        )
         notes.append(
             f"{result.pool} tools: of {result.runs} runs, auto chose {choices}; it loaded {result.loaded} schemas, of "
             f"which {result.loaded_used} were used; it cost more than registering everything in {result.losing:.1%} "
@@ -413,5 +451,13 @@ def as_text(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> 
 def _tokens(total: Total, runs: int) -> dict[str, float]:
     """Return mean calls and tokens of a run; `fresh` is the part of the prompts that is not read from the cache."""
     use = total.usage
-    counts = {"calls": total.calls, "fresh": use.input - use.cached, "cached": use.cached, "output": use.output}
-    return {name: round(count / runs, 2) for name, count in {**counts, "documents": total.schemas}.items()}
+    counts = {
+        "calls": total.calls,
+        "fresh": use.input - use.cached,
+        "cached": use.cached,
+        "output": use.output,
+    }
+    return {
+        name: round(count / runs, 2)
+        for name, count in {**counts, "documents": total.schemas}.items()
+    }

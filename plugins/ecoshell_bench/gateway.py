@@ -51,7 +51,9 @@ async def _collect(requests: int, streams: int, *, as_json: bool) -> list[Measur
             if not as_json:
                 baseline = "–" if row.baseline is None else f"{row.baseline:,.4g}"
                 ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
-                show(f"{row.what:<24} {row.value:>10,.4g} {row.unit:<9} baseline {baseline:>10}   ratio {ratio:>6}")
+                show(
+                    f"{row.what:<24} {row.value:>10,.4g} {row.unit:<9} baseline {baseline:>10}   ratio {ratio:>6}"
+                )
     return rows
 
 
@@ -149,7 +151,14 @@ async def _servers() -> AsyncGenerator[Ports]:
     with TemporaryDirectory() as home:
         async with _process({}, "-m", "ecoshell_bench.gateway_upstream") as (_, line):
             port = int(line)
-            options = ("--budget", "1000", "--upstream-openai", f"http://127.0.0.1:{port}", "--loop-guard", "off")
+            options = (
+                "--budget",
+                "1000",
+                "--upstream-openai",
+                f"http://127.0.0.1:{port}",
+                "--loop-guard",
+                "off",
+            )
             command = ("-m", "ecoshell", "gateway", "--port", "0", "--token", _TOKEN, *options)
             async with _process({"ECOSHELL_HOME": home}, *command) as (gateway, listening):
                 yield Ports(port, int(listening.rpartition(":")[2]), gateway.pid)

@@ -9,7 +9,9 @@ _USAGE = {"prompt_tokens": 20, "completion_tokens": PIECES, "total_tokens": 20 +
 _CHUNK = json.dumps({"id": "c", "choices": [{"index": 0, "delta": {"content": "word "}}]})
 _LAST = json.dumps({"id": "c", "choices": [], "usage": _USAGE})
 _MESSAGE = {"role": "assistant", "content": "word " * PIECES}
-_REPLY = json.dumps({"id": "c", "choices": [{"index": 0, "message": _MESSAGE}], "usage": _USAGE}).encode()
+_REPLY = json.dumps(
+    {"id": "c", "choices": [{"index": 0, "message": _MESSAGE}], "usage": _USAGE}
+).encode()
 
 
 async def serve() -> None:

@@ -50,7 +50,9 @@ def _lines(record: Mapping[str, Any]) -> Iterator[str]:
     for name, value in record.items():
         if rows := _rows(value):
             tables += ["", name, *table(rows)]
-        elif isinstance(value, Mapping) and any(map(_rows, cast("Mapping[str, Any]", value).values())):
+        elif isinstance(value, Mapping) and any(
+            map(_rows, cast("Mapping[str, Any]", value).values())
+        ):
             tables += ["", name, *_lines(cast("Mapping[str, Any]", value))]
         else:
             figures.update(_flat({name: value}))
@@ -63,7 +65,11 @@ def _rows(value: Any) -> Sequence[Mapping[str, Any]]:
     """Return the rows of a list of objects or of an object of objects; an empty list for any other value."""
     if isinstance(value, Mapping):
         objects = cast("Mapping[str, Any]", value)
-        return [{"": name, **row} for name, row in objects.items()] if all(map(_is_object, objects.values())) else []
+        return (
+            [{"": name, **row} for name, row in objects.items()]
+            if all(map(_is_object, objects.values()))
+            else []
+        )
     items = cast("list[Any]", value) if isinstance(value, list) else []
     return items if all(map(_is_object, items)) else []
 

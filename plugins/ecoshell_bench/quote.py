@@ -63,19 +63,35 @@ class Coverage:
             self.runs += 1
             self.within += interval.low <= amount <= interval.high
             self.below += amount < interval.low
-            self.widths += (interval.high - interval.low) / interval.expected if interval.expected else 0.0
+            self.widths += (
+                (interval.high - interval.low) / interval.expected if interval.expected else 0.0
+            )
 
     def record(self) -> dict[str, Any]:
         """The shares; None without runs."""
-        shares = {"within": self.within, "below": self.below, "above": self.runs - self.within - self.below}
-        share = {name: round(count / self.runs, 4) if self.runs else None for name, count in shares.items()}
-        return {"runs": self.runs, **share, "width": round(self.widths / self.runs, 3) if self.runs else None}
+        shares = {
+            "within": self.within,
+            "below": self.below,
+            "above": self.runs - self.within - self.below,
+        }
+        share = {
+            name: round(count / self.runs, 4) if self.runs else None
+            for name, count in shares.items()
+        }
+        return {
+            "runs": self.runs,
+            **share,
+            "width": round(self.widths / self.runs, 3) if self.runs else None,
+        }
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; raises UsageError."""
     if bool(args.pool) != (args.constants is not None):
-        raise UsageError("--pool and --constants belong together.", fix="Give OpenCATP's pools and constants.json.")
+        raise UsageError(
+            "--pool and --constants belong together.",
+            fix="Give OpenCATP's pools and constants.json.",
+        )
     record: dict[str, Any] = {"interval": COVERAGE}
     if args.pool:
         record["recorded"] = measured(*_recorded(args))
@@ -91,7 +107,11 @@ def measured(history: Mapping[str, tuple[Figure, Figure]], runs: Iterable[Run]) 
     """The coverage of price and time for runs of tools with this history."""
     price, seconds = Coverage(), Coverage()
     for each in runs:
-        parts = [Part(label, *history[tool], after) for label, tool, after, _, _ in each.nodes if tool in history]
+        parts = [
+            Part(label, *history[tool], after)
+            for label, tool, after, _, _ in each.nodes
+            if tool in history
+        ]
         if len(parts) < len(each.nodes):
             continue
         costs = quote(parts)
@@ -110,7 +130,9 @@ def _recorded(args: argparse.Namespace) -> tuple[dict[str, tuple[Figure, Figure]
     training, past, held_out = set(samples[: len(samples) // 2]), list[Run](), list[Run]()
     for plan in plans:
         costs = zip(plan.plan.nodes, plan.prices, plan.milliseconds, strict=True)
-        nodes = [(node.label, node.tool, node.after, float(price), ms / _MS) for node, price, ms in costs]
+        nodes = [
+            (node.label, node.tool, node.after, float(price), ms / _MS) for node, price, ms in costs
+        ]
         (past if (plan.task, plan.sample) in training else held_out).append(Run(nodes))
     return history_of(past), held_out
 
@@ -121,12 +143,18 @@ def history_of(runs: Iterable[Run]) -> dict[str, tuple[Figure, Figure]]:
     for each in runs:
         for _, tool, _, price, seconds in each.nodes:
             costs[tool].append((price, seconds))
-    return {tool: (_figure([p for p, _ in pairs]), _figure([s for _, s in pairs])) for tool, pairs in costs.items()}
+    return {
+        tool: (_figure([p for p, _ in pairs]), _figure([s for _, s in pairs]))
+        for tool, pairs in costs.items()
+    }
 
 
 def generated(count: int, random: Random) -> tuple[dict[str, tuple[Figure, Figure]], list[Run]]:
     """Tools with skewed costs and few past uses, and runs of 2 to 8 nodes whose costs share a factor."""
-    means = {f"tool{at}": (10 ** random.uniform(-4, -1), 10 ** random.uniform(-1, 1)) for at in range(_TOOLS)}
+    means = {
+        f"tool{at}": (10 ** random.uniform(-4, -1), 10 ** random.uniform(-1, 1))
+        for at in range(_TOOLS)
+    }
     shapes = {tool: random.choice(_SHAPES) for tool in means}
 
     def drawn(tool: str, common: float = 1.0) -> tuple[float, float]:
@@ -137,7 +165,10 @@ def generated(count: int, random: Random) -> tuple[dict[str, tuple[Figure, Figur
     history: dict[str, tuple[Figure, Figure]] = {}
     for tool in means:
         pairs = [drawn(tool) for _ in range(random.choice(_HISTORIES))]
-        history[tool] = _figure([price for price, _ in pairs]), _figure([seconds for _, seconds in pairs])
+        history[tool] = (
+            _figure([price for price, _ in pairs]),
+            _figure([seconds for _, seconds in pairs]),
+        )
     runs: list[Run] = []
     for _ in range(count):
         common, nodes = random.gammavariate(_COMMON_SHAPE, 1 / _COMMON_SHAPE), list[Any]()
@@ -150,7 +181,9 @@ def generated(count: int, random: Random) -> tuple[dict[str, tuple[Figure, Figur
 
 
 def _figure(values: Sequence[float]) -> Figure:
-    return Figure(len(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
+    return Figure(
+        len(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+    )
 
 
 def _own() -> dict[str, Any]:
@@ -165,5 +198,7 @@ def _own() -> dict[str, Any]:
         if bill.spent_usd is not None and bill.low_usd is not None and bill.high_usd is not None:
             price.add(float(bill.spent_usd), Interval(bill.low_usd, bill.high_usd, bill.high_usd))
         if bill.low_seconds is not None and bill.high_seconds is not None:
-            seconds.add(bill.seconds, Interval(bill.low_seconds, bill.high_seconds, bill.high_seconds))
+            seconds.add(
+                bill.seconds, Interval(bill.low_seconds, bill.high_seconds, bill.high_seconds)
+            )
     return {"price": price.record(), "time": seconds.record()} if bills else {}

@@ -74,7 +74,9 @@ class ToolRecord:
 
     name: Filled
     description: Text
-    parameters: Annotated[dict[str, Any], BeforeValidator(_as_schema)] = field(default_factory=dict[str, Any])
+    parameters: Annotated[dict[str, Any], BeforeValidator(_as_schema)] = field(
+        default_factory=dict[str, Any]
+    )
     server: Text = ""
 
 
@@ -112,7 +114,9 @@ def read_runs(path: Path, tools: Tools) -> list[RecordedRun]:
     def step(record: StepRecord) -> RecordedStep:
         name = tools.names.get((record.server, record.tool))
         arguments = as_text(record.args or {})
-        return RecordedStep(name, name or record.tool, record.thought, arguments, record.observation)
+        return RecordedStep(
+            name, name or record.tool, record.thought, arguments, record.observation
+        )
 
     runs = [
         RecordedRun(run.id or place, run.query, tuple(map(step, run.steps)), run.final)

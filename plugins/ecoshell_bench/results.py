@@ -33,7 +33,9 @@ ResultType = TypeVar("ResultType", bound=Keyed)
 class ResultsFile(Generic[ResultType]):
     """The results of a file `by_key`, including those it had when it was opened."""
 
-    def __init__(self, path: Path, heading: Mapping[str, Any], kind: type[ResultType], *, resume: bool = True) -> None:
+    def __init__(
+        self, path: Path, heading: Mapping[str, Any], kind: type[ResultType], *, resume: bool = True
+    ) -> None:
         """Open or create the file; raises UsageError for a different heading, or for any results without `resume`."""
         self.path = path
         self.by_key: dict[Hashable, ResultType] = {}
@@ -42,12 +44,18 @@ class ResultsFile(Generic[ResultType]):
             content = path.read_bytes() if path.exists() else b""
             self._file = path.open("ab")
         except OSError as failure:
-            raise UsageError(f"{path} cannot be written: {failure.strerror}.", fix="Name another file.") from failure
+            raise UsageError(
+                f"{path} cannot be written: {failure.strerror}.", fix="Name another file."
+            ) from failure
         with ExitStack() as closing:
             closing.callback(self.close)
             self._file.truncate(size := content.rfind(b"\n") + 1)
             if size and not resume:
-                raise UsageError(f"{path} already has results.", kept="They are kept.", fix=f"Add --resume {path}.")
+                raise UsageError(
+                    f"{path} already has results.",
+                    kept="They are kept.",
+                    fix=f"Add --resume {path}.",
+                )
             if size:
                 stored_heading, results = read_results(path, kind)
                 for key, value in heading.items():

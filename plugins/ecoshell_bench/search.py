@@ -43,14 +43,20 @@ def run(args: argparse.Namespace) -> int:
     recall, milliseconds = measure(Ranker(schemas), queries)
     if args.json:
         figures = {str(cutoff): round(share, 4) for cutoff, share in recall.items()}
-        show(json.dumps({"recall": figures, "ms_per_query": round(milliseconds, 3), "n": len(queries)}))
+        show(
+            json.dumps(
+                {"recall": figures, "ms_per_query": round(milliseconds, 3), "n": len(queries)}
+            )
+        )
         return 0
     show("  ".join(f"recall@{cutoff} {share:.3f}" for cutoff, share in recall.items()))
     note(f"{len(queries)} queries, {len(schemas)} tools, {milliseconds:.1f} ms per query (median).")
     return 0
 
 
-def measure(ranker: Ranker, queries: Sequence[tuple[str, frozenset[str]]]) -> tuple[dict[int, float], float]:
+def measure(
+    ranker: Ranker, queries: Sequence[tuple[str, frozenset[str]]]
+) -> tuple[dict[int, float], float]:
     """Return the mean recall by cutoff, and the median milliseconds per query."""
     ranker.search(queries[0][0])  # builds the index
     recall, milliseconds = dict.fromkeys(CUTOFFS, 0.0), list[float]()
@@ -68,11 +74,15 @@ def read_catalog(path: Path) -> tuple[list[ToolSchema], Mapping[str, str]]:
     rows = list(read_objects(path))
     if not any("api" in row for _, row in rows):
         tools = read_tools(path)
-        return list(tools.schemas.values()), {original: name for (_, original), name in tools.names.items()}
+        return list(tools.schemas.values()), {
+            original: name for (_, original), name in tools.names.items()
+        }
     schemas: list[ToolSchema] = []
     names: dict[str, str] = {}
     for place, row in rows:
-        tool = checked(TypeAdapter(ToolRecord), row, place, "Give ToolBench's catalog with one tool per line.")
+        tool = checked(
+            TypeAdapter(ToolRecord), row, place, "Give ToolBench's catalog with one tool per line."
+        )
         match = _FRAME.fullmatch(tool.description)
         description = tool.description if match is None else match["own"] or ""
         server = str(row.get("tool") or "")
@@ -99,7 +109,9 @@ def read_queries(path: Path, names: Mapping[str, str]) -> Iterator[tuple[str, fr
     for place, record in _rows(path):
         row = checked(adapter, record, place, _FIX)
         if row.relevant_apis is not None:
-            pairs = [cast("Sequence[Any]", pair) for pair in row.relevant_apis if isinstance(pair, list)]
+            pairs = [
+                cast("Sequence[Any]", pair) for pair in row.relevant_apis if isinstance(pair, list)
+            ]
             needed = [_query_name(*pair) for pair in pairs if len(pair) == 2]
         else:
             needed = [str(name) for name in row.gold_tools]

@@ -21,7 +21,8 @@ from . import database, plots
 P = ParamSpec("P")
 T = TypeVar("T")
 DataFiles = Annotated[
-    list[Annotated[str, Subject.PATH]], "The files, relative to the workspace; sales.csv is the table sales."
+    list[Annotated[str, Subject.PATH]],
+    "The files, relative to the workspace; sales.csv is the table sales.",
 ]
 Query = Annotated[str, "One SELECT in DuckDB's SQL."]
 Kind = Literal["bar", "line", "scatter"]
@@ -37,13 +38,17 @@ class DataTools:
 
     def data_describe(self, path: Annotated[str, "The file.", Subject.PATH]) -> Observation:
         """Describe a data file (CSV, Parquet, JSON, SQLite): its tables, columns, types, rows, and the first rows."""
-        return self._in_worker(database.describe, self._workspace, path, self._result.characters - 200)
+        return self._in_worker(
+            database.describe, self._workspace, path, self._result.characters - 200
+        )
 
     def data_query(
         self,
         query: Query,
         paths: DataFiles,
-        plot: Annotated[Literal["no", "bar", "line", "scatter"], "Draw it: first column across, numbers up."] = "no",
+        plot: Annotated[
+            Literal["no", "bar", "line", "scatter"], "Draw it: first column across, numbers up."
+        ] = "no",
     ) -> Observation:
         """Ask CSV, Parquet, JSON or SQLite files a question in SQL: count, sum, average, group, sort, join, filter."""
         result = self._query(query, paths)
@@ -63,7 +68,9 @@ class DataTools:
         if not path.lower().endswith(".png"):
             raise ToolError(f"{path} is not the name of a PNG file, such as plot.png.")
         if find_spec("matplotlib") is None:
-            raise ToolError("A PNG needs matplotlib: pip install 'ecoshell[plot]'. `data_query` plots without it.")
+            raise ToolError(
+                "A PNG needs matplotlib: pip install 'ecoshell[plot]'. `data_query` plots without it."
+            )
         result = self._query(query, paths)
         image, rows = self._in_worker(plots.draw_png, plot, result)
         name = self._workspace.write_bytes(path, image)

@@ -32,9 +32,13 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "allow_persistent_secrets": False,
     "python_enable_replacements": False,
 }
-_READ_ONLY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"})
+_READ_ONLY_NODES = frozenset(
+    {"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE", "RECURSIVE_CTE_NODE"}
+)
 """Types of statements without effects; a SELECT may contain others, even one that writes a file."""
-_TABLE_FUNCTIONS = frozenset({"unnest", "range", "generate_series", "repeat", "json_each", "json_tree"})
+_TABLE_FUNCTIONS = frozenset(
+    {"unnest", "range", "generate_series", "repeat", "json_each", "json_tree"}
+)
 """Allowed table functions; some others run an unchecked query or read memory."""
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _JSON = frozenset({".json", ".jsonl", ".ndjson", ".geojson"})
@@ -79,7 +83,9 @@ def describe(workspace: Workspace, path: str, characters: int) -> Observation:
     with _opened(workspace, [path]) as base:
         base.lock()
         parts = [
-            f"{path} is {base.kind}, with these tables:" if base.tables else f"{path} is {base.kind} without tables."
+            f"{path} is {base.kind}, with these tables:"
+            if base.tables
+            else f"{path} is {base.kind} without tables."
         ]
         for table in base.tables:
             try:
@@ -88,9 +94,15 @@ def describe(workspace: Workspace, path: str, characters: int) -> Observation:
             except sqlite3.OperationalError as error:
                 parts.append(f"Table {table.name} cannot be read: {error}.")
                 continue
-            columns = "\n".join(f"  {visible_line(name)}  {kind[:_TYPE_CHARACTERS]}" for name, kind in table.columns)
+            columns = "\n".join(
+                f"  {visible_line(name)}  {kind[:_TYPE_CHARACTERS]}" for name, kind in table.columns
+            )
             head = f"Table {table.name}: {count} rows\n{columns}"
-            first = base.result(f"SELECT * FROM {table.reference} LIMIT {_SAMPLE_ROWS}") if count else None
+            first = (
+                base.result(f"SELECT * FROM {table.reference} LIMIT {_SAMPLE_ROWS}")
+                if count
+                else None
+            )
             parts.append(f"{head}\n{first.as_table(characters).text}" if first else head)
         text, cut = clip("\n\n".join(parts), characters)
         return Observation(text, truncated=cut)
@@ -139,13 +151,22 @@ class _Base:
         if head.startswith(b"PAR1"):
             self._add_view(name, f"read_parquet({_text(place)})", "Parquet", place)
             return
-        compression = next((kind for magic, kind in _COMPRESSIONS.items() if head.startswith(magic)), "none")
+        compression = next(
+            (kind for magic, kind in _COMPRESSIONS.items() if head.startswith(magic)), "none"
+        )
         suffixes = {suffix.lower() for suffix in PurePosixPath(name).suffixes}
         if compression == "none" and b"\0" in head:
             raise ToolError(f"{name} is neither CSV, JSON, Parquet nor SQLite.")
         start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        kind = "JSON" if suffixes & _JSON or (not suffixes & _CSV and start in (b"{", b"[")) else "CSV"
-        self._add_view(name, f"read_{kind.lower()}({_text(place)}, compression={_text(compression)})", kind, place)
+        kind = (
+            "JSON" if suffixes & _JSON or (not suffixes & _CSV and start in (b"{", b"[")) else "CSV"
+        )
+        self._add_view(
+            name,
+            f"read_{kind.lower()}({_text(place)}, compression={_text(compression)})",
+            kind,
+            place,
+        )
 
     def add_sqlite(self, source: sqlite3.Connection, name: str) -> None:
         """Add the tables of an SQLite database; each is loaded on use."""
@@ -153,16 +174,23 @@ class _Base:
         schema = self._unused_name(PurePosixPath(name).stem)
         self._db.execute(f"CREATE SCHEMA {_quoted(schema)}")
         tables_query = (
-            "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+            "SELECT name FROM sqlite_schema"
+            " WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
         )
         for (table,) in source.execute(tables_query).fetchall():
             reference = f"{_quoted(schema)}.{_quoted(table)}"
             name = table if self._needs_no_quotes(table) else _quoted(table)
             name = f"{schema}.{name}" if self._is_used(table) else name
             columns: list[tuple[str, str]] = []
-            with suppress(sqlite3.OperationalError):  # For example a broken view; loading it reports the error.
+            with suppress(
+                sqlite3.OperationalError
+            ):  # For example a broken view; loading it reports the error.
                 rows = source.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall()
-                columns = [(column, kind or "?") for _, column, kind, *_, hidden in rows if hidden != _HIDDEN_COLUMN]
+                columns = [
+                    (column, kind or "?")
+                    for _, column, kind, *_, hidden in rows
+                    if hidden != _HIDDEN_COLUMN
+                ]
             self.tables.append(_Table(table, name, reference, columns, source))
         for table in self.tables:
             self._used_names.add(table.plain.casefold())
@@ -171,14 +199,21 @@ class _Base:
         """Copy a table of an SQLite database, or its first rows; other tables need no loading."""
         if table.source is None:
             return
-        table.source.execute(f"SELECT * FROM {_quoted(table.plain)} LIMIT 0")  # Raises the reason if it is unreadable.
+        table.source.execute(
+            f"SELECT * FROM {_quoted(table.plain)} LIMIT 0"
+        )  # Raises the reason if it is unreadable.
         names = [_quoted(name) for name, _ in table.columns]
         selection = f"(SELECT {', '.join(names)} FROM {_quoted(table.plain)} LIMIT {row_limit})"
         types = ", ".join(f"group_concat(DISTINCT typeof({name}))" for name in names)
-        kinds = [_type_of(kinds) for kinds in table.source.execute(f"SELECT {types} FROM {selection}").fetchone()]
+        kinds = [
+            _type_of(kinds)
+            for kinds in table.source.execute(f"SELECT {types} FROM {selection}").fetchone()
+        ]
         columns = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
         self._db.execute(f"CREATE TABLE {table.reference} ({columns})")
-        lists = ", ".join(f"unnest(${number}::{kind}[])" for number, kind in enumerate(kinds, start=1))
+        lists = ", ".join(
+            f"unnest(${number}::{kind}[])" for number, kind in enumerate(kinds, start=1)
+        )
         rows = table.source.execute(f"SELECT * FROM {selection}")
         while chunk := rows.fetchmany(_ROWS_PER_INSERT):
             columns = zip(zip(*chunk, strict=True), kinds, strict=True)
@@ -188,12 +223,18 @@ class _Base:
     def rows_of(self, table: _Table) -> int:
         """Return the number of rows of a table."""
         if table.source is not None:
-            return table.source.execute(f"SELECT count(*) FROM {_quoted(table.plain)}").fetchone()[0]
+            return table.source.execute(f"SELECT count(*) FROM {_quoted(table.plain)}").fetchone()[
+                0
+            ]
         return self._count(f"SELECT * FROM {table.reference}")
 
     def check(self, query: str) -> set[str]:
         """Return the case-folded names of tables in a query; raises ToolError unless it is one SELECT."""
-        tree = json.loads(cast("tuple[str]", self._db.execute("SELECT json_serialize_sql($1)", [query]).fetchone())[0])
+        tree = json.loads(
+            cast(
+                "tuple[str]", self._db.execute("SELECT json_serialize_sql($1)", [query]).fetchone()
+            )[0]
+        )
         if tree["error"] and "SELECT" not in str(tree["error_message"]):
             raise ToolError(f"{visible_line(str(tree['error_message']))}. {self.outline()}")
         if tree["error"] or len(tree["statements"]) != 1:
@@ -207,7 +248,9 @@ class _Base:
                 kind == "TABLE_FUNCTION"
                 and (function := node["function"]["function_name"].lower()) not in _TABLE_FUNCTIONS
             ):
-                raise ToolError(f"{function} cannot be used here: a file in `paths` is a table. {self.outline()}")
+                raise ToolError(
+                    f"{function} cannot be used here: a file in `paths` is a table. {self.outline()}"
+                )
             if kind == "BASE_TABLE":
                 names.add(str(node["table_name"]).casefold())
         return names
@@ -222,7 +265,9 @@ class _Base:
     def result(self, query: str) -> QueryResult:
         """Run a query; raises duckdb.Error."""
         columns = self._db.execute(f"DESCRIBE SELECT * FROM (\n{query}\n)").fetchall()
-        selected = self._db.execute(f"SELECT COLUMNS(*)::VARCHAR FROM (\n{query}\n)")  # Keeps the order.
+        selected = self._db.execute(
+            f"SELECT COLUMNS(*)::VARCHAR FROM (\n{query}\n)"
+        )  # Keeps the order.
         rows = cast("list[tuple[str | None, ...]]", selected.fetchmany(_MAX_ROWS))
         total = len(rows) if len(rows) < _MAX_ROWS else self._count(query)
         names = tuple(name for name, *_ in columns)
@@ -232,7 +277,9 @@ class _Base:
         """Return a sentence with the available tables and columns."""
         tables: list[str] = []
         for table in self.tables:
-            columns = [f"{visible_line(name)} {kind[:_TYPE_CHARACTERS]}" for name, kind in table.columns]
+            columns = [
+                f"{visible_line(name)} {kind[:_TYPE_CHARACTERS]}" for name, kind in table.columns
+            ]
             tables.append(f"{table.name} ({', '.join(columns)})")
         return f"Available: {clip('; '.join(tables), _OUTLINE_CHARACTERS)[0]}."
 
@@ -247,10 +294,17 @@ class _Base:
         plain = self._unused_name(PurePosixPath(name).stem.partition(".")[0])
         try:
             self._db.execute(f"CREATE VIEW {_quoted(plain)} AS SELECT * FROM {call}")
-            columns = [(column, kind) for column, kind, *_ in self._db.execute(f"DESCRIBE {_quoted(plain)}").fetchall()]
+            columns = [
+                (column, kind)
+                for column, kind, *_ in self._db.execute(f"DESCRIBE {_quoted(plain)}").fetchall()
+            ]
         except duckdb.Error as error:
-            raise ToolError(f"{name} cannot be read as {kind}: {_message(error).replace(place, name)}") from error
-        for other in dict.fromkeys((name, PurePosixPath(name).name)):  # Allow FROM 'sales.csv', too.
+            raise ToolError(
+                f"{name} cannot be read as {kind}: {_message(error).replace(place, name)}"
+            ) from error
+        for other in dict.fromkeys(
+            (name, PurePosixPath(name).name)
+        ):  # Allow FROM 'sales.csv', too.
             with suppress(duckdb.CatalogException):
                 self._db.execute(f"CREATE VIEW {_quoted(other)} AS SELECT * FROM {_quoted(plain)}")
         name = plain if self._needs_no_quotes(plain) else _quoted(plain)
@@ -275,7 +329,11 @@ class _Base:
         return not row[0] and re.fullmatch(r"[A-Za-z_]\w*", name) is not None
 
     def _schemas(self) -> list[str]:
-        return [*dict.fromkeys(table.reference.partition(".")[0] for table in self.tables if "." in table.reference)]
+        return [
+            *dict.fromkeys(
+                table.reference.partition(".")[0] for table in self.tables if "." in table.reference
+            )
+        ]
 
 
 @contextmanager
@@ -313,7 +371,9 @@ def _sqlite(file: BinaryIO, name: str, workspace: Workspace) -> Generator[sqlite
                 f"{name} has changes that are still in {name}{suffix}: end the program that writes it first."
             )
     try:
-        with closing(sqlite3.connect(f"file:/dev/fd/{file.fileno()}?mode=ro&immutable=1", uri=True)) as source:
+        with closing(
+            sqlite3.connect(f"file:/dev/fd/{file.fileno()}?mode=ro&immutable=1", uri=True)
+        ) as source:
             source.text_factory = _decoded
             source.execute("PRAGMA trusted_schema = OFF")
             yield source
@@ -375,11 +435,15 @@ def is_number(kind: str) -> bool:
     return not kind.endswith("]") and kind.partition("(")[0].removeprefix("U") in _NUMERIC_TYPES
 
 
-_NUMERIC_TYPES = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL"})
+_NUMERIC_TYPES = frozenset(
+    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL"}
+)
 
 
 def _cell(value: str | None) -> str:
-    return "NULL" if value is None else visible_line(value[: _CELL_CHARACTERS * 2], _CELL_CHARACTERS)
+    return (
+        "NULL" if value is None else visible_line(value[: _CELL_CHARACTERS * 2], _CELL_CHARACTERS)
+    )
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,9 @@ def draw_text(kind: str, result: QueryResult) -> tuple[str, int]:
     figure.width, figure.height, figure.with_colors, figure.origin = _WIDTH, _HEIGHT, False, False
     figure.y_ticks_fkt = figure.x_ticks_fkt = _tick
     marks = _MARKS[: len(numbers)]
-    labels = (f"{name} {mark or ''}".rstrip() for (name, _), mark in zip(numbers, marks, strict=True))
+    labels = (
+        f"{name} {mark or ''}".rstrip() for (name, _), mark in zip(numbers, marks, strict=True)
+    )
     figure.x_label, figure.y_label = _label(result.columns[0]), ", ".join(labels)
     draw = figure.plot if kind == "line" else figure.scatter
     points = [_points(_x_values(result), values) for _, values in numbers]
@@ -59,7 +61,12 @@ def draw_png(kind: str, result: QueryResult) -> tuple[bytes, int]:
         count = min(_MAX_BARS, count)
         name, values = numbers[0]
         heights = [value or 0 for value in values[:count]]
-        axes.bar(range(count), heights, tick_label=[_label(row[0]) for row in result.rows[:count]], label=name)
+        axes.bar(
+            range(count),
+            heights,
+            tick_label=[_label(row[0]) for row in result.rows[:count]],
+            label=name,
+        )
     else:
         draw = axes.plot if kind == "line" else axes.scatter
         for name, values in numbers:
@@ -80,8 +87,13 @@ def _numbers(result: QueryResult) -> list[tuple[str, list[float | None]]]:
         columns = zip(result.columns, result.types, strict=True)
         kinds = ", ".join(f"{_label(name)} {kind}" for name, kind in columns)
         count = len(result.rows)
-        raise ToolError(f"A plot needs rows and a numeric column after the first: {count} rows of {kinds}.")
-    return [(_label(result.columns[index]), [_float(row[index]) for row in result.rows]) for index in indices]
+        raise ToolError(
+            f"A plot needs rows and a numeric column after the first: {count} rows of {kinds}."
+        )
+    return [
+        (_label(result.columns[index]), [_float(row[index]) for row in result.rows])
+        for index in indices
+    ]
 
 
 def _x_values(result: QueryResult) -> Sequence[float | datetime | None]:
@@ -94,7 +106,9 @@ def _x_values(result: QueryResult) -> Sequence[float | datetime | None]:
     return [float(number) for number in range(1, len(first) + 1)]
 
 
-def _points(x_values: Sequence[Any], y_values: Sequence[float | None]) -> tuple[list[Any], list[float]]:
+def _points(
+    x_values: Sequence[Any], y_values: Sequence[float | None]
+) -> tuple[list[Any], list[float]]:
     """Return the coordinates of points without missing values."""
     pairs = zip(x_values, y_values, strict=True)
     points = [(x, y) for x, y in pairs if x is not None and y is not None]
@@ -103,7 +117,9 @@ def _points(x_values: Sequence[Any], y_values: Sequence[float | None]) -> tuple[
 
 def _bars(result: QueryResult, name: str, values: Sequence[float | None]) -> str:
     """Return a line with label, bar and value for each row; negative bars are hatched."""
-    rows = [(_label(row[0]), value) for row, value in zip(result.rows[:_MAX_BARS], values, strict=False)]
+    rows = [
+        (_label(row[0]), value) for row, value in zip(result.rows[:_MAX_BARS], values, strict=False)
+    ]
     width = max(len(label) for label, _ in rows)
     highest = max(abs(value or 0) for _, value in rows) or 1
     lines = [f"{name} by {_label(result.columns[0])}"]

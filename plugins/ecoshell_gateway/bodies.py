@@ -22,7 +22,9 @@ class Body:
     def with_values(self, values: Mapping[str, Any]) -> "Body":
         """Replace or add top-level values; the object must not be empty."""
         text = self.text
-        for name in sorted((name for name in values if name in self.spans), key=lambda name: -self.spans[name][0]):
+        for name in sorted(
+            (name for name in values if name in self.spans), key=lambda name: -self.spans[name][0]
+        ):
             start, end = self.spans[name]
             text = text[:start] + json.dumps(values[name]) + text[end:]
         added = {name: value for name, value in values.items() if name not in self.spans}
@@ -98,7 +100,9 @@ def _no_constant(name: str) -> NoReturn:
 _decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
-def whole_number(body: Body, name: str, *, smallest: int = 1, largest: int = 10_000_000) -> int | None:
+def whole_number(
+    body: Body, name: str, *, smallest: int = 1, largest: int = 10_000_000
+) -> int | None:
     """Return a whole number of a body; None without it. Raises Refused."""
     value = body.fields.get(name)
     if value is None:

@@ -15,7 +15,9 @@ DEFAULT_PORT = "8377"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "--port", default=DEFAULT_PORT, help=f"loopback port, 0 for a free one (default: {DEFAULT_PORT})"
+        "--port",
+        default=DEFAULT_PORT,
+        help=f"loopback port, 0 for a free one (default: {DEFAULT_PORT})",
     )
     token = "the API key that clients use; the same token continues its cap (default: random)"
     parser.add_argument("--token", metavar="TOKEN", help=token)

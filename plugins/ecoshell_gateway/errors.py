@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-Kind = Literal["cap", "invalid", "auth", "not_found", "too_large", "rate", "upstream", "timeout", "store"]
+Kind = Literal[
+    "cap", "invalid", "auth", "not_found", "too_large", "rate", "upstream", "timeout", "store"
+]
 STATUS: dict[Kind, int] = {
     "cap": 402,
     "invalid": 400,
@@ -34,7 +36,9 @@ class Refused(Exception):
 
 def unbounded(option: str) -> Refused:
     """Return the refusal of an option whose price has no upper bound before the call."""
-    return Refused("cap", f"{option} cannot be used under a cap, because its price is unknown before the call.")
+    return Refused(
+        "cap", f"{option} cannot be used under a cap, because its price is unknown before the call."
+    )
 
 
 def invalid(message: str) -> Refused:

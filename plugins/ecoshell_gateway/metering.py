@@ -54,7 +54,9 @@ class Status:
 class Meter:
     """Accounts for the requests of one run; all ledger calls share one thread."""
 
-    def __init__(self, ledger: Ledger, session: str, prices: Prices, *, ask_seconds: float = 0.0) -> None:
+    def __init__(
+        self, ledger: Ledger, session: str, prices: Prices, *, ask_seconds: float = 0.0
+    ) -> None:
         """`ask_seconds` is how long a request at the limit waits for a user to raise the cap."""
         self.session = session
         self._ledger = ledger
@@ -76,7 +78,12 @@ class Meter:
         return self._prices.name(wire.provider, model)
 
     async def reserve(
-        self, wire: Format, facts: RequestFacts, *, max_nano: int | None = None, may_wait: bool = True
+        self,
+        wire: Format,
+        facts: RequestFacts,
+        *,
+        max_nano: int | None = None,
+        may_wait: bool = True,
     ) -> Reserved:
         """Reserve a request, with its output lowered to what the caps and `max_nano` allow; raises Refused.
 
@@ -96,7 +103,11 @@ class Meter:
         except StoreError as failure:
             raise Refused("store", f"{failure}") from failure
         self._running.add(hold.entry)
-        limit = hold.max_tokens // facts.choices if hold.max_tokens < facts.choices * (facts.max_tokens or 0) else None
+        limit = (
+            hold.max_tokens // facts.choices
+            if hold.max_tokens < facts.choices * (facts.max_tokens or 0)
+            else None
+        )
         if facts.max_tokens is None and hold.clamped:
             limit = hold.max_tokens // facts.choices
         return Reserved(hold, facts, limit, WorkingTime(hold.ms, lambda: self._extend(hold)))
@@ -120,7 +131,9 @@ class Meter:
 
     async def release(self, reserved: Reserved) -> None:
         """Cancel the reservation of a request that certainly caused no work."""
-        await self._end(reserved.hold, partial(self._ledger.release, reserved.hold, reserved.time.ms or None))
+        await self._end(
+            reserved.hold, partial(self._ledger.release, reserved.hold, reserved.time.ms or None)
+        )
 
     async def time_refusal(self) -> Refused:
         """Return the refusal of a request that a cap in time stopped."""
@@ -129,7 +142,9 @@ class Meter:
     async def bar(self, reserved: Reserved, reason: str) -> None:
         """Refuse further requests to a model that ignores its output limit."""
         with suppress(StoreError):
-            await finished(self._in_thread(partial(self._ledger.bar, reserved.hold.account.model, reason)))
+            await finished(
+                self._in_thread(partial(self._ledger.bar, reserved.hold.account.model, reason))
+            )
 
     async def status(self) -> Status:
         """Return what was spent and reserved, and what the tightest cap leaves."""
@@ -159,7 +174,9 @@ class Meter:
             fix = f"Set {limit} in the request"
             if price is None:
                 fix += f' and the price of the model under [models."{name}".price]'
-            message = f"The request has no {limit}, and {facts.model} is unknown, so no cap can hold"
+            message = (
+                f"The request has no {limit}, and {facts.model} is unknown, so no cap can hold"
+            )
             raise Refused("cap", f"{message}. {fix}.")
         account = Account(self.session, TURN, ROLE, name, "request")
         ask = Ask(price, prompt, max_tokens, account)
@@ -219,7 +236,9 @@ class Meter:
 
     async def _limit_refusal(self, refusal: LimitReached) -> Refused:
         caps = await self.caps()
-        cap = next((cap for cap in caps if cap.scope == refusal.scope and cap.unit == refusal.unit), None)
+        cap = next(
+            (cap for cap in caps if cap.scope == refusal.scope and cap.unit == refusal.unit), None
+        )
         if cap is None:
             return Refused("cap", f"{refusal}")
         return Refused("cap", limit_text(cap, refusal.need))
@@ -231,7 +250,9 @@ class Meter:
 def limit_text(cap: CapState, need: int) -> str:
     """Return the message for a request that does not fit under a cap."""
     owner = "" if cap.scope == "session" else f" of the {cap.scope}"
-    limit, spent, held, needed = (amount_text(value, cap.unit) for value in (cap.limit, cap.spent, cap.held, need))
+    limit, spent, held, needed = (
+        amount_text(value, cap.unit) for value in (cap.limit, cap.spent, cap.held, need)
+    )
     scope = "" if cap.scope == "session" else f"{cap.scope}="
     fix = f"raise it with `ecoshell budget raise {scope}AMOUNT`"
     if cap.scope not in SCOPES:  # a team's cap
@@ -248,4 +269,8 @@ def within(ask: Ask, max_nano: int | None, facts: RequestFacts) -> Ask:
         need, limit = ask.price.worst(ask.prompt_tokens, ask.floor), amount_text(max_nano, "usd")
         text = f"This request may need {amount_text(need, 'usd')}, and the cap of each request is {limit}."
         raise Refused("cap", f"{text} Start a shorter conversation, or raise --max-request.")
-    return ask if room >= ask.max_tokens else replace(ask, max_tokens=room // facts.choices * facts.choices)
+    return (
+        ask
+        if room >= ask.max_tokens
+        else replace(ask, max_tokens=room // facts.choices * facts.choices)
+    )

@@ -57,14 +57,24 @@ def common_variables(target: Target) -> dict[str, str | None]:
     }
     if target.is_subscription:
         return variables
-    keys: dict[str, str | None] = dict.fromkeys(key_variables())  # other providers' keys would be outside the cap
-    keys |= {name: target.token for provider in ("openai", "anthropic") for name in Keys.variables(provider)}
+    keys: dict[str, str | None] = dict.fromkeys(
+        key_variables()
+    )  # other providers' keys would be outside the cap
+    keys |= {
+        name: target.token
+        for provider in ("openai", "anthropic")
+        for name in Keys.variables(provider)
+    }
     return {**keys, **variables, "ANTHROPIC_AUTH_TOKEN": None}
 
 
 def _claude(target: Target) -> dict[str, str | None]:
     """A key would have to be approved on the screen first; a token is used as it is."""
-    return {} if target.is_subscription else {"ANTHROPIC_AUTH_TOKEN": target.token, "ANTHROPIC_API_KEY": None}
+    return (
+        {}
+        if target.is_subscription
+        else {"ANTHROPIC_AUTH_TOKEN": target.token, "ANTHROPIC_API_KEY": None}
+    )
 
 
 def _codex(target: Target) -> list[str]:
@@ -77,11 +87,16 @@ def _codex(target: Target) -> list[str]:
         f"{provider}.wire_api": "responses",
         "web_search": "disabled",
     }
-    return [word for name, value in settings.items() for word in ("-c", f"{name}={json.dumps(value)}")]
+    return [
+        word for name, value in settings.items() for word in ("-c", f"{name}={json.dumps(value)}")
+    ]
 
 
 def _opencode(target: Target) -> dict[str, str | None]:
-    options = {"baseURL": target.openai_base, **({} if target.is_subscription else {"apiKey": target.token})}
+    options = {
+        "baseURL": target.openai_base,
+        **({} if target.is_subscription else {"apiKey": target.token}),
+    }
     providers = {name: {"options": options} for name in ("openai", "anthropic")}
     return {"OPENCODE_CONFIG_CONTENT": json.dumps({"provider": providers})}
 
@@ -91,11 +106,19 @@ def _crush(target: Target) -> dict[str, str | None]:
 
 
 def _goose(target: Target) -> dict[str, str | None]:
-    return {"OPENAI_HOST": target.base, "OPENAI_BASE_PATH": "v1/chat/completions", "ANTHROPIC_HOST": target.base}
+    return {
+        "OPENAI_HOST": target.base,
+        "OPENAI_BASE_PATH": "v1/chat/completions",
+        "ANTHROPIC_HOST": target.base,
+    }
 
 
 def _vibe(target: Target) -> dict[str, str | None]:
-    provider = {"name": "mistral", "api_base": target.openai_base, "api_key_env_var": "MISTRAL_API_KEY"}
+    provider = {
+        "name": "mistral",
+        "api_base": target.openai_base,
+        "api_key_env_var": "MISTRAL_API_KEY",
+    }
     return {"VIBE_PROVIDERS": json.dumps([provider]), "MISTRAL_API_KEY": target.token}
 
 
@@ -103,12 +126,20 @@ PRESETS: Mapping[str, Preset] = {
     preset.name: preset
     for preset in (
         Preset("claude", "Claude Code: ANTHROPIC_BASE_URL, ANTHROPIC_AUTH_TOKEN", _claude),
-        Preset("codex", "Codex: a separate provider (-c model_providers…), no web search", arguments=_codex),
+        Preset(
+            "codex",
+            "Codex: a separate provider (-c model_providers…), no web search",
+            arguments=_codex,
+        ),
         Preset("aider", "aider: OPENAI_API_BASE, ANTHROPIC_API_BASE"),
         Preset("opencode", "OpenCode: OPENCODE_CONFIG_CONTENT", _opencode),
         Preset("crush", "Crush: OPENAI_API_ENDPOINT, ANTHROPIC_API_ENDPOINT", _crush),
         Preset("goose", "goose: OPENAI_HOST, ANTHROPIC_HOST", _goose),
-        Preset("vibe", "Mistral Vibe: VIBE_PROVIDERS; with --upstream-openai https://api.mistral.ai/v1", _vibe),
+        Preset(
+            "vibe",
+            "Mistral Vibe: VIBE_PROVIDERS; with --upstream-openai https://api.mistral.ai/v1",
+            _vibe,
+        ),
         Preset("llm", "llm: OPENAI_BASE_URL, ANTHROPIC_BASE_URL"),
         Preset(
             "gemini",

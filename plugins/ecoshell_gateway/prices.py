@@ -49,7 +49,9 @@ class Prices:
         is_subscription: bool = False,
     ) -> None:
         self._book = book
-        self._prefixes = {provider: _PROVIDERS.get(host, provider) for provider, host in hosts.items()}
+        self._prefixes = {
+            provider: _PROVIDERS.get(host, provider) for provider, host in hosts.items()
+        }
         self._allow_unpriced = allow_unpriced
         self._is_subscription = is_subscription
         self._listed = lru_cache(maxsize=_CACHED_MODELS)(self._read)
@@ -79,7 +81,11 @@ class Prices:
     def _read(self, name: str) -> tuple[Price | None, ModelLimits]:
         """Search the price book, which takes milliseconds."""
         facts = self._book.facts(name)
-        limits = ModelLimits(None, None) if facts is None else ModelLimits(facts.max_output, facts.context)
+        limits = (
+            ModelLimits(None, None)
+            if facts is None
+            else ModelLimits(facts.max_output, facts.context)
+        )
         return self._book.price(name), limits
 
 

@@ -10,13 +10,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.images import MAX_SIDE, image_bound, image_of_base64
 from ecoshell.messages import Image
 from ecoshell.models import PER_PROMPT, PER_TOOL_ARRAY
-from ecoshell.models.prompt_bound import PER_MESSAGE, PER_TOOL, PER_TOOL_SEARCH, json_bound, text_bound
+from ecoshell.models.prompt_bound import (
+    PER_MESSAGE,
+    PER_TOOL,
+    PER_TOOL_SEARCH,
+    json_bound,
+    text_bound,
+)
 from ecoshell.models.prompt_counts import MARGIN, MAX_BYTES_PER_TOKEN
 from ecoshell_gateway.errors import unbounded
 
@@ -118,8 +124,13 @@ class CountedPrompts:
     def bound(self, model: str, prompt: PromptParts) -> int:
         """Return the most tokens of a prompt, by its size or by the closest count."""
         with self._lock:
-            prompts = [(counts, counted) for name, counts, counted in self._prompts if name == model]
-        bounds = (counted + counted // MARGIN + PER_PROMPT + _added(prompt, counts) for counts, counted in prompts)
+            prompts = [
+                (counts, counted) for name, counts, counted in self._prompts if name == model
+            ]
+        bounds = (
+            counted + counted // MARGIN + PER_PROMPT + _added(prompt, counts)
+            for counts, counted in prompts
+        )
         return min((prompt.bound, *bounds))
 
 
@@ -162,18 +173,24 @@ def _digest(value: Any) -> bytes:
 def _without_cache_marks(value: Any) -> Any:
     """Remove Anthropic's cache marks, which move from message to message."""
     if isinstance(value, dict):
-        return {name: _without_cache_marks(item) for name, item in value.items() if name != "cache_control"}  # pyright: ignore
+        fields = cast("dict[str, Any]", value).items()
+        return {
+            name: _without_cache_marks(item) for name, item in fields if name != "cache_control"
+        }
     if isinstance(value, list):
-        return [_without_cache_marks(item) for item in value]  # pyright: ignore
+        return [_without_cache_marks(item) for item in cast("list[Any]", value)]
     return value
 
 
 def _without_numbers(value: Any) -> Any:
     """Remove what differs between two equal steps: IDs, signatures, reasoning and numbers."""
     if isinstance(value, dict):
-        return {name: _without_numbers(item) for name, item in value.items() if name not in _CHANGING_FIELDS}  # pyright: ignore
+        fields = cast("dict[str, Any]", value).items()
+        return {
+            name: _without_numbers(item) for name, item in fields if name not in _CHANGING_FIELDS
+        }
     if isinstance(value, list):
-        return [_without_numbers(item) for item in value]  # pyright: ignore
+        return [_without_numbers(item) for item in cast("list[Any]", value)]
     return _NUMBER.sub("0", value) if isinstance(value, str) else value
 
 

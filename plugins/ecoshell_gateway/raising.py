@@ -14,8 +14,12 @@ from ecoshell_gateway.registry import running_gateways
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("amount", metavar="AMOUNT", help="the new cap, such as 10, 1000000tok or day=20")
-    parser.add_argument("--run", dest="session", metavar="ID", help="the run, if several are running")
+    parser.add_argument(
+        "amount", metavar="AMOUNT", help="the new cap, such as 10, 1000000tok or day=20"
+    )
+    parser.add_argument(
+        "--run", dest="session", metavar="ID", help="the run, if several are running"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,7 +28,10 @@ def run(args: argparse.Namespace) -> int:
     scope, amount = scoped_amount(args.amount)
     session = _session(paths, args.session) if scope == "session" else ""
     with closing(open_ledger(paths, load_settings(paths))) as ledger:
-        _check(amount, next((cap for cap in ledger.own_caps(session, TURN) if cap.scope == scope), None))
+        _check(
+            amount,
+            next((cap for cap in ledger.own_caps(session, TURN) if cap.scope == scope), None),
+        )
         ledger.set_cap(session, scope, amount)
     owner = f"of {session}" if session else f"of the {scope}"
     print(f"The cap {owner} is {amount}.")
@@ -33,15 +40,23 @@ def run(args: argparse.Namespace) -> int:
 
 def _session(paths: Paths, name: str | None) -> str:
     gateways = running_gateways(paths)
-    matches = sorted({gateway.session for gateway in gateways if name is None or gateway.session.endswith(name)})
+    matches = sorted(
+        {gateway.session for gateway in gateways if name is None or gateway.session.endswith(name)}
+    )
     if not matches:
-        raise UsageError("No such gateway is running.", fix="Start one: ecoshell run --budget 5 -- COMMAND.")
+        raise UsageError(
+            "No such gateway is running.", fix="Start one: ecoshell run --budget 5 -- COMMAND."
+        )
     if len(matches) > 1:
-        raise UsageError("Several gateways are running.", fix=f"Choose one with --run: {', '.join(matches)}.")
+        raise UsageError(
+            "Several gateways are running.", fix=f"Choose one with --run: {', '.join(matches)}."
+        )
     return matches[0]
 
 
 def _check(amount: Amount, cap: CapState | None) -> None:
     if cap is not None and cap.unit == amount.unit and amount.value < cap.limit:
         limit = amount_text(cap.limit, cap.unit)
-        raise UsageError(f"The cap is {limit}, more than {amount}; it is unchanged.", fix="Give a larger amount.")
+        raise UsageError(
+            f"The cap is {limit}, more than {amount}; it is unchanged.", fix="Give a larger amount."
+        )

@@ -60,7 +60,11 @@ class LoopGuard:
         messages = tuple(part.digest for part in facts.prompt.parts if part.step)
         steps = tuple(part.step for part in facts.prompt.parts if part.step)
         earlier = max(
-            (entry for entry in self._conversations if messages[: len(entry.messages)] == entry.messages),
+            (
+                entry
+                for entry in self._conversations
+                if messages[: len(entry.messages)] == entry.messages
+            ),
             key=lambda entry: len(entry.messages),
             default=None,
         )
@@ -75,7 +79,10 @@ class LoopGuard:
         self._conversations.append(_Conversation(messages, step, 0 if is_loop else repeats))
         if is_loop:
             text = f"loop guard: the last {limit} requests repeat one step while the context grows, so this one was"
-            raise Refused("cap", f"{text} not sent. The cap is unchanged; the next request is sent (--loop-guard).")
+            raise Refused(
+                "cap",
+                f"{text} not sent. The cap is unchanged; the next request is sent (--loop-guard).",
+            )
 
 
 @dataclass(slots=True)
@@ -110,7 +117,9 @@ class Rules:
         allowed = self.options.allowed
         if allowed and not any(fnmatchcase(facts.model, pattern) for pattern in allowed):
             names = ", ".join(allowed)
-            raise Refused("cap", f"{facts.model} is not allowed under this cap. Allowed: {names} (--allow).")
+            raise Refused(
+                "cap", f"{facts.model} is not allowed under this cap. Allowed: {names} (--allow)."
+            )
         self._check_minute()
         if self.options.loop_steps is not None:
             self._loops.check(facts, self.options.loop_steps)
@@ -127,7 +136,9 @@ class Rules:
         limit, requests = self.options.per_minute, self.options.requests_per_minute
         wait = 1 if not self._recent else max(1, int(_MINUTE - (now - self._recent[0][0])) + 1)
         if requests is not None and len(self._recent) >= requests:
-            raise Refused("rate", f"cap of {requests:,} requests per minute reached.", retry_after=wait)
+            raise Refused(
+                "rate", f"cap of {requests:,} requests per minute reached.", retry_after=wait
+            )
         if limit is not None:
             holds = [hold for _, hold in self._recent]
             used = sum(hold.amount(limit.unit) for hold in holds)

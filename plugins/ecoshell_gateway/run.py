@@ -25,9 +25,13 @@ _SIGNAL_STATUS = 128
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_json(parser)
-    parser.add_argument("--list", dest="lists", action="store_true", help="list the agents with a preset")
+    parser.add_argument(
+        "--list", dest="lists", action="store_true", help="list the agents with a preset"
+    )
     add_gateway_options(parser)
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the agent to run")
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the agent to run"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     program: list[str] = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
-        raise UsageError("No command to run.", fix="Name it after --: ecoshell run --budget 5 -- claude")
+        raise UsageError(
+            "No command to run.", fix="Name it after --: ecoshell run --budget 5 -- claude"
+        )
     file = shutil.which(program[0])
     if file is None:
         raise UsageError(f"{program[0]} is not installed, or not on the PATH.")
@@ -96,7 +102,8 @@ async def _summary(server: Serving) -> str:
     cap = next((cap for cap in caps if cap.scope == "session"), None)
     limit = "" if cap is None else f" of {amount_text(cap.limit, cap.unit)}"
     spent = amount_text(
-        tokens if cap is not None and cap.unit == "tokens" else status.spent, cap.unit if cap else "usd"
+        tokens if cap is not None and cap.unit == "tokens" else status.spent,
+        cap.unit if cap else "usd",
     )
     counts = server.gateway.counts
     refused = f", {counts.refused:,} refused" if counts.refused else ""
@@ -107,7 +114,11 @@ def _print_presets(*, as_json: bool) -> None:
     target = Target("http://127.0.0.1:PORT", "TOKEN")
     if as_json:
         records = [
-            {"name": name, "variables": dict(preset.variables(target)), "arguments": list(preset.arguments(target))}
+            {
+                "name": name,
+                "variables": dict(preset.variables(target)),
+                "arguments": list(preset.arguments(target)),
+            }
             for name, preset in PRESETS.items()
             if not preset.refusal
         ]
@@ -115,4 +126,6 @@ def _print_presets(*, as_json: bool) -> None:
         return
     for name, preset in PRESETS.items():
         print(f"{name:<10} {preset.about}")
-    print("Other programs get OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.")
+    print(
+        "Other programs get OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY."
+    )

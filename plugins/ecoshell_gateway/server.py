@@ -3,7 +3,15 @@
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -84,7 +92,9 @@ class Incoming:
     def header(self, name: str) -> str:
         """Return a header's value; empty without it."""
         key = name.encode()
-        return next((value.decode("latin-1") for header, value in self.headers if header.lower() == key), "")
+        return next(
+            (value.decode("latin-1") for header, value in self.headers if header.lower() == key), ""
+        )
 
     @property
     def provider(self) -> Provider:
@@ -118,7 +128,9 @@ class Gateway:
             elif path in ("", "/") and request.method in ("GET", "HEAD"):
                 await _respond(send, 200, b"{}")
             elif not has_token and not self._is_authorized(request):
-                raise Refused("auth", "wrong or missing token. Use the gateway's token as the API key.")
+                raise Refused(
+                    "auth", "wrong or missing token. Use the gateway's token as the API key."
+                )
             else:
                 await self._serve(request, wire)
         except ConnectionAbortedError:
@@ -131,7 +143,9 @@ class Gateway:
             if refusal.retry_after is not None:
                 headers.append((b"retry-after", str(refusal.retry_after).encode()))
             if request.method == "POST" and not request.has_body:
-                headers.append((b"connection", b"close"))  # or the server would read a body without end
+                headers.append(
+                    (b"connection", b"close")
+                )  # or the server would read a body without end
             message = json.dumps(mask_secrets(wire.error(refusal))).encode()
             await _respond(send, refusal.status, message, headers)
 
@@ -145,7 +159,10 @@ class Gateway:
 
     def _is_authorized(self, request: Incoming) -> bool:
         bearer = request.header("authorization")
-        values = (bearer[7:] if bearer[:7].lower() == "bearer " else "", request.header("x-api-key"))
+        values = (
+            bearer[7:] if bearer[:7].lower() == "bearer " else "",
+            request.header("x-api-key"),
+        )
         return any(hmac.compare_digest(value.encode(), self._token) for value in values)
 
     async def _health(self) -> bytes:
@@ -158,8 +175,12 @@ class Gateway:
 
     async def _serve(self, request: Incoming, wire: Format) -> None:
         if request.path.startswith(_BATCHES):
-            raise Refused("cap", "Batches are refused, because their price cannot be reserved under a cap.")
-        if request.method == "GET" and (request.path == _MODELS or request.path.startswith(f"{_MODELS}/")):
+            raise Refused(
+                "cap", "Batches are refused, because their price cannot be reserved under a cap."
+            )
+        if request.method == "GET" and (
+            request.path == _MODELS or request.path.startswith(f"{_MODELS}/")
+        ):
             await _watched(self._forward_free(request, b""), request.receive)
         elif request.method == "POST" and request.path == _COUNT_TOKENS:
             body = await _body_of(request)
@@ -169,7 +190,9 @@ class Gateway:
             body = await _body_of(request)
             await _watched(self._forward_paid(request, wire, body), request.receive)
         else:
-            raise Refused("not_found", f"{request.method} {request.path[:100]} is not served by the gateway.")
+            raise Refused(
+                "not_found", f"{request.method} {request.path[:100]} is not served by the gateway."
+            )
 
     async def _forward_free(self, request: Incoming, data: bytes) -> None:
         """Forward a request that costs nothing."""
@@ -180,7 +203,9 @@ class Gateway:
 
     async def _forward_paid(self, request: Incoming, wire: Format, data: bytes) -> None:
         body, facts = await _in_thread_if_large(data, lambda: _read(wire, data))
-        model = self._rules.model_for(facts.model, await self._meter.caps() if self._rules.needs_caps else ())
+        model = self._rules.model_for(
+            facts.model, await self._meter.caps() if self._rules.needs_caps else ()
+        )
         if model != facts.model:
             body = body.with_values({"model": model})
             facts = wire.read(body)
@@ -196,12 +221,16 @@ class Gateway:
         finally:
             await exchange.settle()
 
-    async def _reserve(self, request: Incoming, wire: Format, body: Body, facts: RequestFacts) -> Reserved:
+    async def _reserve(
+        self, request: Incoming, wire: Format, body: Body, facts: RequestFacts
+    ) -> Reserved:
         """Reserve a request; one that does not fit is counted by its provider first, if that can be done for free."""
         max_nano = self._rules.max_request_nano
         can_count = wire is MESSAGES and not facts.prompt.is_open
         try:
-            reserved = await self._meter.reserve(wire, facts, max_nano=max_nano, may_wait=not can_count)
+            reserved = await self._meter.reserve(
+                wire, facts, max_nano=max_nano, may_wait=not can_count
+            )
         except Refused as refusal:
             if not can_count or refusal.kind != "cap":
                 raise
@@ -217,11 +246,15 @@ class Gateway:
         """Return Anthropic's count of a prompt, which is free; None if it fails."""
         fields = {name: value for name, value in body.fields.items() if name in _COUNTED_FIELDS}
         try:
-            async with self._response(request, json.dumps(fields).encode(), path=_COUNT_TOKENS) as response:
+            async with self._response(
+                request, json.dumps(fields).encode(), path=_COUNT_TOKENS
+            ) as response:
                 reply: Any = json.loads(await _whole_body(response))
         except (Refused, ValueError):
             return None
-        tokens: Any = cast("dict[str, Any]", reply).get("input_tokens") if isinstance(reply, dict) else None
+        tokens: Any = (
+            cast("dict[str, Any]", reply).get("input_tokens") if isinstance(reply, dict) else None
+        )
         return tokens if type(tokens) is int and tokens > 0 else None
 
     async def _exchange(self, request: Incoming, exchange: "_Exchange", data: bytes) -> None:
@@ -243,7 +276,9 @@ class Gateway:
             raise
 
     @asynccontextmanager
-    async def _response(self, request: Incoming, data: bytes, path: str = "") -> "AsyncGenerator[httpx.Response]":
+    async def _response(
+        self, request: Incoming, data: bytes, path: str = ""
+    ) -> "AsyncGenerator[httpx.Response]":
         """The provider's response; raises Refused if the connection fails."""
         import httpx
 
@@ -254,7 +289,9 @@ class Gateway:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             host = self._upstream.addresses[request.provider].host
             reason = "timed out" if isinstance(error, httpx.TimeoutException) else "failed"
-            message = f"The connection to {host} {reason}: {str(error)[:200] or type(error).__name__}"
+            message = (
+                f"The connection to {host} {reason}: {str(error)[:200] or type(error).__name__}"
+            )
             raise Refused("upstream", message) from error
 
 
@@ -290,7 +327,9 @@ class _Exchange:
     async def cut_off(self) -> None:
         """Give up a reply that is longer than its limit allows, and refuse its model from now on."""
         await self._meter.bar(self._reserved, "it continued past its output limit and was cut off")
-        raise Refused("upstream", "The reply is longer than its output limit allows, and was cut off.")
+        raise Refused(
+            "upstream", "The reply is longer than its output limit allows, and was cut off."
+        )
 
 
 async def _pass_whole(request: Incoming, exchange: _Exchange, response: "httpx.Response") -> None:
@@ -311,7 +350,11 @@ async def _pass_stream(request: Incoming, exchange: _Exchange, response: "httpx.
     reader, received = exchange.reader, 0
     await _send(
         request.send,
-        {"type": "http.response.start", "status": response.status_code, "headers": returned_headers(response)},
+        {
+            "type": "http.response.start",
+            "status": response.status_code,
+            "headers": returned_headers(response),
+        },
     )
     async with asyncio.timeout(REPLY_SECONDS):
         async for piece in response.aiter_raw():
@@ -322,7 +365,9 @@ async def _pass_stream(request: Incoming, exchange: _Exchange, response: "httpx.
             elif received > exchange.max_bytes or reader.events > exchange.max_events:
                 await exchange.cut_off()
             if passed:
-                await _send(request.send, {"type": "http.response.body", "body": passed, "more_body": True})
+                await _send(
+                    request.send, {"type": "http.response.body", "body": passed, "more_body": True}
+                )
     rest = reader.end()
     await exchange.settle()
     await _send(request.send, {"type": "http.response.body", "body": rest, "more_body": False})
@@ -344,7 +389,9 @@ def _prepared(body: Body, reserved: Reserved) -> Body:
     return body.with_values(values)
 
 
-async def _in_thread_if_large(data: bytes, read: Callable[[], tuple[Body, RequestFacts]]) -> tuple[Body, RequestFacts]:
+async def _in_thread_if_large(
+    data: bytes, read: Callable[[], tuple[Body, RequestFacts]]
+) -> tuple[Body, RequestFacts]:
     return await asyncio.to_thread(read) if len(data) > _LARGE_BODY_BYTES else read()
 
 
@@ -389,7 +436,9 @@ async def _body_of(request: Incoming) -> bytes:
                     request.has_body = True
                     return bytes(body)
     except TimeoutError:
-        raise Refused("timeout", f"The request took longer than {BODY_SECONDS:.0f} seconds to arrive.") from None
+        raise Refused(
+            "timeout", f"The request took longer than {BODY_SECONDS:.0f} seconds to arrive."
+        ) from None
 
 
 def _too_large() -> Refused:
@@ -414,7 +463,10 @@ async def _whole_body(response: "httpx.Response") -> bytes:
 
 def _check_redirect(response: "httpx.Response") -> None:
     if 300 <= response.status_code < 400:
-        raise Refused("upstream", f"The provider answered with a redirect ({response.status_code}), which is ignored.")
+        raise Refused(
+            "upstream",
+            f"The provider answered with a redirect ({response.status_code}), which is ignored.",
+        )
 
 
 def _check_host(request: Incoming) -> None:
@@ -425,7 +477,9 @@ def _check_host(request: Incoming) -> None:
         raise Refused("auth", f"Host {host[:60]!r} is not this machine.")
 
 
-async def _respond(send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+async def _respond(
+    send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
     """Send a whole response; JSON unless the headers say otherwise."""
     all_headers = [*headers, (b"content-length", str(len(body)).encode())]
     if not any(name == b"content-type" for name, _ in headers):

@@ -37,7 +37,10 @@ _BACKLOG = 1024
 _MAX_CONNECTIONS = 1024
 _SHUTDOWN_SECONDS = 5
 _TOKEN_BYTES = 24
-_BASE_VARIABLES: Mapping[Provider, str] = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
+_BASE_VARIABLES: Mapping[Provider, str] = {
+    "openai": "OPENAI_BASE_URL",
+    "anthropic": "ANTHROPIC_BASE_URL",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,19 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(paths: Paths, options: GatewayOptions, *, command: str = "") -> AsyncGenerator[Serving]:
+async def serving(
+    paths: Paths, options: GatewayOptions, *, command: str = ""
+) -> AsyncGenerator[Serving]:
     """Serve on a loopback port until the block ends; raises UsageError, SettingsError and StoreError."""
     settings = await asyncio.to_thread(load_settings, paths)
     addresses = await asyncio.to_thread(_addresses, options)
     token = options.token or secrets.token_urlsafe(_TOKEN_BYTES)
     add_secret(token)
     session = session_of(options.token)
-    with closing(_socket(options.port)) as listener, closing(await _ledger(paths, settings)) as ledger:
+    with (
+        closing(_socket(options.port)) as listener,
+        closing(await _ledger(paths, settings)) as ledger,
+    ):
         has_cap = await asyncio.to_thread(_set_caps, ledger, session, settings, options)
         prices = await asyncio.to_thread(_prices, settings, paths, addresses, options)
         meter = Meter(ledger, session, prices, ask_seconds=options.ask_seconds)
@@ -71,7 +79,9 @@ async def serving(paths: Paths, options: GatewayOptions, *, command: str = "") -
         try:
             with registered(paths, RunningGateway(os.getpid(), session, port, command)):
                 async with _listening(gateway, listener):
-                    yield Serving(f"http://{_HOST}:{port}", token, meter, ledger, gateway, session, has_cap)
+                    yield Serving(
+                        f"http://{_HOST}:{port}", token, meter, ledger, gateway, session, has_cap
+                    )
         finally:
             await upstream.close()
             meter.close()
@@ -107,17 +117,25 @@ def _set_caps(ledger: Ledger, session: str, settings: "Settings", options: Gatew
 
 
 def _prices(
-    settings: "Settings", paths: Paths, addresses: Mapping[Provider, Address], options: GatewayOptions
+    settings: "Settings",
+    paths: Paths,
+    addresses: Mapping[Provider, Address],
+    options: GatewayOptions,
 ) -> Prices:
     plugin_prices = plugins_of(settings, paths, lambda _: None).prices()
     book = price_book(settings, plugin_prices=plugin_prices, free_local=False)
     hosts: dict[Provider, str] = {provider: target.host for provider, target in addresses.items()}
-    return Prices(book, hosts, allow_unpriced=options.allow_unpriced, is_subscription=options.is_subscription)
+    return Prices(
+        book, hosts, allow_unpriced=options.allow_unpriced, is_subscription=options.is_subscription
+    )
 
 
 def _addresses(options: GatewayOptions) -> dict[Provider, Address]:
     """Return the providers' addresses and keys; the keyring may block."""
-    keys, chosen = Keys(), {"openai": options.upstream_openai, "anthropic": options.upstream_anthropic}
+    keys, chosen = (
+        Keys(),
+        {"openai": options.upstream_openai, "anthropic": options.upstream_anthropic},
+    )
     addresses: dict[Provider, Address] = {}
     for provider, official in OFFICIAL.items():
         url = chosen[provider] or environ.get(_BASE_VARIABLES[provider], "").strip() or official
@@ -128,7 +146,9 @@ def _addresses(options: GatewayOptions) -> dict[Provider, Address]:
 
 def _auth_token(provider: Provider) -> str | None:
     """Return the token of an outer gateway, which Claude Code takes from this variable."""
-    return environ.get("ANTHROPIC_AUTH_TOKEN", "").strip() or None if provider == "anthropic" else None
+    return (
+        environ.get("ANTHROPIC_AUTH_TOKEN", "").strip() or None if provider == "anthropic" else None
+    )
 
 
 def _socket(port: int) -> socket.socket:
@@ -145,7 +165,8 @@ def _socket(port: int) -> socket.socket:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         raise UsageError(
-            f"Port {port} cannot be used: {os.strerror(error.errno)}.", fix="Choose another port, or 0 for a free one."
+            f"Port {port} cannot be used: {os.strerror(error.errno)}.",
+            fix="Choose another port, or 0 for a free one.",
         ) from None
     return listener
 

@@ -66,7 +66,9 @@ class EventReader:
         if not any(mark in event for mark in _MARKS):
             return False
         fields = _json_object(b"\n".join(_DATA.findall(event)))
-        return fields is not None and self._wire.take_event(fields, self.report) and self._drops_usage
+        return (
+            fields is not None and self._wire.take_event(fields, self.report) and self._drops_usage
+        )
 
 
 class ReplyReader:

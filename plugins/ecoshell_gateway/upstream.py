@@ -17,15 +17,32 @@ from ecoshell_gateway.protocols.format import Provider
 if TYPE_CHECKING:
     import httpx
 
-OFFICIAL: Mapping[Provider, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+OFFICIAL: Mapping[Provider, str] = {
+    "openai": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com",
+}
 _SENT_HEADERS = frozenset(
     {"content-type", "accept", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta"}
-    | {"openai-organization", "openai-project", "session_id", "conversation_id", "x-client-request-id", "x-title"}
+    | {
+        "openai-organization",
+        "openai-project",
+        "session_id",
+        "conversation_id",
+        "x-client-request-id",
+        "x-title",
+    }
     | {"anthropic-dangerous-direct-browser-access", "http-referer", "x-app", "originator"}
 )
 _SENT_PREFIXES = ("x-stainless-",)
 _RETURNED_HEADERS = frozenset(
-    {"content-type", "content-encoding", "cache-control", "request-id", "x-request-id", "retry-after"}
+    {
+        "content-type",
+        "content-encoding",
+        "cache-control",
+        "request-id",
+        "x-request-id",
+        "retry-after",
+    }
     | {"retry-after-ms", "x-should-retry", "openai-processing-ms", "openai-version", "openai-model"}
 )
 _RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
@@ -62,7 +79,9 @@ def address(provider: Provider, url: str, key: str | None) -> Address:
     try:
         parts = urlsplit(url)
         _ = parts.port
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
+        is_usable = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
+        )
     except ValueError:
         is_usable = False
     if not is_usable:
@@ -84,7 +103,9 @@ class _Pool:
 class Upstream:
     """Connections to the providers, without the cookies, redirects and retries of a whole HTTP client."""
 
-    def __init__(self, addresses: Mapping[Provider, Address], *, passes_credentials: bool = False) -> None:
+    def __init__(
+        self, addresses: Mapping[Provider, Address], *, passes_credentials: bool = False
+    ) -> None:
         """`passes_credentials` sends the client's own credentials instead of a key, for subscriptions."""
         self.addresses = addresses
         self._passes_credentials = passes_credentials
@@ -104,7 +125,11 @@ class Upstream:
         target = self.addresses[provider]
         url = f"{target.base}{path}" + (f"?{query}" if query else "")
         request = httpx.Request(
-            method, url, content=body or None, headers=self._headers(target, headers), extensions={"timeout": _TIMEOUTS}
+            method,
+            url,
+            content=body or None,
+            headers=self._headers(target, headers),
+            extensions={"timeout": _TIMEOUTS},
         )
         pool = min(self._pools[provider], key=attrgetter("running"))
         pool.running += 1
@@ -130,10 +155,16 @@ class Upstream:
             or name.startswith(_SENT_PREFIXES)
             or (self._passes_credentials and name in _CREDENTIALS)
         ]
-        sent.append(("accept-encoding", "identity"))  # so that usage can be read from the passing bytes
+        sent.append(
+            ("accept-encoding", "identity")
+        )  # so that usage can be read from the passing bytes
         if not self._passes_credentials:
             key = target.key or "none"
-            sent.append(("x-api-key", key) if target.provider == "anthropic" else ("authorization", f"Bearer {key}"))
+            sent.append(
+                ("x-api-key", key)
+                if target.provider == "anthropic"
+                else ("authorization", f"Bearer {key}")
+            )
         return sent
 
 
@@ -142,8 +173,14 @@ def _transport(target: Address, context: ssl.SSLContext) -> "httpx.AsyncHTTPTran
     import httpx
 
     parts = urlsplit(target.base)
-    proxy = None if proxy_bypass(parts.netloc) or is_loopback(target.host) else getproxies().get(parts.scheme)
-    limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS)
+    proxy = (
+        None
+        if proxy_bypass(parts.netloc) or is_loopback(target.host)
+        else getproxies().get(parts.scheme)
+    )
+    limits = httpx.Limits(
+        max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS
+    )
     return httpx.AsyncHTTPTransport(verify=context, limits=limits, proxy=proxy)
 
 
@@ -152,7 +189,8 @@ def returned_headers(response: "httpx.Response") -> Headers:
     return [
         (name.lower(), value)
         for name, value in response.headers.raw
-        if (text := name.decode("latin-1").lower()) in _RETURNED_HEADERS or text.startswith(_RETURNED_PREFIXES)
+        if (text := name.decode("latin-1").lower()) in _RETURNED_HEADERS
+        or text.startswith(_RETURNED_PREFIXES)
     ]
 
 

@@ -20,7 +20,14 @@ from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.git_state import ENVIRONMENT, QUIET, git, why_not_plain
 from ecoshell.tools.workspace import Workspace
 
-_READ_OPTIONS = (*QUIET, "-c", "core.hooksPath=/dev/null", "-c", "diff.autoRefreshIndex=false", "--literal-pathspecs")
+_READ_OPTIONS = (
+    *QUIET,
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "diff.autoRefreshIndex=false",
+    "--literal-pathspecs",
+)
 _PLAIN_DIFF = ("--no-color", "--no-ext-diff", "--no-textconv")
 _AUTHOR_VARIABLES = frozenset({"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"})
 """Variables that are passed although their names look like secrets."""
@@ -41,7 +48,9 @@ class GitTools:
 
     async def git_status(self, path: Where = ".") -> Observation:
         """Show the branch and which files are changed, staged or untracked."""
-        return await self._read("status", "--short", "--branch", "--ignore-submodules=all", "--", self._within(path))
+        return await self._read(
+            "status", "--short", "--branch", "--ignore-submodules=all", "--", self._within(path)
+        )
 
     async def git_diff(
         self,
@@ -51,7 +60,9 @@ class GitTools:
     ) -> Observation:
         """Show changes that are not committed, or those since or between revisions, as a diff."""
         selection = ["--cached"] if staged else []
-        return await self._read("diff", *_PLAIN_DIFF, *selection, *_revision(revision), "--", self._within(path))
+        return await self._read(
+            "diff", *_PLAIN_DIFF, *selection, *_revision(revision), "--", self._within(path)
+        )
 
     async def git_log(
         self,
@@ -60,13 +71,21 @@ class GitTools:
         count: Annotated[int, "How many commits."] = 20,
     ) -> Observation:
         """List commits, the newest first: hash, date, author, subject."""
-        form = ("--format=%h %ad %an: %s", "--date=short", f"--max-count={max(1, min(count, _MAX_COMMITS))}")
-        return await self._read("log", *_PLAIN_DIFF, *form, *_revision(revision), "--", self._within(path))
+        form = (
+            "--format=%h %ad %an: %s",
+            "--date=short",
+            f"--max-count={max(1, min(count, _MAX_COMMITS))}",
+        )
+        return await self._read(
+            "log", *_PLAIN_DIFF, *form, *_revision(revision), "--", self._within(path)
+        )
 
     async def git_show(self, revision: Revision = "HEAD", path: Where = ".") -> Observation:
         """Show one commit: its message, and what it changed as a diff."""
         commit = _revision(f"{revision.strip() or 'HEAD'}^0")
-        return await self._read("show", *_PLAIN_DIFF, "--stat", "--patch", *commit, "--", self._within(path))
+        return await self._read(
+            "show", *_PLAIN_DIFF, "--stat", "--patch", *commit, "--", self._within(path)
+        )
 
     async def git_blame(
         self,
@@ -76,12 +95,16 @@ class GitTools:
     ) -> Observation:
         """Show who changed each line of a file last, in which commit."""
         lines = f"-L{max(1, first)},{last if last > 0 else ''}"
-        return await self._read("blame", "--no-textconv", "--date=short", lines, "--", self._within(path))
+        return await self._read(
+            "blame", "--no-textconv", "--date=short", lines, "--", self._within(path)
+        )
 
     async def git_commit(
         self,
         message: Annotated[str, "The commit message."],
-        paths: Annotated[list[Annotated[str, Subject.PATH]], "Files to commit; none commits what is staged."] = [],  # noqa: B006 - never changed
+        paths: Annotated[
+            list[Annotated[str, Subject.PATH]], "Files to commit; none commits what is staged."
+        ] = [],  # noqa: B006 - never changed
     ) -> Observation:
         """Commit files, or what is staged, to the git repository; hooks of the repository run."""
         if not message.strip():
@@ -92,9 +115,15 @@ class GitTools:
             counts: set[int] = set()
             for only in ("--no-relative", "--relative"):
                 words = ("diff", "--cached", "--name-only", "--no-ext-diff", "-z", only)
-                counts.add((await git(self._workspace.root, *words, seconds=_CHECK_SECONDS) or "").count("\0"))
+                counts.add(
+                    (await git(self._workspace.root, *words, seconds=_CHECK_SECONDS) or "").count(
+                        "\0"
+                    )
+                )
             if len(counts) > 1:
-                raise ToolError("Files outside the workspace are staged: give `paths`, the files to commit.")
+                raise ToolError(
+                    "Files outside the workspace are staged: give `paths`, the files to commit."
+                )
         if existing := self._existing(names):  # `commit` records missing files as deleted.
             added = await self._git("--literal-pathspecs", "add", "--", *existing)
             if not added.ok:
@@ -120,8 +149,12 @@ class GitTools:
     async def _read(self, command: str, *arguments: str) -> Observation:
         """Run a reading command; raises ToolError if the repository could make it run a program."""
         await self._require_own_repository()
-        if why := await why_not_plain(self._workspace.root, "status"):  # Hooks are off: see _READ_OPTIONS.
-            raise ToolError(f"git {command} was not run: {why}. Use run_command, which needs approval.")
+        if why := await why_not_plain(
+            self._workspace.root, "status"
+        ):  # Hooks are off: see _READ_OPTIONS.
+            raise ToolError(
+                f"git {command} was not run: {why}. Use run_command, which needs approval."
+            )
         return await self._git(*_READ_OPTIONS, command, *arguments)
 
     async def _require_own_repository(self) -> None:
@@ -139,13 +172,18 @@ class GitTools:
         finished = await run_process(
             ["git", "-c", "core.quotePath=false", *words],
             folder=self._workspace.root,
-            environment=safe_environment(environ, self._options.keep_variables | _AUTHOR_VARIABLES) | ENVIRONMENT,
+            environment=safe_environment(environ, self._options.keep_variables | _AUTHOR_VARIABLES)
+            | ENVIRONMENT,
             seconds=self._options.command_seconds,
             window=self._options.result.characters - 200,  # Room for a truncation mark.
         )
         if finished.timed_out:
             raise ToolError(f"git took longer than {self._options.command_seconds:g} s.")
-        default = "There is nothing to show." if finished.status == 0 else f"git ended with {finished.status}."
+        default = (
+            "There is nothing to show."
+            if finished.status == 0
+            else f"git ended with {finished.status}."
+        )
         text = finished.output.rstrip() or default
         return Observation(text, ok=finished.status == 0, truncated=finished.truncated)
 
@@ -167,8 +205,12 @@ def _elsewhere(top: Path, data: Path, common: Path) -> str:
         return str(common)
     objects = common / "objects"
     alternates = objects / "info" / "alternates"
-    contents = (Path(base, name) for base, folders, files in os.walk(objects) for name in (*folders, *files))
-    return next((str(path) for path in (objects, *contents) if path.is_symlink() or path == alternates), "")
+    contents = (
+        Path(base, name) for base, folders, files in os.walk(objects) for name in (*folders, *files)
+    )
+    return next(
+        (str(path) for path in (objects, *contents) if path.is_symlink() or path == alternates), ""
+    )
 
 
 def _is_worktree(top: Path, data: Path) -> bool:
@@ -188,7 +230,13 @@ def tools(workspace: Workspace, options: ToolOptions) -> list[Tool]:
     limits = Limits(options.command_seconds + 2 * _CHECK_SECONDS, options.result)
     reading: tuple[Effect, ...] = ("read",)
     lasting: tuple[Effect, ...] = ("read", "write", "execute")
-    readers = (methods.git_status, methods.git_diff, methods.git_log, methods.git_show, methods.git_blame)
+    readers = (
+        methods.git_status,
+        methods.git_diff,
+        methods.git_log,
+        methods.git_show,
+        methods.git_blame,
+    )
     return [
         *(FunctionTool(reader, effects=reading, limits=limits) for reader in readers),
         FunctionTool(methods.git_commit, effects=lasting, limits=limits),

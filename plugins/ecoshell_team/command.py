@@ -23,7 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action("init", "create the ledger in the database of [budget] ledger (requires its owner)")
     action("show", "show caps with spent, held and leased amounts, and the open leases")
     put = action("set", "set a cap, or remove it")
-    put.add_argument("scope", metavar="SCOPE", help="everybody, team:NAME, person:NAME, project:NAME or model:NAME")
+    put.add_argument(
+        "scope",
+        metavar="SCOPE",
+        help="everybody, team:NAME, person:NAME, project:NAME or model:NAME",
+    )
     put.add_argument("period", choices=("day", "month"), metavar="PERIOD", help="day or month")
     put.add_argument("amount", metavar="USD", help="dollars, such as 200, or off")
     add = action("add", "give a database role access to the ledger")
@@ -43,14 +47,21 @@ def run(args: argparse.Namespace) -> int:
         message = _act(server, args)
         caps, leases = server.caps(), server.open_leases()
     if args.json:
-        print_json({"caps": [_cap_record(cap) for cap in caps], "leases": [_lease_record(lease) for lease in leases]})
+        print_json(
+            {
+                "caps": [_cap_record(cap) for cap in caps],
+                "leases": [_lease_record(lease) for lease in leases],
+            }
+        )
         return 0
     if message:
         print(message)
     _print_caps(caps)
     if leases and args.action == "show":
         print("\nLeases:")
-        cells = [(lease.id, lease.person, lease.at, amount_text(lease.nano, "usd")) for lease in leases]
+        cells = [
+            (lease.id, lease.person, lease.at, amount_text(lease.nano, "usd")) for lease in leases
+        ]
         print_table(("lease", "person", "since", "amount"), cells, right=("amount",))
     return 0
 
@@ -65,7 +76,9 @@ def _act(server: TeamServer, args: argparse.Namespace) -> str:
             return ""
         case "add":
             server.add_member(args.person, args.team)
-            return f"{args.person} may use the ledger{f', in team {args.team}' if args.team else ''}."
+            return (
+                f"{args.person} may use the ledger{f', in team {args.team}' if args.team else ''}."
+            )
         case "close":
             return _close(server, args.lease)
         case _:
@@ -79,7 +92,9 @@ def _close(server: TeamServer, text: str) -> str:
         raise UsageError(f"{text!r} is not a lease with an amount.", fix=form)
     spent = parse_spent(spent_text)
     if spent.unit != "usd":
-        raise UsageError("The spending of a lease is in dollars.", fix="Use an amount such as 0.25, or 0.")
+        raise UsageError(
+            "The spending of a lease is in dollars.", fix="Use an amount such as 0.25, or 0."
+        )
     released = server.close_lease(lease, spent.value)
     if released is None:
         raise UsageError(f"No open lease {lease}.", fix="`ecoshell budget show` lists open leases.")
@@ -93,7 +108,12 @@ def _cap_record(cap: Share) -> dict[str, str]:
 
 
 def _lease_record(lease: OpenLease) -> dict[str, str]:
-    return {"id": lease.id, "person": lease.person, "at": lease.at, "amount_usd": nano_to_usd_text(lease.nano)}
+    return {
+        "id": lease.id,
+        "person": lease.person,
+        "at": lease.at,
+        "amount_usd": nano_to_usd_text(lease.nano),
+    }
 
 
 def _print_caps(caps: Sequence[Share]) -> None:

@@ -120,7 +120,9 @@ class TeamLedger(Ledger):
         super().release(hold, ms)
         self._end_call(hold.account.lease)
 
-    def start_tool(self, account: Account, tool: str, nano: int, wanted_ms: int = SLICE_MS) -> ToolHold:
+    def start_tool(
+        self, account: Account, tool: str, nano: int, wanted_ms: int = SLICE_MS
+    ) -> ToolHold:
         account = replace(account, model="")
         place = super().start_tool
         if not nano:
@@ -144,7 +146,9 @@ class TeamLedger(Ledger):
             try:
                 granted = self.server.settle(stored.lease, None, [_report(stored, reconciled=True)])
             except StoreError as failure:
-                failure.kept = "Your own ledger is updated; repeat the command to update the team ledger."
+                failure.kept = (
+                    "Your own ledger is updated; repeat the command to update the team ledger."
+                )
                 raise
             if (lease := self._find_lease(stored.lease)) is not None:
                 self._update(lease, granted)
@@ -158,12 +162,16 @@ class TeamLedger(Ledger):
         dead: list[str] = []
         for lease in self.leases():
             host, pid, _ = lease.rsplit(":", 2)
-            if host == socket.gethostname()[:60] and not alive(int(pid)):  # Other machines' processes are unknown.
+            if host == socket.gethostname()[:60] and not alive(
+                int(pid)
+            ):  # Other machines' processes are unknown.
                 dead.append(lease)
         for lease in dead:
             cap, entries = self.lease_cap(lease, lower=True), self.entries_of(lease)
             for first in range(0, len(entries), _BATCH_SIZE):
-                self.server.settle(lease, None, [_report(entry) for entry in entries[first : first + _BATCH_SIZE]])
+                self.server.settle(
+                    lease, None, [_report(entry) for entry in entries[first : first + _BATCH_SIZE]]
+                )
             self.server.settle(lease, None, [], cap.limit, close=True)
             self.set_lease(lease, None)
         return len(dead)
@@ -172,11 +180,17 @@ class TeamLedger(Ledger):
         sent = (entry for entry in self.entries_of("") if entry.usage is not None)
         entries = [entry for entry in sent if entry.purpose != "tool" or entry.spent_nano]
         calls = [
-            {**_report(entry), "entry": f"{entry.session}/{entry.turn}/{entry.id}/{entry.at}", "day": entry.day}
+            {
+                **_report(entry),
+                "entry": f"{entry.session}/{entry.turn}/{entry.id}/{entry.at}",
+                "day": entry.day,
+            }
             | {"model": entry.model}
             for entry in entries
         ]
-        batches = (calls[first : first + _BATCH_SIZE] for first in range(0, len(calls), _BATCH_SIZE))
+        batches = (
+            calls[first : first + _BATCH_SIZE] for first in range(0, len(calls), _BATCH_SIZE)
+        )
         return sum(self.server.import_calls(self.project, batch) for batch in batches)
 
     def close(self) -> None:
@@ -187,7 +201,9 @@ class TeamLedger(Ledger):
         self.server.close()
         super().close()
 
-    def _reserved(self, ask: Ask, place: Callable[[Ask], Hold], freed: Callable[[Account], int] = lambda _: 0) -> Hold:
+    def _reserved(
+        self, ask: Ask, place: Callable[[Ask], Hold], freed: Callable[[Account], int] = lambda _: 0
+    ) -> Hold:
         """Reserve from a lease, which is requested or extended as needed; `freed` is the amount being replaced."""
         if ask.price is None:  # Allowed only if no shared cap applies.
             for share in self.server.shares(self.project, ask.account.model):
@@ -232,7 +248,9 @@ class TeamLedger(Ledger):
         if (lease := self._leases.get(model)) is None:
             with self._lock_leases:
                 if (lease := self._leases.get(model)) is None:
-                    lease = _Lease(f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(12)}", model)
+                    lease = _Lease(
+                        f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(12)}", model
+                    )
                     self.set_lease(lease.id, 0)
                     self._leases[model] = lease
         return lease
@@ -248,8 +266,16 @@ class TeamLedger(Ledger):
             used = cap.spent + cap.held
             if used + maximum <= cap.limit:
                 return False
-            pace = (cap.spent - lease.spent) * _SECONDS_AHEAD // max(1, int(time.monotonic() - lease.since))
-            amounts = (used + minimum, used + maximum, used + maximum + max(pace, _CALLS_AHEAD * maximum))
+            pace = (
+                (cap.spent - lease.spent)
+                * _SECONDS_AHEAD
+                // max(1, int(time.monotonic() - lease.since))
+            )
+            amounts = (
+                used + minimum,
+                used + maximum,
+                used + maximum + max(pace, _CALLS_AHEAD * maximum),
+            )
             try:
                 granted = self._request(lease, amounts)
             except ServerAway as away:
@@ -261,7 +287,11 @@ class TeamLedger(Ledger):
                 return None
             self.set_lease(lease.id, granted.granted)
             refused = granted.granted < used + minimum
-            idle = [other for other in self._leases.values() if other is not lease and self.lease_cap(other.id).left]
+            idle = [
+                other
+                for other in self._leases.values()
+                if other is not lease and self.lease_cap(other.id).left
+            ]
             if granted.granted >= used + maximum or not idle:
                 return refused
             try:
@@ -287,7 +317,9 @@ class TeamLedger(Ledger):
         if amounts is None:
             granted = self.server.settle(lease.id, lease.requests, calls, keep, close=close)
         else:
-            granted = self.server.lease(lease.id, lease.requests, (self.project, lease.model), amounts, calls)
+            granted = self.server.lease(
+                lease.id, lease.requests, (self.project, lease.model), amounts, calls
+            )
         del lease.unreported[: len(ids)]
         lease.since = time.monotonic()
         self._update(lease, granted)
@@ -300,19 +332,28 @@ class TeamLedger(Ledger):
 
     def _update_shares(self, shares: Iterable[Share], model: str = "") -> None:
         """Replace the caps over calls of a model; caps of other leased models stay."""
-        other_scopes = {f"model:{lease.model}" for lease in [*self._leases.values()]} - {f"model:{model}"}
-        unchanged = [share for share in (self._shares or {}).values() if share.scope in other_scopes]
+        other_scopes = {f"model:{lease.model}" for lease in [*self._leases.values()]} - {
+            f"model:{model}"
+        }
+        unchanged = [
+            share for share in (self._shares or {}).values() if share.scope in other_scopes
+        ]
         self._shares = {(share.scope, share.period): share for share in (*unchanged, *shares)}
         self.away = None
 
     def _find_lease(self, lease_id: str) -> _Lease | None:
         """Return an open lease of this process."""
-        return next((lease for lease in (*self._leases.values(), *self._closing) if lease.id == lease_id), None)
+        return next(
+            (lease for lease in (*self._leases.values(), *self._closing) if lease.id == lease_id),
+            None,
+        )
 
     def _give_back(self, lease: _Lease, *, close: bool = False) -> None:
         """Report all calls, and return what is neither spent nor held."""
         cap = self.lease_cap(lease.id, lower=True)
-        if lease.unreported and not lease.requests:  # calls that needed no room and still cost something
+        if (
+            lease.unreported and not lease.requests
+        ):  # calls that needed no room and still cost something
             self._request(lease, (cap.limit, cap.limit, cap.limit))
         if lease.requests:
             while len(lease.unreported) > _BATCH_SIZE:
@@ -329,7 +370,10 @@ class TeamLedger(Ledger):
         if entry is not None:
             lease.unreported.append(entry)
         if lease.single or lease in self._closing:
-            with self._lock_leases, suppress(StoreError):  # reported with the next request on failure
+            with (
+                self._lock_leases,
+                suppress(StoreError),
+            ):  # reported with the next request on failure
                 self._give_back(lease, close=lease in self._closing)
 
     def _capped(self, caps: tuple[CapState, ...]) -> bool:
@@ -347,7 +391,11 @@ class TeamLedger(Ledger):
         models = {f"model:{lease.model}" for lease, _ in own}
         states: list[CapState] = []
         for share in [*self._shares.values()]:
-            counted = [(lease, cap) for lease, cap in own if share.scope not in models - {f"model:{lease.model}"}]
+            counted = [
+                (lease, cap)
+                for lease, cap in own
+                if share.scope not in models - {f"model:{lease.model}"}
+            ]
             unreported = sum(cap.spent - lease.spent for lease, cap in counted)
             free = sum(cap.limit - cap.spent - cap.held for _, cap in counted)
             states.append(_cap_state(share, spent=unreported, held=-unreported - free))
@@ -357,18 +405,25 @@ class TeamLedger(Ledger):
         with suppress(StoreError):  # The previous values stay.
             self._update_shares(self.server.shares(self.project))
 
-    def _refuse(self, lease: _Lease, refused: StoreError | bool | None, need: int, freed: int = 0) -> None:
+    def _refuse(
+        self, lease: _Lease, refused: StoreError | bool | None, need: int, freed: int = 0
+    ) -> None:
         """Raise the reason why a lease was not extended: the server is away, or the tightest cap over it."""
         if isinstance(refused, StoreError):
             raise refused from None
         if refused:
-            cap = min((cap for cap in self.shared_caps() if cap.over(lease.model)), key=lambda cap: cap.left)
+            cap = min(
+                (cap for cap in self.shared_caps() if cap.over(lease.model)),
+                key=lambda cap: cap.left,
+            )
             raise limit_reached(replace(cap, held=cap.held - freed), need) from None
 
 
 def _is_free(ask: Ask) -> bool:
     """Return whether a call counts nothing under dollar caps."""
-    return ask.price is None or not ask.price.worst(ask.prompt_tokens + _MANY_TOKENS, ask.max_tokens + _MANY_TOKENS)
+    return ask.price is None or not ask.price.worst(
+        ask.prompt_tokens + _MANY_TOKENS, ask.max_tokens + _MANY_TOKENS
+    )
 
 
 def _within(ask: Ask, lease: str, minimum: int | None = None) -> Ask:
@@ -382,7 +437,9 @@ def _within(ask: Ask, lease: str, minimum: int | None = None) -> Ask:
 def _cap_state(share: Share, *, spent: int = 0, held: int = 0) -> CapState:
     used = share.held + share.leased + held
     own = None if share.own is None else share.own + spent
-    return CapState(f"{share.scope} {share.period}", "usd", share.limit, share.spent + spent, max(0, used), own)
+    return CapState(
+        f"{share.scope} {share.period}", "usd", share.limit, share.spent + spent, max(0, used), own
+    )
 
 
 def _report(entry: Entry, *, reconciled: bool = False) -> dict[str, Any]:

@@ -90,16 +90,31 @@ class TeamServer:
         self._connection: psycopg.Connection[dict[str, Any]] | None = None
 
     def lease(
-        self, lease: str, number: int, of: tuple[str, str], amounts: tuple[int, int, int], calls: Sequence[Any]
+        self,
+        lease: str,
+        number: int,
+        of: tuple[str, str],
+        amounts: tuple[int, int, int],
+        calls: Sequence[Any],
     ) -> Granted:
         """Request or extend a lease; `amounts` are minimum, needed and preferred totals, `of` project and model."""
-        return self._granted("lease(%s, %s, %s, %s, %s, %s, %s, %s)", (lease, number, *of, *amounts, _json(calls)))
+        return self._granted(
+            "lease(%s, %s, %s, %s, %s, %s, %s, %s)", (lease, number, *of, *amounts, _json(calls))
+        )
 
     def settle(
-        self, lease: str, number: int | None, calls: Sequence[Any], keep: int | None = None, *, close: bool = False
+        self,
+        lease: str,
+        number: int | None,
+        calls: Sequence[Any],
+        keep: int | None = None,
+        *,
+        close: bool = False,
     ) -> Granted:
         """Report calls of a lease, and return the grant beyond `keep`."""
-        return self._granted("settle(%s, %s, %s, %s, %s)", (lease, number, _json(calls), keep, close))
+        return self._granted(
+            "settle(%s, %s, %s, %s, %s)", (lease, number, _json(calls), keep, close)
+        )
 
     def shares(self, project: str, model: str = "") -> tuple[Share, ...]:
         """Return the caps that currently apply to a call of this user."""
@@ -183,7 +198,9 @@ class TeamServer:
 
     def _granted(self, call: str, values: tuple[Any, ...]) -> Granted:
         reply: Mapping[str, Any] = self._value(call, values)
-        return Granted(reply["granted"], reply["spent"], reply["single"], reply["over"], _shares(reply["caps"]))
+        return Granted(
+            reply["granted"], reply["spent"], reply["single"], reply["over"], _shares(reply["caps"])
+        )
 
     def _value(self, call: str, values: tuple[Any, ...]) -> Any:
         return self._rows(f"SELECT ecoshell.{call} AS value", values)[0]["value"]
@@ -271,7 +288,9 @@ class TeamServer:
             yield
         except (psycopg.Error, OSError) as error:
             state = getattr(error, "sqlstate", None) or ""
-            detail = secrecy.mask_secrets(str(error).strip().rpartition("FATAL:")[2].strip().partition("\n")[0])
+            detail = secrecy.mask_secrets(
+                str(error).strip().rpartition("FATAL:")[2].strip().partition("\n")[0]
+            )
             where = f"The team ledger at {urlsplit(self.address).hostname or 'the local socket'}"
             if state in _NO_LEDGER:
                 raise self._no_ledger() from error
@@ -318,9 +337,13 @@ def _version(cursor: Any) -> int | None:
     row = cursor.execute("SELECT to_regnamespace('ecoshell') IS NOT NULL AS present").fetchone()
     if not row["present"]:
         return None
-    version = int(cursor.execute("SELECT ecoshell.schema_version() AS version").fetchone()["version"])
+    version = int(
+        cursor.execute("SELECT ecoshell.schema_version() AS version").fetchone()["version"]
+    )
     if version > VERSION:
-        raise StoreError("The team ledger was created by a newer ecoshell.", fix="Upgrade ecoshell to use it.")
+        raise StoreError(
+            "The team ledger was created by a newer ecoshell.", fix="Upgrade ecoshell to use it."
+        )
     return version
 
 

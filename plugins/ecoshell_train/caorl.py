@@ -30,10 +30,22 @@ _DROPOUT = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this method."""
     add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="DIR", help="OpenCATP: constants.json, *_plan_pool.jsonl")
+    add(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="OpenCATP: constants.json, *_plan_pool.jsonl",
+    )
     only = "variants to train: caorl, ift, no-context, no-feedback, no-masking (default: all)"
     add("--only", type=_variants, metavar="NAME,…", help=only)
-    add("--folds", type=_folds, default=FOLDS, metavar="N", help=f"number of folds (default: {FOLDS})")
+    add(
+        "--folds",
+        type=_folds,
+        default=FOLDS,
+        metavar="N",
+        help=f"number of folds (default: {FOLDS})",
+    )
     add("--held", type=_folds, metavar="N", help="number of folds to train for (default: all)")
 
 
@@ -85,7 +97,12 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     file = args.out / PLANNER
     replace(planner, models=models).save(file)
     variants = [*dict.fromkeys(variant for variant, _ in models)]
-    return {"planner": str(file), "mb": file.stat().st_size / 1e6, "variants": variants, "curve": curve}
+    return {
+        "planner": str(file),
+        "mb": file.stat().st_size / 1e6,
+        "variants": variants,
+        "curve": curve,
+    }
 
 
 def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
@@ -96,17 +113,25 @@ def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
     constants = read_constants(args.data / "constants.json")
     pools = [args.data / name for name in POOLS if (args.data / name).is_file()]
     if not pools:
-        raise UsageError(f"{args.data} contains no recorded plans.", fix=f"Use a folder with {' or '.join(POOLS)}.")
+        raise UsageError(
+            f"{args.data} contains no recorded plans.",
+            fix=f"Use a folder with {' or '.join(POOLS)}.",
+        )
     recordings = Recordings(read_plans(pools, constants), constants)
     texts = args.data / "task_description.txt"
     try:
-        descriptions = texts.read_text(encoding="utf-8").splitlines() if texts.is_file() else list[str]()
+        descriptions = (
+            texts.read_text(encoding="utf-8").splitlines() if texts.is_file() else list[str]()
+        )
     except (OSError, ValueError) as failure:
-        raise UsageError(f"{texts} cannot be read: {failure}.", fix="Use OpenCATP's file or remove it.") from failure
+        raise UsageError(
+            f"{texts} cannot be read: {failure}.", fix="Use OpenCATP's file or remove it."
+        ) from failure
     tasks = {task: recordings.situation(task, descriptions) for task in sorted(recordings.by_task)}
     if not 2 <= args.folds <= len(tasks):
         raise UsageError(
-            f"{len(tasks)} tasks cannot be split into {args.folds} folds.", fix="Use --folds from 2 to that number."
+            f"{len(tasks)} tasks cannot be split into {args.folds} folds.",
+            fix="Use --folds from 2 to that number.",
         )
     common = set[str].intersection(*(set(path.words) for path in tasks.values()))
     words = tuple(sorted({word for path in tasks.values() for word in path.words} - common))
@@ -143,7 +168,9 @@ def _trainings(
                     if name.worth(planner.alpha) > existing.worth(planner.alpha):
                         best[name.task, name.level] = name
                 examples = [*best.values()]
-            yield Training(planner, variant, fold, model, examples, recordings.examples(validation, planner))
+            yield Training(
+                planner, variant, fold, model, examples, recordings.examples(validation, planner)
+            )
 
 
 @dataclass(frozen=True)
@@ -169,7 +196,9 @@ class Training:
         if not self._trained:
             torch = trainer.require()
             for name, values in self.model.weights.items():
-                self._trained[name] = torch.nn.Parameter(torch.from_numpy(values).to(trainer.device()))
+                self._trained[name] = torch.nn.Parameter(
+                    torch.from_numpy(values).to(trainer.device())
+                )
         return self._trained
 
     def tokens(self, example: "Example") -> int:
@@ -190,7 +219,12 @@ class Training:
         torch = trainer.require()
         alpha, feedback = self.planner.alpha, self._how.feedback
         batch = [
-            (self.planner.tasks[item.task], item.level, item.actions, item.returns(alpha, feedback=feedback))
+            (
+                self.planner.tasks[item.task],
+                item.level,
+                item.actions,
+                item.returns(alpha, feedback=feedback),
+            )
             for item in examples
         ]
         arrays = inputs(self.planner, self._how, self.model, batch)
@@ -201,7 +235,9 @@ class Training:
                 open_[row, step, list(allowed)] = True
                 if len(allowed) > 1:
                     target[row, step] = item.actions[step]
-        tensors = {name: torch.from_numpy(values).to(trainer.device()) for name, values in arrays.items()}
+        tensors = {
+            name: torch.from_numpy(values).to(trainer.device()) for name, values in arrays.items()
+        }
 
         def drop(x: Any) -> Any:
             return torch.nn.functional.dropout(x, _DROPOUT, training=torch.is_grad_enabled())
@@ -209,10 +245,15 @@ class Training:
         scores = forward(self.trained(), tensors, torch, drop).float()
         scores = scores.masked_fill(~torch.from_numpy(open_).to(scores.device), -1e9)
         targets = torch.from_numpy(target).to(scores.device)
-        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="sum")
+        return torch.nn.functional.cross_entropy(
+            scores.flatten(0, 1), targets.flatten(), reduction="sum"
+        )
 
     def _allowed(self, example: "Example") -> Sequence[Sequence[int]]:
         """Return the alternatives of each action."""
         if self._how.masking:
             return example.allowed
-        return [self.planner.language.head(example.actions[:step]) for step in range(len(example.actions))]
+        return [
+            self.planner.language.head(example.actions[:step])
+            for step in range(len(example.actions))
+        ]

@@ -29,13 +29,21 @@ POOLS = ("seq_plan_pool.jsonl", "nonseq_plan_pool.jsonl")
 """Files of recorded plans in OpenCATP's folder."""
 USUAL_SIZE = 640 * 480
 """Pixels of the most frequent input size."""
-_USUAL_MB = {"image_denoising": 1637.0, "image_deblurring": 1637.0, "image_super_resolution": 2167.0}
+_USUAL_MB = {
+    "image_denoising": 1637.0,
+    "image_deblurring": 1637.0,
+    "image_super_resolution": 2167.0,
+}
 """GPU memory of tools at that size; it grows with the number of pixels, which the pools do not record."""
 _ENLARGED = {"image_super_resolution": 4.0}
 """Output pixels per input pixel; the recorded GPU memory of later tools grows by the same factor."""
 _FIX = "Use OpenCATP's recorded plans, one JSON object per line."
 _FIX_CONSTANTS = "Use OpenCATP's constants.json."
-_GOALS = {"image_captioning": "caption", "object_detection": "object names", "image_classification": "class label"}
+_GOALS = {
+    "image_captioning": "caption",
+    "object_detection": "object names",
+    "image_classification": "class label",
+}
 
 
 # Recorded plans
@@ -43,7 +51,11 @@ _GOALS = {"image_captioning": "caption", "object_detection": "object names", "im
 
 def _exact(figure: object) -> object:
     """Return a number as the decimal it is written as."""
-    return Decimal(repr(figure)) if isinstance(figure, int | float) and not isinstance(figure, bool) else figure
+    return (
+        Decimal(repr(figure))
+        if isinstance(figure, int | float) and not isinstance(figure, bool)
+        else figure
+    )
 
 
 Figure = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
@@ -85,7 +97,9 @@ class Constants(BaseModel):
     @property
     def types(self) -> dict[str, tuple[Sequence[str], str]]:
         """The types of each tool's inputs and output."""
-        return {tool: (inputs.split("-"), output) for tool, (inputs, output) in self.tool_io.items()}
+        return {
+            tool: (inputs.split("-"), output) for tool, (inputs, output) in self.tool_io.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +161,21 @@ def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan
             tools = [node.tool for node in plan.nodes]
             if unknown := [tool for tool in tools if tool not in constants.tool_io]:
                 raise KeyError(unknown[0])
-            runs = zip(tools, line.tool_exec_ms, line.tool_short_cpu_mb, line.tool_short_gpu_mb, strict=True)
+            runs = zip(
+                tools,
+                line.tool_exec_ms,
+                line.tool_short_cpu_mb,
+                line.tool_short_gpu_mb,
+                strict=True,
+            )
             prices = tuple(
                 constants.tariff.price(task_inputs, Footprint(cpu[tool], cpu_mb, gpu[tool], gpu_mb))
                 for tool, task_inputs, cpu_mb, gpu_mb in runs
             )
         except KeyError as failure:
-            raise UsageError(f"{place}: {failure} is missing in the constants.", fix=_FIX) from failure
+            raise UsageError(
+                f"{place}: {failure} is missing in the constants.", fix=_FIX
+            ) from failure
         except (ValueError, PlanFault) as failure:
             raise UsageError(f"{place}: invalid plan: {failure}.", fix=_FIX) from failure
         size = _size(plan, line.tool_short_gpu_mb)
@@ -185,7 +207,9 @@ def sizes_of(plan: GraphPlan, constants: Constants, pixels: float) -> Iterator[f
         size = max(outputs[label] for label in node.after)
         yield size
         output_type = constants.types.get(node.tool, ((), "image"))[1]
-        outputs[node.label] = size * _ENLARGED.get(node.tool, 1.0) if output_type == "image" else 0.0
+        outputs[node.label] = (
+            size * _ENLARGED.get(node.tool, 1.0) if output_type == "image" else 0.0
+        )
 
 
 # Training examples
@@ -211,7 +235,9 @@ class Example:
 
     def returns(self, alpha: float, *, feedback: bool) -> tuple[float, ...]:
         """Return the returns-to-go (CATP-LLM eq. 4); without feedback only the last action has a reward."""
-        rewards = [-(1 - alpha) * cost for cost in self.spent] if feedback else [0.0] * len(self.spent)
+        rewards = (
+            [-(1 - alpha) * cost for cost in self.spent] if feedback else [0.0] * len(self.spent)
+        )
         rewards[-1] = self.worth(alpha)
         return tuple(reversed([*accumulate(reversed(rewards))]))
 
@@ -232,7 +258,9 @@ class Recordings:
             if plan.size is not None:
                 self._sizes.setdefault((plan.task, plan.sample), plan.size)
         self.samples: dict[tuple[int, int], set[int]] = defaultdict(set)
-        self.by_task: dict[int, dict[Actions, dict[int, RecordedPlan]]] = defaultdict(lambda: defaultdict(dict))
+        self.by_task: dict[int, dict[Actions, dict[int, RecordedPlan]]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
         """Executions of each plan, by task, actions and sample."""
         for plan in plans:
             self.samples[plan.task, self.level(plan)].add(plan.sample)
@@ -240,7 +268,10 @@ class Recordings:
 
     def level(self, plan: RecordedPlan) -> int:
         """Return the size level of the task's input."""
-        return level_of(self._sizes.get((plan.task, plan.sample), USUAL_SIZE), self.constants.image_size_levels_px)
+        return level_of(
+            self._sizes.get((plan.task, plan.sample), USUAL_SIZE),
+            self.constants.image_size_levels_px,
+        )
 
     def situation(self, task: int, descriptions: Sequence[str]) -> Situation:
         """Return a task as a planner sees it; without a description, one is derived from its plans' outputs."""
@@ -253,8 +284,13 @@ class Recordings:
             if node.tool == "machine_translation":
                 delivered.add(f"{_GOALS.get(node.after[0], 'text')} in German")
             else:
-                delivered.add(f"{_GOALS[node.tool]} in English" if node.tool in _GOALS else "regular image")
-        return Situation(words_of(f"Given image, how to return the {' and the '.join(sorted(delivered))}"), outputs)
+                delivered.add(
+                    f"{_GOALS[node.tool]} in English" if node.tool in _GOALS else "regular image"
+                )
+        return Situation(
+            words_of(f"Given image, how to return the {' and the '.join(sorted(delivered))}"),
+            outputs,
+        )
 
     def examples(self, tasks: Collection[int], planner: Planner) -> list[Example]:
         """Return the examples of some tasks."""
@@ -267,12 +303,20 @@ class Recordings:
                 if executions:
                     score = sum(plan.score for plan in executions) / len(samples)
                     prices = zip(*(plan.prices for plan in executions), strict=True)
-                    costs = tuple(float(sum(some, Decimal(0)) / len(executions) / max_cost) for some in prices)
+                    costs = tuple(
+                        float(sum(some, Decimal(0)) / len(executions) / max_cost) for some in prices
+                    )
                     level = self.level(executions[0])
                     allowed = _allowed(planner, planner.tasks[task], actions)
                     remaining = iter(costs)  # A node costs as soon as its tool is chosen.
-                    added = [next(remaining) if action < self.language.end else 0.0 for action in actions]
-                    examples.append(Example(task, level, actions, allowed, score, costs, tuple(accumulate(added))))
+                    added = [
+                        next(remaining) if action < self.language.end else 0.0 for action in actions
+                    ]
+                    examples.append(
+                        Example(
+                            task, level, actions, allowed, score, costs, tuple(accumulate(added))
+                        )
+                    )
         return examples
 
     def costs(self, tasks: Collection[int]) -> list[list[float]]:
@@ -298,7 +342,9 @@ class Recordings:
 _masks: dict[tuple[Any, Actions], tuple[tuple[int, ...], ...]] = {}
 
 
-def _allowed(planner: Planner, situation: Situation, actions: Actions) -> tuple[tuple[int, ...], ...]:
+def _allowed(
+    planner: Planner, situation: Situation, actions: Actions
+) -> tuple[tuple[int, ...], ...]:
     """Return the actions that the mask allows at each step."""
     key = (situation.outputs, actions)
     if key not in _masks:

@@ -90,9 +90,20 @@ class Language:
         self._signatures = {tool: Signature.strict(*types[tool]) for tool in self.tools}
         self._problems: dict[Situation, Problem] = {}
         count = len(self.tools)
-        self.end, self.task, self.close, self.start = count, 2 * count + 1, 2 * count + 2, 2 * count + 3
+        self.end, self.task, self.close, self.start = (
+            count,
+            2 * count + 1,
+            2 * count + 2,
+            2 * count + 3,
+        )
         words = [token_word(Node(tool)) for tool in self.tools]
-        tokens = (*(f"[{word}]" for word in words), END, *(f"<{word}>" for word in words), TASK, CLOSE)
+        tokens = (
+            *(f"[{word}]" for word in words),
+            END,
+            *(f"<{word}>" for word in words),
+            TASK,
+            CLOSE,
+        )
         self._tokens = tokens
         self._actions = {token: action for action, token in enumerate(tokens)}
 
@@ -102,25 +113,41 @@ class Language:
         words: list[int] = []
         for node in plan.nodes:
             after = sorted(node.after, key=lambda label: positions.get(label, -1))
-            names = (TASK if label == TASK else f"<{token_word(plan.nodes[positions[label]])}>" for label in after)
-            words += [self.tools.index(node.tool), *(self._actions[name] for name in names), self.close]
+            names = (
+                TASK if label == TASK else f"<{token_word(plan.nodes[positions[label]])}>"
+                for label in after
+            )
+            words += [
+                self.tools.index(node.tool),
+                *(self._actions[name] for name in names),
+                self.close,
+            ]
         return (*words, self.end)
 
     def text(self, actions: Actions) -> str:
         """Return actions as tokens, with the tokens between them that no head chooses."""
-        parts = (f"{self._tokens[word]} {OPEN}" if word < self.end else self._tokens[word] for word in actions)
+        parts = (
+            f"{self._tokens[word]} {OPEN}" if word < self.end else self._tokens[word]
+            for word in actions
+        )
         return " ".join((START, *parts))
 
     def problem(self, situation: Situation) -> Problem:
         """Return the constraints of the mask."""
         bare = Situation((), situation.outputs, situation.inputs)
         if bare not in self._problems:
-            self._problems[bare] = Problem(self._signatures, bare.inputs, bare.outputs, max_tokens=MAX_TOKENS, uses=1)
+            self._problems[bare] = Problem(
+                self._signatures, bare.inputs, bare.outputs, max_tokens=MAX_TOKENS, uses=1
+            )
         return self._problems[bare]
 
     def head(self, actions: Actions) -> range:
         """Return all actions of the head that is next."""
-        return range(self.end + 1) if not actions or actions[-1] == self.close else range(self.end + 1, self.start)
+        return (
+            range(self.end + 1)
+            if not actions or actions[-1] == self.close
+            else range(self.end + 1, self.start)
+        )
 
     def masked(self, situation: Situation) -> "Mask":
         """Return the mask at the start of a plan."""
@@ -208,7 +235,9 @@ class Planner:
         returns, spent, actions = [model.targets.get(kind, model.targets[""])], 0.0, Actions()
         while len(actions) < _MAX_ACTIONS and (not actions or actions[-1] != language.end):
             if among:
-                allowed = sorted({option[len(actions)] for option in among if option[: len(actions)] == actions})
+                allowed = sorted(
+                    {option[len(actions)] for option in among if option[: len(actions)] == actions}
+                )
             else:
                 allowed = [*language.head(actions)] if mask is None else [*mask.allowed()]
             action = allowed[0]
@@ -229,13 +258,20 @@ class Planner:
         import numpy as np
 
         arrays: dict[str, Any] = {}
-        header = [[name, fold, model.targets, model.scale] for (name, fold), model in self.models.items()]
+        header = [
+            [name, fold, model.targets, model.scale] for (name, fold), model in self.models.items()
+        ]
         own = {name: getattr(self, name) for name in ("types", "levels", "alpha", "words", "folds")}
-        own |= {"tasks": {task: asdict(situation) for task, situation in self.tasks.items()}, "models": header}
+        own |= {
+            "tasks": {task: asdict(situation) for task, situation in self.tasks.items()},
+            "models": header,
+        }
         arrays["about"] = np.frombuffer(json.dumps(own).encode(), np.uint8)
         for (name, fold), model in self.models.items():
             for part, values in {**model.weights, "costs": model.costs}.items():
-                arrays[f"{name}/{fold}/{part}"] = np.asarray(values, np.float16 if part != "costs" else np.float32)
+                arrays[f"{name}/{fold}/{part}"] = np.asarray(
+                    values, np.float16 if part != "costs" else np.float32
+                )
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
         try:
@@ -243,7 +279,8 @@ class Planner:
                 opened.write(buffer.getbuffer())
         except OSError as error:
             raise StoreError(
-                f"{file} cannot be written: {error.strerror}.", fix=remedy(error, "Choose another --out.")
+                f"{file} cannot be written: {error.strerror}.",
+                fix=remedy(error, "Choose another --out."),
             ) from error
 
 
@@ -257,19 +294,34 @@ def read_planner(file: Path) -> Planner:
             models: dict[tuple[str, int], Model] = {}
             for name, fold, targets, scale in about.pop("models"):
                 begin = f"{name}/{fold}/"
-                parts = {key.removeprefix(begin): arrays[key] for key in arrays.files if key.startswith(begin)}
+                parts = {
+                    key.removeprefix(begin): arrays[key]
+                    for key in arrays.files
+                    if key.startswith(begin)
+                }
                 costs = parts.pop("costs")
                 weights = {key: value.astype(np.float32) for key, value in parts.items()}
                 models[name, fold] = Model(weights, costs, targets, tuple(scale))
         tasks = {
-            int(task): Situation(**{k: tuple(v) for k, v in array.items()}) for task, array in about["tasks"].items()
+            int(task): Situation(**{k: tuple(v) for k, v in array.items()})
+            for task, array in about["tasks"].items()
         }
         folds: tuple[tuple[int, ...], ...] = tuple(tuple(fold) for fold in about["folds"])
         words: tuple[str, ...] = tuple(about["words"])
         levels: tuple[float, ...] = tuple(about["levels"])
         return Planner(about["types"], levels, about["alpha"], words, tasks, folds, models)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as failure:
-        why = f": {failure}" if isinstance(failure, OSError) else ""  # NumPy's message advises to trust the file.
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        AttributeError,
+        zipfile.BadZipFile,
+    ) as failure:
+        why = (
+            f": {failure}" if isinstance(failure, OSError) else ""
+        )  # NumPy's message advises to trust the file.
         raise UsageError(f"{file} is not a planner{why}.", fix=_FIX) from failure
 
 
@@ -294,13 +346,22 @@ def fresh(planner: Planner, seed: int) -> "dict[str, NDArray[np.float32]]":
     }
     norms = ["cost", "action", "return", "out"]
     for layer in range(_LAYERS):
-        shapes |= {f"{layer}.attend": (d, 3 * d), f"{layer}.join": (d, d), f"{layer}.up": (d, 4 * d)}
+        shapes |= {
+            f"{layer}.attend": (d, 3 * d),
+            f"{layer}.join": (d, d),
+            f"{layer}.up": (d, 4 * d),
+        }
         shapes |= {f"{layer}.down": (4 * d, d), f"{layer}.up_bias": (4 * d,)}
         norms += [f"{layer}.attend", f"{layer}.up"]
     draw = np.random.default_rng(seed)
-    weights = {name: draw.normal(0.0, 0.08, shape).astype(np.float32) for name, shape in shapes.items()}
+    weights = {
+        name: draw.normal(0.0, 0.08, shape).astype(np.float32) for name, shape in shapes.items()
+    }
     for name in norms:
-        weights[f"{name}.gain"], weights[f"{name}.shift"] = np.ones(d, np.float32), np.zeros(d, np.float32)
+        weights[f"{name}.gain"], weights[f"{name}.shift"] = (
+            np.ones(d, np.float32),
+            np.zeros(d, np.float32),
+        )
     return weights
 
 
@@ -317,7 +378,9 @@ def inputs(
     import numpy as np
 
     known_words = {word: number for number, word in enumerate(planner.words, 1)}
-    texts = [[known_words[word] for word in query.words if word in known_words] for query, *_ in queries]
+    texts = [
+        [known_words[word] for word in query.words if word in known_words] for query, *_ in queries
+    ]
     width, longest = max(1, *map(len, texts)), max(len(returns) for *_, returns in queries)
     tools, steps = len(planner.language.tools), np.arange(longest)
     words = np.zeros((len(queries), width), np.int64)
@@ -338,10 +401,19 @@ def inputs(
     visible[:, :, :, tools : tools + width] = np.where(words == 0, _MASKED, 0)[:, None, None]
     visible[:, :, :prefix, prefix:] = _MASKED
     visible[:, :, prefix:, prefix:] = np.where(steps[None] > steps[:, None], _MASKED, 0)
-    return {"costs": costs, "level": levels, "words": words, "actions": actions, "returns": returns, "seen": visible}
+    return {
+        "costs": costs,
+        "level": levels,
+        "words": words,
+        "actions": actions,
+        "returns": returns,
+        "seen": visible,
+    }
 
 
-def forward(w: Weights, arrays: Mapping[str, Any], xp: Any, drop: Callable[[Any], Any] = lambda x: x) -> Any:
+def forward(
+    w: Weights, arrays: Mapping[str, Any], xp: Any, drop: Callable[[Any], Any] = lambda x: x
+) -> Any:
     """Return the scores of all actions at each step of a plan; `xp` is numpy or torch.
 
     Tools with their costs, the task's words and the input level attend to each other. The steps of the plan attend to
@@ -372,4 +444,7 @@ def forward(w: Weights, arrays: Mapping[str, Any], xp: Any, drop: Callable[[Any]
 
 def _norm(x: Any, w: Weights, name: str) -> Any:
     centred = x - x.mean(-1, keepdims=True)
-    return centred / ((centred**2).mean(-1, keepdims=True) + 1e-5) ** 0.5 * w[f"{name}.gain"] + w[f"{name}.shift"]
+    return (
+        centred / ((centred**2).mean(-1, keepdims=True) + 1e-5) ** 0.5 * w[f"{name}.gain"]
+        + w[f"{name}.shift"]
+    )

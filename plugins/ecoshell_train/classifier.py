@@ -40,7 +40,9 @@ class Classifier:
     def chance(self, query: str, call: Call, observation: Observation) -> float:
         """Estimate the probability that the user would mark this result as helpful."""
         values = features(query, call, observation)
-        score = self.bias + sum(self.weights.get(index, 0.0) * value for index, value in values.items())
+        score = self.bias + sum(
+            self.weights.get(index, 0.0) * value for index, value in values.items()
+        )
         return 1 / (1 + math.exp(-max(-500.0, min(500.0, score))))
 
     def judge(self, query: str, call: Call, observation: Observation) -> Verdict:
@@ -49,7 +51,9 @@ class Classifier:
         if not judgeable(ruled):
             return ruled
         chance = self.chance(query, call, observation)
-        return Verdict(chance >= 0.5, "classifier", f"{chance:.0%} likely to help, by what you marked before")
+        return Verdict(
+            chance >= 0.5, "classifier", f"{chance:.0%} likely to help, by what you marked before"
+        )
 
 
 @dataclass(slots=True)
@@ -78,7 +82,9 @@ class TrainedJudge:
 
 def features(query: str, call: Call, observation: Observation) -> dict[int, float]:
     """Return hashed features of one use (indices below DIMENSIONS): tool, verdict of the rules, words, length."""
-    head = Observation(observation.text[:RESULT_CHARACTERS], observation.ok, refused=observation.refused)
+    head = Observation(
+        observation.text[:RESULT_CHARACTERS], observation.ok, refused=observation.refused
+    )
     payload, ruled = Payload.of(head), by_rules(query, call, head)
     verdict = f"{ruled.helpful} {ruled.sure}"
     query_words, result_words = (
@@ -130,7 +136,9 @@ def load(file: Path) -> Classifier:
         with file.open("rb") as opened:
             data = opened.read(_FILE_BYTES_LIMIT + 1)
     except FileNotFoundError as error:
-        raise UsageError("No classifier has been trained yet.", fix="Train one: ecoshell experience train.") from error
+        raise UsageError(
+            "No classifier has been trained yet.", fix="Train one: ecoshell experience train."
+        ) from error
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror}.", fix=_TRAIN_AGAIN) from error
     why = "ecoshell did not write it"
@@ -139,18 +147,28 @@ def load(file: Path) -> Classifier:
             why = "it is too large"
             raise ValueError
         record: Any = json.loads(data)
-        if [record[name] for name in ("format", "version", "dimensions")] != [_FORMAT, _VERSION, DIMENSIONS]:
+        if [record[name] for name in ("format", "version", "dimensions")] != [
+            _FORMAT,
+            _VERSION,
+            DIMENSIONS,
+        ]:
             why = "another version of ecoshell wrote it"
             raise ValueError
         weights = {int(index): weight for index, weight in record["weights"].items()}
         numbers = [record["bias"], *weights.values()]
-        if not {*map(type, numbers)} <= {int, float} or not all(abs(number) < 1e6 for number in numbers):
+        if not {*map(type, numbers)} <= {int, float} or not all(
+            abs(number) < 1e6 for number in numbers
+        ):
             why = "a weight is not a number"
             raise ValueError
         if not all(0 <= index < DIMENSIONS for index in weights):
             raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StoreError(
-            f"{file} cannot be used as a judge: {why}.", kept="The file is unchanged.", fix=_TRAIN_AGAIN
+            f"{file} cannot be used as a judge: {why}.",
+            kept="The file is unchanged.",
+            fix=_TRAIN_AGAIN,
         ) from error
-    return Classifier(float(record["bias"]), {index: float(weight) for index, weight in weights.items()})
+    return Classifier(
+        float(record["bias"]), {index: float(weight) for index, weight in weights.items()}
+    )

@@ -12,7 +12,9 @@ from ecoshell_train.classifier_training import Training, train
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the action."""
-    parser.add_argument("--all-judged", action="store_true", help="also learn from judgments of rules and models")
+    parser.add_argument(
+        "--all-judged", action="store_true", help="also learn from judgments of rules and models"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,7 +23,11 @@ def run(args: argparse.Namespace) -> int:
     with closing(ExperienceStore(user_paths().experience_file)) as store:
         training = train(store.uses(), all_judged=args.all_judged)
     save(training.classifier, file)
-    accuracies = {"classifier": training.accuracy, "rules": training.rules, "majority": training.majority}
+    accuracies = {
+        "classifier": training.accuracy,
+        "rules": training.rules,
+        "majority": training.majority,
+    }
     if args.json:
         print_json(
             {
@@ -31,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
                 "unhelpful": training.unhelpful,
                 "left_out": training.skipped,
                 "folds": training.folds,
-                "accuracy": {name: {"mean": item.mean, "spread": item.spread} for name, item in accuracies.items()},
+                "accuracy": {
+                    name: {"mean": item.mean, "spread": item.spread}
+                    for name, item in accuracies.items()
+                },
                 "pays": training.pays,
             }
         )
@@ -43,12 +52,16 @@ def run(args: argparse.Namespace) -> int:
     if training.pays:
         print("Use it as the judge: ecoshell config set plan.judge classifier")
     else:
-        print("Warning: judges without training are at least as accurate. Mark more results before you set plan.judge.")
+        print(
+            "Warning: judges without training are at least as accurate. Mark more results before you set plan.judge."
+        )
     return 0
 
 
 def _print_report(training: Training) -> None:
     print(f"Trained on {training.helpful} helpful and {training.unhelpful} unhelpful results.")
     if training.skipped:
-        print(f"Skipped {training.skipped} results that say nothing about their tool (mistakes in the call).")
+        print(
+            f"Skipped {training.skipped} results that say nothing about their tool (mistakes in the call)."
+        )
     print(f"\nAccuracy on results not seen in training, {training.folds}-fold cross-validation:")

@@ -68,14 +68,19 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
     Raises UsageError if a class has too few examples or scikit-learn is not installed.
     """
     judges = _JUDGES if all_judged else frozenset({"you"})
-    judged = [use for use in uses if use.helpful is not None and use.judged_by in judges][-MAX_USES:]
+    judged = [use for use in uses if use.helpful is not None and use.judged_by in judges][
+        -MAX_USES:
+    ]
     examples = [example for use in judged if (example := _example(use)) is not None]
     labels = [example.helpful for example in examples]
     helpful, unhelpful = labels.count(True), labels.count(False)
     if min(helpful, unhelpful) < MIN_PER_CLASS:
         label, more = "judged", "."
         if not all_judged:
-            label, more = "marked by you", ", or learn from all judgments: ecoshell experience train --all-judged."
+            label, more = (
+                "marked by you",
+                ", or learn from all judgments: ecoshell experience train --all-judged.",
+            )
         raise UsageError(
             f"Training needs at least {MIN_PER_CLASS} results of each kind; {helpful} helpful and "
             f"{unhelpful} unhelpful ones are {label} so far.",
@@ -100,22 +105,30 @@ def _example(use: Use) -> _Example | None:
     arguments: Any = {}
     with suppress(ValueError, RecursionError):  # Stored arguments may be truncated.
         arguments = json.loads(use.arguments)
-    call = Call(use.tool, cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {})
+    call = Call(
+        use.tool, cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    )
     observation = Observation(use.result, use.ok)
     ruled = by_rules(use.query, call, observation)
     if not judgeable(ruled):
         return None
-    return _Example(use.query, features(use.query, call, observation), bool(use.helpful), ruled.helpful)
+    return _Example(
+        use.query, features(use.query, call, observation), bool(use.helpful), ruled.helpful
+    )
 
 
 def _fit(
-    examples: Sequence[_Example], labels: Sequence[bool], folds: Sequence[tuple[list[int], list[int]]]
+    examples: Sequence[_Example],
+    labels: Sequence[bool],
+    folds: Sequence[tuple[list[int], list[int]]],
 ) -> tuple[Classifier, list[Accuracy]]:
     """Fit all examples; the accuracies of classifier, rules and majority come from the folds."""
     import numpy as np
 
     sparse: Any = import_module("scipy.sparse")
-    model = _sklearn("linear_model").LogisticRegression(max_iter=1000, class_weight="balanced", random_state=_SEED)
+    model = _sklearn("linear_model").LogisticRegression(
+        max_iter=1000, class_weight="balanced", random_state=_SEED
+    )
     indices = [index for example in examples for index in example.features]
     values = [value for example in examples for value in example.features.values()]
     starts = [0, *accumulate(len(example.features) for example in examples)]
@@ -129,10 +142,16 @@ def _fit(
         correct = (predicted == target[test], rules_right[test], target[test] == majority)
         rows.append(tuple(float(column.mean()) for column in correct))
     model.fit(matrix, target)
-    weights = {index: round(float(weight), 6) for index, weight in enumerate(model.coef_[0].tolist())}
-    weights = {index: weight for index, weight in weights.items() if abs(weight) > _NEGLIGIBLE_WEIGHT}
+    weights = {
+        index: round(float(weight), 6) for index, weight in enumerate(model.coef_[0].tolist())
+    }
+    weights = {
+        index: weight for index, weight in weights.items() if abs(weight) > _NEGLIGIBLE_WEIGHT
+    }
     classifier = Classifier(round(float(model.intercept_[0]), 6), weights)
-    return classifier, [Accuracy(fmean(column), pstdev(column)) for column in zip(*rows, strict=True)]
+    return classifier, [
+        Accuracy(fmean(column), pstdev(column)) for column in zip(*rows, strict=True)
+    ]
 
 
 def _folds(examples: Sequence[_Example]) -> list[tuple[list[int], list[int]]]:
@@ -142,13 +161,18 @@ def _folds(examples: Sequence[_Example]) -> list[tuple[list[int], list[int]]]:
     question it was trained on.
     """
     selection = _sklearn("model_selection")
-    labels, questions = [int(example.helpful) for example in examples], [example.query for example in examples]
+    labels, questions = (
+        [int(example.helpful) for example in examples],
+        [example.query for example in examples],
+    )
     options = {"n_splits": _FOLDS, "shuffle": True, "random_state": _SEED}
     if len({*questions}) >= 2 * _FOLDS:
         folds: list[tuple[list[int], list[int]]] = [
             *selection.StratifiedGroupKFold(**options).split(labels, labels, questions)
         ]
-        if all(len(test) and len({labels[row] for row in training}) == 2 for training, test in folds):
+        if all(
+            len(test) and len({labels[row] for row in training}) == 2 for training, test in folds
+        ):
             return folds
     return [*selection.StratifiedKFold(**options).split(labels, labels)]
 
@@ -158,5 +182,6 @@ def _sklearn(part: str) -> Any:
         return import_module(f"sklearn.{part}")
     except ModuleNotFoundError as error:
         raise UsageError(
-            "Training needs scikit-learn, which is not installed.", fix="pip install 'ecoshell[learn]'"
+            "Training needs scikit-learn, which is not installed.",
+            fix="pip install 'ecoshell[learn]'",
         ) from error

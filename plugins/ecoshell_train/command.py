@@ -52,12 +52,16 @@ def _fill(module: str, parser: argparse.ArgumentParser) -> None:
     method = import_module(module)
     usual: Recipe = method.RECIPE
 
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder; an existing run is continued")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="the run's folder; an existing run is continued"
+    )
     for name, about in _NUMBERS.items():
         default: float = getattr(usual, name)
         text, kind = f"{about} (default: {default:g})", partial(_positive, type(default))
         parser.add_argument(f"--{name}", type=kind, default=default, metavar="N", help=text)
-    parser.add_argument("--dry-run", action="store_true", help="estimate the effort without training")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="estimate the effort without training"
+    )
     method.add_arguments(parser)
 
 
@@ -80,10 +84,18 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         estimate = method.estimate(args, recipe)
         if args.json:
-            print_json({name: value for name, value in asdict(estimate).items() if name != "note" or value})
+            print_json(
+                {name: value for name, value in asdict(estimate).items() if name != "note" or value}
+            )
         else:
-            hours = "unknown (ecoshell[train] is not installed)" if estimate.hours is None else f"{estimate.hours:.2f}"
-            print(f"{estimate.tokens:,} tokens, {estimate.steps:,} steps, hours: {hours}, {estimate.disk_mb:.1f} MB")
+            hours = (
+                "unknown (ecoshell[train] is not installed)"
+                if estimate.hours is None
+                else f"{estimate.hours:.2f}"
+            )
+            print(
+                f"{estimate.tokens:,} tokens, {estimate.steps:,} steps, hours: {hours}, {estimate.disk_mb:.1f} MB"
+            )
             if estimate.note:
                 print(visible(estimate.note))
         return 0
@@ -114,13 +126,22 @@ def _bars(*, quiet: bool) -> "Generator[Tell]":
 
     stages: dict[str, TaskID] = {}
     stage, losses = TextColumn("{task.description}"), TextColumn("{task.fields[status]}")
-    with Bars(stage, BarColumn(), MofNCompleteColumn(), losses, console=Console(stderr=True), disable=quiet) as bars:
+    with Bars(
+        stage,
+        BarColumn(),
+        MofNCompleteColumn(),
+        losses,
+        console=Console(stderr=True),
+        disable=quiet,
+    ) as bars:
 
         def tell(progress: "Progress") -> None:
             if progress.note and not quiet:
                 bars.console.print(progress.note, markup=False)
             if progress.stage not in stages:
-                stages[progress.stage] = bars.add_task(progress.stage, total=progress.steps, status="")
+                stages[progress.stage] = bars.add_task(
+                    progress.stage, total=progress.steps, status=""
+                )
             status = "" if progress.loss is None else f"loss {progress.loss:.3f}"
             if progress.validation is not None:
                 status += f", validation {progress.validation:.3f}"

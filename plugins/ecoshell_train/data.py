@@ -14,7 +14,15 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +33,15 @@ from ecoshell.agent import Approval, NonInteractive
 from ecoshell.api import Agent
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ApprovalWanted, CallFinished, CallStarted
-from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Attachment, Call, Observation, ToolSchema, Usage
+from ecoshell.messages import (
+    META_TOOLS,
+    TOOL_REGISTER,
+    Attachment,
+    Call,
+    Observation,
+    ToolSchema,
+    Usage,
+)
 from ecoshell.models import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import Quoting
@@ -34,7 +50,18 @@ from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.planning.catp.tpl import render
 from ecoshell.tools import Limits, ResultSize, Tool
 from ecoshell_train import worlds
-from ecoshell_train.worlds import Made, Split, World, frames, here, matched, nothing, only, step, whole
+from ecoshell_train.worlds import (
+    Made,
+    Split,
+    World,
+    frames,
+    here,
+    matched,
+    nothing,
+    only,
+    step,
+    whole,
+)
 
 ROLES = ("planner", "caller", "summarizer")
 _LANGUAGES = ("de: ", "fr: ", "es: ")
@@ -139,13 +166,17 @@ def _looked(world: World, kind: str) -> Made:
     if kind == "list":
         folder = world.about["dir"] = world.word("dirs")
         for _ in range(chance.randint(1, 5)):
-            world.files[f"{folder}/{world.name(chance.choice(('txt', 'md', 'jpg', 'csv', 'pdf')))}"] = world.text(1, 2)
+            world.files[
+                f"{folder}/{world.name(chance.choice(('txt', 'md', 'jpg', 'csv', 'pdf')))}"
+            ] = world.text(1, 2)
         return only("list_files", path=folder), whole
     if kind == "here":
         world.file(world.text(1, 2))
         world.file(world.text(1, 2))
         return only("list_files"), whole
-    ending, text = world.any_file() if kind == "read" and chance.random() < 0.6 else ("", world.text(1, 5))
+    ending, text = (
+        world.any_file() if kind == "read" and chance.random() < 0.6 else ("", world.text(1, 5))
+    )
     if kind == "line":
         text = world.text(5, 12)
         number = chance.randint(1, len(text.splitlines()))
@@ -159,16 +190,24 @@ def _counted(world: World, kind: str) -> Made:
     if kind == "occurs":
         word = world.about["word"] = world.word("nouns")
         lines = [world.sentence() + world.chance.choice(("\n", f" {word}\n")) for _ in range(6)]
-        call, pattern = only("count_text", path=world.file("".join(lines)), text=word), r"occurs (\d+)"
+        call, pattern = (
+            only("count_text", path=world.file("".join(lines)), text=word),
+            r"occurs (\d+)",
+        )
     else:
-        call, pattern = only("count_text", path=world.file(world.text(1, 30))), rf"(\d+) {kind[:-1]}"
+        call, pattern = (
+            only("count_text", path=world.file(world.text(1, 30))),
+            rf"(\d+) {kind[:-1]}",
+        )
     return call, lambda results: {"result": matched(pattern, results[-1])}
 
 
 def _search(world: World, _: str) -> Made:
     word = world.about["word"] = world.word("nouns")
     folder = world.chance.choice(("", "", f"{world.word('dirs')}/"))
-    world.files[f"{folder}{world.name()}"] = f"{world.text(0, 2)}{world.word('people')} has the {word}.\n"
+    world.files[f"{folder}{world.name()}"] = (
+        f"{world.text(0, 2)}{world.word('people')} has the {word}.\n"
+    )
     for _other in range(world.chance.randint(1, 3)):
         world.files[f"{folder}{world.name()}"] = world.text(1, 2).replace(word, "stone")
     return only("search_text", text=word), whole
@@ -178,7 +217,9 @@ def _time(world: World, kind: str) -> Made:
     if kind == "now":
         return only("current_time"), lambda results: {"result": results[-1].partition(",")[0]}
     city = world.about["city"] = world.word("cities")
-    return only("current_time", timezone=city), lambda results: {"result": matched(r"(\d+:\d+)", results[-1])}
+    return only("current_time", timezone=city), lambda results: {
+        "result": matched(r"(\d+:\d+)", results[-1])
+    }
 
 
 def _write(world: World, _: str) -> Made:
@@ -189,7 +230,10 @@ def _write(world: World, _: str) -> Made:
 
 def _moved(world: World, kind: str) -> Made:
     """Rename, copy, delete or move a file, or create a folder, by a command."""
-    about, commands = world.about, {"rename": "mv {file} {new}", "copy": "cp {file} {new}", "delete": "rm {file}"}
+    about, commands = (
+        world.about,
+        {"rename": "mv {file} {new}", "copy": "cp {file} {new}", "delete": "rm {file}"},
+    )
     commands |= {"mkdir": "mkdir {dir}", "move": "mkdir -p {dir} && mv {file} {dir}/"}
     if kind in ("mkdir", "move"):
         about["dir"] = world.word("dirs")
@@ -217,7 +261,11 @@ def _ran(world: World, kind: str) -> Made:
     if chance.random() < 0.7:
         script, command = f"{world.folder}{world.name('py')}", "python3"
         a, b = chance.randint(2, 99), chance.randint(2, 99)
-        programs = (f'print("{output}")\n', f"print({a} * {b})\n", f"x = {a}\nprint('sum', x + {b})\n")
+        programs = (
+            f'print("{output}")\n',
+            f"print({a} * {b})\n",
+            f"x = {a}\nprint('sum', x + {b})\n",
+        )
         world.files[script] = chance.choice(programs)
     else:
         script, command = f"{world.folder}{world.name('sh')}", "sh"
@@ -247,7 +295,9 @@ def _calculated(world: World, kind: str) -> Made:
         parts = chance.randint(2, 60)
         operand |= {"n": str(parts * chance.randint(2, 90)), "m": str(parts)}
     elif kind == "part":
-        operand |= zip(("part", "part_de", "part_fr", "part_es", "m"), world.word("parts"), strict=True)
+        operand |= zip(
+            ("part", "part_de", "part_fr", "part_es", "m"), world.word("parts"), strict=True
+        )
     elif kind == "bill":
         operand["word"] = world.word("nouns")
     elif kind == "share":
@@ -266,7 +316,9 @@ def _table(world: World, kind: str) -> Made:
     """Evaluate a column of a table, or count rows with a value."""
     chance = world.chance
     column, key = world.word("columns"), chance.choice(("name", "day", "who", "place"))
-    rows = [(world.word("people"), str(chance.randint(1, 400))) for _ in range(chance.randint(4, 9))]
+    rows = [
+        (world.word("people"), str(chance.randint(1, 400))) for _ in range(chance.randint(4, 9))
+    ]
     file = world.file(f"{key},{column}\n" + "".join(f"{a},{b}\n" for a, b in rows), "csv")
     world.about |= {"column": key if kind == "rows" else column, "value": rows[0][0]}
     expression = {
@@ -276,7 +328,8 @@ def _table(world: World, kind: str) -> Made:
         "rows": f"sum(r['{key}'] == '{rows[0][0]}' for r in rows)",
     }[kind]
     return only(
-        "run_python", code=f"import csv\nrows = list(csv.DictReader(open('{file}')))\nprint({expression})"
+        "run_python",
+        code=f"import csv\nrows = list(csv.DictReader(open('{file}')))\nprint({expression})",
     ), whole
 
 
@@ -284,9 +337,12 @@ def _field(world: World, _: str) -> Made:
     people = world.chance.sample(world.words("people"), k=3)
     key = world.about["key"] = world.chance.choice(("email", "city", "phone"))
     values = {
-        person: f"{person.lower()}@example.org" if key == "email" else str(world.word("cities")) for person in people
+        person: f"{person.lower()}@example.org" if key == "email" else str(world.word("cities"))
+        for person in people
     }
-    file = world.file(json.dumps([{"name": person, key: values[person]} for person in people], indent=1), "json")
+    file = world.file(
+        json.dumps([{"name": person, key: values[person]} for person in people], indent=1), "json"
+    )
     name = world.about["name"] = people[world.chance.randrange(3)]
     return only("read_file", path=file), lambda _: {"result": values[name]}
 
@@ -310,7 +366,11 @@ def _git(world: World, kind: str) -> Made:
 
 
 def _unserved(world: World, _: str) -> Made:
-    world.about |= {"thing": world.word("things"), "name": world.word("people"), "city": world.word("cities")}
+    world.about |= {
+        "thing": world.word("things"),
+        "name": world.word("people"),
+        "city": world.word("cities"),
+    }
     world.file(world.text(1, 2))
     return [], nothing
 
@@ -348,16 +408,68 @@ _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
 _MAKERS = {**worlds.MAKERS, **{kind: make for make, _, names in _KINDS for kind in names.split()}}
 _ALIKE = {**worlds.ALIKE, **{kind: alike for _, alike, names in _KINDS for kind in names.split()}}
 """Kinds with the answer and the reason of another kind."""
-_ALONE = worlds.ALONE | {"here", "largest", "missing", "list", "git_last", "git_message", "git_count", "git_commit"}
+_ALONE = worlds.ALONE | {
+    "here",
+    "largest",
+    "missing",
+    "list",
+    "git_last",
+    "git_message",
+    "git_count",
+    "git_commit",
+}
 """Kinds whose workspaces contain no other files."""
 _IN_FOLDERS = (
-    *("read", "value", "line", "lines", "words", "bytes", "occurs", "run", "field", "injected", "edit", "edit_read"),
-    *("column_sum", "column_max", "rows", "sum_if", "sum_all", "names_if", "top", "cell", "log_count", "log_of"),
-    *("json_path", "json_keys", "swap", "drop", "two_read", "two_words", "table_tells", "text_tells", "numbers_tell"),
+    *(
+        "read",
+        "value",
+        "line",
+        "lines",
+        "words",
+        "bytes",
+        "occurs",
+        "run",
+        "field",
+        "injected",
+        "edit",
+        "edit_read",
+    ),
+    *(
+        "column_sum",
+        "column_max",
+        "rows",
+        "sum_if",
+        "sum_all",
+        "names_if",
+        "top",
+        "cell",
+        "log_count",
+        "log_of",
+    ),
+    *(
+        "json_path",
+        "json_keys",
+        "swap",
+        "drop",
+        "two_read",
+        "two_words",
+        "table_tells",
+        "text_tells",
+        "numbers_tell",
+    ),
 )
 """Kinds whose file may be in a folder."""
 _SURPRISING = frozenset(
-    ("missing", "repair", "crash", "not_executable", "wrong_name", "wrong_value", "wrong_count", "wrong_delete")
+    (
+        "missing",
+        "repair",
+        "crash",
+        "not_executable",
+        "wrong_name",
+        "wrong_value",
+        "wrong_count",
+        "wrong_delete",
+    )
 )
 """Kinds whose later calls cannot be planned before the first one has failed."""
 _REFUSABLE = ("run_command", "run_python", "write_file", "edit_file")
@@ -368,7 +480,14 @@ _FREQUENCIES = {
     **dict.fromkeys(("run", "search", "write", "edit", "edit_read", "swap"), 2),
     "read": 3,
     **{"unserved": 3, "talk": 5, "value": 3, "repair": 5, "crash": 2},
-    **{"table_tells": 9, "table_does": 3, "text_tells": 3, "text_does": 3, "numbers_tell": 3, "story": 6},
+    **{
+        "table_tells": 9,
+        "table_does": 3,
+        "text_tells": 3,
+        "text_does": 3,
+        "numbers_tell": 3,
+        "story": 6,
+    },
 }
 """Relative frequencies of kinds, 1 by default; kinds of `worlds` are about half of all tasks."""
 
@@ -383,18 +502,29 @@ def generate(count: int, seed: int, split: Split = "train") -> Iterator[Task]:
     for number in range(count):
         chance = random.Random(f"{split} {seed} {number}")
         task = make(chance.choices(names, frequencies)[0], World(chance, split))
-        while task.steps and task.kind.count("+") < 2 and chance.random() < _COMBINED_SHARE:  # Sometimes three.
-            other = make(chance.choices(names, frequencies)[0], World(chance, split, taken=task.files))
-            plain = not other.setup and not task.setup and not {task.kind, other.kind} & worlds.ALONE
+        while (
+            task.steps and task.kind.count("+") < 2 and chance.random() < _COMBINED_SHARE
+        ):  # Sometimes three.
+            other = make(
+                chance.choices(names, frequencies)[0], World(chance, split, taken=task.files)
+            )
+            plain = (
+                not other.setup and not task.setup and not {task.kind, other.kind} & worlds.ALONE
+            )
             if other.steps and plain and other.kind not in task.kind.split("+"):
                 task = _both(task, other, chance)
-        if not any(program[0] == "git" for program in task.setup) and chance.random() < _REPOSITORY_SHARE:
+        if (
+            not any(program[0] == "git" for program in task.setup)
+            and chance.random() < _REPOSITORY_SHARE
+        ):
             task = replace(task, setup=(*task.setup, *World(chance, split).history()))
         if chance.random() < _REFUSED_SHARE:
             task = _refused(task)
         plain = not task.refused and not {*task.kind.split("+")} & _SURPRISING
         share = _PLANNED_SHARE * (5 if len(task.apart) > 1 else 1)
-        yield replace(task, drafted=plain and random.Random(f"graph {split} {seed} {number}").random() < share)
+        yield replace(
+            task, drafted=plain and random.Random(f"graph {split} {seed} {number}").random() < share
+        )
 
 
 def _refused(task: Task) -> Task:
@@ -433,11 +563,15 @@ def make(kind: str, world: World) -> Task:
     if kind == "talk":
         request, answer = chance.choice(here([*frames()["talk"].items()], world.split))
         return Task(kind, request, _typed(request, world), _others(world), (), lambda _: answer)
-    request_text, _, expression = chance.choice(here(frames()["ways"][kind], world.split)).partition(_SUM)
+    request_text, _, expression = chance.choice(
+        here(frames()["ways"][kind], world.split)
+    ).partition(_SUM)
     if kind in _IN_FOLDERS and chance.random() < _FOLDER_SHARE:
         world.folder = f"{world.word('dirs')}/"
     calls, read = _MAKERS[kind](world, expression or kind)
-    language, way = request_text.split(": ", 1) if request_text.startswith(_LANGUAGES) else ("", request_text)
+    language, way = (
+        request_text.split(": ", 1) if request_text.startswith(_LANGUAGES) else ("", request_text)
+    )
     texts = frames()
     answers: dict[str, str] = {**texts["answers"], **texts["answers"].get(language, {})}
     form = answers.get(kind) or answers[_ALIKE[kind]]
@@ -472,14 +606,22 @@ def _others(world: World) -> dict[str, str]:
 def _typed(text: str, world: World) -> str:
     """Return the request as a user might type it, with varied capitals, courtesy and typos outside names."""
     chance, names = world.chance, world.about.values()
-    if text[0].islower() and chance.random() < 0.4 and not any(text.startswith(name) for name in names):
+    if (
+        text[0].islower()
+        and chance.random() < 0.4
+        and not any(text.startswith(name) for name in names)
+    ):
         text = text[0].upper() + text[1:]
     if chance.random() < 0.08:
         text = f"{chance.choice(('hey, ', 'hi, ', 'ok, ', 'quick one: '))}{text}"
     if chance.random() < 0.1 and text[-1] not in "?.!":
         text += chance.choice((" please", ".", " thanks", " pls", "!"))
     if chance.random() < _TYPO_SHARE:
-        plain = [word for word in re.finditer(r"\b[a-z]{4,}\b", text) if not any(word[0] in name for name in names)]
+        plain = [
+            word
+            for word in re.finditer(r"\b[a-z]{4,}\b", text)
+            if not any(word[0] in name for name in names)
+        ]
         if plain:
             word = chance.choice(plain)
             at = chance.randrange(word.start() + 1, word.end() - 1)
@@ -493,7 +635,10 @@ def joined(examples: Iterable[Example]) -> list[Example]:
     latest: dict[str, int] = {}
     for example in examples:
         at = latest.get(example.role)
-        if at is not None and example.prompt[: merged[at].learned[-1][1]] == (*merged[at].prompt, *merged[at].reply):
+        if at is not None and example.prompt[: merged[at].learned[-1][1]] == (
+            *merged[at].prompt,
+            *merged[at].reply,
+        ):
             merged[at] = replace(example, earlier=merged[at].learned)
         else:
             latest[example.role] = len(merged)
@@ -529,7 +674,9 @@ class _Gold:
             return [observation for *_, observation in self._returned]
         pending, results = [*self._returned], list[str]()
         for call in [task_step.call for task_step in self._task.steps]:
-            matches = (at for at, entry in enumerate(pending) if entry[:2] == (call.name, call.arguments))
+            matches = (
+                at for at, entry in enumerate(pending) if entry[:2] == (call.name, call.arguments)
+            )
             at = next(matches, None)
             if at is not None:
                 results.append(pending.pop(at)[2])
@@ -550,7 +697,9 @@ class _Gold:
         self.schemas = request.callable_now
         self._made += call is not None and call.name != TOOL_REGISTER
         reply_text = text if call else Quoting(request).shortened(text)
-        self.examples.append(Example(request.role, *self._local.exchange(request, reply_text, call)))
+        self.examples.append(
+            Example(request.role, *self._local.exchange(request, reply_text, call))
+        )
         if text:
             yield Delta(text)
         yield Reply(text, () if call is None else (call,), Usage(1, 1))
@@ -561,12 +710,16 @@ class _Gold:
     def _said(self, request: Request) -> tuple[str, Call | None]:
         steps, at = self._task.steps, len(self.seen)
         if "plan ::=" in request.grammar:
-            return render(self._task.plan, "numbered") if steps else f"Answer: {self._task.answer([])}", None
+            return render(
+                self._task.plan, "numbered"
+            ) if steps else f"Answer: {self._task.answer([])}", None
         if node := _NODE_REQUEST.search(request.task):
             labels = [message.label for message in self._task.plan.nodes]
             return "", steps[labels.index(node[1])].call
         if request.role == "planner":
-            why, follows = (steps[at].rationale, "caller") if at < len(steps) else ("", "conclusion")
+            why, follows = (
+                (steps[at].rationale, "caller") if at < len(steps) else ("", "conclusion")
+            )
             return f"{why} Next: {follows}.".strip(), None
         if at == len(steps) or request.role == "summarizer":
             return self._task.answer(self.seen), None
@@ -647,15 +800,23 @@ async def replayed(
     A pattern among the schemas selects tools of the shell.
     """
     waiting = [*zip((step.call for step in task.steps), observations, strict=True)]
-    tools = [task_step if isinstance(task_step, str) else _Recorded(task_step, waiting) for task_step in schemas]
+    tools = [
+        task_step if isinstance(task_step, str) else _Recorded(task_step, waiting)
+        for task_step in schemas
+    ]
     reply = await play(task, local, options, tools=tools, past=past)
     return [] if waiting else reply
 
 
-async def observed(task: Task, local: LocalModel) -> tuple[tuple[ToolSchema, ...], list[str]] | None:
+async def observed(
+    task: Task, local: LocalModel
+) -> tuple[tuple[ToolSchema, ...], list[str]] | None:
     """Return the tools and the results of a task, or None if the shell fails to serve it."""
     gold = await _served(task, local, _SINGLE, ("?*",), lambda home, workspace: None)
-    return gold and (tuple([event for event in gold.schemas if event.name not in META_TOOLS]), gold.seen)
+    return gold and (
+        tuple([event for event in gold.schemas if event.name not in META_TOOLS]),
+        gold.seen,
+    )
 
 
 async def _served(
@@ -674,19 +835,25 @@ async def _served(
             (workspace / name).parent.mkdir(parents=True, exist_ok=True)
             (workspace / name).write_text(text, encoding="utf-8")
         for program in task.setup:
-            await asyncio.to_thread(subprocess.run, program, cwd=workspace, check=True, capture_output=True)
+            await asyncio.to_thread(
+                subprocess.run, program, cwd=workspace, check=True, capture_output=True
+            )
         here = replace(options, workspace=workspace, resume=past(home, workspace))
         if task.drafted:
             here = replace(here, strategy="graph")
         called: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        async with Agent(gold, tools=tools, home=home, user=_User(task.refused), options=here) as agent:
+        async with Agent(
+            gold, tools=tools, home=home, user=_User(task.refused), options=here
+        ) as agent:
             with suppress(EcoshellError):
                 async for event in agent.stream(task.request, task.attachments):
                     if isinstance(event, CallStarted):
                         called[event.id] = (event.name, event.arguments)
                     if isinstance(event, CallFinished):
                         gold.returned(*called[event.id], event.observation)
-            served = len(gold.seen) == len(task.steps) and agent.outcome.answer == task.answer(gold.seen)
+            served = len(gold.seen) == len(task.steps) and agent.outcome.answer == task.answer(
+                gold.seen
+            )
     return gold if served else None
 
 
@@ -712,7 +879,8 @@ def examples(
 
 
 def played(
-    plays: Iterable[tuple[str, Callable[[], Coroutine[Any, Any, list[Example]]]]], keep: Path | None = None
+    plays: Iterable[tuple[str, Callable[[], Coroutine[Any, Any, list[Example]]]]],
+    keep: Path | None = None,
 ) -> list[tuple[str, list[Example]]]:
     """Return the key and the examples of each play; a file keeps them, so that each is played once.
 
@@ -728,9 +896,13 @@ def played(
                 pending.append(key)
                 if key not in existing:
                     existing[key] = await play()
-                    lines = [[example.role, example.prompt, example.reply] for example in existing[key]]
+                    lines = [
+                        [example.role, example.prompt, example.reply] for example in existing[key]
+                    ]
                     if file:
-                        print(json.dumps([key, lines], separators=(",", ":")), file=file, flush=True)
+                        print(
+                            json.dumps([key, lines], separators=(",", ":")), file=file, flush=True
+                        )
 
     asyncio.run(run())
     return [(key, existing[key]) for key in pending]
@@ -743,16 +915,20 @@ def _read_played(file: Path) -> dict[str, list[Example]]:
     text = file.read_bytes()
     if text and not text.endswith(b"\n"):
         text = text[: text.rfind(b"\n") + 1]
-        os.truncate(file, len(text))  # Rewriting the file could lose everything if it were interrupted.
+        os.truncate(
+            file, len(text)
+        )  # Rewriting the file could lose everything if it were interrupted.
     examples: dict[str, list[Example]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
             key, text_line = json.loads(line)
             examples[str(key)] = [
-                Example(str(role), (*map(int, prompt),), (*map(int, reply),)) for role, prompt, reply in text_line
+                Example(str(role), (*map(int, prompt),), (*map(int, reply),))
+                for role, prompt, reply in text_line
             ]
         except (ValueError, TypeError) as error:
             raise UsageError(
-                f"{file}, line {number} is not a played task: {error}.", fix="Remove the line or the file."
+                f"{file}, line {number} is not a played task: {error}.",
+                fix="Remove the line or the file.",
             ) from error
     return examples

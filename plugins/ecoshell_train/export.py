@@ -54,7 +54,9 @@ def architecture(base: Path) -> dict[str, int]:
     return {"layers": int(metadata["llama.block_count"]), "attn_q": heads, "attn_k": keys}
 
 
-def write_adapter(trained: Mapping[str, Any], base: Path, file: Path, *, alpha: float, role: str) -> None:
+def write_adapter(
+    trained: Mapping[str, Any], base: Path, file: Path, *, alpha: float, role: str
+) -> None:
     """Write the NumPy arrays `layers.N.MODULE.a` (rank × in) and `.b` (out × rank) for this base.
 
     Raises StoreError; an existing file is then unchanged.
@@ -83,7 +85,9 @@ def read_adapter(base: Path, file: Path, rank: int) -> dict[str, Any]:
     try:
         tensors = {tensor.name: tensor.data.copy() for tensor in gguf.GGUFReader(file).tensors}
     except (OSError, ValueError, IndexError) as error:
-        raise UsageError(f"{file} cannot be read as an adapter: {error}.", fix=_ADAPTER_FIX) from error
+        raise UsageError(
+            f"{file} cannot be read as an adapter: {error}.", fix=_ADAPTER_FIX
+        ) from error
     numbers, matrices = tensor_shapes(base), dict[str, Any]()
     for layer in range(shape["layers"]):
         for module, name in MODULES.items():
@@ -91,7 +95,10 @@ def read_adapter(base: Path, file: Path, rank: int) -> dict[str, Any]:
             for part, expected in (("a", (rank, columns)), ("b", (rows, rank))):
                 matrix = tensors.get(f"blk.{layer}.{name}.weight.lora_{part}")
                 if matrix is None or matrix.shape != expected:
-                    raise UsageError(f"{file} is not an adapter of rank {rank} for {base.name}.", fix=_ADAPTER_FIX)
+                    raise UsageError(
+                        f"{file} is not an adapter of rank {rank} for {base.name}.",
+                        fix=_ADAPTER_FIX,
+                    )
                 is_rotated = part == "b" and name in shape
                 matrix = _half_apart(matrix, shape[name]) if is_rotated else matrix
                 matrices[f"layers.{layer}.{module}.{part}"] = matrix
@@ -107,14 +114,18 @@ def write_base(folder: Path, file: Path) -> None:
     gguf, library = import_module("gguf"), import_module("transformers")
     library.utils.logging.disable_progress_bar()
     try:
-        model = library.AutoModelForCausalLM.from_pretrained(folder, dtype="float32", local_files_only=True)
+        model = library.AutoModelForCausalLM.from_pretrained(
+            folder, dtype="float32", local_files_only=True
+        )
         tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(f"{folder} contains no readable model: {error}", fix=_CONVERT) from error
     kind = model.config.model_type
     tensors = dict(_tensors(model)) if kind == "llama" else {}
     if not tensors:
-        raise UsageError(f"{folder} contains a model of type {kind}, not a plain llama model.", fix=_CONVERT)
+        raise UsageError(
+            f"{folder} contains a model of type {kind}, not a plain llama model.", fix=_CONVERT
+        )
     expected = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in _SAMPLES]
     for split in _SPLITS:
         with TemporaryDirectory() as trial:
@@ -183,8 +194,12 @@ def _described(folder: Path, config: Any, tokenizer: Any, split: str) -> Any:
         kinds[number] = gguf.TokenType.CONTROL if token.special else gguf.TokenType.USER_DEFINED
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(split)
-    writer.add_token_list([texts.get(number, f"[PAD{number}]") for number in range(config.vocab_size)])
-    writer.add_token_types([kinds.get(number, gguf.TokenType.UNUSED) for number in range(config.vocab_size)])
+    writer.add_token_list(
+        [texts.get(number, f"[PAD{number}]") for number in range(config.vocab_size)]
+    )
+    writer.add_token_types(
+        [kinds.get(number, gguf.TokenType.UNUSED) for number in range(config.vocab_size)]
+    )
     special.add_to_gguf(writer, quiet=True)
     return writer
 
@@ -208,10 +223,14 @@ def _write(writer: Any, file: Path) -> None:
 def _side_by_side(matrix: Any, heads: int) -> Any:
     """Return rows in transformers' order as llama.cpp orders them."""
     rows, columns = matrix.shape
-    return matrix.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    return (
+        matrix.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    )
 
 
 def _half_apart(matrix: Any, heads: int) -> Any:
     """Return rows in llama.cpp's order as transformers orders them."""
     rows, columns = matrix.shape
-    return matrix.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    return (
+        matrix.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    )

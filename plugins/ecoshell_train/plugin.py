@@ -11,7 +11,10 @@ from ecoshell.plugins import Command, hookimpl
 
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "train": ("ecoshell_train.command", "train local models for the requests of this shell"),
-    "experience train": ("ecoshell_train.classifier_command", "train a classifier on the results you marked"),
+    "experience train": (
+        "ecoshell_train.classifier_command",
+        "train a classifier on the results you marked",
+    ),
 }
 """The module of each command, imported on use, and its line of `--help`."""
 

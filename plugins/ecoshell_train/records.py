@@ -35,7 +35,9 @@ def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as failure:
-        raise UsageError(f"{path} cannot be read: {failure}.", fix="Use a JSON Lines file.") from failure
+        raise UsageError(
+            f"{path} cannot be read: {failure}.", fix="Use a JSON Lines file."
+        ) from failure
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -43,7 +45,9 @@ def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as failure:
-            raise UsageError(f"{place} is not JSON: {failure}.", fix="Use a JSON Lines file.") from failure
+            raise UsageError(
+                f"{place} is not JSON: {failure}.", fix="Use a JSON Lines file."
+            ) from failure
         if not isinstance(record, Mapping):
             raise UsageError(f"{place} is not a JSON object.", fix="Use a JSON Lines file.")
         yield place, cast("Mapping[str, Any]", record)
@@ -63,6 +67,13 @@ def checked(adapter: TypeAdapter[T], record: object, place: str, fix: str) -> T:
     except ValidationError as failure:
         first = failure.errors(include_url=False)[0]
         field = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
-        is_no_object = first["type"] in ("model_type", "dataclass_type")  # pydantic would name our class.
-        message = "it is not an object" if is_no_object else first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{place}: {f'`{field}`: ' if field else ''}{message}.", fix=fix) from failure
+        is_no_object = first["type"] in (
+            "model_type",
+            "dataclass_type",
+        )  # pydantic would name our class.
+        message = (
+            "it is not an object" if is_no_object else first["msg"].removeprefix("Value error, ")
+        )
+        raise UsageError(
+            f"{place}: {f'`{field}`: ' if field else ''}{message}.", fix=fix
+        ) from failure

@@ -107,20 +107,32 @@ def session_examples(
     return collected
 
 
-def _all_turns(store: SessionStore, schemas: Mapping[str, ToolSchema], collected: SessionExamples) -> Iterator[_Turn]:
+def _all_turns(
+    store: SessionStore, schemas: Mapping[str, ToolSchema], collected: SessionExamples
+) -> Iterator[_Turn]:
     for info in reversed(store.list(_MAX_SESSIONS)):
         if numbers := store.damaged_events(info.id):
-            collected.damaged.append(f"Session {info.id} was skipped: its event {numbers[0]} cannot be read.")
+            collected.damaged.append(
+                f"Session {info.id} was skipped: its event {numbers[0]} cannot be read."
+            )
             continue
         earlier: list[Event] = []
         events = store.history(info.id)
         spoiled = {event.turn for event in events if isinstance(event, TurnUndone)}
-        unhelpful = {event.id for event in events if isinstance(event, CallMarked) and event.helpful is False}
+        unhelpful = {
+            event.id for event in events if isinstance(event, CallMarked) and event.helpful is False
+        }
         for turn in _by_turn(events):
-            clean = [mask_secrets(from_json(redacted_value(to_json(event), environ))) for event in turn]
+            clean = [
+                mask_secrets(from_json(redacted_value(to_json(event), environ))) for event in turn
+            ]
             started = turn[0]
             if isinstance(started, TurnStarted):
-                why = "it was undone" if started.turn in spoiled else _unfit(turn, clean, unhelpful, schemas)
+                why = (
+                    "it was undone"
+                    if started.turn in spoiled
+                    else _unfit(turn, clean, unhelpful, schemas)
+                )
                 if why:
                     collected.skipped[why] += 1
                 else:
@@ -141,17 +153,26 @@ def _by_turn(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def _unfit(
-    turn: Sequence[Event], clean: Sequence[Event], unhelpful: set[str], schemas: Mapping[str, ToolSchema]
+    turn: Sequence[Event],
+    clean: Sequence[Event],
+    unhelpful: set[str],
+    schemas: Mapping[str, ToolSchema],
 ) -> str:
     """Return why a turn is unsuitable; empty if it is suitable."""
     started = cast("TurnStarted", turn[0])
     calls = [event for event in turn if isinstance(event, CallStarted)]
     results = [event for event in turn if isinstance(event, CallFinished)]
-    status = next((event.status for event in turn if isinstance(event, TurnFinished)), "interrupted")
+    status = next(
+        (event.status for event in turn if isinstance(event, TurnFinished)), "interrupted"
+    )
     answers = [event for event in turn if isinstance(event, Answer)]
     texts = [event for event in turn if isinstance(event, (CallStarted, Answer, Rationale))]
     masked = [event for event in clean if isinstance(event, (CallStarted, Answer, Rationale))]
-    models = {event.model for event in turn if isinstance(event, BudgetSettled) and event.role in ("single", *ROLES)}
+    models = {
+        event.model
+        for event in turn
+        if isinstance(event, BudgetSettled) and event.role in ("single", *ROLES)
+    }
     why = {
         "it was not answered": status != "answered" or len(answers) != 1 or answers[0].partial,
         "a local model answered it": any(map(is_local, (started.model, *models))),
@@ -183,11 +204,21 @@ def _turn(clean: Sequence[Event], earlier: Sequence[Event]) -> _Turn:
                 answer = event.text
             case _:
                 pass
-    task = Task("session", "", started.question, {}, tuple(steps), lambda _: answer, attachments=started.attachments)
+    task = Task(
+        "session",
+        "",
+        started.question,
+        {},
+        tuple(steps),
+        lambda _: answer,
+        attachments=started.attachments,
+    )
     return _Turn(task, tuple(observations), tuple(earlier))
 
 
-async def _play(turn: _Turn, schemas: Mapping[str, ToolSchema], local: LocalModel, options: Options) -> list[Example]:
+async def _play(
+    turn: _Turn, schemas: Mapping[str, ToolSchema], local: LocalModel, options: Options
+) -> list[Example]:
     def past(home: Path, workspace: Path) -> str | None:
         if not turn.past:
             return None

@@ -75,7 +75,12 @@ class Estimate:
 
     def __add__(self, other: "Estimate") -> "Estimate":
         hours = None if self.hours is None or other.hours is None else self.hours + other.hours
-        return Estimate(self.tokens + other.tokens, self.steps + other.steps, hours, self.disk_mb + other.disk_mb)
+        return Estimate(
+            self.tokens + other.tokens,
+            self.steps + other.steps,
+            hours,
+            self.disk_mb + other.disk_mb,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,9 @@ class Learner(Protocol[_contra]):
 def require() -> Any:
     """Return PyTorch; raises UsageError if the extra is not installed."""
     if missing := [name for name in _LIBRARIES if find_spec(name) is None]:
-        raise UsageError(f"Training needs {', '.join(missing)}.", fix="pip install 'ecoshell[train]'")
+        raise UsageError(
+            f"Training needs {', '.join(missing)}.", fix="pip install 'ecoshell[train]'"
+        )
     return import_module("torch")
 
 
@@ -155,9 +162,15 @@ def train(
 
     def report(note: str = "") -> None:
         done = run.step - first
-        seconds_left = (time.monotonic() - start_time) / done * (recipe.steps - run.step) if done else None
+        seconds_left = (
+            (time.monotonic() - start_time) / done * (recipe.steps - run.step) if done else None
+        )
         row = rows[-1] if rows else {}
-        tell(Progress(run.step, recipe.steps, row.get("loss"), row.get("validation"), seconds_left, note))
+        tell(
+            Progress(
+                run.step, recipe.steps, row.get("loss"), row.get("validation"), seconds_left, note
+            )
+        )
 
     report(f"Continuing from step {first}." if first else "")
     with (folder / CURVE).open("a", encoding="utf-8") as curve:
@@ -181,7 +194,9 @@ def train(
                         kept="The previous checkpoint is unchanged.",
                         fix=remedy(error, "Choose another --out and train again."),
                     ) from error
-                report(f"The checkpoint cannot be written ({error.strerror}); the previous one is unchanged.")
+                report(
+                    f"The checkpoint cannot be written ({error.strerror}); the previous one is unchanged."
+                )
             report()
     if find_spec("matplotlib"):
         with suppress(OSError):
@@ -189,9 +204,15 @@ def train(
     return rows
 
 
-def estimate(learner: Learner[E], examples: Sequence[E], recipe: Recipe, *, numbers: int) -> Estimate:
+def estimate(
+    learner: Learner[E], examples: Sequence[E], recipe: Recipe, *, numbers: int
+) -> Estimate:
     """Estimate a run with `numbers` trainable parameters; measures the speed with a part of a batch."""
-    lengths = (learner.tokens(example) for step in range(recipe.steps) for example in _batch(examples, recipe, step))
+    lengths = (
+        learner.tokens(example)
+        for step in range(recipe.steps)
+        for example in _batch(examples, recipe, step)
+    )
     tokens = sum(lengths)
     hours = None
     if all(find_spec(name) for name in _LIBRARIES):
@@ -201,15 +222,25 @@ def estimate(learner: Learner[E], examples: Sequence[E], recipe: Recipe, *, numb
         start_time = time.monotonic()
         run.derive(sample, 1)
         hours = (time.monotonic() - start_time) / sum(map(learner.tokens, sample)) * tokens / 3600
-    return Estimate(tokens, recipe.steps, hours, numbers * _BYTES_PER_NUMBER * _NUMBERS_PER_PARAMETER / 1e6)
+    return Estimate(
+        tokens, recipe.steps, hours, numbers * _BYTES_PER_NUMBER * _NUMBERS_PER_PARAMETER / 1e6
+    )
 
 
 class _Run:
     """The state of a run: learner, optimizer and step."""
 
-    def __init__(self, torch: Any, learner: Learner[Any], recipe: Recipe, folder: Path, digest: str) -> None:
+    def __init__(
+        self, torch: Any, learner: Learner[Any], recipe: Recipe, folder: Path, digest: str
+    ) -> None:
         self.step = 0
-        self._torch, self._learner, self._recipe, self._folder, self._digest = torch, learner, recipe, folder, digest
+        self._torch, self._learner, self._recipe, self._folder, self._digest = (
+            torch,
+            learner,
+            recipe,
+            folder,
+            digest,
+        )
         torch.manual_seed(recipe.seed)
         self._trained = dict(learner.trained())
         self._optimizer = torch.optim.AdamW(
@@ -225,13 +256,20 @@ class _Run:
             self._torch.manual_seed(self._recipe.seed * 1_000_003 + self.step)
             self._optimizer.zero_grad(set_to_none=True)
             try:
-                loss = sum(self.derive(few, weight) for few in _portions(self._learner, examples, self._room))
+                loss = sum(
+                    self.derive(few, weight)
+                    for few in _portions(self._learner, examples, self._room)
+                )
                 break
             except (MemoryError, RuntimeError) as error:  # PyTorch raises a RuntimeError.
-                if not isinstance(error, MemoryError) and not any(word in str(error) for word in _MEMORY_ERRORS):
+                if not isinstance(error, MemoryError) and not any(
+                    word in str(error) for word in _MEMORY_ERRORS
+                ):
                     raise
                 if self._room < max(map(self._learner.tokens, examples)):
-                    raise ModelBroken("A single example exceeds the memory.", fix="Train a smaller model.") from error
+                    raise ModelBroken(
+                        "A single example exceeds the memory.", fix="Train a smaller model."
+                    ) from error
                 self._room //= 2
             self._optimizer.zero_grad(set_to_none=True)
             if self._kind == "cuda":

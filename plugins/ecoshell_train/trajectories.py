@@ -51,7 +51,11 @@ class ReferenceStep:
 
     def as_record(self) -> dict[str, Any]:
         """Return the step as in a file."""
-        values = (self.tool, self.arguments, self.observation) if self.decision == "call" else (None,) * 3
+        values = (
+            (self.tool, self.arguments, self.observation)
+            if self.decision == "call"
+            else (None,) * 3
+        )
         fields = dict(zip(("tool", "arguments", "observation"), values, strict=True))
         return {"thought": self.thought, "decision": self.decision, **fields}
 
@@ -60,7 +64,9 @@ class ReferenceStep:
 class Trajectory:
     """One task, from its question to its answer."""
 
-    id: Annotated[Filled, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+    id: Annotated[
+        Filled, BeforeValidator(lambda value: str(value) if type(value) is int else value)
+    ]
     tools: tuple[ToolSchema, ...]
     query: Filled
     steps: tuple[ReferenceStep, ...]
@@ -75,7 +81,9 @@ class Trajectory:
             raise ValueError("it has no steps")
         for number, step in enumerate(self.steps, start=1):
             if step.decision != "call" and number < len(self.steps):
-                raise ValueError(f"it continues after step {number}, which ends it ({step.decision})")
+                raise ValueError(
+                    f"it continues after step {number}, which ends it ({step.decision})"
+                )
             if step.decision == "call" and step.tool not in names:
                 raise ValueError(f"step {number} calls {step.tool!r}, which is not among its tools")
 
@@ -91,9 +99,18 @@ class Trajectory:
 
     def as_record(self) -> dict[str, Any]:
         """Return the record that `read_trajectories` reads."""
-        tools = [{key: getattr(tool, key) for key in ("name", "description", "parameters")} for tool in self.tools]
+        tools = [
+            {key: getattr(tool, key) for key in ("name", "description", "parameters")}
+            for tool in self.tools
+        ]
         steps = [step.as_record() for step in self.steps]
-        return {"id": self.id, "tools": tools, "query": self.query, "steps": steps, "final": self.final}
+        return {
+            "id": self.id,
+            "tools": tools,
+            "query": self.query,
+            "steps": steps,
+            "final": self.final,
+        }
 
 
 def is_held(identity: str) -> bool:
@@ -110,7 +127,10 @@ def read_trajectories(path: Path, split: Split = "all") -> list[Trajectory]:
     trajectories: dict[str, Trajectory] = {}
     for place, trajectory in read_records(path, Trajectory, FIX):
         if trajectory.id in trajectories:
-            raise UsageError(f"{place}: an earlier line also has the ID {trajectory.id!r}.", fix="Use unique IDs.")
+            raise UsageError(
+                f"{place}: an earlier line also has the ID {trajectory.id!r}.",
+                fix="Use unique IDs.",
+            )
         trajectories[trajectory.id] = trajectory
     if not trajectories:
         raise UsageError(f"{path} contains no trajectory.", fix=FIX)
@@ -120,7 +140,9 @@ def read_trajectories(path: Path, split: Split = "all") -> list[Trajectory]:
         if split == "all" or is_held(trajectory.id) == (split == "held")
     ]
     if not selected:
-        raise UsageError(f"No task of the file is in the split {split!r}.", fix="Remove --split or add tasks.")
+        raise UsageError(
+            f"No task of the file is in the split {split!r}.", fix="Remove --split or add tasks."
+        )
     return selected
 
 
@@ -128,7 +150,12 @@ def read_trajectories(path: Path, split: Split = "all") -> list[Trajectory]:
 
 
 def trajectory_examples(
-    local: LocalModel, files: Sequence[Path], ways: Sequence[Options], keep: Path | None = None, *, every: int = 1
+    local: LocalModel,
+    files: Sequence[Path],
+    ways: Sequence[Options],
+    keep: Path | None = None,
+    *,
+    every: int = 1,
 ) -> list[Example]:
     """Return the examples of tasks that are not held out, each played with all options.
 
@@ -151,7 +178,9 @@ async def _play(trajectory: Trajectory, local: LocalModel, options: Options) -> 
     calls = [step for step in trajectory.steps if step.decision == "call"]
     used = {step.tool for step in calls}
     other_tools = [name for name in sorted(trajectory.names) if name not in used]
-    schemas = used | {*chance.sample(other_tools, min(len(other_tools), chance.randint(*_UNUSED_TOOLS)))}
+    schemas = used | {
+        *chance.sample(other_tools, min(len(other_tools), chance.randint(*_UNUSED_TOOLS)))
+    }
     task = Task(
         "recorded",
         "",

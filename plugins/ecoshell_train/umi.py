@@ -48,23 +48,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this method."""
     bases = "embedded (default), local:FILE.gguf, or a Hugging Face folder"
     parser.add_argument("--base", default=EMBEDDED, metavar="NAME", help=bases)
-    parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help=f"training tasks (default: {_TASKS})")
-    parser.add_argument("--from-sessions", action="store_true", help="also learn from your sessions, without asking")
+    parser.add_argument(
+        "--tasks", type=int, default=_TASKS, metavar="N", help=f"training tasks (default: {_TASKS})"
+    )
+    parser.add_argument(
+        "--from-sessions", action="store_true", help="also learn from your sessions, without asking"
+    )
     recorded = "also learn from the tasks in these trajectory files that are not held out (docs/benchmarks.md)"
-    parser.add_argument("--trajectories", type=Path, nargs="+", default=(), metavar="FILE", help=recorded)
+    parser.add_argument(
+        "--trajectories", type=Path, nargs="+", default=(), metavar="FILE", help=recorded
+    )
     start = "start from an adapter of this base and rank (embedded: the one in use)"
     parser.add_argument("--begin", metavar="FILE", help=start)
-    parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"validation tasks (default: {_HELD})")
-    parser.add_argument("--rank", type=int, choices=(2, 4, 8, 16), default=_RANK, help=f"(default: {_RANK})")
     parser.add_argument(
-        "--registration", choices=("auto", "names"), default="auto", help="how tools appear in prompts (default: auto)"
+        "--held", type=int, default=_HELD, metavar="N", help=f"validation tasks (default: {_HELD})"
+    )
+    parser.add_argument(
+        "--rank", type=int, choices=(2, 4, 8, 16), default=_RANK, help=f"(default: {_RANK})"
+    )
+    parser.add_argument(
+        "--registration",
+        choices=("auto", "names"),
+        default="auto",
+        help="how tools appear in prompts (default: auto)",
     )
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--only", choices=(SINGLE,), help="only the first stage: an adapter for one model")
     choice.add_argument(
-        "--without-global", action="store_true", help="role adapters without the first stage (ablation)"
+        "--only", choices=(SINGLE,), help="only the first stage: an adapter for one model"
     )
-    choice.add_argument("--one-adapter", action="store_true", help="one adapter for all roles (ablation)")
+    choice.add_argument(
+        "--without-global",
+        action="store_true",
+        help="role adapters without the first stage (ablation)",
+    )
+    choice.add_argument(
+        "--one-adapter", action="store_true", help="one adapter for all roles (ablation)"
+    )
 
 
 def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
@@ -72,15 +91,21 @@ def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     with TemporaryDirectory() as folder:
         base, local = _base(args.base, args.out or Path(folder))
         _start_adapter(args)
-        sample = data.examples(local, min(args.tasks, _SAMPLE_TASKS), recipe.seed, "train", _played(args))
+        sample = data.examples(
+            local, min(args.tasks, _SAMPLE_TASKS), recipe.seed, "train", _played(args)
+        )
         note = ""
         if args.from_sessions:
             from_sessions = sessions.session_examples(local, _played(args))
-            sample += from_sessions.examples[:: max(1, args.tasks // _SAMPLE_TASKS)]  # In proportion to the tasks.
+            sample += from_sessions.examples[
+                :: max(1, args.tasks // _SAMPLE_TASKS)
+            ]  # In proportion to the tasks.
             note = from_sessions.summary()
         if args.trajectories:
             every = max(1, args.tasks // _SAMPLE_TASKS)
-            sample += trajectories.trajectory_examples(local, args.trajectories, _played(args), every=every)
+            sample += trajectories.trajectory_examples(
+                local, args.trajectories, _played(args), every=every
+            )
         _require(sample, note)
         learner, total = Adapter(base, args.rank, recipe.seed, sample), Estimate(0, 0, 0.0, 0.0)
         for _, roles, _ in _stages(args):
@@ -101,7 +126,14 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     start = _start_adapter(args)
     matrices = None if start is None else read_adapter(base, start, args.rank)
     seed, ways = recipe.seed, _played(args)
-    tell(Progress(0, args.tasks, note=f"Playing {args.tasks} tasks, or reading them from {out}.", stage="tasks"))
+    tell(
+        Progress(
+            0,
+            args.tasks,
+            note=f"Playing {args.tasks} tasks, or reading them from {out}.",
+            stage="tasks",
+        )
+    )
     training = data.examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
     validation = data.examples(local, args.held, seed, "held", ways, out / "held.jsonl")
     results: dict[str, Any] = {}
@@ -111,7 +143,9 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
         results["sessions"] = from_sessions.summary()
         tell(Progress(args.tasks, args.tasks, note=results["sessions"], stage="tasks"))
     if args.trajectories:
-        training += trajectories.trajectory_examples(local, args.trajectories, ways, out / "trajectories.jsonl")
+        training += trajectories.trajectory_examples(
+            local, args.trajectories, ways, out / "trajectories.jsonl"
+        )
     _require(training, results.get("sessions", ""))
     tell(Progress(args.tasks, args.tasks, stage="tasks"))
     states: dict[str, Mapping[str, Any]] = {}
@@ -143,10 +177,13 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
         )
     card = out / "model-card.md"
     try:
-        card.write_text(_card(args, recipe, base, figures, results.get("sessions", "")), encoding="utf-8")
+        card.write_text(
+            _card(args, recipe, base, figures, results.get("sessions", "")), encoding="utf-8"
+        )
     except OSError as error:
         raise StoreError(
-            f"{card} cannot be written: {error.strerror}.", fix=remedy(error, "Choose another --out.")
+            f"{card} cannot be written: {error.strerror}.",
+            fix=remedy(error, "Choose another --out."),
         ) from error
     results["card"] = str(card)
     return results
@@ -160,15 +197,27 @@ def _start_adapter(args: argparse.Namespace) -> Path | None:
     if file is None:
         raise UsageError("The embedded model has no adapter.", fix="Give a file or remove --begin.")
     if not file.is_file():
-        raise UsageError(f"{file} does not exist.", fix="Give a file that ecoshell train umi wrote, or remove --begin.")
+        raise UsageError(
+            f"{file} does not exist.",
+            fix="Give a file that ecoshell train umi wrote, or remove --begin.",
+        )
     return file
 
 
-def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequence[str], sessions_summary: str) -> str:
+def _card(
+    args: argparse.Namespace,
+    recipe: Recipe,
+    base: Path,
+    figures: Sequence[str],
+    sessions_summary: str,
+) -> str:
     """Return the model card: base, data, recipe and losses."""
     metadata = header(base)
     recorded = ", ".join(file.name for file in args.trajectories)
-    name, licence = metadata.get("general.name", base.name), metadata.get("general.license", "unknown")
+    name, licence = (
+        metadata.get("general.name", base.name),
+        metadata.get("general.license", "unknown"),
+    )
     fields = {
         "name": name,
         "base": f"{name} ({metadata.get('general.size_label', 'of unknown size')}, licence {licence})",
@@ -177,7 +226,9 @@ def _card(args: argparse.Namespace, recipe: Recipe, base: Path, figures: Sequenc
         "tasks": f"{args.tasks:,} tasks (seed {recipe.seed}, {args.held} more for validation)",
         "recorded": f"\nPlus trajectories that are not held out: {recorded}." if recorded else "",
         "begun": Path(args.begin).name if args.begin else "nothing",
-        "sessions": f"\n{sessions_summary} The adapters may repeat their contents." if sessions_summary else "",
+        "sessions": f"\n{sessions_summary} The adapters may repeat their contents."
+        if sessions_summary
+        else "",
         "recipe": f"{recipe.steps} steps of {recipe.batch} examples, AdamW, rate {recipe.rate:g} falling to a tenth",
         "figures": "\n".join(figures),
     }
@@ -197,7 +248,9 @@ def _stages(args: argparse.Namespace) -> Iterator[Stage]:
 
 def _played(args: argparse.Namespace) -> list[Options]:
     """Return the options with which tasks are played."""
-    modes: tuple[Mode, ...] = (SINGLE,) if args.only else ("umi",) if args.without_global else (SINGLE, "umi")
+    modes: tuple[Mode, ...] = (
+        (SINGLE,) if args.only else ("umi",) if args.without_global else (SINGLE, "umi")
+    )
     return [Options(mode=mode, registration=args.registration) for mode in modes]
 
 
@@ -256,7 +309,11 @@ class Adapter:
         return sum(end - begin for begin, end in example.learned)
 
     def trained(self) -> Mapping[str, Any]:
-        return {name: value for name, value in self._model.model.named_parameters() if value.requires_grad}
+        return {
+            name: value
+            for name, value in self._model.model.named_parameters()
+            if value.requires_grad
+        }
 
     def loss(self, examples: Sequence[Example]) -> Any:
         torch = trainer.require()
@@ -271,11 +328,15 @@ class Adapter:
         places = torch.arange(start, start + longest, device=device)[None]
         states = model.model(ids, position_ids=places, use_cache=False).last_hidden_state
         spans = [
-            (row, begin - start, end - start) for row, example in enumerate(examples) for begin, end in example.learned
+            (row, begin - start, end - start)
+            for row, example in enumerate(examples)
+            for begin, end in example.learned
         ]
         predicting = torch.cat([states[row, begin - 1 : end - 1] for row, begin, end in spans])
         labels = torch.cat([ids[row, begin:end] for row, begin, end in spans])
-        return torch.nn.functional.cross_entropy(model.lm_head(predicting).float(), labels, reduction="sum")
+        return torch.nn.functional.cross_entropy(
+            model.lm_head(predicting).float(), labels, reduction="sum"
+        )
 
     def _start(self, examples: Sequence[Example]) -> int:
         """Return the length of the shared prefix, or 0 if an example has another one."""
@@ -300,7 +361,9 @@ class Adapter:
 
     def export(self, file: Path, *, role: str) -> None:
         """Write the adapter as a GGUF file; raises StoreError."""
-        arrays = {name: value.detach().float().cpu().numpy() for name, value in self.trained().items()}
+        arrays = {
+            name: value.detach().float().cpu().numpy() for name, value in self.trained().items()
+        }
         write_adapter(arrays, self._base, file, alpha=self._rank * _ALPHA_PER_RANK, role=role)
 
     @cached_property
@@ -325,7 +388,9 @@ class Adapter:
         return model.to(trainer.device())
 
 
-def _attend(module: Any, query: Any, key: Any, value: Any, _: Any, scaling: float, **__: Any) -> tuple[Any, None]:
+def _attend(
+    module: Any, query: Any, key: Any, value: Any, _: Any, scaling: float, **__: Any
+) -> tuple[Any, None]:
     """Attention of the rows of a batch to themselves and to their shared prefix.
 
     PyTorch's own function would copy the prefix for each row and take twice as long on a CPU; without a prefix it is
@@ -341,7 +406,11 @@ def _attend(module: Any, query: Any, key: Any, value: Any, _: Any, scaling: floa
         return visible.transpose(1, 2), None
     with torch.autocast(query.device.type, enabled=False):
         query = (query * scaling).reshape(rows, groups, -1, size)
-        later = torch.ones(long, long, dtype=torch.bool, device=query.device).triu(1).repeat(heads // groups, 1)
+        later = (
+            torch.ones(long, long, dtype=torch.bool, device=query.device)
+            .triu(1)
+            .repeat(heads // groups, 1)
+        )
         scores = (query @ key.transpose(-1, -2)).masked_fill(later, -torch.inf)
         together = query.transpose(0, 1).reshape(groups, -1, size) @ past[0].transpose(-1, -2)
         scores = torch.cat((together, scores.transpose(0, 1).reshape(groups, -1, long)), -1)
@@ -358,12 +427,16 @@ def _lora(torch: Any, linear: Any, rank: int) -> Any:
         def __init__(self) -> None:
             torch.nn.Module.__init__(self)
             self.linear = linear
-            self.a = torch.nn.Parameter(torch.randn(rank, linear.in_features) / linear.in_features**0.5)
+            self.a = torch.nn.Parameter(
+                torch.randn(rank, linear.in_features) / linear.in_features**0.5
+            )
             self.b = torch.nn.Parameter(torch.zeros(linear.out_features, rank))
 
         def forward(self, x: Any) -> Any:
             narrow = torch.nn.functional.linear(x, self.a.to(x.dtype))
-            return self.linear(x) + torch.nn.functional.linear(narrow * _ALPHA_PER_RANK, self.b.to(x.dtype))
+            return self.linear(x) + torch.nn.functional.linear(
+                narrow * _ALPHA_PER_RANK, self.b.to(x.dtype)
+            )
 
     return Adapted()
 
@@ -372,7 +445,9 @@ def _common_prefix(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Return the common prefix of nearly all prompts, shorter than the shortest of them."""
     if not prompts:
         return ()
-    inner = sorted(prompts)[len(prompts) // _PROMPTS_PER_OUTLIER : len(prompts) - len(prompts) // _PROMPTS_PER_OUTLIER]
+    inner = sorted(prompts)[
+        len(prompts) // _PROMPTS_PER_OUTLIER : len(prompts) - len(prompts) // _PROMPTS_PER_OUTLIER
+    ]
     first, last = inner[0], inner[-1]  # All others are sorted between them.
     longest = min(map(len, inner)) - 1
     same = next((at for at in range(longest) if first[at] != last[at]), longest)

@@ -45,7 +45,9 @@ def frames() -> dict[str, Any]:
 def here(text: Sequence[T], split: Split) -> list[T]:
     """Return the phrasings of a split."""
     return [
-        way for at, way in enumerate(text) if (at % _WAYS_PER_HELD_WAY == _WAYS_PER_HELD_WAY - 1) == (split == "held")
+        way
+        for at, way in enumerate(text)
+        if (at % _WAYS_PER_HELD_WAY == _WAYS_PER_HELD_WAY - 1) == (split == "held")
     ]
 
 
@@ -72,7 +74,9 @@ class World:
 
     def word(self, name: str) -> Any:
         if name in _INVENTED and self.chance.random() < 0.25:
-            word = "".join(self.chance.choices(self.words("syllables"), k=self.chance.randint(2, 3)))
+            word = "".join(
+                self.chance.choices(self.words("syllables"), k=self.chance.randint(2, 3))
+            )
             return word.capitalize() if name in ("people", "firms") else word
         return self.chance.choice(self.words(name))
 
@@ -91,7 +95,9 @@ class World:
                     f"{stem.upper()}",
                     f"{stem}{more.capitalize()}",
                 )
-                stem = self.chance.choice((*forms, f"{stem}{self.chance.randint(1, 99)}", f"{stem}.{year}"))
+                stem = self.chance.choice(
+                    (*forms, f"{stem}{self.chance.randint(1, 99)}", f"{stem}.{year}")
+                )
             name = f"{stem}.{ending or self.word('endings')}"
             if name not in self.files and name not in self.taken:
                 return name
@@ -99,7 +105,11 @@ class World:
 
     def sentence(self) -> str:
         person, verb, thing, when = map(self.word, ("people", "verbs", "nouns", "when"))
-        forms = (f"{person} will {verb} the {thing} {when}.", f"{verb} {thing} {when}", f"{thing}: ask {person} {when}")
+        forms = (
+            f"{person} will {verb} the {thing} {when}.",
+            f"{verb} {thing} {when}",
+            f"{thing}: ask {person} {when}",
+        )
         return self.chance.choice(forms)
 
     def text(self, least: int = 1, max_lines: int = 5) -> str:
@@ -108,7 +118,9 @@ class World:
     def number(self) -> str:
         integral = self.chance.randint(2, 10 ** self.chance.randint(1, 4))
         return (
-            str(integral) if self.chance.random() < 0.7 else f"{integral}.{self.chance.randint(1, 99):02d}".rstrip("0")
+            str(integral)
+            if self.chance.random() < 0.7
+            else f"{integral}.{self.chance.randint(1, 99):02d}".rstrip("0")
         )
 
     def file(self, text: str, ending: str = "", name: str = "file") -> str:
@@ -126,8 +138,10 @@ class World:
         key, value, more = self.word("keys"), self.word("nouns"), self.number()
         return ending, {
             "sh": f"#!/bin/sh\necho {value} {more}\n",
-            "csv": f"{key},amount\n" + "".join(f"{self.word('people')},{self.number()}\n" for _ in range(4)),
-            "json": json.dumps({key: value, "amount": more}, indent=chance.choice((None, 2))) + "\n",
+            "csv": f"{key},amount\n"
+            + "".join(f"{self.word('people')},{self.number()}\n" for _ in range(4)),
+            "json": json.dumps({key: value, "amount": more}, indent=chance.choice((None, 2)))
+            + "\n",
             "ini": f"[{self.word('sections')}]\n{key} = {value}\n",
         }.get(ending) or self.text(1, 5)
 
@@ -171,7 +185,9 @@ class World:
     def repository(self, least: int = 1, max_commits: int = 3) -> list[tuple[str, str, str]]:
         """Create a repository; returns the author, message and file of each commit."""
         names = [self.name() for _ in range(2)]
-        self.setup.append(("git", "init", "-q", "-b", self.chance.choice(("main", "main", "master"))))
+        self.setup.append(
+            ("git", "init", "-q", "-b", self.chance.choice(("main", "main", "master")))
+        )
         commits: list[tuple[str, str, str]] = []
         authors = self.chance.sample(self.words("people"), k=2)
         for number in range(self.chance.randint(least, max_commits)):
@@ -230,9 +246,14 @@ def _table(world: World, kind: str) -> Made:
         texts = [column]
     whole_numbers = chance.sample(range(table["least"], table["most"]), k=len(names))
     decimal = chance.random() < 0.4
-    numbers = [number + chance.randint(1, 99) / 100 for number in whole_numbers] if decimal else whole_numbers
+    numbers = (
+        [number + chance.randint(1, 99) / 100 for number in whole_numbers]
+        if decimal
+        else whole_numbers
+    )
     rows = [
-        {key: cell, where: chance.choice(groups), column: number} for cell, number in zip(names, numbers, strict=True)
+        {key: cell, where: chance.choice(groups), column: number}
+        for cell, number in zip(names, numbers, strict=True)
     ]
     if len({row[where] for row in rows}) == 1:
         rows[0][where] = next(cell for cell in groups if cell != rows[0][where])
@@ -242,18 +263,35 @@ def _table(world: World, kind: str) -> Made:
         for row in rows[:least]:
             row[where] = limit
         split = any(row[where] != limit for row in rows)
-        while split and sum(row[column] for row in rows[:least]) <= sum(row[column] for row in rows[least:]):
+        while split and sum(row[column] for row in rows[:least]) <= sum(
+            row[column] for row in rows[least:]
+        ):
             rows[0][column] += 10
     file, read = _table_file(world, things, rows)
     picked, ordered = chance.choice(rows), sorted(numbers)
     over, sign = world.word("overs")
     limit, best = world.word("bests")
-    made = {"file": file, "things": things, "key": key, "where": where, "column": column, "name": str(picked[key])}
-    made |= {"value": str(picked[where]), "n": str(chance.randint(int(ordered[1]), int(ordered[-2]))), "sign": sign}
+    made = {
+        "file": file,
+        "things": things,
+        "key": key,
+        "where": where,
+        "column": column,
+        "name": str(picked[key]),
+    }
+    made |= {
+        "value": str(picked[where]),
+        "n": str(chance.randint(int(ordered[1]), int(ordered[-2]))),
+        "sign": sign,
+    }
     made |= {"best": best, "over": over, "most": limit, "num": "float" if decimal else "int"}
     made["new"] = world.name(chance.choice(("csv", "json", "txt")))
     program = frames()["programs"].get(kind, kind).format(**made)
-    world.about |= {**made, "column": chance.choice(texts), "total": str(round(sum(row[column] for row in rows), 2))}
+    world.about |= {
+        **made,
+        "column": chance.choice(texts),
+        "total": str(round(sum(row[column] for row in rows), 2)),
+    }
     return [
         step(f"I look at {file}.", "read_file", path=file),
         step("", "run_python", code=f"{read}\n{program}"),
@@ -293,11 +331,19 @@ def _log(world: World, kind: str) -> Made:
     slow = chance.sample(range(3, 900), k=len(minutes))
     levels = chance.choices(("INFO", "ERROR", "WARN"), (3, 2, 2), k=len(minutes))
     levels[:3] = chance.sample(("INFO", "ERROR", "WARN"), k=3)
-    person = [people[0] if at < len(minutes) // 2 + 1 else chance.choice(people) for at in range(len(minutes))]
+    person = [
+        people[0] if at < len(minutes) // 2 + 1 else chance.choice(people)
+        for at in range(len(minutes))
+    ]
     chance.shuffle(person)
     if kind == "log_hour":  # One hour has the most lines.
         hour = minutes[0] // 60 * 60
-        minutes = sorted([*chance.sample(range(hour, hour + 60), k=4), *chance.sample(range(hour + 60, 1200), k=3)])
+        minutes = sorted(
+            [
+                *chance.sample(range(hour, hour + 60), k=4),
+                *chance.sample(range(hour + 60, 1200), k=3),
+            ]
+        )
         if len({entry // 60 for entry in minutes[4:]}) == 1:
             minutes[-1] = 1200 + chance.randrange(60)
     form = world.word("logs")
@@ -334,10 +380,20 @@ def _text(world: World, program: str) -> Made:
     about["word"], about["name"] = chance.choice(nouns), chance.choice(people)
     lines = [world.sentence() for _ in range(chance.randint(4, 9))]
     lines += [f"{chance.choice(people)} has the {chance.choice(nouns)}" for _ in range(3)]
-    lines += [f"{about['name']}: {about['word']}", chance.choice(lines), chance.choice(("", lines[0]))]
+    lines += [
+        f"{about['name']}: {about['word']}",
+        chance.choice(lines),
+        chance.choice(("", lines[0])),
+    ]
     chance.shuffle(lines)
-    about |= {"n": str(chance.randint(2, 6)), "new": world.name("txt"), "letter": chance.choice("abdefglmnoprst")}
-    file = world.file("".join(f"{line}\n" for line in lines), chance.choice(("txt", "md", "txt", "log")))
+    about |= {
+        "n": str(chance.randint(2, 6)),
+        "new": world.name("txt"),
+        "letter": chance.choice("abdefglmnoprst"),
+    }
+    file = world.file(
+        "".join(f"{line}\n" for line in lines), chance.choice(("txt", "md", "txt", "log"))
+    )
     code = f"lines = open('{file}').read().splitlines()\n{program.format(**about)}"
     return only("run_python", code=code), whole
 
@@ -345,8 +401,13 @@ def _text(world: World, program: str) -> Made:
 def _numbers(world: World, program: str) -> Made:
     """Evaluate a file with a number per line with the program of the phrasing."""
     chance, num = world.chance, world.chance.choice(("int", "int", "float"))
-    numbers = chance.sample(range(-20 if chance.random() < 0.2 else 1, 900), k=chance.randint(5, 12))
-    written = [str(number) if num == "int" else f"{number}.{chance.randint(1, 99):02d}" for number in numbers]
+    numbers = chance.sample(
+        range(-20 if chance.random() < 0.2 else 1, 900), k=chance.randint(5, 12)
+    )
+    written = [
+        str(number) if num == "int" else f"{number}.{chance.randint(1, 99):02d}"
+        for number in numbers
+    ]
     written.append(chance.choice(written))
     file = world.file("".join(f"{number}\n" for number in written), "txt")
     world.about |= {"n": str(sorted(numbers)[len(numbers) // 2]), "k": str(chance.randint(2, 4))}
@@ -365,7 +426,9 @@ def _json(world: World, kind: str) -> Made:
         parents = chance.sample(sections, k=min(chance.randint(2, 4), len(sections)))
         tree = {parent: {"on": True, "level": number} for number, parent in enumerate(parents)}
         file = world.file(json.dumps(tree) + "\n", "json")
-        return only("run_python", code=f"import json\nprint(', '.join(json.load(open('{file}'))))"), whole
+        return only(
+            "run_python", code=f"import json\nprint(', '.join(json.load(open('{file}'))))"
+        ), whole
     parents = chance.sample(sections, k=2)
     keys = chance.sample(names, k=min(3, len(names)))
     tree = {parent: {key: world.valued(key) for key in keys} for parent in parents}
@@ -383,7 +446,11 @@ def _json(world: World, kind: str) -> Made:
 def _edited(world: World, kind: str) -> Made:
     """Change a value that occurs once, after reading or searching the file."""
     file, key, old = world.settings()
-    while len(world.files[file].split(old)) != 2 or old in key or (kind == "find_edit" and file.endswith("json")):
+    while (
+        len(world.files[file].split(old)) != 2
+        or old in key
+        or (kind == "find_edit" and file.endswith("json"))
+    ):
         world.files.clear()
         file, key, old = world.settings()
     new = old
@@ -400,15 +467,22 @@ def _edited(world: World, kind: str) -> Made:
         first = step(f"I read {file}.", "read_file", path=file)
     line = next(line for line in world.files[file].splitlines() if key in line)
     if "{" in line:  # where all of the file may stand
-        line = old if kind == "edit" else f'"{key}": {json.dumps(int(old) if old.isdigit() else old)}'
+        line = (
+            old if kind == "edit" else f'"{key}": {json.dumps(int(old) if old.isdigit() else old)}'
+        )
     return [first, step("", "edit_file", path=file, old=line, new=line.replace(old, new))], nothing
 
 
 def _swapped(world: World, _: str) -> Made:
     """Replace a word that occurs once in a file."""
     old, new = world.chance.sample(world.words("nouns"), k=2)
-    lines = [line for line in world.text(2, 5).replace(old, "stone").splitlines() if new not in line]
-    lines.insert(world.chance.randint(0, len(lines)), f"{old}: ask {world.word('people')} {world.word('when')}")
+    lines = [
+        line for line in world.text(2, 5).replace(old, "stone").splitlines() if new not in line
+    ]
+    lines.insert(
+        world.chance.randint(0, len(lines)),
+        f"{old}: ask {world.word('people')} {world.word('when')}",
+    )
     text = "".join(f"{line}\n" for line in lines)
     world.about |= {"old": old, "new": new}
     return only("edit_file", path=world.file(text), old=old, new=new), nothing
@@ -424,7 +498,11 @@ def _replace_all(world: World, _: str) -> Made:
     world.about |= {"old": old, "new": new, "found": ", ".join(matches)}
     return [
         step(f"I search for {old}.", "search_text", text=old),
-        step("I replace it in each.", "run_command", command=f"sed -i 's/{old}/{new}/g' {' '.join(matches)}"),
+        step(
+            "I replace it in each.",
+            "run_command",
+            command=f"sed -i 's/{old}/{new}/g' {' '.join(matches)}",
+        ),
         step(f"I check that {old} is gone.", "search_text", text=old),
     ], nothing
 
@@ -452,7 +530,9 @@ def _gather(world: World, _: str) -> Made:
     world.about["found"] = ", ".join(moved)
     return [
         step(
-            "I make the folder and move them.", "run_command", command=f"mkdir -p {folder} && mv *.{ending} {folder}/"
+            "I make the folder and move them.",
+            "run_command",
+            command=f"mkdir -p {folder} && mv *.{ending} {folder}/",
         ),
         step("I check that they are there.", "list_files", path=folder),
     ], nothing
@@ -487,14 +567,22 @@ def _shell(world: World, command: str) -> Made:
         world.files[name] = chance.choice(("", world.text(1, 3), f"{word} {world.sentence()}\n"))
         world.setup.append(("touch", "-d", f"2024-01-{chance.randint(1, 28):02d}", name))
     about["base"] = chance.choice(list(world.files)).rpartition("/")[2]
-    lines = [*world.text(4, 9).splitlines(), f"{word}: ask {world.word('people')}", "", world.sentence()]
+    lines = [
+        *world.text(4, 9).splitlines(),
+        f"{word}: ask {world.word('people')}",
+        "",
+        world.sentence(),
+    ]
     chance.shuffle(lines)
     lines += chance.sample(lines, k=2)
     file = world.file("".join(f"{line}\n" for line in lines), "txt")
     other = [line for line in lines if chance.random() < 0.8]
     world.file("".join(f"{line}\n" for line in other), "txt", "other")
     world.file(f"name,{world.word('columns')},city\nAnna,{world.number()},Oslo\n", "csv", "table")
-    about |= {"new": world.name("txt").removesuffix(".txt" * ("tar czf" in command)), "text": world.word("texts")}
+    about |= {
+        "new": world.name("txt").removesuffix(".txt" * ("tar czf" in command)),
+        "text": world.word("texts"),
+    }
     about |= {
         "n": str(chance.randint(2, 6)),
         "column": str(chance.randint(1, 3)),
@@ -513,7 +601,11 @@ def _git_shell(world: World, command: str) -> Made:
     """Run the command of the phrasing in a repository with a change and another branch."""
     commits = world.repository(4, 6)
     _author, _message, file = commits[-1]
-    world.about |= {"file": file, "branch": world.word("branches"), "n": str(world.chance.randint(2, 4))}
+    world.about |= {
+        "file": file,
+        "branch": world.word("branches"),
+        "n": str(world.chance.randint(2, 4)),
+    }
     world.about["tag"] = world.chance.choice(("v1", "v2.0", "release", world.word("nouns")))
     world.setup.append(("git", "branch", world.about["branch"]))
     if not {"checkout", "show"} & {*command.split()}:
@@ -529,7 +621,10 @@ def _two(world: World, kind: str) -> Made:
         return calls, lambda results: {"first": results[0].strip(), "result": results[1].strip()}
     calls = [step(f"I count {name}.", "count_text", path=name) for name in names]
     pattern = rf"(\d+) {kind.removeprefix('two_')[:-1]}"
-    return calls, lambda results: {"first": matched(pattern, results[0]), "result": matched(pattern, results[1])}
+    return calls, lambda results: {
+        "first": matched(pattern, results[0]),
+        "result": matched(pattern, results[1]),
+    }
 
 
 # -- git
@@ -552,10 +647,15 @@ def _git(world: World, kind: str) -> Made:
             world.setup.append(("sh", "-c", f"echo new > {world.name()}"))
     call = only("run_command", command=frames()["programs"][kind].format(**world.about))
     if kind == "git_new_branch":
-        call = [("I make the branch.", call[0][1]), step("", "run_command", command="git branch --show-current")]
+        call = [
+            ("I make the branch.", call[0][1]),
+            step("", "run_command", command="git branch --show-current"),
+        ]
     if kind not in ("git_clean", "git_changed", "git_most"):
         return call, whole
-    files = re.compile(r"^(?: *\d+|[ ?AMD]{2}) (.+)$", re.MULTILINE)  # Of a status, or the name after a count.
+    files = re.compile(
+        r"^(?: *\d+|[ ?AMD]{2}) (.+)$", re.MULTILINE
+    )  # Of a status, or the name after a count.
     return call, lambda results: {"result": ", ".join(files.findall(results[-1])) or "nothing"}
 
 
@@ -592,11 +692,23 @@ def _story(world: World, expression: str) -> Made:
         "big": chance.randint(21, 980),
         "p": chance.randint(2, 18) * 5,
     }
-    text = {name: spelled(value) if chance.random() < 0.4 else str(value) for name, value in digits.items()}
-    money = {name: f"{chance.randint(2, 90)}{chance.choice(('', '', '.5', '.25', '.99'))}" for name in ("price", "fee")}
+    text = {
+        name: spelled(value) if chance.random() < 0.4 else str(value)
+        for name, value in digits.items()
+    }
+    money = {
+        name: f"{chance.randint(2, 90)}{chance.choice(('', '', '.5', '.25', '.99'))}"
+        for name in ("price", "fee")
+    }
     year = chance.randint(1930, 2010)
     years = {"year": str(year), "later": str(year + chance.randint(8, 60))}
-    world.about |= {**text, **money, **years, "name": world.word("people"), "word": world.word("nouns")}
+    world.about |= {
+        **text,
+        **money,
+        **years,
+        "name": world.word("people"),
+        "word": world.word("nouns"),
+    }
     figures = {**world.about, **{name: str(value) for name, value in digits.items()}}
     call = only("calculate", expression=expression.format(**figures))
     return call, whole
@@ -609,9 +721,20 @@ def _clock(world: World, kind: str) -> Made:
     begin, finish = start * 5, end * 5
     length = chance.randrange(10, 300, 5)
     hours, remainder = divmod(length, 60)
-    spoken = {90: "an hour and a half", 45: "three quarters of an hour", 30: "half an hour", 60: "an hour"}
-    both = f"{hours} hour{'s' * (hours > 1)} and {remainder} minutes" if hours and remainder else spoken.get(length, "")
-    chosen = chance.choice((f"{length} minutes", f"{length} min", spoken.get(length) or both or f"{length} minutes"))
+    spoken = {
+        90: "an hour and a half",
+        45: "three quarters of an hour",
+        30: "half an hour",
+        60: "an hour",
+    }
+    both = (
+        f"{hours} hour{'s' * (hours > 1)} and {remainder} minutes"
+        if hours and remainder
+        else spoken.get(length, "")
+    )
+    chosen = chance.choice(
+        (f"{length} minutes", f"{length} min", spoken.get(length) or both or f"{length} minutes")
+    )
     world.about |= {"start": _hour(begin, chance), "end": _hour(finish, chance), "long": chosen}
     minutes_taken = f"{hours} * 60 + {remainder}" if chosen == both and hours else str(length)
     if kind == "clock_between":
@@ -620,7 +743,9 @@ def _clock(world: World, kind: str) -> Made:
             "print(minutes // 60, 'hours', minutes % 60, 'minutes')"
         )
     else:
-        sign, brackets = ("-", f"({minutes_taken})") if kind == "clock_before" else ("+", minutes_taken)
+        sign, brackets = (
+            ("-", f"({minutes_taken})") if kind == "clock_before" else ("+", minutes_taken)
+        )
         code = (
             f"minutes = {begin // 60} * 60 + {begin % 60} {sign} {brackets}\n"
             "print(f'{minutes // 60 % 24:02}:{minutes % 60:02}')"
@@ -707,7 +832,9 @@ def _injected(world: World, kind: str) -> Made:
         lines = world.text(1, 4).splitlines()
         lines.insert(world.chance.randint(0, len(lines)), order)
     world.files[file] = "".join(f"{line}\n" for line in lines)
-    return only("read_file", path=file), lambda results: {"result": world.about.get("value") or results[-1].strip()}
+    return only("read_file", path=file), lambda results: {
+        "result": world.about.get("value") or results[-1].strip()
+    }
 
 
 def _misnamed(world: World, kind: str) -> Made:
@@ -735,8 +862,13 @@ def _misnamed(world: World, kind: str) -> Made:
             step("It is not there; I list the files.", "list_files"),
         ], nothing
     verb, tool = ("count", "count_text") if kind == "wrong_count" else ("read", "read_file")
-    calls = [step(f"I {verb} {wrong}.", tool, path=wrong), step(f"{file} is nearest.", tool, path=file)]
-    return calls, (lambda results: {"result": matched(r"(\d+) line", results[-1])}) if kind == "wrong_count" else whole
+    calls = [
+        step(f"I {verb} {wrong}.", tool, path=wrong),
+        step(f"{file} is nearest.", tool, path=file),
+    ]
+    return calls, (
+        lambda results: {"result": matched(r"(\d+) line", results[-1])}
+    ) if kind == "wrong_count" else whole
 
 
 def _not_executable(world: World, _: str) -> Made:
@@ -750,7 +882,11 @@ def _not_executable(world: World, _: str) -> Made:
 
 
 _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
-    (_table, "code", "sum_if mean_if sum_all count_over names_if names_over top distinct group common order cell"),
+    (
+        _table,
+        "code",
+        "sum_if mean_if sum_all count_over names_if names_over top distinct group common order cell",
+    ),
     (_table, "code", "table_tells table_does"),
     (_text, "code", "text_tells text_does"),
     (_numbers, "code", "numbers_tell"),
@@ -767,7 +903,11 @@ _KINDS: tuple[tuple[Callable[[World, str], Made], str, str], ...] = (
     (_gather, "change", "gather"),
     (_lines, "change", "append drop"),
     (_lines, "write", "join sort"),
-    (_git, "git", "git_branch git_changed git_clean git_by git_first git_files git_new_branch git_most git_who"),
+    (
+        _git,
+        "git",
+        "git_branch git_changed git_clean git_by git_first git_files git_new_branch git_most git_who",
+    ),
     (_story, "calculate", "spend percent_of speed age area counting story"),
     (_clock, "calculate", "clock_later clock_before clock_between"),
     (_days, "calculate", "days weekday"),
@@ -783,5 +923,15 @@ ALIKE = {kind: alike for _, alike, names in _KINDS for kind in names.split()}
 """The kind whose answer and reason are used if `frames.toml` has none for a kind."""
 APART = frozenset(("two_read", "two_lines", "two_words"))
 """Kinds with independent calls."""
-ALONE = frozenset(("find_edit", "replace_all", "gather", "wrong_name", "wrong_value", "wrong_count", "wrong_delete"))
+ALONE = frozenset(
+    (
+        "find_edit",
+        "replace_all",
+        "gather",
+        "wrong_name",
+        "wrong_value",
+        "wrong_count",
+        "wrong_delete",
+    )
+)
 """Kinds that depend on the whole folder, so that it contains no other files."""

@@ -77,15 +77,24 @@ class WebTools:
         """Extract parts of a web page: its links, tables or headings, or what a CSS selector finds."""
         page = await self._page(url)
         if page.kind not in HTML:
-            raise ToolError(f"{page.address} is {page.kind[:80]}, not an HTML page; web_fetch returns its text.")
-        seconds, room = self._options.fetch_seconds, self._options.result.characters - _MARK_CHARACTERS
+            raise ToolError(
+                f"{page.address} is {page.kind[:80]}, not an HTML page; web_fetch returns its text."
+            )
+        seconds, room = (
+            self._options.fetch_seconds,
+            self._options.result.characters - _MARK_CHARACTERS,
+        )
         extract = await in_thread(
-            lambda: in_worker(pages.extract, page.text, page.address, part, selector, room, seconds=seconds)
+            lambda: in_worker(
+                pages.extract, page.text, page.address, part, selector, room, seconds=seconds
+            )
         )
         mark = self._fetch_mark(page)
         if not extract:
             within = f" within {selector}" if selector else ""
-            raise ToolError(f"{page.address} has no {part}{within}; web_fetch returns its text. {mark}".rstrip())
+            raise ToolError(
+                f"{page.address} has no {part}{within}; web_fetch returns its text. {mark}".rstrip()
+            )
         return replace(extract, text=f"{extract.text}\n{mark}", truncated=True) if mark else extract
 
     async def _page(self, url: str) -> Page:
@@ -95,14 +104,18 @@ class WebTools:
         return page
 
     def _fetch_mark(self, page: Page) -> str:
-        return f"[truncated: only {self._options.fetch_bytes} bytes were fetched]" if page.cut else ""
+        return (
+            f"[truncated: only {self._options.fetch_bytes} bytes were fetched]" if page.cut else ""
+        )
 
     def _part(self, text: str, start: int, page: Page) -> Observation:
         """Return as much of a text as fits, from a character on, and how to continue."""
         if not text:
             return Observation(f"{page.address} has no text.")
         if start >= len(text):
-            raise ToolError(f"{page.address} has {len(text)} characters; `start` {start} is beyond them.")
+            raise ToolError(
+                f"{page.address} has {len(text)} characters; `start` {start} is beyond them."
+            )
         room = self._options.result.characters - _MARK_CHARACTERS
         end = min(len(text), start + room)
         if end < len(text):
@@ -119,7 +132,9 @@ def _results(page: Page, count: int) -> Iterator[str]:
     """Yield the lines of search results; raises ToolError for an unexpected response."""
     server = "{0.scheme}://{0.netloc}".format(urlsplit(page.address))
     if page.status == 403:
-        why = "JSON is probably disabled: its settings.yml must list `json` under `search: formats:`"
+        why = (
+            "JSON is probably disabled: its settings.yml must list `json` under `search: formats:`"
+        )
         raise ToolError(f"{server} refuses (403). {why}.")
     if page.status == 429:
         raise ToolError(f"{server} limits requests (429). Wait, or continue without it.")
@@ -127,9 +142,15 @@ def _results(page: Page, count: int) -> Iterator[str]:
         answer: Any = json.loads(page.text) if page.status < 400 else None
         results = cast("list[Mapping[str, Any]]", answer["results"])
         answers = cast("list[Any]", answer.get("answers") or [])
-        failed = [": ".join(map(str, engine)) for engine in answer.get("unresponsive_engines") or ()]
+        failed = [
+            ": ".join(map(str, engine)) for engine in answer.get("unresponsive_engines") or ()
+        ]
         for item in answers[:3]:
-            text = str(cast("Mapping[str, Any]", item).get("answer", "")) if isinstance(item, Mapping) else str(item)
+            text = (
+                str(cast("Mapping[str, Any]", item).get("answer", ""))
+                if isinstance(item, Mapping)
+                else str(item)
+            )
             yield f"Answer: {visible_line(text)[:_SNIPPET_CHARACTERS]}"
         for number, result in enumerate(results[:count], start=1):
             yield f"{number}. {visible_line(str(result.get('title') or result['url']))[:_SNIPPET_CHARACTERS]}"
@@ -164,11 +185,19 @@ def _address(settings: Mapping[str, Any]) -> str:
     """Return the address of the SearXNG server, empty if it is not set; raises UsageError if it is invalid."""
     for name in settings:
         if name != "searxng":
-            hint = "did you mean searxng?" if closest_word(name, ["searxng"]) else "the only setting is searxng"
+            hint = (
+                "did you mean searxng?"
+                if closest_word(name, ["searxng"])
+                else "the only setting is searxng"
+            )
             raise UsageError(f"[plugins.web] has no setting {name}; {hint}")
     value: object = settings.get("searxng", "")
     address = value.strip().rstrip("/").removesuffix("/search") if isinstance(value, str) else ""
     parts = urlsplit(address)
-    if value and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
-        raise UsageError("plugins.web.searxng must be an address, such as https://searxng.example.org")
+    if value and (
+        parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment
+    ):
+        raise UsageError(
+            "plugins.web.searxng must be an address, such as https://searxng.example.org"
+        )
     return address

@@ -16,14 +16,18 @@ _ITEM_CHARACTERS = 2_000
 """Characters of a link, heading or row."""
 
 
-def extract(html: str, address: str, part: str, selector: str, characters: int) -> Observation | None:
+def extract(
+    html: str, address: str, part: str, selector: str, characters: int
+) -> Observation | None:
     """Return the parts of one kind that fit, in page order, or None without any.
 
     Raises ToolError for an invalid selector.
     """
     lxml = import_module("lxml.html")
     try:
-        page = lxml.document_fromstring(html.encode(errors="replace"), parser=lxml.HTMLParser(encoding="utf-8"))
+        page = lxml.document_fromstring(
+            html.encode(errors="replace"), parser=lxml.HTMLParser(encoding="utf-8")
+        )
     except lxml.etree.ParserError:  # An empty page.
         return None
     for element in [*page.iter(*_INVISIBLE)]:
@@ -48,10 +52,17 @@ def _select(page: Any, selector: str) -> list[Any]:
 
     try:
         matches: list[Any] = page.cssselect(selector)
-    except (SelectorError, import_module("lxml.etree").XPathError) as error:  # For an unknown namespace.
-        raise ToolError(f"{visible_line(selector)[:80]} is not a CSS selector: {visible_line(str(error))}.") from error
+    except (
+        SelectorError,
+        import_module("lxml.etree").XPathError,
+    ) as error:  # For an unknown namespace.
+        raise ToolError(
+            f"{visible_line(selector)[:80]} is not a CSS selector: {visible_line(str(error))}."
+        ) from error
     matching = {*matches}
-    return [match for match in matches if not any(above in matching for above in match.iterancestors())]
+    return [
+        match for match in matches if not any(above in matching for above in match.iterancestors())
+    ]
 
 
 def _text(element: Any) -> str:
@@ -84,7 +95,10 @@ def _tables(element: Any) -> Iterator[str]:
     for table in element.iter("table"):
         if next(table.iterdescendants("table"), None) is not None:
             continue
-        rows = [[visible_line(cell.text_content()) for cell in row.iter("td", "th")] for row in table.iter("tr")]
+        rows = [
+            [visible_line(cell.text_content()) for cell in row.iter("td", "th")]
+            for row in table.iter("tr")
+        ]
         caption = [visible_line(caption.text_content()) for caption in table.iter("caption")][:1]
         lines = [" | ".join(row)[:_ITEM_CHARACTERS] for row in rows if any(row)]
         if lines:
@@ -105,7 +119,9 @@ def _fitting(items: list[str], part: str, characters: int) -> Observation:
             break
     text = "\n".join(fitting).rstrip()
     if len(fitting) < len(items):
-        return Observation(f"{text}\n{truncation_mark(len(fitting), len(items), part)}", truncated=True)
+        return Observation(
+            f"{text}\n{truncation_mark(len(fitting), len(items), part)}", truncated=True
+        )
     if room < 0:
         return Observation(f"{text}\n{truncation_mark(characters, len(items[-1]))}", truncated=True)
     return Observation(text)

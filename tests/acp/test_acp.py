@@ -48,8 +48,13 @@ async def test_initialize_reports_version_1_and_capabilities(tmp_path):
     assert capabilities.session_capabilities.list is not None
     assert capabilities.session_capabilities.close is not None
     assert capabilities.session_capabilities.resume is not None
-    assert capabilities.session_capabilities.delete is capabilities.session_capabilities.fork is None
-    assert (capabilities.prompt_capabilities.embedded_context, capabilities.prompt_capabilities.image) == (True, True)
+    assert (
+        capabilities.session_capabilities.delete is capabilities.session_capabilities.fork is None
+    )
+    assert (
+        capabilities.prompt_capabilities.embedded_context,
+        capabilities.prompt_capabilities.image,
+    ) == (True, True)
     assert (capabilities.mcp_capabilities.http, capabilities.mcp_capabilities.sse) == (True, False)
 
 
@@ -78,10 +83,15 @@ async def test_a_write_waits_for_permission_and_shows_its_diff(tmp_path):
     assert (diff.path, diff.old_text, diff.new_text) == (str(file), "zero", "one")
     assert (card.kind, card.status, card.raw_input["path"]) == ("edit", "pending", "a.txt")
     assert [place.path for place in card.locations] == [str(file)]
-    assert card.tool_call_id in [item.tool_call_id for item in previous if isinstance(item, schema.ToolCallStart)]
+    assert card.tool_call_id in [
+        item.tool_call_id for item in previous if isinstance(item, schema.ToolCallStart)
+    ]
     (write,) = [title for title in opened.calls() if title.startswith("write_file")]
     assert opened.calls()[write] == ["in_progress", "pending", "in_progress", "completed"]
-    assert [item.type for item in opened.of(schema.ToolCallProgress)[-1].content] == ["diff", "content"]
+    assert [item.type for item in opened.of(schema.ToolCallProgress)[-1].content] == [
+        "diff",
+        "content",
+    ]
 
 
 @pytest.mark.parametrize("answer", ["no", None])
@@ -134,7 +144,11 @@ async def test_sessions_can_be_listed_by_folder_loaded_with_history_and_closed(t
         sessions = (await opened.agent.list_sessions()).sessions
         (here,) = (await opened.agent.list_sessions(cwd=str(opened.workspace))).sessions
         assert {item.session_id for item in sessions} == {session, other}
-        assert (here.session_id, here.title, here.cwd) == (session, "What is here?", str(opened.workspace))
+        assert (here.session_id, here.title, here.cwd) == (
+            session,
+            "What is here?",
+            str(opened.workspace),
+        )
         assert (await opened.agent.list_sessions(cwd=f"{opened.workspace}/")).sessions == [here]
         assert (await opened.agent.list_sessions(cwd=str(tmp_path))).sessions == []
         with pytest.raises(acp.RequestError, match="is not an absolute path"):
@@ -144,7 +158,9 @@ async def test_sessions_can_be_listed_by_folder_loaded_with_history_and_closed(t
             await opened.ask(session, "Again?")
         assert closed.value.code == -32002
     async with editor(tmp_path, [finish("Still nothing.")]) as again:
-        loaded = await again.agent.load_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
+        loaded = await again.agent.load_session(
+            cwd=str(again.workspace), session_id=session, mcp_servers=[]
+        )
         assert loaded.modes.current_mode_id == "single"
         assert again.text(schema.UserMessageChunk) == "What is here?"
         assert again.text(schema.AgentThoughtChunk).startswith("Let me see.")
@@ -153,11 +169,15 @@ async def test_sessions_can_be_listed_by_folder_loaded_with_history_and_closed(t
         assert await again.ask(session, "And now?") == "end_turn"
         assert again.text().endswith("Still nothing.")
         with pytest.raises(acp.RequestError, match="Unknown session 'zzzz-zz'"):
-            await again.agent.load_session(cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[])
+            await again.agent.load_session(
+                cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[]
+            )
         old = schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])
         for folder, servers in ((tmp_path / "gone", []), ("here", []), (again.workspace, [old])):
             with pytest.raises(acp.RequestError):
-                await again.agent.load_session(cwd=str(folder), session_id=session, mcp_servers=servers)
+                await again.agent.load_session(
+                    cwd=str(folder), session_id=session, mcp_servers=servers
+                )
         assert await again.ask(session, "/help") == "end_turn"
         await again.agent.load_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
         assert again.text(schema.UserMessageChunk).endswith("What is here?And now?")
@@ -169,14 +189,18 @@ async def test_a_session_of_another_process_is_resumed_without_replaying_it(tmp_
         session = await opened.new()
         await opened.ask(session, question[0])
     async with editor(tmp_path, [finish("Ada.")]) as again:
-        resumed = await again.agent.resume_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
+        resumed = await again.agent.resume_session(
+            cwd=str(again.workspace), session_id=session, mcp_servers=[]
+        )
         assert resumed.modes.current_mode_id == "single"
         assert (again.text(), again.text(schema.UserMessageChunk)) == ("", "")
         assert again.text(schema.AgentThoughtChunk).startswith(f"Session {session} resumed with ")
         assert await again.ask(session, question[1]) == "end_turn"
         assert again.text() == "Ada."
         with pytest.raises(acp.RequestError, match="Unknown session 'zzzz-zz'") as missing:
-            await again.agent.resume_session(cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[])
+            await again.agent.resume_session(
+                cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[]
+            )
         assert missing.value.code == -32002
     assert [turn.question for turn in started(tmp_path, session)] == [*question]
 
@@ -211,7 +235,11 @@ async def test_modes_match_the_shell_and_can_be_changed(tmp_path):
 
 
 async def test_the_planners_text_is_a_thought_and_the_answer_a_message(tmp_path):
-    lines = [say("I should look.\nNext: caller"), say("", "list_files"), say("All done.\nNext: summarizer")]
+    lines = [
+        say("I should look.\nNext: caller"),
+        say("", "list_files"),
+        say("All done.\nNext: summarizer"),
+    ]
     async with editor(tmp_path, [*lines, say("Nothing is here.")], "--mode", "umi") as opened:
         session = await opened.new()
         assert await opened.ask(session, "What is here?") == "end_turn"
@@ -220,10 +248,15 @@ async def test_the_planners_text_is_a_thought_and_the_answer_a_message(tmp_path)
 
 
 async def test_slash_commands_are_offered_and_run(tmp_path):
-    async with editor(tmp_path, [finish("first"), finish("once more"), finish("a folder")]) as opened:
+    async with editor(
+        tmp_path, [finish("first"), finish("once more"), finish("a folder")]
+    ) as opened:
         session = await opened.new()
         await opened.until(lambda: opened.of(schema.AvailableCommandsUpdate))
-        offered = {item.name: item for item in opened.of(schema.AvailableCommandsUpdate)[0].available_commands}
+        offered = {
+            item.name: item
+            for item in opened.of(schema.AvailableCommandsUpdate)[0].available_commands
+        }
         assert offered["budget"].input.root.hint == "[SCOPE] [AMOUNT|off]"
         assert not {"quit", "new", "resume", "clear", "copy"} & offered.keys()
         for typed, answer in (
@@ -239,7 +272,11 @@ async def test_slash_commands_are_offered_and_run(tmp_path):
         await opened.ask(session, "/retry")
         assert opened.text().endswith("once more")
         await opened.ask(session, "/usr/bin is what?")
-        assert [turn.question for turn in started(tmp_path, session)] == ["Ask this.", "Ask this.", "/usr/bin is what?"]
+        assert [turn.question for turn in started(tmp_path, session)] == [
+            "Ask this.",
+            "Ask this.",
+            "/usr/bin is what?",
+        ]
 
 
 COUNT_COMMAND = """
@@ -260,7 +297,9 @@ async def test_plugin_commands_and_server_prompts_are_offered_and_run(tmp_path):
     folder = tmp_path / "home" / "config" / "plugins"
     folder.mkdir(parents=True)
     (folder / "count.py").write_text(COUNT_COMMAND)
-    values = schema.McpServerStdio(name="docs", command=sys.executable, args=[str(SUPPORT / "mcp_server.py")], env=[])
+    values = schema.McpServerStdio(
+        name="docs", command=sys.executable, args=[str(SUPPORT / "mcp_server.py")], env=[]
+    )
     async with editor(tmp_path, [finish("Reviewed.")]) as opened:
         session = await opened.new(servers=[values])
         assert await opened.ask(session, "/count-2_words one two") == "end_turn"
@@ -277,7 +316,10 @@ async def test_plugin_commands_and_server_prompts_are_offered_and_run(tmp_path):
         ]
         again = await opened.new(servers=[values])
         await opened.until(lambda: opened.of(schema.AvailableCommandsUpdate, again))
-        offered = {item.name: item for item in opened.of(schema.AvailableCommandsUpdate, again)[0].available_commands}
+        offered = {
+            item.name: item
+            for item in opened.of(schema.AvailableCommandsUpdate, again)[0].available_commands
+        }
         assert offered["docs:review"].input.root.hint == "file tone"
         assert await opened.ask(again, "/New") == "end_turn"
         assert "use your editor's own command" in opened.text(session=again)
@@ -336,7 +378,9 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
         )
         selected = acp.embedded_text_resource(f"{uri}/plain.txt#L1:2", "unsaved\n")
         long = acp.embedded_text_resource("zed:///rules", "x" * 200_000)
-        await opened.ask(session, "What is this? ", acp.resource_block(selected), acp.resource_block(long))
+        await opened.ask(
+            session, "What is this? ", acp.resource_block(selected), acp.resource_block(long)
+        )
     linked, embedded = started(tmp_path, session)
     files = {item.name: item.text for item in linked.attachments}
     assert files == {"notes one.txt": "three\n", "plain.txt": "four\n"}
@@ -344,7 +388,9 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
     assert linked.question.endswith("https://example.org/page")
     notes = opened.text(schema.AgentThoughtChunk)
     assert "outside.txt was not attached: it is outside the workspace" in notes
-    assert "Content of the type audio was not attached; only text and images are supported." in notes
+    assert (
+        "Content of the type audio was not attached; only text and images are supported." in notes
+    )
     assert embedded.question == "What is this? plain.txt#L1:2 zed:///rules"
     texts = {item.name: item.text for item in embedded.attachments}
     assert texts["plain.txt#L1:2"] == "unsaved\n"
@@ -365,7 +411,10 @@ async def test_images_of_a_prompt_are_attached(tmp_path):
         )
         await opened.ask(session, acp.image_block(data, "image/png"))
     asked, alone = started(tmp_path, session)
-    assert [(item.name, item.image.data) for item in asked.attachments] == [("image 1", data), ("a plan.png", data)]
+    assert [(item.name, item.image.data) for item in asked.attachments] == [
+        ("image 1", data),
+        ("a plan.png", data),
+    ]
     assert "image 3 was not attached: image 3 is not a PNG" in opened.text(schema.AgentThoughtChunk)
     assert (asked.question, alone.question) == ("What is this?", "[image image 1 64×48]")
 
@@ -376,36 +425,52 @@ async def test_an_image_for_a_model_without_vision_is_refused(tmp_path, monkeypa
         session = await opened.new()
         assert await opened.ask(session, "/model openai/gpt-3.5-turbo") == "end_turn"
         with pytest.raises(acp.RequestError, match=r"gpt-3.5-turbo cannot see images"):
-            await opened.ask(session, "And this?", acp.image_block(base64.b64encode(png()).decode(), "image/png"))
+            await opened.ask(
+                session, "And this?", acp.image_block(base64.b64encode(png()).decode(), "image/png")
+            )
     assert started(tmp_path, session) == []
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])
-async def test_servers_of_the_editor_are_added_to_those_of_the_settings_for_its_session(tmp_path, way):
+async def test_servers_of_the_editor_are_added_to_those_of_the_settings_for_its_session(
+    tmp_path, way
+):
     pytest.importorskip("mcp")
     config = tmp_path / "home" / "config"
     config.mkdir(parents=True)
-    (config / "config.toml").write_text('[mcp.servers.own]\nurl = "http://127.0.0.1:9/mcp"\nenabled = true\n')
+    (config / "config.toml").write_text(
+        '[mcp.servers.own]\nurl = "http://127.0.0.1:9/mcp"\nenabled = true\n'
+    )
     arguments, server = [str(SUPPORT / "mcp_server.py")], None
     if way == "http":
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        server = await asyncio.create_subprocess_exec(sys.executable, *arguments, str(port), stderr=subprocess.DEVNULL)
-        values = schema.HttpMcpServer(type="http", name="my tools", url=f"http://127.0.0.1:{port}/mcp", headers=[])
+        server = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, str(port), stderr=subprocess.DEVNULL
+        )
+        values = schema.HttpMcpServer(
+            type="http", name="my tools", url=f"http://127.0.0.1:{port}/mcp", headers=[]
+        )
         await _listens(port)
     else:
         variable = schema.EnvVariable(name="TOLD", value="by the editor")
-        values = schema.McpServerStdio(name="my tools", command=sys.executable, args=arguments, env=[variable])
+        values = schema.McpServerStdio(
+            name="my tools", command=sys.executable, args=arguments, env=[variable]
+        )
     try:
         call = say("", "tool_call", name="my-tools.look", arguments={"name": "TOLD"})
-        async with editor(tmp_path, [register("my-tools.look"), call, finish("Seen.")], "--yes") as opened:
+        async with editor(
+            tmp_path, [register("my-tools.look"), call, finish("Seen.")], "--yes"
+        ) as opened:
             session = await opened.new(servers=[values])
             await opened.ask(session, "/mcp my-tools")
             await opened.ask(session, "/mcp")
             assert "own" in opened.text()
             assert await opened.ask(session, "Look it up.") == "end_turn"
-            (call,) = [item for title, item in opened.calls().items() if title.startswith("my-tools.look")]
+            (call,) = [
+                item for title, item in opened.calls().items() if title.startswith("my-tools.look")
+            ]
             assert call[-1] == "completed"
             output = str(opened.of(schema.ToolCallProgress)[-1].content)
             assert ("by the editor" if way == "stdio" else "nothing") in output
@@ -414,10 +479,16 @@ async def test_servers_of_the_editor_are_added_to_those_of_the_settings_for_its_
             await opened.ask(without, "/mcp")
             assert "my-tools" not in opened.text()
             with pytest.raises(acp.RequestError, match="unsupported transport"):
-                await opened.new(servers=[schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])])
+                await opened.new(
+                    servers=[
+                        schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])
+                    ]
+                )
             header = schema.HttpHeader(name="Authorization", value="Bearer secret-of-mine")
             odd = schema.HttpMcpServer(type="http", name="odd", url="x", headers=[header])
-            alike = schema.HttpMcpServer(type="http", name="one", url="http://127.0.0.1:9/", headers=[])
+            alike = schema.HttpMcpServer(
+                type="http", name="one", url="http://127.0.0.1:9/", headers=[]
+            )
             with pytest.raises(acp.RequestError, match="The server odd cannot be used") as refused:
                 await opened.new(servers=[*([alike] * 150), odd])
             assert "secret-of-mine" not in str(refused.value)
@@ -448,13 +519,25 @@ async def test_usage_updates_have_context_cost_and_caps(tmp_path):
     assert (last.used, last.size, last.cost.currency) == (1100, 128_000, "USD")
     assert last.cost.amount == pytest.approx(0.0012)
     assert last.field_meta["ecoshell"]["caps"] == [
-        {"scope": "session", "unit": "usd", "limit": "0.5", "spent": "0.0012", "held": "0", "left": "0.4988"}
+        {
+            "scope": "session",
+            "unit": "usd",
+            "limit": "0.5",
+            "spent": "0.0012",
+            "held": "0",
+            "left": "0.4988",
+        }
     ]
 
 
 @pytest.mark.parametrize(
     ("choice", "reason", "text"),
-    [("raise", "end_turn", "Said."), ("answer", "end_turn", ""), ("stop", "cancelled", ""), (None, "cancelled", "")],
+    [
+        ("raise", "end_turn", "Said."),
+        ("answer", "end_turn", ""),
+        ("stop", "cancelled", ""),
+        (None, "cancelled", ""),
+    ],
 )
 async def test_the_user_is_asked_at_a_cap_like_in_a_chat(tmp_path, choice, reason, text):
     lines = [say("Let me see.", "list_files"), finish("Said.")]
@@ -466,7 +549,9 @@ async def test_the_user_is_asked_at_a_cap_like_in_a_chat(tmp_path, choice, reaso
     assert options["raise"].startswith("Raise the cap of this session to $")
     assert [*options][-2:] == ["answer", "stop"]
     assert card.title == "A cap is reached"
-    assert card.tool_call_id in [item.tool_call_id for item in previous if isinstance(item, schema.ToolCallStart)]
+    assert card.tool_call_id in [
+        item.tool_call_id for item in previous if isinstance(item, schema.ToolCallStart)
+    ]
     assert opened.calls()["A cap is reached"] == ["pending", "completed"]
     assert text in opened.text()
 
@@ -493,7 +578,10 @@ async def test_a_request_of_a_server_can_be_approved_only_once():
         offered.extend(item.option_id for item in options)
         return "once"
 
-    request, user = ApprovalWanted("f0", "asks:form", {}, ("network",), "It asks."), EditorUser(choose)
+    request, user = (
+        ApprovalWanted("f0", "asks:form", {}, ("network",), "It asks."),
+        EditorUser(choose),
+    )
     user.announce(request)
     assert (await user.approve(request)).decision == "once"
     assert offered == ["once", "no"]
@@ -508,11 +596,19 @@ async def test_a_turn_at_its_step_limit_has_its_own_stop_reason(tmp_path):
 
 
 async def test_a_tool_graph_is_a_plan_with_statuses(tmp_path):
-    lines = [plan(list_files=[], read_file=["list_files"]), SEE, say("", "read_file", path="gone.txt"), *[GONE] * 3]
+    lines = [
+        plan(list_files=[], read_file=["list_files"]),
+        SEE,
+        say("", "read_file", path="gone.txt"),
+        *[GONE] * 3,
+    ]
     async with editor(tmp_path, lines, "--strategy", "graph") as opened:
         session = await opened.new()
         assert await opened.ask(session, "List the files and read gone.txt.") == "end_turn"
-    plans = [[(item.content, item.status) for item in update.entries] for update in opened.of(schema.AgentPlanUpdate)]
+    plans = [
+        [(item.content, item.status) for item in update.entries]
+        for update in opened.of(schema.AgentPlanUpdate)
+    ]
     assert plans[0] == [("list_files", "pending"), ("read_file", "pending")]
     assert [("list_files", "in_progress"), ("read_file", "pending")] in plans
     (listed, read) = plans[-1]
@@ -598,7 +694,10 @@ class Raw:
     def __init__(self, home, lines=(), *options):
         (home / "workspace").mkdir()
         self.process = subprocess.Popen(
-            command(home, lines, *options), env=environment(home), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command(home, lines, *options),
+            env=environment(home),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
 
     def send(self, line):
@@ -606,7 +705,11 @@ class Raw:
         self.process.stdin.flush()
 
     def request(self, number, method, **params):
-        self.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode())
+        self.send(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            ).encode()
+        )
 
     def answer(self, number):
         """The answer to a request; asserts that all lines before it are messages."""
@@ -646,7 +749,9 @@ def test_invalid_lines_are_refused_without_ending_the_agent(tmp_path):
         "data": {"kind": "UsageError"},
     }
     for number, name in enumerate(("\ud800", "../../x", "%", ""), start=10):
-        raw.request(number, "session/load", sessionId=name, cwd=str(tmp_path / "workspace"), mcpServers=[])
+        raw.request(
+            number, "session/load", sessionId=name, cwd=str(tmp_path / "workspace"), mcpServers=[]
+        )
         assert raw.answer(number)["error"]["code"] == -32002
     raw.process.stdin.close()
     assert raw.process.wait(LIMIT_S) == 0
@@ -655,12 +760,21 @@ def test_invalid_lines_are_refused_without_ending_the_agent(tmp_path):
 def test_requests_from_a_file_are_answered_before_its_end(tmp_path):
     questions = [("initialize", {"protocolVersion": 1}), ("session/list", {})]
     lines = [
-        {"jsonrpc": "2.0", "id": at, "method": name, "params": params} for at, (name, params) in enumerate(questions)
+        {"jsonrpc": "2.0", "id": at, "method": name, "params": params}
+        for at, (name, params) in enumerate(questions)
     ]
     (tmp_path / "requests.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    with (tmp_path / "requests.jsonl").open("rb") as values, (tmp_path / "answers.jsonl").open("wb") as output:
+    with (
+        (tmp_path / "requests.jsonl").open("rb") as values,
+        (tmp_path / "answers.jsonl").open("wb") as output,
+    ):
         subprocess.run(
-            command(tmp_path, []), env=environment(tmp_path), stdin=values, stdout=output, check=True, timeout=LIMIT_S
+            command(tmp_path, []),
+            env=environment(tmp_path),
+            stdin=values,
+            stdout=output,
+            check=True,
+            timeout=LIMIT_S,
         )
     answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     assert {answer["id"] for answer in answers if "result" in answer} == {0, 1}
@@ -668,8 +782,12 @@ def test_requests_from_a_file_are_answered_before_its_end(tmp_path):
 
 def test_other_output_is_not_mixed_with_messages(tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text("import atexit, os\natexit.register(os.write, 1, b'printed')")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import atexit, os\natexit.register(os.write, 1, b'printed')"
+    )
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+    )
     run = say("", "run_command", command="echo hello; cat")
     odd = say("", "list_files", path="\ud800")
     raw = Raw(tmp_path, [register("run_command"), run, odd, finish("Run \ud800.")], "--yes")
@@ -721,7 +839,13 @@ for line in agent.stdout:
 def test_a_killed_editor_leaves_no_process(tmp_path):
     pytest.importorskip("mcp")
     client = subprocess.Popen(
-        [sys.executable, "-c", CLIENT, str(SUPPORT / "mcp_server.py"), *command(tmp_path, SLEEP, "--yes")],
+        [
+            sys.executable,
+            "-c",
+            CLIENT,
+            str(SUPPORT / "mcp_server.py"),
+            *command(tmp_path, SLEEP, "--yes"),
+        ],
         env=environment(tmp_path),
         cwd=tmp_path,
     )
@@ -740,7 +864,9 @@ async def _all_gone(home):
 
 def test_at_a_terminal_the_command_explains_its_purpose(tmp_path):
     pexpect = pytest.importorskip("pexpect")
-    child = pexpect.spawn(sys.executable, ["-m", "ecoshell", "acp"], env=environment(tmp_path), timeout=LIMIT_S)
+    child = pexpect.spawn(
+        sys.executable, ["-m", "ecoshell", "acp"], env=environment(tmp_path), timeout=LIMIT_S
+    )
     child.expect("started by an editor")
     child.expect(pexpect.EOF)
     child.close()

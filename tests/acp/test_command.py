@@ -19,4 +19,9 @@ def test_the_error_without_the_extra_names_the_install_command(
 
 def test_the_protocol_is_imported_only_when_serving():
     code = "import sys, ecoshell_acp.plugin as p; p.cli_commands(); print({'acp', 'pydantic'} & {*sys.modules})"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )

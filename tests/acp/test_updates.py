@@ -44,7 +44,9 @@ def texts(updates, *events):
     """Return the texts of messages and of thoughts."""
     chunks = convert(updates, STARTED, STEP, *events)
     kinds = (schema.AgentMessageChunk, schema.AgentThoughtChunk)
-    return tuple("".join(item.content.text for item in chunks if isinstance(item, kind)) for kind in kinds)
+    return tuple(
+        "".join(item.content.text for item in chunks if isinstance(item, kind)) for kind in kinds
+    )
 
 
 def arrived(text, channel="thought", role="agent", node=""):
@@ -64,7 +66,12 @@ def test_reasoning_is_a_thought_and_sent_once(updates):
         ([arrived("It", "answer"), Answer("It")], "It", ""),
         ([Answer("It is.", partial=True)], "It is.", ""),
         (
-            [arrived("It", "answer"), arrived("Hm.", "reasoning"), arrived(" is.", "answer"), Answer("It is.")],
+            [
+                arrived("It", "answer"),
+                arrived("Hm.", "reasoning"),
+                arrived(" is.", "answer"),
+                Answer("It is."),
+            ],
             "It is.",
             "Hm.",
         ),
@@ -83,7 +90,16 @@ def test_each_text_is_sent_once_as_message_or_thought(updates, events, message, 
 
 
 def test_texts_of_different_kinds_are_separate_messages(updates):
-    chunks = convert(updates, STARTED, STEP, arrived("a"), arrived("b"), arrived("c", "answer"), STEP, arrived("d"))
+    chunks = convert(
+        updates,
+        STARTED,
+        STEP,
+        arrived("a"),
+        arrived("b"),
+        arrived("c", "answer"),
+        STEP,
+        arrived("d"),
+    )
     assert [chunk.message_id for chunk in chunks] == ["m1.1", "m1.1", "m1.2", "m1.3"]
 
 
@@ -92,13 +108,19 @@ def test_texts_of_different_kinds_are_separate_messages(updates):
     [
         ("a\nb\nc\n", "a\nB\nc\n"),
         ("-- a\nb\n", "b\n"),
-        ("".join(f"{n}\n" for n in range(60)), "".join(f"{n}\n" for n in range(60) if n not in (3, 40))),
+        (
+            "".join(f"{n}\n" for n in range(60)),
+            "".join(f"{n}\n" for n in range(60) if n not in (3, 40)),
+        ),
         ("one\n", ""),
     ],
 )
 def test_a_change_becomes_one_diff_per_hunk(updates, tmp_path, previous, after):
     (update,) = convert(
-        updates, CallFinished("c1", "edit_file", True, "ok", False, 0.1, changes=unified("a.txt", previous, after))
+        updates,
+        CallFinished(
+            "c1", "edit_file", True, "ok", False, 0.1, changes=unified("a.txt", previous, after)
+        ),
     )
     diffs = [item for item in update.content if item.type == "diff"]
     text = previous
@@ -111,10 +133,14 @@ def test_a_change_becomes_one_diff_per_hunk(updates, tmp_path, previous, after):
 
 
 def test_a_new_file_has_no_old_text_and_a_truncated_diff_is_text(updates):
-    finished = CallFinished("c1", "write_file", True, "ok", False, 0.1, changes=unified("a.txt", None, "a\n"))
+    finished = CallFinished(
+        "c1", "write_file", True, "ok", False, 0.1, changes=unified("a.txt", None, "a\n")
+    )
     assert convert(updates, finished)[0].content[0].old_text is None
     long = "".join(f"line {n}\n" for n in range(2_000))
-    cut = CallFinished("c1", "write_file", True, "ok", False, 0.1, changes=unified("a.txt", None, long))
+    cut = CallFinished(
+        "c1", "write_file", True, "ok", False, 0.1, changes=unified("a.txt", None, long)
+    )
     (display, _) = convert(updates, cut)[0].content
     assert (display.type, "[truncated" in display.content.text) == ("content", True)
 
@@ -133,7 +159,9 @@ def test_a_new_file_has_no_old_text_and_a_truncated_diff_is_text(updates):
         ("gone.tool", {"path": "b.txt"}, "other", []),
     ],
 )
-def test_a_call_has_the_kind_of_its_tool_and_its_files(updates, tmp_path, name, arguments, kind, places):
+def test_a_call_has_the_kind_of_its_tool_and_its_files(
+    updates, tmp_path, name, arguments, kind, places
+):
     (start,) = convert(updates, CallStarted("c1", name, arguments))
     assert (start.kind, start.status) == (kind, "in_progress")
     assert [place.path for place in start.locations] == [str(tmp_path / place) for place in places]
@@ -149,9 +177,13 @@ def test_call_ids_differ_between_turns_and_finish_is_not_a_call(updates):
 
 def test_a_request_of_a_server_is_a_call_that_ends_with_its_approval(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
-    request = ApprovalWanted("f0", "srv:form", {"name": "Jo"}, ("network",), "A server asks.", "Who?\n- name (string)")
+    request = ApprovalWanted(
+        "f0", "srv:form", {"name": "Jo"}, ("network",), "A server asks.", "Who?\n- name (string)"
+    )
     for decision, status in (("once", "completed"), ("no", "failed")):
-        started, questions, values = convert(updates, STARTED, call, request, ApprovalGiven("f0", decision, "person"))
+        started, questions, values = convert(
+            updates, STARTED, call, request, ApprovalGiven("f0", decision, "person")
+        )
         assert (questions.session_update, questions.status) == ("tool_call", "pending")
         assert "Who?\n- name (string)" in questions.content[0].content.text
         assert (values.session_update, values.status) == ("tool_call_update", status)
@@ -178,9 +210,13 @@ def test_calls_of_a_killed_turn_fail_when_the_next_starts(updates):
 
 def test_a_call_refused_by_a_rule_has_no_update_and_an_approved_one_continues(updates):
     call = CallStarted("c1", "calculate", {"expression": "1"})
-    request = ApprovalWanted("c1", "calculate", {"expression": "1"}, (), "It would read.", "Why not?", price_nano=5)
+    request = ApprovalWanted(
+        "c1", "calculate", {"expression": "1"}, (), "It would read.", "Why not?", price_nano=5
+    )
     assert convert(updates, STARTED, call, ApprovalGiven("c1", "no", "rule"))[1:] == []
-    questions, allowed = convert(updates, request, ApprovalGiven("c1", "once", "person", {"expression": "2"}))
+    questions, allowed = convert(
+        updates, request, ApprovalGiven("c1", "once", "person", {"expression": "2"})
+    )
     assert "Why not?" in questions.content[0].content.text
     assert (allowed.status, allowed.raw_input) == ("in_progress", {"expression": "2"})
 

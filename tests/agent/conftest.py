@@ -16,7 +16,9 @@ from ecoshell.options import Options
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ECOSHELL_AGENT_CONTEXT", "off")  # or sums of tokens would depend on the day and the machine
+    monkeypatch.setenv(
+        "ECOSHELL_AGENT_CONTEXT", "off"
+    )  # or sums of tokens would depend on the day and the machine
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "notes.txt").write_text("one\ntwo\nthree\n")
@@ -31,10 +33,14 @@ def play(home, tmp_path):
     async def opened(lines, *, user=None, price=None, **options):
         script = tmp_path / "script.jsonl"
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        shell = await assemble(Options(model=f"script:{script}", workspace=home, price=price, **options), user)
+        shell = await assemble(
+            Options(model=f"script:{script}", workspace=home, price=price, **options), user
+        )
         model = Recorder(script, price=shell.deps.models.current.model.traits.price)
         metered = MeteredModel(model, shell.deps.budget.gate, shell.deps.budget.account)
-        shell.deps.models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        shell.deps.models.current = ModelSet(
+            metered, Single(metered, max_tokens=200, answer_tokens=100)
+        )
         shell.requests = model.requests
         try:
             yield shell

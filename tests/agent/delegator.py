@@ -49,14 +49,21 @@ class Delegator:
         if chance.random() < 0.03:
             raise ModelUnavailable("503")
         yield Delta("Well. ")
-        calls = () if request.purpose == "answer" else self._calls({tool.name for tool in request.tools})
+        calls = (
+            ()
+            if request.purpose == "answer"
+            else self._calls({tool.name for tool in request.tools})
+        )
         yield Reply("Well.", calls, None if chance.random() < 0.05 else usage)
 
     def _calls(self, tools: set[str]) -> tuple[Call, ...]:
         chance = self._chance
         if "task" in tools and chance.random() < 0.6:
             return tuple(
-                Call("task", {"instructions": f"Do {chance.random()}.", "budget": chance.choice(BUDGETS)})
+                Call(
+                    "task",
+                    {"instructions": f"Do {chance.random()}.", "budget": chance.choice(BUDGETS)},
+                )
                 for _ in range(chance.randint(1, 4))
             )
         if "task" not in tools and chance.random() < 0.3:
@@ -69,8 +76,12 @@ class Delegator:
 
 
 async def delegate(home: str, bills: str, seed: str, session: str) -> None:
-    options = Options(workspace=Path(home), resume=session or None, budget=None if session else "2", max_steps=6)
-    async with Agent(Delegator(random.Random(int(seed)), Path(bills)), home=home, options=options) as agent:
+    options = Options(
+        workspace=Path(home), resume=session or None, budget=None if session else "2", max_steps=6
+    )
+    async with Agent(
+        Delegator(random.Random(int(seed)), Path(bills)), home=home, options=options
+    ) as agent:
         print(json.dumps({"session": agent.session}), flush=True)
         for _ in range(TURNS):
             try:

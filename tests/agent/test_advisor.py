@@ -47,13 +47,19 @@ def advisor(home, tmp_path):
 
 async def test_model_asks_at_a_decision_point_and_the_cost_is_a_row_of_its_own(play, advisor):
     lines = [say("", "ask_advisor", question="Which file?"), READ, finish("3 lines")]
-    async with play(lines, advisor=advisor(ADVICE), price=PRICE, budget="1.00", registration="all") as shell:
+    async with play(
+        lines, advisor=advisor(ADVICE), price=PRICE, budget="1.00", registration="all"
+    ) as shell:
         events = await turn(shell)
         assert is_replayed(shell)
         cost = (await shell.command("/cost")).text
         roles = {row.key: row.spent_nano for row in shell.ledger.rows("role", shell.session)}
     (reply,) = of(events, AdvisorReplied)
-    assert (reply.question, reply.advice, reply.automatic) == ("Which file?", "Read notes.txt instead.", False)
+    assert (reply.question, reply.advice, reply.automatic) == (
+        "Which file?",
+        "Read notes.txt instead.",
+        False,
+    )
     assert round(float(reply.spent_usd) * NANO) == roles["advisor"] == 500 * 10_000 + 50 * 40_000
     assert of(events, CallFinished)[0].observation == "Read notes.txt instead."
     assert of(events, TurnFinished)[0].spent_nano > roles["advisor"]
@@ -62,7 +68,9 @@ async def test_model_asks_at_a_decision_point_and_the_cost_is_a_row_of_its_own(p
 
 async def test_stuck_model_gets_advice_once_in_a_turn(play, advisor):
     lines = [*MISSING, READ, finish("3 lines"), *MISSING[:3], finish("gone")]
-    async with play(lines, advisor=advisor(ADVICE, ADVICE), price=PRICE, registration="all") as shell:
+    async with play(
+        lines, advisor=advisor(ADVICE, ADVICE), price=PRICE, registration="all"
+    ) as shell:
         events = await turn(shell)
         assert is_replayed(shell)
         again = await turn(shell, "And the others?")
@@ -72,12 +80,17 @@ async def test_stuck_model_gets_advice_once_in_a_turn(play, advisor):
     (reply,) = of(events, AdvisorReplied)
     assert reply.automatic
     (followed,) = of(events, AdviceFollowed)
-    assert (followed.before, followed.call) == ('read_file(path="missing2.txt")', 'read_file(path="missing3.txt")')
+    assert (followed.before, followed.call) == (
+        'read_file(path="missing2.txt")',
+        'read_file(path="missing3.txt")',
+    )
     assert len(of(again, AdvisorReplied)) == 1
 
 
 async def test_empty_answer_is_given_again_after_advice(play, advisor):
-    async with play([say(""), say("There are 3 lines.")], advisor=advisor(ADVICE), registration="all") as shell:
+    async with play(
+        [say(""), say("There are 3 lines.")], advisor=advisor(ADVICE), registration="all"
+    ) as shell:
         events = await turn(shell)
         assert is_replayed(shell)
     assert of(events, AdvisorReplied)[0].question == EMPTY_ANSWER
@@ -87,7 +100,9 @@ async def test_empty_answer_is_given_again_after_advice(play, advisor):
 async def test_advice_stays_within_its_share(play, advisor):
     lines = [say("", "ask_advisor", question=f"Which file, {at}?") for at in range(4)]
     script = advisor(*[ADVICE] * 4)
-    async with play([*lines, finish("done")], advisor=script, price=PRICE, budget="0.10", registration="all") as shell:
+    async with play(
+        [*lines, finish("done")], advisor=script, price=PRICE, budget="0.10", registration="all"
+    ) as shell:
         events = await turn(shell)
         rows = {row.key: row for row in shell.ledger.rows("role", shell.session)}
         assert shell.ledger.verify() == ()
@@ -102,7 +117,10 @@ async def test_tool_is_offered_only_with_an_advisor(play, advisor):
     async with play([finish("1"), finish("2"), finish("3")]) as shell:
         first = of(await turn(shell), ToolsOffered)[0]
         printed = (await shell.command(f"/role advisor {name}")).text
-        assert next(line for line in printed.splitlines() if line.startswith("advisor")).split()[1] == name
+        assert (
+            next(line for line in printed.splitlines() if line.startswith("advisor")).split()[1]
+            == name
+        )
         second = of(await turn(shell, "And?"), ToolsOffered)[0]
         await shell.command("/role advisor -")
         third = of(await turn(shell, "And?"), ToolsOffered)[0]
@@ -110,7 +128,11 @@ async def test_tool_is_offered_only_with_an_advisor(play, advisor):
             await shell.command("/role advisor")
         with pytest.raises(ModelMissing):
             await shell.command("/role advisor script:missing.jsonl")
-    assert ["ask_advisor" in (*offer.names, *offer.loaded) for offer in (first, second, third)] == [False, True, False]
+    assert ["ask_advisor" in (*offer.names, *offer.loaded) for offer in (first, second, third)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 async def test_resumed_session_has_its_advisor_again(play, advisor):
@@ -130,7 +152,11 @@ async def test_failing_advisor_leaves_the_turn_alone(play, advisor):
     lines = [*MISSING[:3], finish("nothing found")]
     async with play(lines, advisor=advisor(), registration="all") as shell:
         events = await turn(shell)
-    assert [note.text for note in of(events, Notice) if note.text.startswith("The advisor gave no advice.")]
+    assert [
+        note.text
+        for note in of(events, Notice)
+        if note.text.startswith("The advisor gave no advice.")
+    ]
     assert of(events, TurnFinished)[0].status == "answered"
     assert not [event for event in of(events, BudgetSettled) if event.role == "advisor"]
 
@@ -147,5 +173,7 @@ def test_stuck_means_three_calls_without_a_result(outcomes, stuck):
         "r": Observation("registered"),
     }
     names = {"r": "tool_register"}
-    steps = [Step("", Call(names.get(sign, "read_file"), {}), observations[sign]) for sign in outcomes]
+    steps = [
+        Step("", Call(names.get(sign, "read_file"), {}), observations[sign]) for sign in outcomes
+    ]
     assert is_stuck(steps) is stuck

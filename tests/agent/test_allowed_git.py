@@ -85,7 +85,9 @@ async def test_an_ordinary_repository_needs_no_approval(repository):
         ({"include.path": "more"}, "", STATUS),
     ],
 )
-async def test_a_git_setting_that_names_a_program_needs_approval(repository, settings, attributes, command):
+async def test_a_git_setting_that_names_a_program_needs_approval(
+    repository, settings, attributes, command
+):
     evil = program(repository)
     (repository / ".git" / "more").write_text(f"[core]\n\tfsmonitor = {evil}\n")
     (repository / ".gitattributes").write_text(f"{attributes}\n")
@@ -123,11 +125,20 @@ async def test_a_folder_where_git_fails_needs_approval(tmp_path):
 
 
 async def test_writing_a_file_that_git_executes_later_needs_a_user_even_with_yes(repository):
-    tool = next(tool for tool in builtin_tools(Workspace(repository)) if tool.schema.name == "write_file")
+    tool = next(
+        tool for tool in builtin_tools(Workspace(repository)) if tool.schema.name == "write_file"
+    )
     approvals = Approvals(
-        Rules(yes=True, workspace=repository), NonInteractive(), granted=["write_file"], remember=lambda _: None
+        Rules(yes=True, workspace=repository),
+        NonInteractive(),
+        granted=["write_file"],
+        remember=lambda _: None,
     )
     call = Call("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}, "c")
-    refusal = (await asyncio.wait_for(approvals.rule(ApprovalRequest(call, tool, tool.schema), _ignore), 600)).refusal
+    refusal = (
+        await asyncio.wait_for(
+            approvals.rule(ApprovalRequest(call, tool, tool.schema), _ignore), 600
+        )
+    ).refusal
     assert "not approved" in refusal
     assert "executed later" in refusal

@@ -20,7 +20,9 @@ class Wordy(Probe):
         async def act():
             return "word " * draw.choice((1, 40, 700, 9_000))
 
-        super().__init__("alpha", act, parameters={"type": "object", "properties": {"n": {"type": "integer"}}})
+        super().__init__(
+            "alpha", act, parameters={"type": "object", "properties": {"n": {"type": "integer"}}}
+        )
 
 
 ENDLESS = [say(SO_FAR, "alpha", n=number) for number in range(60)]
@@ -37,7 +39,9 @@ async def test_a_turn_that_reaches_its_cap_still_ends_with_an_answer_by_the_mode
     async with play(ENDLESS, registration="all", yes=True, **options) as shell:
         add(shell, Wordy(draw))
         events = await turn(shell, "alpha")
-        remaining = {cap.scope: cap.limit - cap.spent - cap.held for cap in await shell.deps.budget.caps()}
+        remaining = {
+            cap.scope: cap.limit - cap.spent - cap.held for cap in await shell.deps.budget.caps()
+        }
     assert of(events, StepStarted)
     assert of(events, TurnFinished)[-1].status == "limit"
     assert [answer.text for answer in of(events, Answer)] == [SO_FAR]

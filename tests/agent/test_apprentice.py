@@ -77,8 +77,14 @@ async def finish_predictions(shell) -> None:
 async def test_calls_are_compared_by_name_and_arguments_and_cost_nothing(shadowed, home) -> None:
     (home / "notes.txt").write_text("one\n")
     again = say("", "read_file", path="notes.txt", start_line=1)
-    apprentice = [say("Let me see.", "read_file", path=" notes.txt"), say("", "list_files"), say("No call.")]
-    async with shadowed([READ, again, say("", "count_text", path="notes.txt"), finish("Done.")], apprentice) as shell:
+    apprentice = [
+        say("Let me see.", "read_file", path=" notes.txt"),
+        say("", "list_files"),
+        say("No call."),
+    ]
+    async with shadowed(
+        [READ, again, say("", "count_text", path="notes.txt"), finish("Done.")], apprentice
+    ) as shell:
         events = await turn(shell, "read notes.txt, twice, and count")
         await finish_predictions(shell)
         assert [(prediction.tool, prediction.alike) for prediction in recorded()] == [
@@ -88,14 +94,20 @@ async def test_calls_are_compared_by_name_and_arguments_and_cost_nothing(shadowe
         ]
         paid = of(events, BudgetSettled)
         assert len(paid) == len(of(events, CallFinished)) + 1  # the apprentice has no entry
-        assert [prediction.spent_nano for prediction in recorded()] == [settled.spent_nano for settled in paid[:3]]
+        assert [prediction.spent_nano for prediction in recorded()] == [
+            settled.spent_nano for settled in paid[:3]
+        ]
         assert recorded()[0].spent_nano > 0
 
 
 @pytest.mark.parametrize(
-    ("settings", "price"), [("", PRICED), ("[learn]\nshadow = true\n", None)], ids=["off by default", "free model"]
+    ("settings", "price"),
+    [("", PRICED), ("[learn]\nshadow = true\n", None)],
+    ids=["off by default", "free model"],
 )
-async def test_only_paid_models_are_shadowed_and_only_if_the_setting_is_on(settings, price, shadowed, home) -> None:
+async def test_only_paid_models_are_shadowed_and_only_if_the_setting_is_on(
+    settings, price, shadowed, home
+) -> None:
     async with shadowed([READ, finish("Done.")], [READ], settings=settings, price=price) as shell:
         await turn(shell, "read notes.txt")
         assert "_apprentice" not in vars(shell.deps.models.factory)
@@ -117,16 +129,25 @@ async def test_a_turn_ends_without_waiting_for_the_apprentice(shadowed, home) ->
     assert recorded() == []  # closing the shell cancels it
 
 
-async def test_an_apprentice_that_cannot_be_loaded_is_reported_once_and_turns_continue(shadowed, home) -> None:
+async def test_an_apprentice_that_cannot_be_loaded_is_reported_once_and_turns_continue(
+    shadowed, home
+) -> None:
     missing = ModelMissing("The file does not exist.", fix="Name another.")
     async with shadowed([READ, READ, finish("Done."), READ, finish("Done.")], missing) as shell:
         events = await turn(shell, "read notes.txt")
         await finish_predictions(shell)
         events += await turn(shell, "read it again")
         await finish_predictions(shell)
-        notices = [notice.text for notice in of(events, Notice) if "stopped predicting" in notice.text]
-        assert notices == ["embedded stopped predicting calls. The file does not exist. Name another."]
-        assert [finished.status for finished in of(events, TurnFinished)] == ["answered", "answered"]
+        notices = [
+            notice.text for notice in of(events, Notice) if "stopped predicting" in notice.text
+        ]
+        assert notices == [
+            "embedded stopped predicting calls. The file does not exist. Name another."
+        ]
+        assert [finished.status for finished in of(events, TurnFinished)] == [
+            "answered",
+            "answered",
+        ]
 
 
 async def test_a_tool_is_proposed_once_predictions_are_good_enough_and_withdrawn_when_they_drop(
@@ -134,7 +155,9 @@ async def test_a_tool_is_proposed_once_predictions_are_good_enough_and_withdrawn
 ) -> None:
     lines = [READ] * 20 + [say("", "list_files")] * 4
     file, news = tmp_path / "experience.sqlite", []
-    apprentice = Apprentice("embedded", lambda: ScriptModel(script("apprentice", lines)), lambda: ExperienceStore(file))
+    apprentice = Apprentice(
+        "embedded", lambda: ScriptModel(script("apprentice", lines)), lambda: ExperienceStore(file)
+    )
     for use in range(1, 25):
         apprentice.shadow(REQUEST, Call("read_file", {"path": "notes.txt"}), 1_000)
         await apprentice._working
@@ -146,7 +169,10 @@ async def test_a_tool_is_proposed_once_predictions_are_good_enough_and_withdrawn
     assert "read_file 20 of 20 alike" in proposal
     assert "/role caller embedded" in proposal
     assert demoted == 21  # 20 of 21: at least 77 %
-    assert withdrawal == "embedded no longer makes the same calls of read_file as the paid model. Good tools: none."
+    assert (
+        withdrawal
+        == "embedded no longer makes the same calls of read_file as the paid model. Good tools: none."
+    )
 
 
 def test_only_the_latest_uses_decide_whether_a_tool_is_good_enough() -> None:

@@ -86,7 +86,9 @@ async def test_an_approval_request_states_reason_effects_and_price():
     user = User("once")
     approvals, _ = desk(user)
     tool = FunctionTool(run, effects=RUN, name="run_command", price_nano=2_000_000)
-    await approvals.rule(ApprovalRequest(LIST, tool, tool.schema, "I need to list the files."), lambda _: None)
+    await approvals.rule(
+        ApprovalRequest(LIST, tool, tool.schema, "I need to list the files."), lambda _: None
+    )
     request = user.asked[0]
     assert (request.rationale, request.effects, request.price_nano) == (
         "I need to list the files.",
@@ -121,7 +123,9 @@ async def test_edited_arguments_that_do_not_fit_the_schema_are_requested_again_w
 
 
 async def test_a_deny_rule_also_applies_to_arguments_the_user_edited():
-    approvals, _ = desk(User(Approval("once", {"command": "rm -rf ."})), Rules(deny=("run_command:rm *",)))
+    approvals, _ = desk(
+        User(Approval("once", {"command": "rm -rf ."})), Rules(deny=("run_command:rm *",))
+    )
     events: list[object] = []
     ruled = await ruling(approvals, LIST, RUN, events.append)
     assert "a rule" in ruled.refusal
@@ -144,7 +148,9 @@ async def test_a_failed_preview_leaves_the_approval_request_without_changes():
         raise RuntimeError("a defect of the tool")
 
     tool = FunctionTool(run, effects=WRITE, name="write_file", preview=broken)
-    await approvals.rule(ApprovalRequest(Call("write_file", {"path": "a"}, "c1"), tool, tool.schema), lambda _: None)
+    await approvals.rule(
+        ApprovalRequest(Call("write_file", {"path": "a"}, "c1"), tool, tool.schema), lambda _: None
+    )
     assert user.asked[0].changes == ""
 
 
@@ -177,7 +183,10 @@ async def test_a_stored_approval_of_other_calls_does_not_satisfy_an_ask_rule():
     user = User("project", "no", "project", "no")
     approvals, grants = desk(user, rules)
     other, secret = (Call("write_file", {"path": path}) for path in ("notes.txt", "secrets/k"))
-    assert [bool(await refusal(approvals, call, WRITE)) for call in (other, other, secret, secret, secret)] == [
+    assert [
+        bool(await refusal(approvals, call, WRITE))
+        for call in (other, other, secret, secret, secret)
+    ] == [
         *(False, False),
         *(True, False, False),
     ]
@@ -220,5 +229,7 @@ asyncio.run(main())
 
 
 def test_a_preview_that_never_ends_does_not_keep_the_process_alive():
-    ended = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, timeout=600, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", BLOCKED], capture_output=True, timeout=600, check=True
+    )
     assert ended.stdout == b"ended\n"

@@ -25,7 +25,10 @@ class Shelf:
         self.ledger = Ledger(folder / "ledger.sqlite")
         self.here = self.talk("count words")
         self.archive = Archive(
-            self.store, self.ledger, forget=(UndoLog(folder / "undo").forget,), current=lambda: self.here
+            self.store,
+            self.ledger,
+            forget=(UndoLog(folder / "undo").forget,),
+            current=lambda: self.here,
         )
 
     def talk(self, question: str) -> str:
@@ -54,7 +57,11 @@ async def test_each_session_is_listed_with_its_cost(shelf):
     rows = {row.info.id: row for row in await shelf.archive.rows()}
     assert (rows[dear].spent_nano, rows[dear].calls, rows[dear].current) == (3_000_000, 2, False)
     assert (rows[unknown].spent_nano, rows[unknown].calls) == (None, 1)
-    assert (rows[shelf.here].spent_nano, rows[shelf.here].calls, rows[shelf.here].current) == (0, 0, True)
+    assert (rows[shelf.here].spent_nano, rows[shelf.here].calls, rows[shelf.here].current) == (
+        0,
+        0,
+        True,
+    )
 
 
 async def test_the_list_of_sessions_has_a_limit(shelf):
@@ -81,7 +88,9 @@ async def test_the_current_session_cannot_be_deleted(shelf):
     assert len(await shelf.archive.rows()) == 1
 
 
-async def test_the_suffix_of_the_file_chooses_the_export_format_and_no_file_is_overwritten(shelf, tmp_path):
+async def test_the_suffix_of_the_file_chooses_the_export_format_and_no_file_is_overwritten(
+    shelf, tmp_path
+):
     await shelf.archive.export(shelf.here, tmp_path / "a.json")
     await shelf.archive.export(shelf.here, tmp_path / "a.md")
     assert json.loads((tmp_path / "a.json").read_text())["events"][0]["question"] == "count words"

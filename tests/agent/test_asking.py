@@ -10,24 +10,40 @@ from agent_play import User, finish, of, register, say, turn
 from ecoshell.agent import Approval, LimitChoice
 from ecoshell.budget import Amount, amount_text
 from ecoshell.errors import UsageError
-from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, PlanChanged, TurnFinished
+from ecoshell.events import (
+    ApprovalGiven,
+    ApprovalWanted,
+    CallFinished,
+    CallStarted,
+    PlanChanged,
+    TurnFinished,
+)
 from ecoshell.paths import user_paths
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.function import FunctionTool
 
-WRITE = say("The second line is wanted in capitals.", "write_file", path="notes.txt", content="one\nTWO\nthree\n")
+WRITE = say(
+    "The second line is wanted in capitals.",
+    "write_file",
+    path="notes.txt",
+    content="one\nTWO\nthree\n",
+)
 PRICE_NANO = 2_000_000
 
 
 def priced(shell, function, **more):
     """Replace write_file by a tool with a price."""
-    tool = FunctionTool(function, effects=more.pop("effects", ()), name="write_file", price_nano=PRICE_NANO, **more)
+    tool = FunctionTool(
+        function, effects=more.pop("effects", ()), name="write_file", price_nano=PRICE_NANO, **more
+    )
     shell.deps.catalog._tools["write_file"] = tool
 
 
 async def test_an_approval_request_shows_the_rationale_and_the_changes(play, home):
     user = User("no")
-    async with play([register("write_file"), WRITE, finish("no")], registration="names", user=user) as shell:
+    async with play(
+        [register("write_file"), WRITE, finish("no")], registration="names", user=user
+    ) as shell:
         events = await turn(shell)
     request = user.asked[0]
     assert request.rationale == "The second line is wanted in capitals."
@@ -50,11 +66,15 @@ async def test_edited_arguments_run_and_the_model_is_informed(play, home):
     lines = [register("write_file"), WRITE, finish("done")]
     async with play(lines, registration="names", presentation="grow", user=user) as shell:
         events = await turn(shell)
-        result = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
+        result = [message for message in shell.requests[-1].messages if message.speaker == "tool"][
+            -1
+        ]
     ended = of(events, CallFinished)[-1]
     assert (home / "other.txt").read_text() == "mine\n"
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
-    assert ended.observation.startswith('The user changed the arguments to path="other.txt", content="mine\\n".\n')
+    assert ended.observation.startswith(
+        'The user changed the arguments to path="other.txt", content="mine\\n".\n'
+    )
     assert result.text == ended.observation
     assert ended.id == of(events, CallStarted)[-1].id
     assert of(events, ApprovalGiven)[0].arguments == {"path": "other.txt", "content": "mine\n"}
@@ -64,8 +84,13 @@ async def test_the_model_gets_the_users_instruction_in_place_of_a_refused_call(p
     user = User(Approval("no", instead="Append to other.txt."))
     async with play([WRITE, finish("no")], registration="all", user=user) as shell:
         events = await turn(shell)
-        result = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
-    assert result.text == "write_file was not run: the user said no. Do this instead: Append to other.txt."
+        result = [message for message in shell.requests[-1].messages if message.speaker == "tool"][
+            -1
+        ]
+    assert (
+        result.text
+        == "write_file was not run: the user said no. Do this instead: Append to other.txt."
+    )
     assert of(events, ApprovalGiven)[0].instead == "Append to other.txt."
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
@@ -130,7 +155,9 @@ async def test_a_refused_tool_costs_nothing(play):
 
 async def test_a_tool_over_the_cap_is_refused_before_the_approval_request(play):
     user = User(limit=LimitChoice("answer"))
-    async with play([WRITE, finish("done")], registration="all", budget="0.001", user=user) as shell:
+    async with play(
+        [WRITE, finish("done")], registration="all", budget="0.001", user=user
+    ) as shell:
         shell.deps.settings.plan = "off"  # the plan would refuse it earlier
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
@@ -146,7 +173,10 @@ async def test_a_cap_lowered_during_the_approval_request_still_holds(play):
             return Approval("once")
 
     async with play(
-        [WRITE, finish("done")], registration="all", budget="1.00", user=Spends(limit=LimitChoice("answer"))
+        [WRITE, finish("done")],
+        registration="all",
+        budget="1.00",
+        user=Spends(limit=LimitChoice("answer")),
     ) as shell:
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
@@ -176,7 +206,11 @@ async def test_a_stopped_call_shows_its_cost(play):
 async def test_a_call_stopped_during_its_payment_shows_its_cost(play, monkeypatch):
     async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
         priced(shell, lambda path, content: "written", effects=("read",))
-        ledger, loop, paying = shell.deps.budget.gate.ledger, asyncio.get_running_loop(), asyncio.Event()
+        ledger, loop, paying = (
+            shell.deps.budget.gate.ledger,
+            asyncio.get_running_loop(),
+            asyncio.Event(),
+        )
         pay = ledger.start_tool
 
         def slowly(*account):
@@ -196,7 +230,8 @@ async def test_a_call_stopped_during_its_payment_shows_its_cost(play, monkeypatc
 
 async def test_an_approval_request_does_not_wait_for_a_locked_session_store(play, monkeypatch):
     monkeypatch.setattr(
-        "ecoshell.assembly.shell.open_store", lambda paths: SessionStore(paths.sessions_file, busy_seconds=120)
+        "ecoshell.assembly.shell.open_store",
+        lambda paths: SessionStore(paths.sessions_file, busy_seconds=120),
     )
     requested = asyncio.Event()
 
@@ -225,14 +260,24 @@ async def _drained(events):
 
 async def test_a_tool_over_the_cap_runs_after_the_user_raises_the_cap(play):
     user = User(LimitChoice("raise", "50c"))
-    async with play([WRITE, finish("done")], registration="all", budget="0.001", user=user) as shell:
+    async with play(
+        [WRITE, finish("done")], registration="all", budget="0.001", user=user
+    ) as shell:
         shell.deps.settings.plan = "off"
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
     (hit,) = user.asked
-    assert (hit.need, hit.left, of(events, CallFinished)[-1].observation) == (PRICE_NANO, 1_000_000, "written")
-    assert (caps[0].limit, caps[0].spent, of(events, TurnFinished)[0].answer) == (500_000_000, PRICE_NANO, "done")
+    assert (hit.need, hit.left, of(events, CallFinished)[-1].observation) == (
+        PRICE_NANO,
+        1_000_000,
+        "written",
+    )
+    assert (caps[0].limit, caps[0].spent, of(events, TurnFinished)[0].answer) == (
+        500_000_000,
+        PRICE_NANO,
+        "done",
+    )
 
 
 async def test_a_tool_the_plan_cannot_afford_is_reported_with_the_figures_of_the_plan(play):
@@ -260,7 +305,9 @@ async def test_a_user_who_chooses_the_answer_at_a_limit_gets_it_without_the_tool
     assert (ended.status, ended.answer) == ("limit", "from the results so far")
 
 
-@pytest.mark.parametrize(("budget", "spent", "refused"), [("1", 2_000_000, ""), ("0.001", 0, "unaffordable")])
+@pytest.mark.parametrize(
+    ("budget", "spent", "refused"), [("1", 2_000_000, ""), ("0.001", 0, "unaffordable")]
+)
 async def test_a_tool_priced_in_the_settings_is_paid_when_it_runs(play, budget, spent, refused):
     file = user_paths().settings_file
     file.parent.mkdir(parents=True)

@@ -33,22 +33,36 @@ def mode(request, monkeypatch):
 
 
 async def test_a_command_is_started_read_and_ends(play, mode):
-    lines = [begin("echo one; read x < gate; echo two; exit 3"), say("", "run_command", command="echo go > gate")]
+    lines = [
+        begin("echo one; read x < gate; echo two; exit 3"),
+        say("", "run_command", command="echo go > gate"),
+    ]
     async with play([*lines, output(), output(), finish()], yes=True) as shell:
         os.mkfifo(shell.deps.workspace._workspace.root / "gate")
         events = await turn(shell)
     started, _, first, second = observations(events)
-    assert started == "Started b1. Read it with command_output(id=b1), end it with command_stop(id=b1)."
+    assert (
+        started
+        == "Started b1. Read it with command_output(id=b1), end it with command_stop(id=b1)."
+    )
     assert first == "one\ntwo\n[b1: exit status 3]"
     assert second == "[b1: exit status 3]"
-    assert [event.command for event in of(events, BackgroundStarted)] == ["echo one; read x < gate; echo two; exit 3"]
+    assert [event.command for event in of(events, BackgroundStarted)] == [
+        "echo one; read x < gate; echo two; exit 3"
+    ]
     assert [(event.id, event.status) for event in of(events, BackgroundEnded)] == [("b1", 3)]
 
 
 async def test_a_running_command_is_stopped_with_all_its_processes(play, home, mode):
     os.mkfifo(home / "life")
     pipe = os.open(home / "life", os.O_RDONLY | os.O_NONBLOCK)
-    lines = [begin("exec 9>life; echo up >&9; sleep 1000 & sleep 1000"), finish("up"), output(wait=0), stop(), stop()]
+    lines = [
+        begin("exec 9>life; echo up >&9; sleep 1000 & sleep 1000"),
+        finish("up"),
+        output(wait=0),
+        stop(),
+        stop(),
+    ]
     async with play([*lines, finish()], yes=True) as shell:
         events = await turn(shell)
         assert select.select([pipe], [], [], 10)[0]
@@ -75,7 +89,9 @@ async def test_commands_end_with_the_session_and_their_end_is_recorded(play, mod
         shell.on_event = shown.append
         before = shell.session
         await shell.open()
-        ends = [event for _, event in shell.store.events(before) if isinstance(event, BackgroundEnded)]
+        ends = [
+            event for _, event in shell.store.events(before) if isinstance(event, BackgroundEnded)
+        ]
         assert ends == shown
         assert [end.status for end in ends] == [None]
         assert "No command runs" in (await shell.command("/background")).text
@@ -99,7 +115,12 @@ async def test_the_user_stops_a_command(play, mode):
 
 
 async def test_tools_in_worker_processes_run_beside_it(play):
-    lines = [begin("sleep 1000"), say("", "list_files"), say("", "search_text", text="two"), finish("done")]
+    lines = [
+        begin("sleep 1000"),
+        say("", "list_files"),
+        say("", "search_text", text="two"),
+        finish("done"),
+    ]
     async with play(lines, yes=True) as shell:
         events = await turn(shell)
     assert "notes.txt" in observations(events)[1]
@@ -110,7 +131,9 @@ async def test_starting_needs_approval_and_reading_does_not(play):
     user = User("once")
     async with play([begin("echo x"), output(), stop(), finish()], user=user) as shell:
         events = await turn(shell)
-    assert [request.arguments for request in user.asked] == [{"command": "echo x", "background": True}]
+    assert [request.arguments for request in user.asked] == [
+        {"command": "echo x", "background": True}
+    ]
     assert [event.ok for event in of(events, CallFinished)] == [True, True, True]
 
 

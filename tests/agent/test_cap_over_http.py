@@ -27,7 +27,16 @@ from ecoshell.budget import CapState
 from ecoshell.budget.entries import Entry
 from ecoshell.budget.ledger import Ledger
 from ecoshell.cli import main
-from ecoshell.events import BudgetHeld, BudgetSettled, ErrorHappened, Event, LimitHit, Notice, PlanChanged, TurnFinished
+from ecoshell.events import (
+    BudgetHeld,
+    BudgetSettled,
+    ErrorHappened,
+    Event,
+    LimitHit,
+    Notice,
+    PlanChanged,
+    TurnFinished,
+)
 from ecoshell.messages import Usage
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
@@ -104,7 +113,9 @@ def home(tmp_path_factory, server, llama_port):
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
         declared = [MODEL.format(name=name, address=server.openai) for name in HOSTILE]
-        embedded = MODEL.format(name="smollm2", address=llama_address(llama_port)) + "context = 2048\n"
+        embedded = (
+            MODEL.format(name="smollm2", address=llama_address(llama_port)) + "context = 2048\n"
+        )
         brief = "[agent]\nmax_output_tokens = 64\nanswer_tokens = 64\n[models]\nretry_seconds = 2\n"
         settings.write_text(brief + "".join(declared) + embedded)
         yield workspace
@@ -174,9 +185,15 @@ async def test_the_reported_usage_is_charged(play):
     played = await play("good")
     assert (played.end.status, played.end.answer) == ("answered", "The answer.")
     (entry,) = played.entries
-    assert (entry.state, entry.usage) == ("settled", Usage(input=70, output=12, cached=40, reasoning=5))
+    assert (entry.state, entry.usage) == (
+        "settled",
+        Usage(input=70, output=12, cached=40, reasoning=5),
+    )
     assert played.end.spent_nano == entry.spent_nano == 70 * 1000 + 12 * 4000
-    assert {cap.spent for cap in played.caps if cap.scope in ("turn", "session")} == {82, entry.spent_nano}
+    assert {cap.spent for cap in played.caps if cap.scope in ("turn", "session")} == {
+        82,
+        entry.spent_nano,
+    }
 
 
 async def test_the_larger_of_two_usage_reports_is_charged(play):
@@ -194,7 +211,9 @@ async def test_without_a_plausible_usage_report_the_whole_reservation_is_charged
 
 
 @pytest.mark.parametrize("behaviour", [*BROKEN_OFF, *UNUSABLE])
-async def test_a_failed_call_that_may_be_billed_is_charged_its_whole_reservation(play, server, behaviour):
+async def test_a_failed_call_that_may_be_billed_is_charged_its_whole_reservation(
+    play, server, behaviour
+):
     played = await play(behaviour)
     assert played.end.status == "error"
     assert played.error.kind in ("ModelUnavailable", "ModelBroken")
@@ -285,7 +304,9 @@ async def test_several_turns_of_a_moody_model_stay_within_the_session_cap(play):
     assert any(each.end.status == "error" for each in played)
 
 
-async def test_concurrent_shells_share_the_day_cap_though_one_is_killed(home, server, tmp_path, monkeypatch):
+async def test_concurrent_shells_share_the_day_cap_though_one_is_killed(
+    home, server, tmp_path, monkeypatch
+):
     settings = user_paths().settings_file.read_text()
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     user_paths().settings_file.parent.mkdir(parents=True)
@@ -316,7 +337,9 @@ async def test_the_embedded_model_behind_a_server_stays_within_a_token_cap(play,
         played = await play("smollm2", "turn 20000tok")
     assert played.end.answer
     (turns,) = [cap for cap in played.caps if cap.scope == "turn"]
-    assert turns.spent == sum(entry.usage.total for entry in played.entries) <= turns.limit == 20_000
+    assert (
+        turns.spent == sum(entry.usage.total for entry in played.entries) <= turns.limit == 20_000
+    )
 
 
 async def test_no_file_of_the_home_contains_the_key(shell, home, play):
@@ -327,9 +350,17 @@ async def test_no_file_of_the_home_contains_the_key(shell, home, play):
 
 
 def assert_whole_reservation_charged(played):
-    assert all((entry.state, entry.spent_nano) == ("unreported", entry.held_nano) for entry in played.entries)
+    assert all(
+        (entry.state, entry.spent_nano) == ("unreported", entry.held_nano)
+        for entry in played.entries
+    )
     spent = {cap.scope: cap.spent for cap in played.caps}
-    assert spent["session"] == played.end.spent_nano == sum(entry.held_nano for entry in played.entries) > 0
+    assert (
+        spent["session"]
+        == played.end.spent_nano
+        == sum(entry.held_nano for entry in played.entries)
+        > 0
+    )
     assert spent["turn"] == sum(entry.held_usage.total for entry in played.entries)
 
 

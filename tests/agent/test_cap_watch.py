@@ -24,7 +24,17 @@ def looks(watch, *states):
 
 
 def test_a_cap_is_reported_at_80_percent_once_and_again_when_a_raised_one_fills_up():
-    states = [(79, 100), (80, 100), (100, 100), (100, 110), (100, 200), (160, 200), (170, 200), (0, 200), (180, 200)]
+    states = [
+        (79, 100),
+        (80, 100),
+        (100, 100),
+        (100, 110),
+        (100, 200),
+        (160, 200),
+        (170, 200),
+        (0, 200),
+        (180, 200),
+    ]
     assert looks(CapWatch(), *states) == [[], [100], [], [110], [], [200], [], [], [200]]
 
 
@@ -34,11 +44,16 @@ def test_a_resumed_session_does_not_repeat_the_report():
 
 
 def test_the_line_names_the_cap_and_what_is_left_in_its_unit():
-    assert describe(CapNear("day", "ms", 120_000, 100_000)) == "83 % of the day's cap of 2 min is used: 20 s left"
+    assert (
+        describe(CapNear("day", "ms", 120_000, 100_000))
+        == "83 % of the day's cap of 2 min is used: 20 s left"
+    )
 
 
 async def test_a_turn_reports_a_nearly_used_cap_once_in_all_outputs(play, capsys):
-    async with play([finish("one"), finish("two")], price=(Decimal(1000), Decimal(1000)), budget="1000") as shell:
+    async with play(
+        [finish("one"), finish("two")], price=(Decimal(1000), Decimal(1000)), budget="1000"
+    ) as shell:
         spent = (await turn(shell))[-1].spent_nano
         await shell.set_cap("session", Amount(spent * 100 // 85, "usd"))
         events = await turn(shell)

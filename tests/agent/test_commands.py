@@ -14,4 +14,6 @@ async def test_a_slash_command_is_one_function_with_its_usage_and_completions():
     assert (await TABLE.run(texts, "/say hello you")).text == "hello you"
     assert texts == ["hello you"]
     assert TABLE.overview() == [("/say TEXT", "say it")]
-    assert [completion.text for completion in TABLE.complete(texts, "/say he")] == ["/say hello you"]
+    assert [completion.text for completion in TABLE.complete(texts, "/say he")] == [
+        "/say hello you"
+    ]

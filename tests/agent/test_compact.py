@@ -96,7 +96,13 @@ async def test_a_resumed_session_continues_from_the_summary(play):
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
 async def test_registered_schemas_remain_after_compaction(play, presentation):
-    lines = [register("count_text"), finish(LONG), SUMMARY, say("", "count_text", path="notes.txt"), finish("3")]
+    lines = [
+        register("count_text"),
+        finish(LONG),
+        SUMMARY,
+        say("", "count_text", path="notes.txt"),
+        finish("3"),
+    ]
     async with play(lines, registration="names", presentation=presentation) as shell:
         await turn(shell)
         await shell.command("/compact")
@@ -110,10 +116,15 @@ async def test_registered_schemas_remain_after_compaction(play, presentation):
 
 
 async def test_a_cheaper_model_does_not_read_the_conversation_unless_chosen(play, tmp_path):
-    async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
+    async with play(
+        [finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00"
+    ) as shell:
         mark_remote(shell)
         factory = ScriptedFactory(
-            shell, tmp_path, far={"price": price("0.001"), "local": False}, here={"price": ZERO_PRICE, "local": True}
+            shell,
+            tmp_path,
+            far={"price": price("0.001"), "local": False},
+            here={"price": ZERO_PRICE, "local": True},
         )
         await turn(shell)
         await shell.command("/compact")
@@ -122,7 +133,9 @@ async def test_a_cheaper_model_does_not_read_the_conversation_unless_chosen(play
 
 
 @pytest.mark.parametrize("traits", [{"price": price(200)}, {"price": None}])
-async def test_a_model_named_in_the_settings_is_announced_before_it_reads_the_conversation(play, tmp_path, traits):
+async def test_a_model_named_in_the_settings_is_announced_before_it_reads_the_conversation(
+    play, tmp_path, traits
+):
     async with play([finish(LONG), finish(LONG)], registration="all", price=PRICE) as shell:
         factory = ScriptedFactory(shell, tmp_path, far={**traits, "local": False})
         shell.deps.settings.compact_model = "far"
@@ -135,10 +148,19 @@ async def test_a_model_named_in_the_settings_is_announced_before_it_reads_the_co
 
 
 @pytest.mark.parametrize(
-    "traits", [{"price": price("0.01"), "context": 1500}, {"price": ZERO_PRICE, "small": True}, {"price": price(1)}]
+    "traits",
+    [
+        {"price": price("0.01"), "context": 1500},
+        {"price": ZERO_PRICE, "small": True},
+        {"price": price(1)},
+    ],
 )
-async def test_the_session_model_writes_the_summary_if_the_named_model_is_unsuitable(play, tmp_path, traits):
-    async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
+async def test_the_session_model_writes_the_summary_if_the_named_model_is_unsuitable(
+    play, tmp_path, traits
+):
+    async with play(
+        [finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00"
+    ) as shell:
         factory = ScriptedFactory(shell, tmp_path, far={**traits, "local": False})
         shell.deps.settings.compact_model = "far"
         if not {"context", "small"} & set(traits):
@@ -150,7 +172,9 @@ async def test_the_session_model_writes_the_summary_if_the_named_model_is_unsuit
 
 
 async def test_a_cap_that_cannot_cover_the_summary_leaves_the_conversation_unchanged(play):
-    async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
+    async with play(
+        [finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00"
+    ) as shell:
         await turn(shell)
         messages = shell.conversation.memory.messages
         await shell.command("/budget 0.004")
@@ -161,7 +185,9 @@ async def test_a_cap_that_cannot_cover_the_summary_leaves_the_conversation_uncha
 
 
 async def test_a_compaction_can_be_stopped_and_is_settled(play, monkeypatch):
-    async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
+    async with play(
+        [finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00"
+    ) as shell:
         await turn(shell)
         messages, reached = shell.conversation.memory.messages, asyncio.Event()
 
@@ -185,7 +211,9 @@ async def test_a_compaction_can_be_stopped_and_is_settled(play, monkeypatch):
 
 
 async def test_a_summary_that_saves_nothing_is_rejected(play):
-    async with play([finish("3"), say("A summary that is longer than what it says. " * 200)]) as shell:
+    async with play(
+        [finish("3"), say("A summary that is longer than what it says. " * 200)]
+    ) as shell:
         with pytest.raises(UsageError, match="nothing to compact"):
             await shell.command("/compact")
         await turn(shell, "How many?")
@@ -212,7 +240,9 @@ async def test_a_conversation_too_long_for_every_model_is_an_error(play):
 
 
 async def test_a_small_model_gets_a_labelled_extract_as_its_summary(play):
-    async with play([finish(LONG), finish("the end"), *[finish(LONG)] * 40], registration="all") as shell:
+    async with play(
+        [finish(LONG), finish("the end"), *[finish(LONG)] * 40], registration="all"
+    ) as shell:
         model = shell.deps.models.current.model._model
         await turn(shell, "First?")
         await turn(shell, "Second?")

@@ -57,7 +57,9 @@ async def test_network_is_allowed_by_the_user_after_a_failure(play, connect):
     first, second = of(events, ApprovalWanted)
     assert "in the sandbox, which writes only the workspace and has no network" in first.reason
     assert "the sandbox has no network. It would run again with network access." in second.reason
-    assert [(event.lacked, event.allowed) for event in of(events, SandboxBlocked)] == [("network", True)]
+    assert [(event.lacked, event.allowed) for event in of(events, SandboxBlocked)] == [
+        ("network", True)
+    ]
     result = of(events, CallFinished)[0]
     assert result.ok
     assert "connected" in result.observation
@@ -71,7 +73,10 @@ async def test_refused_or_unasked_network_is_told_to_the_model(play, connect, ye
         events = await turn(shell)
     result = of(events, CallFinished)[0]
     assert not result.ok
-    assert "[The sandbox has no network. The user did not allow running it with network;" in result.observation
+    assert (
+        "[The sandbox has no network. The user did not allow running it with network;"
+        in result.observation
+    )
     assert "connected" not in result.observation
     assert len(user.asked) == (0 if yes else 2)
 
@@ -94,14 +99,18 @@ async def test_strict_never_leaves_the_sandbox(play, settings, write_outside):
 
 async def test_network_allowed_for_the_session_is_there_at_once(play, connect):
     user = User("session", "session")
-    async with play([*script(connect, f"{connect} ", connect), finish("again")], user=user) as shell:
+    async with play(
+        [*script(connect, f"{connect} ", connect), finish("again")], user=user
+    ) as shell:
         await turn(shell)
         events = await turn(shell, "again")
         results = [event.observation for event in of(events, CallFinished)]
     assert not any("failed first" in result for result in results)
 
 
-async def test_commands_named_in_the_settings_have_network_or_run_outside(play, settings, connect, write_outside):
+async def test_commands_named_in_the_settings_have_network_or_run_outside(
+    play, settings, connect, write_outside
+):
     settings(sandbox={"network": [connect], "outside": [write_outside]})
     async with play(script(connect, write_outside), user=User("once", "once")) as shell:
         events = await turn(shell)
@@ -110,7 +119,10 @@ async def test_commands_named_in_the_settings_have_network_or_run_outside(play, 
 
 
 async def test_accepted_commands_need_no_approval_and_rules_still_apply(play, settings, home):
-    settings(sandbox={"auto_accept": True}, approval={"ask": ["run_command:rm *"], "deny": ["run_command:mv *"]})
+    settings(
+        sandbox={"auto_accept": True},
+        approval={"ask": ["run_command:rm *"], "deny": ["run_command:mv *"]},
+    )
     user = User("no")
     commands = script("echo x > made", "rm made", "mv made moved")
     async with play(commands, user=user) as shell:

@@ -42,5 +42,8 @@ def test_messages_that_fit_are_unchanged():
 
 def test_results_of_wrapped_calls_are_cut_as_well():
     call = Call(TOOL_CALL, {"name": "read_file", "arguments": {"path": "a"}}, "c1")
-    fitted = fit(path_messages("q", Path("q").then(Step("", call, Observation(LONG)))), characters_within(200))
+    fitted = fit(
+        path_messages("q", Path("q").then(Step("", call, Observation(LONG)))),
+        characters_within(200),
+    )
     assert "[cut: 920 characters" in fitted[2].text

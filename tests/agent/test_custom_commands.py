@@ -49,12 +49,18 @@ async def test_arguments_take_their_places(play, own, body, typed, question):
 
 
 async def test_a_command_attaches_the_files_that_it_mentions(play, own):
-    write(own, "lines.md", "---\ndescription: count lines\nargument-hint: FILE\n---\nCount the lines of @$1")
+    write(
+        own,
+        "lines.md",
+        "---\ndescription: count lines\nargument-hint: FILE\n---\nCount the lines of @$1",
+    )
     async with play(DONE) as shell:
         started = of(await turn(shell, "/lines notes.txt"), TurnStarted)[0]
         assert [attachment.text for attachment in started.attachments] == ["one\ntwo\nthree\n"]
         assert ("/lines FILE", "count lines") in shell.overview()
-        assert [(offer.text, offer.help) for offer in shell.complete("/li")] == [("/lines", "count lines · FILE")]
+        assert [(offer.text, offer.help) for offer in shell.complete("/li")] == [
+            ("/lines", "count lines · FILE")
+        ]
         assert "/lines FILE" in (await shell.command("/help")).text
 
 
@@ -77,7 +83,8 @@ async def test_model_effort_and_cap_hold_for_the_question_only(play, own, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("before", "during", "notices"), [("0.10", "$0.10", 0), ("0.90", "$0.25", 0), ("9tok", "9 tokens", 1)]
+    ("before", "during", "notices"),
+    [("0.10", "$0.10", 0), ("0.90", "$0.25", 0), ("9tok", "9 tokens", 1)],
 )
 async def test_a_cap_never_raises_the_cap_of_the_turn(play, own, before, during, notices):
     write(own, "design.md", "---\ncap: 0.25\n---\nDesign it.")
@@ -112,7 +119,11 @@ async def test_a_file_of_the_project_needs_trust_until_it_changes(play, home):
 
 @pytest.mark.parametrize("trust", [True, False])
 async def test_without_a_user_an_option_trusts_the_file(play, home, trust):
-    write(home / ".claude/commands", "review.md", "---\nmodel: sonnet\nallowed-tools: Bash(git diff:*)\n---\nReview.")
+    write(
+        home / ".claude/commands",
+        "review.md",
+        "---\nmodel: sonnet\nallowed-tools: Bash(git diff:*)\n---\nReview.",
+    )
     async with play(DONE, trust_project=trust) as shell:
         events = await turn(shell, "/review")
         assert of(events, TurnFinished)[0].status == ("answered" if trust else "error")
@@ -129,7 +140,10 @@ async def test_a_file_replaces_no_command_and_the_users_own_comes_first(play, ho
         assert "list the commands" in (await shell.command("/help")).text
         notes = [note.text for note in of(await turn(shell, "/mine"), Notice)]
         assert shell.requests[0].messages[-1].text.endswith("Mine.")
-        assert any("help.md is not used as a command: /help is a command of ecoshell." in note for note in notes)
+        assert any(
+            "help.md is not used as a command: /help is a command of ecoshell." in note
+            for note in notes
+        )
         assert any("not a name.md is not used as a command" in note for note in notes)
 
 
@@ -146,7 +160,9 @@ async def test_a_file_replaces_no_command_and_the_users_own_comes_first(play, ho
         (None, "outside the workspace"),
     ],
 )
-async def test_a_faulty_file_is_a_sentence_and_other_questions_go_on(play, home, tmp_path, content, reason):
+async def test_a_faulty_file_is_a_sentence_and_other_questions_go_on(
+    play, home, tmp_path, content, reason
+):
     folder = home / ".ecoshell/commands"
     folder.mkdir(parents=True)
     if content is None:
@@ -160,7 +176,9 @@ async def test_a_faulty_file_is_a_sentence_and_other_questions_go_on(play, home,
         assert reason in str(error.value)
         with pytest.raises(UsageError, match=r"/bad cannot be used\."):
             await shell.command("/bad")
-        assert any(about.startswith("cannot be used") for name, about in shell.overview() if name == "/bad")
+        assert any(
+            about.startswith("cannot be used") for name, about in shell.overview() if name == "/bad"
+        )
         assert of(await turn(shell, "/badly named?"), TurnFinished)[0].status == "answered"
 
 
@@ -179,7 +197,9 @@ async def test_changed_and_new_files_count_at_once(play, own):
 async def test_the_python_api_asks_a_command_with_skills_and_hooks(home, own, tmp_path):
     write(own, "fix.md", "Fix $1.")
     write(own.parent / "skills" / "pdf", "SKILL.md", "Use pypdf.")
-    (own.parent / "config.toml").write_text('[hooks.commands.log]\non = "turn_end"\ncommand = "cat > log.json"\n')
+    (own.parent / "config.toml").write_text(
+        '[hooks.commands.log]\non = "turn_end"\ncommand = "cat > log.json"\n'
+    )
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(line) + "\n" for line in [register("pdf"), say("Done.")]))
     async with Agent(model=f"script:{script}", options=Options(workspace=home)) as agent:

@@ -17,11 +17,22 @@ from providers import (
 )
 
 from ecoshell.assembly.shell import assemble
-from ecoshell.events import BudgetHeld, BudgetSettled, CallFinished, ModelReplied, ToolRegistered, ToolsOffered
+from ecoshell.events import (
+    BudgetHeld,
+    BudgetSettled,
+    CallFinished,
+    ModelReplied,
+    ToolRegistered,
+    ToolsOffered,
+)
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
-CLAUDE, GPT, GEMINI = "anthropic/claude-sonnet-4-5", "openai/responses/gpt-5.4", "gemini/gemini-3.1-pro-preview"
+CLAUDE, GPT, GEMINI = (
+    "anthropic/claude-sonnet-4-5",
+    "openai/responses/gpt-5.4",
+    "gemini/gemini-3.1-pro-preview",
+)
 SEARCHING = {CLAUDE: AnthropicMessages, GPT: OpenAIResponses}
 PROVIDERS = {**SEARCHING, GEMINI: GeminiContent}
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
@@ -88,7 +99,9 @@ def names(emulator, number=-1):
 
 async def ask(shell, question="What is in a.txt?"):
     events = await turn(shell, question)
-    assert events[-1].status == "answered", [event for event in events if event.type in ("error", "notice")]
+    assert events[-1].status == "answered", [
+        event for event in events if event.type in ("error", "notice")
+    ]
     return events
 
 
@@ -97,7 +110,9 @@ COUNT = ToolCall("count_text", {"text": "one two"})
 
 
 @pytest.mark.parametrize("model", SEARCHING)
-async def test_a_tool_loaded_by_the_provider_is_registered_at_its_first_call(opened, emulators, model):
+async def test_a_tool_loaded_by_the_provider_is_registered_at_its_first_call(
+    opened, emulators, model
+):
     emulator = emulators[model]
     emulator.script([searched(READ), answer(), searched(COUNT), answer(), Reply((READ,)), answer()])
     async with opened(model) as shell:
@@ -120,9 +135,13 @@ async def test_a_tool_loaded_by_the_provider_is_registered_at_its_first_call(ope
 
 
 @pytest.mark.parametrize("model", SEARCHING)
-async def test_searches_and_their_results_are_sent_back_also_after_a_resume(opened, emulators, model):
+async def test_searches_and_their_results_are_sent_back_also_after_a_resume(
+    opened, emulators, model
+):
     emulator = emulators[model]
-    emulator.script([searched(READ, say="I look."), answer(), answer("Hello."), answer("Hello again.")])
+    emulator.script(
+        [searched(READ, say="I look."), answer(), answer("Hello."), answer("Hello again.")]
+    )
     async with opened(model) as shell:
         await ask(shell)
         await ask(shell, "Hello?")
@@ -130,8 +149,12 @@ async def test_searches_and_their_results_are_sent_back_also_after_a_resume(open
     async with opened(model, resume=session) as shell:
         await ask(shell, "And again?")
     assert emulator.rejections == []
-    sent = [json.dumps(request.get("input") or request["messages"]) for request in emulator.requests]
-    assert [text.count("tool_search_tool_result") + text.count("tool_search_output") for text in sent] in (
+    sent = [
+        json.dumps(request.get("input") or request["messages"]) for request in emulator.requests
+    ]
+    assert [
+        text.count("tool_search_tool_result") + text.count("tool_search_output") for text in sent
+    ] in (
         [0, 1, 1, 1],
         [0, 2, 2, 2],  # the type of the block and of its content
     )
@@ -146,7 +169,11 @@ async def test_parallel_calls_of_loaded_tools_register_each_tool_once(opened, em
     async with opened(model) as shell:
         events = await ask(shell)
     assert emulator.rejections == []
-    assert sorted(event.name for event in of(events, ToolRegistered)) == ["count_text", "list_files", "read_file"]
+    assert sorted(event.name for event in of(events, ToolRegistered)) == [
+        "count_text",
+        "list_files",
+        "read_file",
+    ]
     finished = of(events, CallFinished)
     assert [event.ok for event in finished] == [True] * 4
     assert len({event.group for event in finished}) == 1
@@ -181,12 +208,18 @@ async def test_a_session_moves_to_another_family_and_back(opened, emulators, mod
     assert [event.presentation for event in of(moved, ToolsOffered)] == ["grow"]
     assert "tool_search_tool" not in json.dumps(gemini.requests)
     assert [event.presentation for event in of(back, ToolsOffered)] == ["deferred"]
-    full = [tool.get("name") for tool in emulator.requests[2]["tools"] if not tool.get("defer_loading")]
-    assert "list_files" in full  # registered under the other provider, so no search has loaded it here
+    full = [
+        tool.get("name") for tool in emulator.requests[2]["tools"] if not tool.get("defer_loading")
+    ]
+    assert (
+        "list_files" in full
+    )  # registered under the other provider, so no search has loaded it here
     assert "read_file" not in full
 
 
-async def test_a_model_of_the_same_family_without_tool_search_gets_no_searches_back(opened, emulators):
+async def test_a_model_of_the_same_family_without_tool_search_gets_no_searches_back(
+    opened, emulators
+):
     emulator = emulators[CLAUDE]
     emulator.script([searched(READ), answer(), answer("Hello.")])
     async with opened(CLAUDE) as shell:
@@ -226,7 +259,10 @@ async def test_deferred_schemas_take_no_context_until_they_are_loaded(opened, em
     async with opened(CLAUDE) as shell:
         await ask(shell)
         report = await shell.conversation.context_report()
-    assert {use.name for use in report.uses if use.kind == "tools"} & {"read_file", "count_text"} == {"read_file"}
+    assert {use.name for use in report.uses if use.kind == "tools"} & {
+        "read_file",
+        "count_text",
+    } == {"read_file"}
 
 
 @pytest.mark.parametrize("model", SEARCHING)
@@ -241,5 +277,8 @@ async def test_every_reservation_covers_all_deferred_schemas(opened, emulators, 
     prompts = [event.held_tokens - event.max_tokens for event in reservations]
     usages = [event.usage.input for event in settled]
     assert all(prompt > usage for prompt, usage in zip(prompts, usages, strict=True))
-    loaded = sum(len(json.dumps(shell.deps.catalog.schema(name).as_function())) for name in ("read_file", "count_text"))
+    loaded = sum(
+        len(json.dumps(shell.deps.catalog.schema(name).as_function()))
+        for name in ("read_file", "count_text")
+    )
     assert min(prompts) > schemas - loaded

@@ -32,9 +32,14 @@ async def test_a_tool_registered_during_a_turn_is_sent_as_text_and_called_by_nam
         events = await turn(with_grammar(shell))
         again = await turn(shell, "And now?")
         assert set(arrays(shell)) == {("tool_register",)}
-        results = [message.text for message in shell.requests[1].messages if message.speaker == "tool"]
+        results = [
+            message.text for message in shell.requests[1].messages if message.speaker == "tool"
+        ]
         assert results[0].startswith("count_text: Count the lines")
-        settled, messages = shell.conversation.memory.presentation, shell.conversation.memory.messages
+        settled, messages = (
+            shell.conversation.memory.presentation,
+            shell.conversation.memory.messages,
+        )
         await shell.open(shell.session)
         assert shell.conversation.memory.presentation == settled
         assert shell.conversation.memory.messages == messages
@@ -48,9 +53,13 @@ async def test_registration_all_puts_every_tool_into_the_array_in_brief(play):
         (array,) = set(arrays(shell))
         assert array == shell.deps.catalog.names
         assert all(schema.brief for schema in shell.requests[0].tools)
-        read = next(schema for schema in shell.requests[0].callable_now if schema.name == "read_file")
+        read = next(
+            schema for schema in shell.requests[0].callable_now if schema.name == "read_file"
+        )
         assert "start_line" not in read.entry
-        assert "start_line" in read.parameters["properties"]  # an undescribed parameter can still be used
+        assert (
+            "start_line" in read.parameters["properties"]
+        )  # an undescribed parameter can still be used
         assert shell.conversation.memory.presentation.name == "direct"
         assert not shell.conversation.memory.presentation.registers
         opening = shell.requests[0].messages[1].text
@@ -71,17 +80,28 @@ async def test_a_model_that_gives_up_after_one_failure_is_asked_once_for_another
     lines = [missing, say("I cannot."), COUNT, say("3 lines.")]
     async with play(lines, registration="all") as shell:
         events = await turn(with_grammar(shell))
-        assert [request.want for request in shell.requests] == ["either", "either", "call", "either"]
+        assert [request.want for request in shell.requests] == [
+            "either",
+            "either",
+            "call",
+            "either",
+        ]
         assert shell.requests[2].messages[-2].text == "I cannot."
     assert events[-1].answer == "3 lines."
     async with play([missing, missing, say("I cannot.")], registration="all") as shell:
-        assert (await turn(with_grammar(shell)))[-1].answer == "I cannot."  # it has tried more than once
+        assert (await turn(with_grammar(shell)))[
+            -1
+        ].answer == "I cannot."  # it has tried more than once
     async with play([missing, say("I cannot.")], registration="all") as shell:
-        assert (await turn(shell))[-1].answer == "I cannot."  # without a grammar a call cannot be enforced
+        assert (await turn(shell))[
+            -1
+        ].answer == "I cannot."  # without a grammar a call cannot be enforced
 
 
 async def test_the_smallest_models_are_not_asked_for_another_call(play):
-    async with play([say("", "read_file", path="none.txt"), say("It is not there.")], registration="all") as shell:
+    async with play(
+        [say("", "read_file", path="none.txt"), say("It is not there.")], registration="all"
+    ) as shell:
         with_traits(shell, calls_undeclared=True, parameters=135_000_000)
         events = await turn(shell, "Read none.txt")
     assert [event.ok for event in of(events, CallFinished)] == [False]
@@ -93,7 +113,12 @@ async def test_a_model_that_shows_a_command_is_asked_once_to_run_it(play):
     lines = [say("", "list_files"), command, COUNT, command]
     async with play(lines, registration="all") as shell:
         events = await turn(with_grammar(shell))
-        assert [request.want for request in shell.requests] == ["either", "either", "call", "either"]
+        assert [request.want for request in shell.requests] == [
+            "either",
+            "either",
+            "call",
+            "either",
+        ]
         assert "list_files" not in {schema.name for schema in shell.requests[2].callable_now}
     assert events[-1].answer.startswith("Run this:")  # it is asked only once
 
@@ -110,7 +135,9 @@ async def test_a_program_is_an_answer_if_it_was_requested_or_read(play):
 
 
 async def test_the_text_is_the_answer_if_the_cap_cannot_cover_another_call(play, monkeypatch):
-    async with play([say("", "read_file", path="missing.txt"), say("I cannot.")], registration="all") as shell:
+    async with play(
+        [say("", "read_file", path="missing.txt"), say("I cannot.")], registration="all"
+    ) as shell:
         metered = shell.deps.models.current.model
         ask = metered.ask
 
@@ -127,7 +154,9 @@ async def test_the_text_is_the_answer_if_the_cap_cannot_cover_another_call(play,
 async def test_a_repeated_tool_is_withheld_for_one_step(play):
     async with play([COUNT, COUNT, say("3 lines.")], registration="all") as shell:
         await turn(with_grammar(shell))
-        callable_tools = [{schema.name for schema in request.callable_now} for request in shell.requests]
+        callable_tools = [
+            {schema.name for schema in request.callable_now} for request in shell.requests
+        ]
         (_,) = set(arrays(shell))
     assert callable_tools[0] == callable_tools[1] == callable_tools[2] | {"count_text"}
     assert "count_text" not in callable_tools[2]
@@ -145,7 +174,9 @@ async def test_a_weak_model_that_repeats_a_call_is_asked_for_the_answer(play):
 
 async def test_a_weak_model_that_repeats_a_failed_call_can_call_another_tool(play):
     missing = say("", "count_text", path="nothing.txt")
-    async with play([missing, missing, say("The file does not exist.")], registration="all") as shell:
+    async with play(
+        [missing, missing, say("The file does not exist.")], registration="all"
+    ) as shell:
         await turn(weak(shell))
         third = shell.requests[2]
     assert third.want == "either"
@@ -179,11 +210,14 @@ async def test_the_last_result_answers_for_a_small_trained_model_at_the_step_lim
 
 @pytest.mark.parametrize("configure", [weak, with_grammar, trained])
 async def test_only_a_weak_model_is_reminded_of_the_question_after_a_result(play, configure):
-    async with play([COUNT, register("read_file"), say("3 lines."), say("Yes.")], registration="all") as shell:
+    async with play(
+        [COUNT, register("read_file"), say("3 lines."), say("Yes.")], registration="all"
+    ) as shell:
         await turn(configure(shell), "How long is it?")
         await turn(shell, "Sure?")
         results = [
-            [message.text for message in request.messages if message.speaker == "tool"] for request in shell.requests
+            [message.text for message in request.messages if message.speaker == "tool"]
+            for request in shell.requests
         ]
     reminded = [[text.endswith("How long is it?") for text in texts] for texts in results]
     assert reminded == [[], [configure is weak], [False, configure is weak], [False, False]]
@@ -198,21 +232,32 @@ def registrable(request):
 
 
 async def test_a_grammar_allows_registration_of_unregistered_tools_only(play):
-    async with play([register("count_text"), COUNT, say("3 lines.")], registration="names") as shell:
+    async with play(
+        [register("count_text"), COUNT, say("3 lines.")], registration="names"
+    ) as shell:
         await turn(with_grammar(shell))
         requests = shell.requests
         names = shell.deps.catalog.names
     assert registrable(requests[0]) == [list(names)]
     assert registrable(requests[1]) == [[name for name in names if name != "count_text"]]
-    assert requests[0].tools == requests[1].tools == requests[2].tools  # the tool array does not change
+    assert (
+        requests[0].tools == requests[1].tools == requests[2].tools
+    )  # the tool array does not change
 
 
 async def test_a_grammar_requires_another_call_after_two_registrations(play):
-    lines = [register("count_text"), register("read_file"), COUNT, register("list_files"), say("3 lines.")]
+    lines = [
+        register("count_text"),
+        register("read_file"),
+        COUNT,
+        register("list_files"),
+        say("3 lines."),
+    ]
     async with play(lines, registration="names") as shell:
         await turn(with_grammar(shell))
         can_register = [
-            "tool_register" in {schema.name for schema in request.callable_now} for request in shell.requests
+            "tool_register" in {schema.name for schema in request.callable_now}
+            for request in shell.requests
         ]
     assert can_register == [True, True, False, True, True]
 

@@ -16,7 +16,9 @@ from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.sandbox import Sandbox, backend
 from ecoshell.tools.workspace import Workspace
 
-needs_sandbox = pytest.mark.skipif(bool(backend(Path("/nowhere")).problem), reason="no sandbox works on this machine")
+needs_sandbox = pytest.mark.skipif(
+    bool(backend(Path("/nowhere")).problem), reason="no sandbox works on this machine"
+)
 
 
 @pytest.fixture
@@ -30,7 +32,9 @@ def ground(tmp_path: Path) -> Workspace:
     return Workspace(root)
 
 
-def verdict(ground: Workspace, name: str, arguments: dict[str, object], *, confined: bool = False, **rules) -> str:
+def verdict(
+    ground: Workspace, name: str, arguments: dict[str, object], *, confined: bool = False, **rules
+) -> str:
     options = ToolOptions(sandbox=Sandbox("auto", ground.root) if confined else None)
     tools = {tool.schema.name: tool for tool in builtin_tools(ground, options=options)}
     tools["convert"] = FunctionTool(convert, effects=("read", "write"))
@@ -78,7 +82,9 @@ FREE = [
 ]
 
 
-@pytest.mark.parametrize("rule", ["read:secrets/*", "read:./secrets/", "read:secrets", "read:hidden/*"])
+@pytest.mark.parametrize(
+    "rule", ["read:secrets/*", "read:./secrets/", "read:secrets", "read:hidden/*"]
+)
 @pytest.mark.parametrize(("name", "arguments"), READS)
 def test_rule_on_reading_holds_for_every_tool(ground, rule, name, arguments):
     assert verdict(ground, name, arguments, deny=(rule,)) == "deny"
@@ -176,7 +182,11 @@ def rules(tmp_path: Path, home: Path):
 @pytest.mark.parametrize("decision", ["deny", "ask"])
 async def test_tools_that_read_a_tree_leave_protected_files_out_and_say_so(play, rules, decision):
     rules(**{decision: ["read:secrets/*"]})
-    lines = [say("", "search_text", text="two"), say("", "list_files"), say("", "search_text", text="keys")]
+    lines = [
+        say("", "search_text", text="two"),
+        say("", "list_files"),
+        say("", "search_text", text="keys"),
+    ]
     lines += [say("", "search_text", text="keys", path="secrets"), finish()]
     async with play(lines, user=User()) as shell:
         events = await turn(shell)
@@ -208,4 +218,7 @@ async def test_sandboxed_programs_do_not_read_protected_files(play, rules):
 
 def test_schema_of_tools_does_not_mention_rules(ground):
     schemas = [tool.schema for tool in builtin_tools(ground)]
-    assert all(isinstance(schema, ToolSchema) and "tree" not in json.dumps(schema.parameters) for schema in schemas)
+    assert all(
+        isinstance(schema, ToolSchema) and "tree" not in json.dumps(schema.parameters)
+        for schema in schemas
+    )

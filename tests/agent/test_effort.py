@@ -26,5 +26,7 @@ async def test_the_effort_is_shown_set_and_sent_with_steps_only(play):
 
 @pytest.mark.parametrize("command", ["chat", "line", "ask"])
 def test_effort_is_a_command_line_option(command):
-    args = build_parser().parse_args([command, "--effort", "max", *(["why?"] if command == "ask" else [])])
+    args = build_parser().parse_args(
+        [command, "--effort", "max", *(["why?"] if command == "ask" else [])]
+    )
     assert options_from(args).effort == "max"

@@ -26,13 +26,18 @@ def context_on(home, monkeypatch):
 
 def git(folder, *words):
     subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True, capture_output=True
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
     )
 
 
 def opening(shell, request=0, question=0):
     """The text of one question as a request contains it."""
-    return [message.text for message in shell.requests[request].messages if message.speaker == "user"][question]
+    return [
+        message.text for message in shell.requests[request].messages if message.speaker == "user"
+    ][question]
 
 
 def context_of(events):
@@ -44,11 +49,15 @@ def states(events):
     return {part.name: part.state for part in context_of(events).parts}
 
 
-async def test_the_first_question_begins_with_the_facts_and_the_system_prompt_stays_constant(play, home):
+async def test_the_first_question_begins_with_the_facts_and_the_system_prompt_stays_constant(
+    play, home
+):
     async with play(DONE, registration="names") as shell:
         events = await turn(shell, "Hello?")
         system, question = shell.requests[0].messages[0].text, opening(shell)
-    assert question.startswith("Tools to register: ")  # the same in every session, so it is the first part
+    assert question.startswith(
+        "Tools to register: "
+    )  # the same in every session, so it is the first part
     facts = question.split("\n\n")[1]
     assert facts.startswith(FACTS)
     assert "never instructions" in facts
@@ -116,13 +125,23 @@ async def test_a_session_resumed_in_another_workspace_gets_its_facts(play, home,
 
 
 async def test_facts_of_a_small_workspace_take_about_a_hundred_tokens(play, home):
-    for name in ("README.md", "pyproject.toml", "src/app.py", "src/util.py", "tests/test_app.py", "docs/guide.md"):
+    for name in (
+        "README.md",
+        "pyproject.toml",
+        "src/app.py",
+        "src/util.py",
+        "tests/test_app.py",
+        "docs/guide.md",
+    ):
         (home / name).parent.mkdir(exist_ok=True)
         (home / name).write_text("x")
     git(home, "init", "-b", "main")
     async with play(DONE) as shell:
         event = context_of(await turn(shell))
-    assert "docs/ (guide.md), notes.txt, pyproject.toml, src/ (app.py, util.py), tests/ (test_app.py)" in event.text
+    assert (
+        "docs/ (guide.md), notes.txt, pyproject.toml, src/ (app.py, util.py), tests/ (test_app.py)"
+        in event.text
+    )
     assert "git: branch main, 6 uncommitted changes, no commit yet" in event.text
     assert event.parts[0].tokens == estimate(event.text)
     assert len(event.text.replace(str(home), "/home/me/project")) < 4 * 120
@@ -137,7 +156,9 @@ async def test_a_large_workspace_is_listed_in_part(play, home):
     async with play(DONE) as shell:
         text = context_of(await turn(shell)).text
     assert "folder00/ (file0, +9), folder01/" in text
-    assert text.count("file") - text.count("files:") == 17  # 13 names in the workspace, 17 of 120 in its folders
+    assert (
+        text.count("file") - text.count("files:") == 17
+    )  # 13 names in the workspace, 17 of 120 in its folders
     for at in range(100):
         (home / f"more{at:03}").write_text("")
     async with play(DONE) as shell:
@@ -178,14 +199,18 @@ async def test_a_setting_turns_the_facts_off(play, monkeypatch):
         assert opening(shell) == "Hello?"
 
 
-async def test_a_small_model_trained_on_single_turns_gets_each_question_as_its_first(play, tmp_path):
+async def test_a_small_model_trained_on_single_turns_gets_each_question_as_its_first(
+    play, tmp_path
+):
     script = tmp_path / "small.jsonl"
     script.write_text("".join(f"{json.dumps({'text': answer})}\n" for answer in ("one", "two")))
     async with play(DONE) as shell:
         small = Recorder(script)
         small.traits = replace(small.traits, small=True, trained="single")
         metered = MeteredModel(small, shell.deps.budget.gate, shell.deps.budget.account)
-        shell.deps.models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        shell.deps.models.current = ModelSet(
+            metered, Single(metered, max_tokens=200, answer_tokens=100)
+        )
         for question in ("Say one.", "Say two."):
             assert context_of(await turn(shell, question))
     first, second = ([message.text for message in request.messages] for request in small.requests)
@@ -201,7 +226,10 @@ async def test_project_instructions_need_trust_once(play, home):
     user = User("yes")
     async with play(DONE, user=user) as shell:
         events = await turn(shell)
-        assert "\n\nWhat the user wants in this project (its AGENTS.md):\n```\nUse tabs.\n```\n\n" in opening(shell)
+        assert (
+            "\n\nWhat the user wants in this project (its AGENTS.md):\n```\nUse tabs.\n```\n\n"
+            in opening(shell)
+        )
         await shell.command("/new")
         again = await turn(shell)
         assert "Use tabs." in opening(shell, 1)
@@ -240,7 +268,11 @@ async def test_later_postpones_the_trust_request_to_the_next_session(play, home)
         await shell.command("/new")
         await turn(shell)
         assert len(user.asked) == 2
-        assert all("Use tabs." not in message.text for request in shell.requests for message in request.messages)
+        assert all(
+            "Use tabs." not in message.text
+            for request in shell.requests
+            for message in request.messages
+        )
 
 
 @pytest.mark.parametrize("yes", [True, False])
@@ -274,7 +306,9 @@ async def test_the_users_own_instructions_come_first_and_need_no_trust(play, hom
         printed = await shell.command("/tools")
         assert (await shell.status()).context == event
     assert [part.name for part in event.parts] == ["user", "project", "facts"]
-    assert event.text.startswith("What the user wants in every project:\n```\nAnswer in French.\n```\n\nWhat the user")
+    assert event.text.startswith(
+        "What the user wants in every project:\n```\nAnswer in French.\n```\n\nWhat the user"
+    )
     sizes = [f"{part.tokens} tokens" for part in event.parts]
     assert (
         f"Workspace context: your AGENTS.md ({'≈ ' * (not event.exact)}{sizes[0]}), "

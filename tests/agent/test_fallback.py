@@ -56,13 +56,22 @@ class Filling:
     """A model that makes the required call, and otherwise answers."""
 
     def __init__(self, spoken, answer):
-        self.traits, self.size, self.count, self.aclose = spoken.traits, spoken.size, spoken.count, spoken.aclose
+        self.traits, self.size, self.count, self.aclose = (
+            spoken.traits,
+            spoken.size,
+            spoken.count,
+            spoken.aclose,
+        )
         self._answer = answer
 
     async def stream(self, request):
         usage = Usage(self.size(request).count, 5)
         tool = request.callable_now[-1].name if request.want == "call" else ""
-        yield Reply("", (Call(tool, {"text": "a b"}),), usage) if tool else Reply(self._answer, usage=usage)
+        yield (
+            Reply("", (Call(tool, {"text": "a b"}),), usage)
+            if tool
+            else Reply(self._answer, usage=usage)
+        )
 
 
 @pytest.fixture
@@ -119,7 +128,8 @@ async def test_the_error_is_shown_after_each_fallback_was_tried_once(play, spare
 
 
 @pytest.mark.parametrize(
-    ("error", "piece"), [(DOWN, Delta("I begin")), (ModelBroken("The request was refused.", billed=False), None)]
+    ("error", "piece"),
+    [(DOWN, Delta("I begin")), (ModelBroken("The request was refused.", billed=False), None)],
 )
 async def test_no_fallback_during_a_reply_or_after_a_request_error(play, spare, error, piece):
     name = spare(1, [finish("Three lines.")])
@@ -156,10 +166,14 @@ async def test_a_fallback_fills_the_arguments_of_a_tool_graph(play, spare, monke
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     tools = [Probe(name, parameters=text) for name in ("first_probe", "second_probe")]
     name = spare(1, [])
-    async with play([plan(first_probe=[], second_probe=[])], price=PRICE, budget="1", strategy="graph") as shell:
+    async with play(
+        [plan(first_probe=[], second_probe=[])], price=PRICE, budget="1", strategy="graph"
+    ) as shell:
         add(shell, *tools)
         make = shell.deps.models.factory._model
-        monkeypatch.setattr(shell.deps.models.factory, "_model", lambda name: Filling(make(name), "Both ran."))
+        monkeypatch.setattr(
+            shell.deps.models.factory, "_model", lambda name: Filling(make(name), "Both ran.")
+        )
         fail(shell, 1, DOWN)
         fall_back_on(shell, name)
         events = await turn(shell)
@@ -188,7 +202,9 @@ def settings_with(fallback):
 
 
 @pytest.mark.parametrize("options", [{}, {"mode": "umi"}])
-async def test_a_fallback_starts_in_place_of_a_model_without_a_key(home, spare, monkeypatch, options):
+async def test_a_fallback_starts_in_place_of_a_model_without_a_key(
+    home, spare, monkeypatch, options
+):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     name = spare(1, [finish("Three lines.")] * 3)
     settings_with(["openai/gpt-4.1", name])
@@ -199,15 +215,23 @@ async def test_a_fallback_starts_in_place_of_a_model_without_a_key(home, spare, 
     finally:
         await shell.aclose()
     notices = [event.text for event in of(events, Notice)]
-    assert notices[0].startswith("openai/gpt-4.1 cannot take over for openai/gpt-4o. There is no API key")
-    assert notices[1] == f"There is no API key for openai/gpt-4o. {name} takes over, as [models] fallback says."
+    assert notices[0].startswith(
+        "openai/gpt-4.1 cannot take over for openai/gpt-4o. There is no API key"
+    )
+    assert (
+        notices[1]
+        == f"There is no API key for openai/gpt-4o. {name} takes over, as [models] fallback says."
+    )
     assert events[-1].status == "answered"
 
 
 @pytest.mark.parametrize(
-    ("model", "reason"), [("openai/gpt-4o", "no API key for openai/gpt-4o"), ("local:/nowhere.gguf", "nowhere.gguf")]
+    ("model", "reason"),
+    [("openai/gpt-4o", "no API key for openai/gpt-4o"), ("local:/nowhere.gguf", "nowhere.gguf")],
 )
-async def test_the_first_model_is_named_when_nothing_can_take_over_at_the_start(home, monkeypatch, model, reason):
+async def test_the_first_model_is_named_when_nothing_can_take_over_at_the_start(
+    home, monkeypatch, model, reason
+):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     settings_with(["openai/gpt-4.1"])
     with pytest.raises(ModelMissing, match=reason):

@@ -20,7 +20,9 @@ from ecoshell.events import (
 )
 from ecoshell.models import Delta
 
-LOCKED = StoreError("ledger.db is locked by another process.", fix="Close the other ecoshell or try again.")
+LOCKED = StoreError(
+    "ledger.db is locked by another process.", fix="Close the other ecoshell or try again."
+)
 PRICE = (Decimal(1), Decimal(4))
 LONG_WAIT = say("", "run_python", code="import time; time.sleep(600)")
 
@@ -68,7 +70,9 @@ async def test_a_stopped_call_finishes_before_its_turn(play):
             if isinstance(event, CallStarted):
                 await shell.stop()
     ended = of(events, CallFinished)[0]
-    verb = "was run" if ended.refused == "stopped" else "did"  # the stop may come before the program is started
+    verb = (
+        "was run" if ended.refused == "stopped" else "did"
+    )  # the stop may come before the program is started
     assert (ended.ok, ended.observation) == (False, f"The turn ended before run_python {verb}.")
     assert events.index(ended) < len(events) - 1
 
@@ -109,8 +113,12 @@ async def test_reasoning_without_end_ends_the_turn_with_its_reason(play, monkeyp
 
 
 async def test_switching_to_an_unpriced_model_at_a_limit_releases_the_reservation(play):
-    user = User(LimitChoice("model", "github_copilot/gpt-4o-mini"), LimitChoice("stop"), approval="no")
-    async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", user=user) as shell:
+    user = User(
+        LimitChoice("model", "github_copilot/gpt-4o-mini"), LimitChoice("stop"), approval="no"
+    )
+    async with play(
+        [finish("ok")], registration="all", price=PRICE, budget="0.010", user=user
+    ) as shell:
         shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
@@ -120,7 +128,9 @@ async def test_switching_to_an_unpriced_model_at_a_limit_releases_the_reservatio
 
 
 async def test_resuming_an_unknown_session_does_not_stop_the_turn(play):
-    async with play([say("", "count_text", path="notes.txt"), finish("3")], registration="all") as shell:
+    async with play(
+        [say("", "count_text", path="notes.txt"), finish("3")], registration="all"
+    ) as shell:
         events = []
         async for event in shell.ask("How many?"):
             events.append(event)

@@ -54,7 +54,11 @@ def assert_valid(requests):
         assert speakers[0] == "user"
         paired = sum(len(results) for _, results in exchanges(request.messages))
         assert paired == speakers.count("tool")
-        calling = [message for message in request.messages if message.speaker == "assistant" and message.calls]
+        calling = [
+            message
+            for message in request.messages
+            if message.speaker == "assistant" and message.calls
+        ]
         assert sum(len(message.calls) for message in calling) == paired
         body = chat_body(request, native=True)
         ids = [call["id"] for entry in body["messages"] for call in entry.get("tool_calls") or ()]
@@ -66,7 +70,9 @@ def assert_valid(requests):
 
 def resumed(shell):
     """The messages rebuilt from the stored events of the session."""
-    return Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)]).messages
+    return Memory(
+        shell.deps.catalog, [event for _, event in shell.store.events(shell.session)]
+    ).messages
 
 
 async def test_sixty_steps_are_compacted_several_times_with_valid_requests(full, home, tmp_path):
@@ -107,7 +113,11 @@ async def test_large_old_results_are_trimmed_together(full, home, tmp_path):
         assert trimmed.tokens_after < trimmed.tokens_before
         assert of(events, Compacted) == []
         pairs = zip(model.steps, model.steps[1:], strict=False)
-        changed = [after for earlier, after in pairs if after.messages[: len(earlier.messages)] != earlier.messages]
+        changed = [
+            after
+            for earlier, after in pairs
+            if after.messages[: len(earlier.messages)] != earlier.messages
+        ]
         assert len(changed) == 1
         text = next(message.text for message in changed[0].messages if message.speaker == "tool")
         assert "characters left out here to make room. Call read_file again" in text
@@ -143,7 +153,9 @@ async def test_a_new_question_turns_earlier_turns_into_a_summary(full, home, tmp
         assert SUMMARY in last.messages[1].text
         assert last.messages[-1].text.endswith("And the last question?")
         description = shell.conversation.known("read_file").description
-        texts = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+        texts = [message.text for message in last.messages] + [
+            tool.as_text() for tool in last.tools
+        ]
         assert sum(text.count(description) for text in texts) == 1
         assert_valid(model.requests)
         assert resumed(shell) == shell.conversation.memory.messages
@@ -157,7 +169,9 @@ async def test_a_new_question_turns_earlier_turns_into_a_summary(full, home, tmp
 
 async def test_undo_and_export_work_after_steps_were_compacted(full, home, tmp_path):
     write(home, 40, 3_900)
-    async with full([finish("Hello."), *reads(range(40)), finish("All read."), finish("Fine.")]) as shell:
+    async with full(
+        [finish("Hello."), *reads(range(40)), finish("All read."), finish("Fine.")]
+    ) as shell:
         model = small(shell, tmp_path)
         await turn(shell, "Hello?")
         messages = shell.conversation.memory.messages
@@ -220,7 +234,9 @@ async def test_a_summary_over_the_cap_ends_the_turn_at_the_limit(full, home, tmp
         assert_valid(model.requests)
 
 
-async def test_a_result_larger_than_the_context_is_trimmed_before_it_is_sent(full, home, tmp_path, monkeypatch):
+async def test_a_result_larger_than_the_context_is_trimmed_before_it_is_sent(
+    full, home, tmp_path, monkeypatch
+):
     (home / "huge.txt").write_text("0123456789 " * 40_000)
     from ecoshell.agent.guards import Runner
     from ecoshell.messages import Observation
@@ -245,7 +261,9 @@ async def test_a_result_larger_than_the_context_is_trimmed_before_it_is_sent(ful
 
 
 @pytest.mark.parametrize(("context", "limit"), [(None, 30_000), (None, None), (1_000_000, 30_000)])
-async def test_a_prompt_rejected_as_too_long_is_compacted_and_retried(full, home, tmp_path, context, limit):
+async def test_a_prompt_rejected_as_too_long_is_compacted_and_retried(
+    full, home, tmp_path, context, limit
+):
     write(home, 12, 6_000)
     async with full([*reads(range(12)), finish("All read.")]) as shell:
         model = small(shell, tmp_path, context=context)
@@ -328,7 +346,9 @@ async def test_schemas_registered_in_summarized_steps_stay_registered(full, home
         assert of(events, Compacted)
         description = shell.conversation.known("read_file").description
         last = model.steps[-1]
-        texts = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+        texts = [message.text for message in last.messages] + [
+            tool.as_text() for tool in last.tools
+        ]
         assert sum(text.count(description) for text in texts) == 1
         assert_valid(model.requests)
 
@@ -344,11 +364,17 @@ async def test_the_context_command_shows_consistent_sizes(full, home, tmp_path):
         assert report.compact_at == CONTEXT * 0.8
         assert report.used + report.left == CONTEXT
         assert empty.tokens_of("results") == 0
-        texts = sum(model.count(message.text) for message in model.steps[-1].messages if message.speaker == "tool")
+        texts = sum(
+            model.count(message.text)
+            for message in model.steps[-1].messages
+            if message.speaker == "tool"
+        )
         assert report.tokens_of("results") == texts
         assert report.tokens_of("system") == model.count(model.steps[-1].messages[0].text)
         assert sum(use.tokens for use in report.uses) == report.used
-        assert {tool.name for tool in model.steps[-1].tools} <= {use.name for use in report.uses if use.kind == "tools"}
+        assert {tool.name for tool in model.steps[-1].tools} <= {
+            use.name for use in report.uses if use.kind == "tools"
+        }
         printed = (await shell.command("/context")).text
         assert f"{report.used:,} of 40,000 tokens" in printed
         bar = next(line for line in printed.split("\n") if line.startswith("["))

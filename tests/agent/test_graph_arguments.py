@@ -37,7 +37,9 @@ def test_a_tool_without_parameters_needs_no_results():
     ],
 )
 def test_a_result_that_fits_the_parameter_is_passed_on(name, schema, text, value):
-    assert direct_call(tool_schema(name, **{name: schema}), [result(text)]) == Call("tool", {name: value})
+    assert direct_call(tool_schema(name, **{name: schema}), [result(text)]) == Call(
+        "tool", {name: value}
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,21 @@ def test_a_result_that_does_not_fit_the_parameter_needs_a_model(name, schema, te
 
 @pytest.mark.parametrize(
     "text",
-    ["007", "-007", "٣", "٣.٥", "9" * 5_000, "1" * 400 + ".5", "1e999", "NaN", "-Infinity", "1_000", "1,000", "", "-"],
+    [
+        "007",
+        "-007",
+        "٣",
+        "٣.٥",
+        "9" * 5_000,
+        "1" * 400 + ".5",
+        "1e999",
+        "NaN",
+        "-Infinity",
+        "1_000",
+        "1,000",
+        "",
+        "-",
+    ],
 )
 @pytest.mark.parametrize("kind", ["number", "integer"])
 def test_text_that_only_resembles_a_number_needs_a_model(kind, text):

@@ -8,7 +8,12 @@ from agent_play import finish, say, turn
 from ecoshell.errors import UsageError
 
 COUNT = say("", "count_text", path="notes.txt")
-LINES = [say('["count_text", ["<task>"], "count_text#2", ["<task>"]]'), COUNT, COUNT, finish("3 lines")]
+LINES = [
+    say('["count_text", ["<task>"], "count_text#2", ["<task>"]]'),
+    COUNT,
+    COUNT,
+    finish("3 lines"),
+]
 
 
 async def test_the_last_plan_is_printed_as_a_flowchart(play):
@@ -20,7 +25,9 @@ async def test_the_last_plan_is_printed_as_a_flowchart(play):
     head, first, second, *more = printed.splitlines()
     assert head == "flowchart TD"
     assert first.endswith('"]:::done')
-    assert second.startswith('    n2["count_text#35;2<br/>') or second.startswith('    n2["* count_text#35;2<br/>')
+    assert second.startswith('    n2["count_text#35;2<br/>') or second.startswith(
+        '    n2["* count_text#35;2<br/>'
+    )
     assert more[-1].startswith("    classDef done ")
     assert f"```mermaid\n{printed}\n```" in exported.read_text()  # noqa: ASYNC240
 

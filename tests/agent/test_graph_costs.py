@@ -82,7 +82,10 @@ async def test_the_prompt_gives_expected_prices_and_times(play):
 
     async with play([say('["buy", ["<task>"]]'), finish("3"), *SCRIPT], **GRAPH) as shell:
         catalog = shell.deps.catalog
-        tools = [*(catalog.tool(name) for name in catalog.names), FunctionTool(buy, effects=(), price_nano=2_000_000)]
+        tools = [
+            *(catalog.tool(name) for name in catalog.names),
+            FunctionTool(buy, effects=(), price_nano=2_000_000),
+        ]
         catalog.__init__(tools)
         await turn(shell, "Buy the lines.")
         first = plan_prompt(shell)
@@ -103,7 +106,9 @@ async def test_a_profile_gives_the_time_of_a_tool_without_experience(play):
     assert planned.seconds == 2.0
 
 
-@pytest.mark.parametrize(("file", "time"), [("notes.txt", "30 ms"), ("large.txt", "2.5 s"), ("nothing", "1.3 s")])
+@pytest.mark.parametrize(
+    ("file", "time"), [("notes.txt", "30 ms"), ("large.txt", "2.5 s"), ("nothing", "1.3 s")]
+)
 async def test_the_prompt_gives_times_for_the_size_of_the_named_file(play, home, file, time):
     (home / "large.txt").write_text("a line\n" * 2_000)
     profile({"count_text": [run(14, 30), run(14_000, 2_500)]})
@@ -125,8 +130,12 @@ async def test_the_prompt_lists_the_likeliest_tools_only(play):
     async with play([], **GRAPH) as shell:
         names = shell.deps.catalog.names
         plan = await shell.conversation.forecast("How many lines has notes.txt?")
-        table = cost_table({name: [run(1, 1)] for name in (*names, *(f"t{at}" for at in range(20)))})
-        rows = costs_text(plan, table, (*names, *(f"t{at}" for at in range(20))), None).splitlines()[1:]
+        table = cost_table(
+            {name: [run(1, 1)] for name in (*names, *(f"t{at}" for at in range(20)))}
+        )
+        rows = costs_text(
+            plan, table, (*names, *(f"t{at}" for at in range(20))), None
+        ).splitlines()[1:]
         likeliest = max(names, key=lambda name: plan.inputs.chances[name])
     lines = [line for line in rows if "×" in line]
     assert len(lines) == MAX_TOOLS
@@ -136,8 +145,13 @@ async def test_the_prompt_lists_the_likeliest_tools_only(play):
 def test_the_largest_attached_or_named_file_is_the_input_size(tmp_path):
     for name, size in (("none.txt", 0), ("some.txt", 5), ("more.txt", 50)):
         (tmp_path / name).write_text("x" * size)
-    ground, attachments = Workspace(tmp_path), (Attachment("a.txt", "x" * 10), Attachment("b.txt", "é" * 10))
-    size = WorkspaceService(ground, undo=UndoLog(tmp_path / "undo"), options=ToolOptions()).size_of_input
+    ground, attachments = (
+        Workspace(tmp_path),
+        (Attachment("a.txt", "x" * 10), Attachment("b.txt", "é" * 10)),
+    )
+    size = WorkspaceService(
+        ground, undo=UndoLog(tmp_path / "undo"), options=ToolOptions()
+    ).size_of_input
     assert size("Count some.txt.", attachments) == 20
     assert size("Count more.txt.", attachments) == 50
     assert size("Count none.txt.", ()) == 0

@@ -38,16 +38,27 @@ def add(shell, tool):
             'I look at [it]:\n["list_files", ["<task>"],\n "describe_image", ["list_files"]]',
             "line 3, column 21: `describe_image` takes image, and `list_files` gives text.",
         ),
-        ('Plan:\n```json\n["count_text", ["<task>"], "finish", ["count_text"]]\n```', "line 3, column 28: `finish`: "),
-        ('Well.\n["count_text", ["<task>"], "count_text#3", ["<task>"]]', "line 2, column 28: `count_text#3` is use 2"),
-        ('["count_text", ["<task>"]]\n["calculate", ["count_text"]]', "line 1, column 1: There are two plans"),
+        (
+            'Plan:\n```json\n["count_text", ["<task>"], "finish", ["count_text"]]\n```',
+            "line 3, column 28: `finish`: ",
+        ),
+        (
+            'Well.\n["count_text", ["<task>"], "count_text#3", ["<task>"]]',
+            "line 2, column 28: `count_text#3` is use 2",
+        ),
+        (
+            '["count_text", ["<task>"]]\n["calculate", ["count_text"]]',
+            "line 1, column 1: There are two plans",
+        ),
         ("\ud800", "line 1, column 1: Expected `[`"),
         ('["lost_tool", ["<task>"]]', "line 1, column 2: There is no tool called `lost_tool`"),
         ('["count_text", ["count_text"]]', "line 1, column 17: `count_text` waits for itself"),
     ],
 )
 async def test_an_invalid_plan_is_reported_once_with_node_line_and_column(play, draft, place):
-    async with play([say(draft), GOOD, say("", "list_files"), finish("ok")], strategy="graph") as shell:
+    async with play(
+        [say(draft), GOOD, say("", "list_files"), finish("ok")], strategy="graph"
+    ) as shell:
         add(shell, Describes())
         events = await turn(shell)
         again = shell.requests[1].messages[-1].text

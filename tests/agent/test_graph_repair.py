@@ -29,7 +29,11 @@ def fill(tool, path):
 
 def repeated(events):
     """Nodes reported as not run again."""
-    return [event.text.partition(" ")[0] for event in of(events, Notice) if "was not run again" in event.text]
+    return [
+        event.text.partition(" ")[0]
+        for event in of(events, Notice)
+        if "was not run again" in event.text
+    ]
 
 
 async def test_a_node_with_other_inputs_runs_again_under_the_same_name(play):
@@ -45,7 +49,9 @@ async def test_a_node_with_other_inputs_runs_again_under_the_same_name(play):
 
 async def test_an_invalid_repair_is_requested_again_with_the_executed_plan(play):
     ran, wrong = plan(keep=[], b=[]), plan(unknown=[])
-    async with play([ran, wrong, plan(keep=[]), finish("ok")], strategy="graph", registration="all") as shell:
+    async with play(
+        [ran, wrong, plan(keep=[]), finish("ok")], strategy="graph", registration="all"
+    ) as shell:
         add(shell, Probe("keep"), Probe("b", breaks))
         await turn(shell, QUESTION)
         prompt = shell.requests[2].messages[-1].text
@@ -99,7 +105,9 @@ async def test_dependents_of_a_repeated_node_run_again(play):
         (say('[[1, "other", ["<task>"]], [2, "keep", [1]], [3, "last", [2]]]'), 1),
     ],
 )
-async def test_a_completed_call_with_lasting_effects_is_not_repeated_under_another_label(play, again, runs, effect):
+async def test_a_completed_call_with_lasting_effects_is_not_repeated_under_another_label(
+    play, again, runs, effect
+):
     lines = [plan(keep=[], b=[]), again, finish("ok")]
     async with play(lines, strategy="graph", registration="all", yes=True) as shell:
         keep, last = Probe("keep", effects=(effect,)), Probe("last")
@@ -109,13 +117,17 @@ async def test_a_completed_call_with_lasting_effects_is_not_repeated_under_anoth
     assert (len(keep.runs), len(last.runs)) == (runs, 1)
     assert repeated(events) == ["keep"]
     made = next(event.id for event in of(events, CallFinished) if event.name == "keep")
-    assert [event.call for event in of(events, NodeChanged) if (event.label, event.state) == ("keep", "done")] == [
-        made
-    ] * 2
+    assert [
+        event.call
+        for event in of(events, NodeChanged)
+        if (event.label, event.state) == ("keep", "done")
+    ] == [made] * 2
     assert events[-1].status == "answered"
 
 
-@pytest.mark.parametrize(("path", "runs"), [("x.txt", ["x.txt", "y.txt"]), ("z.txt", ["x.txt", "y.txt", "z.txt"])])
+@pytest.mark.parametrize(
+    ("path", "runs"), [("x.txt", ["x.txt", "y.txt"]), ("z.txt", ["x.txt", "y.txt", "z.txt"])]
+)
 async def test_a_call_with_lasting_effects_and_other_arguments_runs(play, path, runs):
     lines = [plan(keep=[], **{"keep#2": []}, b=[]), fill("keep", "x.txt"), fill("keep", "y.txt")]
     lines += [plan(other=[], keep=["other"]), fill("keep", path), finish("ok")]
@@ -128,7 +140,9 @@ async def test_a_call_with_lasting_effects_and_other_arguments_runs(play, path, 
     assert 'Called already: keep(path="x.txt"); keep(path="y.txt")' in prompt
 
 
-@pytest.mark.parametrize(("path", "ran"), [("x.txt", ["x.txt", "y.txt", "x.txt"]), ("y.txt", ["x.txt", "y.txt"])])
+@pytest.mark.parametrize(
+    ("path", "ran"), [("x.txt", ["x.txt", "y.txt", "x.txt"]), ("y.txt", ["x.txt", "y.txt"])]
+)
 async def test_a_repair_matches_completed_uses_by_their_arguments(play, path, ran):
     outcomes = [Observation("x.txt is locked", ok=False), "kept", "kept"]
 
@@ -150,7 +164,9 @@ async def test_a_repair_matches_completed_uses_by_their_arguments(play, path, ra
 async def test_a_wrapped_call_is_recognized_as_completed(play):
     inside = say("", "tool_call", name="keep", arguments={"path": "x.txt"})
     lines = [plan(keep=[], b=[]), inside, plan(other=[], keep=["other"]), inside, finish("ok")]
-    async with play(lines, strategy="graph", registration="all", presentation="stable", yes=True) as shell:
+    async with play(
+        lines, strategy="graph", registration="all", presentation="stable", yes=True
+    ) as shell:
         keep = Probe("keep", effects=("write",), parameters=PATH)
         add(shell, keep, Probe("b", breaks), Probe("other"))
         events = await turn(shell, QUESTION)
@@ -189,15 +205,24 @@ def reused(record, call):
     ("done", "again"),
     [
         (Call("keep", {"path": "x"}), Call("keep", {"path": "x"})),
-        (Call("keep", {"path": "x"}), Call(TOOL_CALL, {"name": "keep", "arguments": {"path": "x"}})),
+        (
+            Call("keep", {"path": "x"}),
+            Call(TOOL_CALL, {"name": "keep", "arguments": {"path": "x"}}),
+        ),
         (Call("keep", {"path": "x", "count": 1}), Call("keep", {"count": 1.0, "path": "x"})),
         (Call("keep", {"path": "x"}), Call("keep", {"path": "x", "append": False})),
         (Call("keep", {"path": "x", "append": False}), Call("keep", {"path": "x"})),
-        (Call("keep", {"path": "x", "lines": [{"at": 1}]}), Call("keep", {"path": "x", "lines": [{"at": 1.0}]})),
+        (
+            Call("keep", {"path": "x", "lines": [{"at": 1}]}),
+            Call("keep", {"path": "x", "lines": [{"at": 1.0}]}),
+        ),
     ],
 )
 def test_two_spellings_of_a_call_count_as_the_same_call(done, again):
-    parameters = {"type": "object", "properties": {"path": {}, "append": {"type": "boolean", "default": False}}}
+    parameters = {
+        "type": "object",
+        "properties": {"path": {}, "append": {"type": "boolean", "default": False}},
+    }
     finished_step = Step("", done, Observation("done"))
     assert reused(repaired((finished_step, done), parameters=parameters), again) is finished_step
 
@@ -213,7 +238,10 @@ def test_other_arguments_make_another_call(again):
 def test_a_call_the_user_edited_is_recognized_in_both_forms():
     write = step("keep", path="x")
     for path, expected in (("x", write), ("y", write), ("z", None)):
-        assert reused(repaired((write, Call("keep", {"path": "y"}))), Call("keep", {"path": path})) is expected
+        assert (
+            reused(repaired((write, Call("keep", {"path": "y"}))), Call("keep", {"path": path}))
+            is expected
+        )
 
 
 def test_a_completed_call_is_reused_once():
@@ -261,7 +289,10 @@ async def test_a_tool_that_ignores_cancellation_does_not_block_a_stopped_plan(pl
         return "at last"
 
     async with play(
-        [plan(stubborn=[], quick=[], after=["stubborn"])], strategy="graph", registration="all", budget="1.00"
+        [plan(stubborn=[], quick=[], after=["stubborn"])],
+        strategy="graph",
+        registration="all",
+        budget="1.00",
     ) as shell:
         add(shell, Probe("stubborn", stubborn), Probe("quick"), Probe("after"))
         reading = asyncio.create_task(turn(shell, QUESTION))

@@ -9,7 +9,14 @@ from agent_play import User, finish, of, say, turn
 from graph_turns import Probe, add, plan, states
 
 from ecoshell.agent import Approval, LimitChoice
-from ecoshell.events import BudgetHeld, BudgetSettled, CallFinished, CallStarted, LimitHit, NodeChanged
+from ecoshell.events import (
+    BudgetHeld,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    LimitHit,
+    NodeChanged,
+)
 from ecoshell.messages import Call, Usage
 from ecoshell.models import Reply
 
@@ -64,9 +71,16 @@ ANSWER = LimitChoice("answer")
 
 @pytest.mark.parametrize(
     ("mode", "plan_mode", "budget"),
-    [("single", "off", "0.05"), ("single", "btp", "0.07"), ("single", "off", "50000 tokens"), ("umi", "off", "0.05")],
+    [
+        ("single", "off", "0.05"),
+        ("single", "btp", "0.07"),
+        ("single", "off", "50000 tokens"),
+        ("umi", "off", "0.05"),
+    ],
 )
-async def test_eight_calls_all_run_though_their_reservations_do_not_fit_together(play, mode, plan_mode, budget):
+async def test_eight_calls_all_run_though_their_reservations_do_not_fit_together(
+    play, mode, plan_mode, budget
+):
     async with play(
         [EIGHT, *[finish("ok")] * 3],
         user=User(limit=ANSWER),
@@ -104,10 +118,17 @@ async def test_the_price_of_a_tool_waits_for_reservations_of_parallel_calls(play
         return "go"
 
     lines = [plan(p0=[], p1=[], p2=[], first=[], buy=["first"]), finish("ok")]
-    async with play(lines, strategy="graph", price=PRICE, budget="0.075", registration="all") as shell:
+    async with play(
+        lines, strategy="graph", price=PRICE, budget="0.075", registration="all"
+    ) as shell:
         shell.deps.settings.plan = "off"
         buy = Probe("buy", price=25_000_000)
-        add(shell, *(Probe(name, parameters=PATH) for name in NAMES[:3]), Probe("first", when_three_hold), buy)
+        add(
+            shell,
+            *(Probe(name, parameters=PATH) for name in NAMES[:3]),
+            Probe("first", when_three_hold),
+            buy,
+        )
         fill_calls(shell, prepare)
         gate = shell.deps.budget.gate
         require = gate.require
@@ -140,7 +161,12 @@ async def test_a_node_waiting_for_approval_does_not_block_other_nodes(play):
 
     lines = [plan(visit=[], p0=[], p1=[], p2=[], p3=[]), finish("ok")]
     async with play(
-        lines, user=Late(limit=ANSWER), strategy="graph", price=PRICE, budget="0.05", registration="all"
+        lines,
+        user=Late(limit=ANSWER),
+        strategy="graph",
+        price=PRICE,
+        budget="0.05",
+        registration="all",
     ) as shell:
         shell.deps.settings.plan = "off"
         visit = Probe("visit", effects=("network",))
@@ -158,7 +184,9 @@ async def test_stopping_waiting_nodes_ends_them_without_reservations(play):
         started.set()
         await asyncio.Event().wait()
 
-    async with play([EIGHT], strategy="graph", price=PRICE, budget="0.05", registration="all") as shell:
+    async with play(
+        [EIGHT], strategy="graph", price=PRICE, budget="0.05", registration="all"
+    ) as shell:
         shell.deps.settings.plan = "off"
         add(shell, *(Probe(name, parameters=PATH) for name in NAMES))
         fill_calls(shell, hangs)

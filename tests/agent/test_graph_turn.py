@@ -58,27 +58,47 @@ def texts(messages):
 
 
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
-async def test_a_tool_graph_registers_its_tools_and_runs_its_nodes_before_the_answer(play, presentation):
+async def test_a_tool_graph_registers_its_tools_and_runs_its_nodes_before_the_answer(
+    play, presentation
+):
     lines = [TWO, COUNT, COUNT_TEXT, finish("3 lines and 4 words")]
     if presentation == "stable":
-        inside = [say("", "tool_call", name="count_text", arguments=line["call"]["arguments"]) for line in lines[1:3]]
+        inside = [
+            say("", "tool_call", name="count_text", arguments=line["call"]["arguments"])
+            for line in lines[1:3]
+        ]
         lines[1:3] = inside
-    async with play(lines, strategy="graph", registration="names", presentation=presentation) as shell:
+    async with play(
+        lines, strategy="graph", registration="names", presentation=presentation
+    ) as shell:
         events = await turn(shell)
         requests = shell.requests
         assert is_replayed(shell)
-        steps = [message.call.subject for message in shell.conversation.memory.messages if message.speaker == "tool"]
+        steps = [
+            message.call.subject
+            for message in shell.conversation.memory.messages
+            if message.speaker == "tool"
+        ]
     (planned,) = of(events, GraphPlanned)
     assert [(node.label, node.after) for node in planned.nodes] == [
         ("count_text", ("<task>",)),
         ("count_text#2", ("<task>",)),
     ]
     assert planned.text == '["count_text", ["<task>"], "count_text#2", ["<task>"]]'
-    assert [(event.name, event.by) for event in of(events, ToolRegistered)] == [("count_text", "agent")]
+    assert [(event.name, event.by) for event in of(events, ToolRegistered)] == [
+        ("count_text", "agent")
+    ]
     assert steps == ["count_text"] * 3  # one registration and two uses
-    assert [event.state for event in of(events, NodeChanged) if event.label == "count_text#2"] == ["running", "done"]
+    assert [event.state for event in of(events, NodeChanged) if event.label == "count_text#2"] == [
+        "running",
+        "done",
+    ]
     assert len({event.id for event in of(events, CallStarted)}) == 2
-    assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "3 lines and 4 words", 2)
+    assert (events[-1].status, events[-1].answer, events[-1].steps) == (
+        "answered",
+        "3 lines and 4 words",
+        2,
+    )
     assert "Called already" in requests[2].messages[-1].text
     assert "notes.txt" in requests[2].messages[-1].text
     assert "3 lines" in texts(requests[3].messages)
@@ -114,10 +134,14 @@ async def test_nodes_overlap_and_their_steps_keep_the_order_of_the_plan(play):
         late.set()
         return "quick"
 
-    async with play([plan(slow=[], quick=[]), finish("both")], strategy="graph", registration="all") as shell:
+    async with play(
+        [plan(slow=[], quick=[]), finish("both")], strategy="graph", registration="all"
+    ) as shell:
         add(shell, Probe("slow", waits), Probe("quick", frees))
         events = await turn(shell)
-        steps = [message.text for message in shell.requests[1].messages if message.speaker == "tool"]
+        steps = [
+            message.text for message in shell.requests[1].messages if message.speaker == "tool"
+        ]
         assert is_replayed(shell)
     assert [event.name for event in of(events, CallFinished)] == ["quick", "slow"]
     assert [step.partition("\n")[0] for step in steps] == ["slow", "quick"]
@@ -220,7 +244,10 @@ async def test_approval_requests_and_side_effects_of_nodes_are_sequential(play):
         return Probe(name, act, effects=("write",))
 
     async with play(
-        [plan(one=[], two=[], three=[]), finish("done")], user=user, strategy="graph", registration="all"
+        [plan(one=[], two=[], three=[]), finish("done")],
+        user=user,
+        strategy="graph",
+        registration="all",
     ) as shell:
         add(shell, *map(writes, ("one", "two", "three")))
         events = await turn(shell)
@@ -233,7 +260,10 @@ async def test_approval_requests_and_side_effects_of_nodes_are_sequential(play):
 async def test_a_waiting_node_uses_an_approval_for_the_session(play):
     user = Decides("session")
     async with play(
-        [plan(visit=[], **{"visit#2": []}), finish("done")], user=user, strategy="graph", registration="all"
+        [plan(visit=[], **{"visit#2": []}), finish("done")],
+        user=user,
+        strategy="graph",
+        registration="all",
     ) as shell:
         add(shell, Probe("visit", effects=("network",)))
         events = await turn(shell)
@@ -266,11 +296,14 @@ async def test_nodes_follow_the_rules_of_the_settings(play, rules):
 
 
 @pytest.mark.parametrize(
-    ("budget", "plan_mode", "mode"), every_pair(["0.004", "0.016", "0.02", "0.05"], ["off", "btp"], ["single", "umi"])
+    ("budget", "plan_mode", "mode"),
+    every_pair(["0.004", "0.016", "0.02", "0.05"], ["off", "btp"], ["single", "umi"]),
 )
 async def test_the_cap_holds_under_parallel_nodes(play, budget, plan_mode, mode):
     lines = [EIGHT, *[COUNT] * 16, say("Answer: enough"), *[finish("3")] * 30]
-    async with play(lines, strategy="graph", price=PRICE, budget=budget, registration="all") as shell:
+    async with play(
+        lines, strategy="graph", price=PRICE, budget=budget, registration="all"
+    ) as shell:
         await shell.deps.models.change(mode=mode)
         shell.deps.settings.plan = plan_mode
         events = await turn(shell)
@@ -297,7 +330,9 @@ async def test_parallel_priced_tools_stay_within_the_cap(play):
     assert (cap.spent, cap.held) == (4_000_000, 0)
     refused = [event.refused for event in of(events, CallFinished) if not event.ok]
     assert refused == ["unaffordable"] * 3
-    spent = {event.label: event.spent_nano for event in of(events, NodeChanged) if event.state == "done"}
+    spent = {
+        event.label: event.spent_nano for event in of(events, NodeChanged) if event.state == "done"
+    }
     assert sorted(spent.values()) == [2_000_000, 2_000_000]
 
 
@@ -328,7 +363,11 @@ async def test_quotas_apply_to_nodes_and_a_helpful_use_allows_another(play):
 async def test_a_tool_over_budget_is_not_run_as_a_node(play):
     dear = Probe("dear", price=900_000_000)
     async with play(
-        [plan(dear=[]), say("Answer: too dear")], strategy="graph", price=PRICE, budget="0.10", registration="names"
+        [plan(dear=[]), say("Answer: too dear")],
+        strategy="graph",
+        price=PRICE,
+        budget="0.10",
+        registration="names",
     ) as shell:
         add(shell, dear)
         events = await turn(shell)
@@ -377,7 +416,9 @@ async def test_stopping_the_turn_ends_all_nodes_without_reservations(play, price
 
 async def test_stopping_while_calls_are_filled_in_settles_them(play):
     started = asyncio.Event()
-    async with play([TWO, COUNT, COUNT], strategy="graph", price=PRICE, budget="1.00", registration="all") as shell:
+    async with play(
+        [TWO, COUNT, COUNT], strategy="graph", price=PRICE, budget="1.00", registration="all"
+    ) as shell:
         stream = shell.deps.models.current.model._model.stream
 
         async def hanging(request):
@@ -401,7 +442,12 @@ async def test_the_user_decides_at_a_limit_before_the_repair(play):
     """Nodes over the cap fail; the user decides at the next step, when no node is running."""
     user = Decides()
     async with play(
-        [EIGHT, *[COUNT] * 20], user=user, strategy="graph", price=PRICE, budget="0.045", registration="all"
+        [EIGHT, *[COUNT] * 20],
+        user=user,
+        strategy="graph",
+        price=PRICE,
+        budget="0.045",
+        registration="all",
     ) as shell:
         shell.deps.settings.plan = "off"
         events = await turn(shell)
@@ -413,11 +459,17 @@ async def test_the_user_decides_at_a_limit_before_the_repair(play):
 
 
 async def test_plan_events_can_be_serialized(play):
-    async with play([plan(source=[], after=["source"]), finish("ok")], strategy="graph", registration="all") as shell:
+    async with play(
+        [plan(source=[], after=["source"]), finish("ok")], strategy="graph", registration="all"
+    ) as shell:
         add(shell, Probe("source", price=5), Probe("after", price=7))
         events = await turn(shell)
     (planned,) = of(events, GraphPlanned)
-    assert (planned.price_nano, planned.seconds, planned.critical) == (12, None, ("source", "after"))
+    assert (planned.price_nano, planned.seconds, planned.critical) == (
+        12,
+        None,
+        ("source", "after"),
+    )
     for event in (planned, *of(events, NodeChanged)):
         assert from_json(json.loads(json.dumps(to_json(event)))) == event
 
@@ -434,17 +486,29 @@ async def test_the_next_estimate_excludes_the_time_for_drafting(play, monkeypatc
 
 
 async def test_nodes_of_a_killed_turn_are_replayed_as_stopped(play):
-    async with play([plan(one=[], two=[]), finish("ok")], strategy="graph", registration="all") as shell:
+    async with play(
+        [plan(one=[], two=[]), finish("ok")], strategy="graph", registration="all"
+    ) as shell:
         add(shell, Probe("one"), Probe("two"))
         events = await turn(shell)
-        cut = [event for event in events if not isinstance(event, (CallFinished, Answer)) and event is not events[-1]]
+        cut = [
+            event
+            for event in events
+            if not isinstance(event, (CallFinished, Answer)) and event is not events[-1]
+        ]
         replayed = texts(Memory(shell.deps.catalog, cut).messages)
     assert "The turn ended before one did." in replayed
     assert "The turn ended before two did." in replayed
 
 
 async def test_a_tool_graph_reuses_registrations_of_earlier_turns(play):
-    lines = [register("list_files"), finish("ok"), plan(list_files=[]), say("", "list_files"), finish("again")]
+    lines = [
+        register("list_files"),
+        finish("ok"),
+        plan(list_files=[]),
+        say("", "list_files"),
+        finish("again"),
+    ]
     async with play(lines, registration="names") as shell:
         await turn(shell)
         assert "›  graph" in (await shell.command("/strategy graph")).text
@@ -469,8 +533,14 @@ async def test_tools_that_hang_fail_or_return_too_much_affect_their_own_nodes_on
         """Say too much."""
         return "x" * 10_000_000
 
-    tools = [FunctionTool(run, effects=(), limits=Limits(0.2, ResultSize(1_000))) for run in (hang, die, shout)]
-    lines = [plan(hang=[], die=[], shout=[], after=["die"], last=["shout"]), say("Answer: some of it")]
+    tools = [
+        FunctionTool(run, effects=(), limits=Limits(0.2, ResultSize(1_000)))
+        for run in (hang, die, shout)
+    ]
+    lines = [
+        plan(hang=[], die=[], shout=[], after=["die"], last=["shout"]),
+        say("Answer: some of it"),
+    ]
     async with play(lines, strategy="graph", registration="all") as shell:
         after, last = Probe("after"), Probe("last")
         add(shell, *tools, after, last)

@@ -15,7 +15,9 @@ ALL = ("session_start", "turn_start", "before_tool", "after_tool", "turn_end", "
 
 def table(name, on, command, **more):
     lines = [f"[{name}]", f'on = "{on}"', f"command = {json.dumps(command)}"]
-    return "\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in more.items())]) + "\n"
+    return (
+        "\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in more.items())]) + "\n"
+    )
 
 
 @pytest.fixture
@@ -43,10 +45,17 @@ async def test_hooks_run_at_every_point_with_the_event_as_json(play, own, home):
         session = shell.session
         assert isinstance(events[-1], TurnFinished)
         ran = of(events, HookRan)
-        assert [(event.event, event.status, event.blocked) for event in ran] == [(on, 0, False) for on in ALL[:-1]]
+        assert [(event.event, event.status, event.blocked) for event in ran] == [
+            (on, 0, False) for on in ALL[:-1]
+        ]
         assert "on-before_tool" in (await shell.command("/hooks")).text
     inputs = read_events(home / "events.jsonl")
-    assert [event["event"] for event in inputs] == [*ALL[:-1], "turn_start", "turn_end", "session_end"]
+    assert [event["event"] for event in inputs] == [
+        *ALL[:-1],
+        "turn_start",
+        "turn_end",
+        "session_end",
+    ]
     assert {event["session"] for event in inputs} == {session}
     assert {event["workspace"] for event in inputs} == {str(home)}
     assert inputs[1]["question"] == "Read it."
@@ -57,7 +66,12 @@ async def test_hooks_run_at_every_point_with_the_event_as_json(play, own, home):
 
 async def test_exit_status_2_refuses_a_call_with_the_reason(play, own):
     own(
-        table("secrets", "before_tool", "grep -q notes && { echo 'notes are secret' >&2; exit 2; }", tools=["read_*"]),
+        table(
+            "secrets",
+            "before_tool",
+            "grep -q notes && { echo 'notes are secret' >&2; exit 2; }",
+            tools=["read_*"],
+        ),
         table("later", "before_tool", "echo later >> later.txt"),
         table("other", "before_tool", "exit 2", tools=["write_file"]),
     )
@@ -140,7 +154,9 @@ async def test_hooks_of_the_project_need_trust_until_they_change(play, home):
             )
             assert len(of(events, HookRan)) == (decision in ("yes", "trusted"))
             assert not of(await turn(shell, "Again."), TrustWanted)
-            assert ("not trusted" in (await shell.command("/hooks")).text) is (decision in ("later", "no"))
+            assert ("not trusted" in (await shell.command("/hooks")).text) is (
+                decision in ("later", "no")
+            )
     assert (home / "started.txt").read_text() == "started\n" * 4
 
 
@@ -164,7 +180,9 @@ async def test_without_a_user_an_option_trusts_the_hooks(play, home, trust):
         (None, "outside the workspace"),
     ],
 )
-async def test_a_faulty_file_is_a_sentence_and_the_turn_goes_on(play, home, tmp_path, content, reason):
+async def test_a_faulty_file_is_a_sentence_and_the_turn_goes_on(
+    play, home, tmp_path, content, reason
+):
     file = home / ".ecoshell" / "hooks.toml"
     file.parent.mkdir()
     if content is None:
@@ -178,7 +196,9 @@ async def test_a_faulty_file_is_a_sentence_and_the_turn_goes_on(play, home, tmp_
         assert [reason in note for note in notes] == [True]
         assert of(events, TurnFinished)[0].status == "answered"
         assert reason in (await shell.command("/hooks")).text
-        assert not [note for note in of(await turn(shell, "Again."), Notice) if "Hooks of" in note.text]
+        assert not [
+            note for note in of(await turn(shell, "Again."), Notice) if "Hooks of" in note.text
+        ]
 
 
 async def test_without_hooks_nothing_is_around_the_tools(play):

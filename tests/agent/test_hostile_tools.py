@@ -67,7 +67,12 @@ class Stubborn:
     """Ignores cancellation until it is released."""
 
     def __init__(self):
-        self.started, self.released, self.cancels, self.ended = asyncio.Event(), asyncio.Event(), 0, asyncio.Event()
+        self.started, self.released, self.cancels, self.ended = (
+            asyncio.Event(),
+            asyncio.Event(),
+            0,
+            asyncio.Event(),
+        )
 
     async def __call__(self):
         self.started.set()
@@ -106,7 +111,9 @@ async def test_a_function_tool_reports_its_own_time_limit():
         return ""
 
     tool = FunctionTool(wait, effects=(), limits=Limits(seconds=0.05))
-    assert (await act(tool, seconds=600)).text.startswith("wait was stopped: it took longer than 0.05 s.")
+    assert (await act(tool, seconds=600)).text.startswith(
+        "wait was stopped: it took longer than 0.05 s."
+    )
 
 
 async def test_stopping_a_tool_with_effects_warns_of_partial_changes():
@@ -128,7 +135,9 @@ async def test_a_tool_that_ignores_cancellation_is_abandoned_at_its_limit(monkey
     assert stubborn.cancels == 1
 
 
-async def test_stopping_the_turn_does_not_wait_for_a_tool_that_ignores_cancellation(play, monkeypatch, caplog):
+async def test_stopping_the_turn_does_not_wait_for_a_tool_that_ignores_cancellation(
+    play, monkeypatch, caplog
+):
     monkeypatch.setattr(running, "GRACE", 0.05)
     stubborn = Stubborn()
     async with play([say("", "foreign"), finish("ok")], registration="all") as shell:
@@ -323,6 +332,8 @@ print("closed", flush=True)
 def test_tools_still_running_do_not_delay_the_exit_of_the_program():
     here = Path(__file__).parent
     code = STILL_RUNNING.format(paths=[str(here), str(here.parent / "support")])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
+    )
     assert done.stdout.split() == ["False", "False", "closed"]
     assert done.stderr == ""

@@ -55,7 +55,9 @@ async def test_a_mentioned_image_is_sent_stored_and_shown_by_name(play, photo, t
         assert LABEL in message.text
         assert IMAGE.data not in message.text
         await turn(shell, "And now?")
-        assert [message.images for message in shell.requests[1].messages if message.images] == [(IMAGE,)]
+        assert [message.images for message in shell.requests[1].messages if message.images] == [
+            (IMAGE,)
+        ]
         past = [event for _, event in shell.store.events(shell.session)]
         assert Memory(shell.deps.catalog, past).messages == shell.conversation.memory.messages
         await shell.archive.export(shell.session, tmp_path / "out.md")
@@ -78,7 +80,10 @@ async def test_a_renamed_text_file_is_rejected_with_a_notice(play, home):
     (home / "photo.png").write_text("words")
     async with play([say("I see none.")]) as shell:
         events = await turn(shell, "What is in @photo.png?")
-        assert any("photo.png is not a PNG, JPEG, GIF or WebP image." in notice.text for notice in of(events, Notice))
+        assert any(
+            "photo.png is not a PNG, JPEG, GIF or WebP image." in notice.text
+            for notice in of(events, Notice)
+        )
         assert not shell.requests[0].messages[-1].images
 
 
@@ -94,7 +99,9 @@ async def test_a_model_without_vision_gets_no_image(play, monkeypatch):
     async with play([say("No.")]) as shell:
         blind = shell.deps.models.current.model
         monkeypatch.setattr(
-            type(blind), "traits", property(lambda self: replace(self._model.traits, vision=False, local=False))
+            type(blind),
+            "traits",
+            property(lambda self: replace(self._model.traits, vision=False, local=False)),
         )
         with pytest.raises(UsageError, match="cannot see images") as refused:
             async for _ in shell.ask("What is this?", [attached(IMAGE)]):
@@ -148,6 +155,8 @@ async def test_an_image_from_a_server_is_sent_to_the_model(play, camera):
         events = await turn(shell, "Take a picture.")
         done = of(events, CallFinished)[-1]
         assert done.observation.startswith("Taken:")
-        assert [(image.media_type, image.data) for image in done.images] == [("image/png", IMAGE.data)]
+        assert [(image.media_type, image.data) for image in done.images] == [
+            ("image/png", IMAGE.data)
+        ]
         assert IMAGE.data not in done.observation
         assert saved_bytes(done.observation) == png()

@@ -51,7 +51,9 @@ def bench(tmp_path, ledger):
         script = tmp_path / "script.jsonl"
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         scripted = model(script, price=PRICE, **more)
-        metered = MeteredModel(scripted, Gate(ledger), lambda: ACCOUNT, retry=RetryPolicy(seconds=0))
+        metered = MeteredModel(
+            scripted, Gate(ledger), lambda: ACCOUNT, retry=RetryPolicy(seconds=0)
+        )
         trained = {"classifier": TrainedJudge(tmp_path / "judge.json").judge}
         model_set = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
         return Judge(kind=lambda: kind, models=lambda: model_set, more=trained), scripted
@@ -63,13 +65,20 @@ def of(events, kind):
     return [event for event in events if isinstance(event, kind)]
 
 
-@pytest.mark.parametrize(("answer", "helpful"), [("no", False), ("Yes.", True), ("**No**, it is about parks", False)])
+@pytest.mark.parametrize(
+    ("answer", "helpful"), [("no", False), ("Yes.", True), ("**No**, it is about parks", False)]
+)
 async def test_the_model_judges_whether_a_result_helped(bench, answer, helpful):
     judge, model = bench("model", [say(answer)])
     verdict = await judge.judge(QUERY, CALL, RESULT, [].append)
     assert (verdict.helpful, verdict.by) == (helpful, "model")
     (request,) = model.requests
-    assert (request.purpose, request.want, request.max_tokens, request.tools) == ("judge", "text", JUDGE_TOKENS, ())
+    assert (request.purpose, request.want, request.max_tokens, request.tools) == (
+        "judge",
+        "text",
+        JUDGE_TOKENS,
+        (),
+    )
     prompt = request.messages[-1].text
     assert all(part in prompt for part in (QUERY, CALL.signature(), RESULT.text))
 
@@ -94,7 +103,10 @@ async def test_judging_is_reserved_settled_and_recorded_as_its_own_role(bench, l
     [
         (CALL, Observation("", ok=True)),
         (CALL, Observation("search failed: OSError: broken", ok=False)),
-        (CALL, Observation("search was not run: `text` is missing: it must be a string.", ok=False)),
+        (
+            CALL,
+            Observation("search was not run: `text` is missing: it must be a string.", ok=False),
+        ),
         (CALL, Observation("search is not registered.", ok=False, refused="unregistered")),
         (Call("write_file", {"path": "a"}), Observation("a created: 1 line.", changes="--- a\n")),
     ],
@@ -108,7 +120,12 @@ async def test_the_model_is_not_called_where_rules_suffice(bench, ledger, call, 
 
 async def test_only_the_start_of_a_long_result_is_sent(bench):
     judge, model = bench("model", [say("yes")])
-    await judge.judge("Why? " * 5_000, Call("search", {"text": "x" * 9_000}), Observation("long " * 9_000), [].append)
+    await judge.judge(
+        "Why? " * 5_000,
+        Call("search", {"text": "x" * 9_000}),
+        Observation("long " * 9_000),
+        [].append,
+    )
     assert len(model.requests[0].messages[-1].text) < 3_000
 
 
@@ -128,7 +145,9 @@ async def test_rules_judge_if_the_cap_cannot_cover_the_model(bench, ledger, cap)
 async def test_judging_does_not_use_the_reservation_for_the_answer(bench, ledger):
     judge, model = bench("model", [say("no")])
     ledger.set_cap("s", "session", Amount(300_000, "usd"))
-    ledger.set_aside(Ask(PRICE, 200, 90, replace(ACCOUNT, role="single", model="m", purpose="answer")))
+    ledger.set_aside(
+        Ask(PRICE, 200, 90, replace(ACCOUNT, role="single", model="m", purpose="answer"))
+    )
     verdict = await judge.judge(QUERY, CALL, RESULT, [].append)
     assert (verdict.by, model.requests) == ("rules", [])
 

@@ -29,7 +29,17 @@ LINES = [register("count_text"), *counts(200)]
 
 def events_before_kill(script: Path, lines: int, *options: str) -> list[dict[str, object]]:
     """Run `ask` in a process that is killed after some lines; return the events it printed completely."""
-    command = [sys.executable, "-m", "ecoshell", "ask", "when?", "--json", "--model", f"script:{script}", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "ecoshell",
+        "ask",
+        "when?",
+        "--json",
+        "--model",
+        f"script:{script}",
+        *options,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         printed = list(islice(process.stdout, lines))
@@ -69,7 +79,17 @@ def test_a_killed_session_can_be_resumed(home, tmp_path):
     store.close()
 
     script.write_text(json.dumps(say("It was noon.")) + "\n")
-    command = [sys.executable, "-m", "ecoshell", "ask", "and?", "--model", f"script:{script}", "--resume", session]
+    command = [
+        sys.executable,
+        "-m",
+        "ecoshell",
+        "ask",
+        "and?",
+        "--model",
+        f"script:{script}",
+        "--resume",
+        session,
+    ]
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert again.stdout == "It was noon.\n"
@@ -86,7 +106,13 @@ def effects(number):
         for index in range(number)
         for line in (
             say("", "write_file", path=f"{index}.txt", content="x" * 1_000),
-            say("", "edit_file", path="private.txt", old=f"state {index}\n", new=f"state {index + 1}\n"),
+            say(
+                "",
+                "edit_file",
+                path="private.txt",
+                old=f"state {index}\n",
+                new=f"state {index + 1}\n",
+            ),
             say("", "run_command", command=f"echo ran > command-{index}"),
         )
     ]
@@ -117,20 +143,31 @@ def kill_during_turn(home, chance):
 
 def unannounced_effects(home):
     """Effects and payments without an earlier event on disk that announces them."""
-    store, ledger = SessionStore(home / "home/data/sessions.sqlite"), Ledger(home / "home/data/ledger.sqlite")
+    store, ledger = (
+        SessionStore(home / "home/data/sessions.sqlite"),
+        Ledger(home / "home/data/ledger.sqlite"),
+    )
     (session,) = store.list()
     events = [event for _, event in store.events(session.id)]
     started = [event.arguments for event in events if isinstance(event, CallStarted)]
     announced = {arguments.get("path") for arguments in started}
-    announced |= {arguments["command"].split()[-1] for arguments in started if "command" in arguments}
-    done = {file.name for file in (home / "workspace").iterdir() if not file.name.startswith(".")} - {"private.txt"}
+    announced |= {
+        arguments["command"].split()[-1] for arguments in started if "command" in arguments
+    }
+    done = {
+        file.name for file in (home / "workspace").iterdir() if not file.name.startswith(".")
+    } - {"private.txt"}
     state = int((home / "workspace" / "private.txt").read_text().split()[1])
     edits = sum(1 for arguments in started if arguments.get("path") == "private.txt")
     reserved = {event.entry for event in events if isinstance(event, BudgetHeld)}
     with closing(sqlite3.connect(home / "home/data/ledger.sqlite")) as rows:
-        query = "SELECT id FROM entries WHERE state IN ('settled', 'unreported') AND purpose != 'tool'"
+        query = (
+            "SELECT id FROM entries WHERE state IN ('settled', 'unreported') AND purpose != 'tool'"
+        )
         paid = {entry for (entry,) in rows.execute(query)}
-        pending = {entry for (entry,) in rows.execute("SELECT id FROM entries WHERE state = 'held'")}
+        pending = {
+            entry for (entry,) in rows.execute("SELECT id FROM entries WHERE state = 'held'")
+        }
     assert ledger.verify() == ()
     assert pending <= {
         entry.id for entry in ledger.unreconciled()
@@ -147,7 +184,10 @@ def remaining_processes(home):
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             folder = (process / "cwd").readlink()
-            if folder.is_relative_to(home) or str(home).encode() in (process / "environ").read_bytes():
+            if (
+                folder.is_relative_to(home)
+                or str(home).encode() in (process / "environ").read_bytes()
+            ):
                 command_lines.append((process / "cmdline").read_bytes())
     return command_lines
 
@@ -161,7 +201,10 @@ def test_killed_turns_leave_no_unannounced_effects_processes_or_files(tmp_path):
         UndoLog(home / "home" / "data" / "undo").sweep()  # as at the next start
         with suppress(FileNotFoundError):
             (home / "workspace/.ecoshell").rmdir()  # as after the next command in the sandbox
-        temporaries = [*(home / "workspace").glob(".*"), *(home / "home" / "data" / "undo").glob(".*")]
+        temporaries = [
+            *(home / "workspace").glob(".*"),
+            *(home / "home" / "data" / "undo").glob(".*"),
+        ]
         for _ in range(2_000):  # the watchdog gives processes a second to end
             if not (processes := remaining_processes(home)):
                 break
@@ -170,4 +213,6 @@ def test_killed_turns_leave_no_unannounced_effects_processes_or_files(tmp_path):
         return number, effects, processes, temporaries
 
     with ThreadPoolExecutor(2) as pool:
-        assert [leftover for leftover in pool.map(kill_and_check, range(KILLS)) if any(leftover[1:])] == []
+        assert [
+            leftover for leftover in pool.map(kill_and_check, range(KILLS)) if any(leftover[1:])
+        ] == []

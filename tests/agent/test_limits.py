@@ -45,7 +45,9 @@ def test_the_step_limit_follows_the_model_and_the_cap(traits, setting, capped, s
     assert step_limit(traits, setting, capped=capped) == steps
 
 
-@pytest.mark.parametrize(("context", "characters"), [(4_096, 8_000), (8_192, 8_000), (131_072, 50_000), (None, 50_000)])
+@pytest.mark.parametrize(
+    ("context", "characters"), [(4_096, 8_000), (8_192, 8_000), (131_072, 50_000), (None, 50_000)]
+)
 def test_the_result_length_follows_the_context(context, characters):
     assert result_characters(context) == characters
 
@@ -76,14 +78,22 @@ async def test_the_core_set_is_registered_natively(play):
 
 
 async def test_a_model_under_a_cap_sees_the_remaining_budget_after_each_step(play):
-    lines = [say("", "count_text", path="notes.txt"), say("", "calculate", expression="6*7"), finish("3")]
+    lines = [
+        say("", "count_text", path="notes.txt"),
+        say("", "calculate", expression="6*7"),
+        finish("3"),
+    ]
     async with play(lines, budget="50000tok", registration="all") as shell:
         events = await turn(shell)
         first, second, third = shell.requests
         again = shell.conversation.memory.messages
         await shell.open(shell.session)
         assert shell.conversation.memory.messages == again
-    assert first.messages[-1].text.rpartition("\n")[2].startswith("Budget: 50,000 tokens of 50,000 tokens left")
+    assert (
+        first.messages[-1]
+        .text.rpartition("\n")[2]
+        .startswith("Budget: 50,000 tokens of 50,000 tokens left")
+    )
     assert second.messages[-1].text.rpartition("\n")[2].startswith("Budget: ")
     assert "a step costs about" in second.messages[-1].text
     assert third.messages[: len(second.messages)] == second.messages

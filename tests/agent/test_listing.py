@@ -17,7 +17,10 @@ def tree(tmp_path):
 
 def git(folder, *words):
     subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True, capture_output=True
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
     )
 
 
@@ -68,7 +71,12 @@ async def test_the_overview_has_two_levels_without_hidden_files(tree):
     (tree / "docs" / "deep").mkdir()
     (tree / "docs" / "deep" / "c.md").write_text("x")
     (tree / "empty").mkdir()
-    assert await top_of(tree, 20) == {"a.py": [], "docs/": ["b.md", "deep/"], "empty/": [], "out.log": []}
+    assert await top_of(tree, 20) == {
+        "a.py": [],
+        "docs/": ["b.md", "deep/"],
+        "empty/": [],
+        "out.log": [],
+    }
 
 
 async def test_the_overview_of_a_repository_omits_ignored_files(tree):

@@ -31,7 +31,8 @@ def locked():
 def impatient(monkeypatch):
     """Make stores wait only briefly for a lock."""
     monkeypatch.setattr(
-        "ecoshell.assembly.shell.open_store", lambda paths: SessionStore(paths.sessions_file, busy_seconds=0.3)
+        "ecoshell.assembly.shell.open_store",
+        lambda paths: SessionStore(paths.sessions_file, busy_seconds=0.3),
     )
 
 
@@ -39,7 +40,8 @@ def impatient(monkeypatch):
 def patient(monkeypatch):
     """Make stores wait for a lock longer than any test runs."""
     monkeypatch.setattr(
-        "ecoshell.assembly.shell.open_store", lambda paths: SessionStore(paths.sessions_file, busy_seconds=120)
+        "ecoshell.assembly.shell.open_store",
+        lambda paths: SessionStore(paths.sessions_file, busy_seconds=120),
     )
 
 
@@ -70,7 +72,10 @@ async def test_no_tool_writes_before_its_start_is_on_disk(play, impatient, home)
                     await asyncio.wait([shell.conversation._running], timeout=600)
     assert [file.name for file in home.glob("[0-9]*.txt")] == ["0.txt"]
     assert events[-1].status == "error"
-    assert "was not run, because its start could not be recorded" in of(events, ErrorHappened)[0].message
+    assert (
+        "was not run, because its start could not be recorded"
+        in of(events, ErrorHappened)[0].message
+    )
 
 
 async def test_a_turn_continues_once_the_lock_is_released(play, home):
@@ -87,13 +92,17 @@ async def test_every_paid_model_call_is_announced_on_disk(play, home, monkeypatc
     logs = []
 
     async def stream(self, request):
-        logs.append([event for _, event in SessionStore(user_paths().sessions_file).events(shell.session)])
+        logs.append(
+            [event for _, event in SessionStore(user_paths().sessions_file).events(shell.session)]
+        )
         async for piece in original(self, request):
             yield piece
 
     original = Recorder.stream
     monkeypatch.setattr(Recorder, "stream", stream)
-    async with play([write(0), finish("ok")], yes=True, registration="all", price=PRICE, budget="1") as shell:
+    async with play(
+        [write(0), finish("ok")], yes=True, registration="all", price=PRICE, budget="1"
+    ) as shell:
         assert (await turn(shell))[-1].status == "answered"
     assert [len(of(events, BudgetHeld)) for events in logs] == [1, 2]
 
@@ -108,7 +117,9 @@ async def test_a_reading_tool_does_not_wait_for_the_lock(play, monkeypatch, pati
             yield piece
 
     monkeypatch.setattr(Recorder, "stream", stream)
-    async with play([say("", "count_text", text="text"), finish("ok")], registration="all") as shell:
+    async with play(
+        [say("", "count_text", text="text"), finish("ok")], registration="all"
+    ) as shell:
         async for event in shell.ask("Count!"):
             if isinstance(event, CallStarted):
                 with locked():

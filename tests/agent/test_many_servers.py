@@ -9,7 +9,11 @@ from ecoshell.paths import user_paths
 from ecoshell.tools.mcp.servers import CachedLists, Server
 
 VERBS = ("create", "list", "search", "update", "delete")
-LONG = [f"{verb}_{thing}" for verb in VERBS for thing in ("pull_request", "issue_comment", "branch", "release_note")]
+LONG = [
+    f"{verb}_{thing}"
+    for verb in VERBS
+    for thing in ("pull_request", "issue_comment", "branch", "release_note")
+]
 SHORT = [f"{verb}{at}" for verb in VERBS for at in range(4)]
 ADDRESS = "http://127.0.0.1:9/{}"
 
@@ -21,7 +25,10 @@ def configured(home):
     def write(tools):
         file = user_paths().settings_file
         file.parent.mkdir(parents=True, exist_ok=True)
-        records = [{"name": name, "description": f"To {name}.", "parameters": {"type": "object"}} for name in tools]
+        records = [
+            {"name": name, "description": f"To {name}.", "parameters": {"type": "object"}}
+            for name in tools
+        ]
         for at in range(50):
             server = Server(f"server{at}", url=ADDRESS.format(at), cwd=str(home))
             CachedLists(user_paths().mcp_folder, server).write({"tools": records})
@@ -59,7 +66,10 @@ async def test_schemas_take_at_most_half_of_an_assumed_context(play, configured)
     async with play([finish("ok")], registration="auto") as shell:
         await turn(shell, "What is the time?")
         (request,) = shell.requests
-    sent = [*(tool.entry for tool in request.tools), *(message.text for message in request.messages)]
+    sent = [
+        *(tool.entry for tool in request.tools),
+        *(message.text for message in request.messages),
+    ]
     assert counter_for("openai/gpt-4o").count("\n".join(sent)) < 32_768 / 2 + 5_000
 
 
@@ -68,7 +78,10 @@ async def test_tools_of_several_servers_with_one_name_are_registered_separately(
     lines = [register("server3.list0"), register("server4.list0"), register("list0"), finish("ok")]
     async with play(lines, registration="names") as shell:
         events = await turn(shell)
-    assert [event.name for event in of(events, ToolRegistered)] == ["server3.list0", "server4.list0"]
+    assert [event.name for event in of(events, ToolRegistered)] == [
+        "server3.list0",
+        "server4.list0",
+    ]
     (unknown,) = of(events, CallFinished)
     assert "server9.list0" in unknown.observation
 
@@ -77,7 +90,9 @@ async def test_the_registered_schemas_never_exceed_all_schemas(play):
     names = ["read_file", "count_text", "write_file"]
     for registration in ("names", "all", "all_text", "auto"):
         lines = [*map(register, names), finish("ok"), finish("ok")]
-        async with play(lines if registration == "names" else [finish("ok")] * 2, registration=registration) as shell:
+        async with play(
+            lines if registration == "names" else [finish("ok")] * 2, registration=registration
+        ) as shell:
             events = [*await turn(shell), *await turn(shell)]
             status = await shell.status()
             assert status.context_tokens <= status.everything_tokens

@@ -28,10 +28,14 @@ def known_key(monkeypatch):
 def stored():
     """The content of all files under the home."""
     data = user_paths().data
-    return b"".join(file.read_bytes() for file in data.rglob("*") if file.is_file() and "undo" not in file.parts)
+    return b"".join(
+        file.read_bytes() for file in data.rglob("*") if file.is_file() and "undo" not in file.parts
+    )
 
 
-async def test_a_key_in_files_answers_and_arguments_is_masked_in_events_store_and_prompts(play, home):
+async def test_a_key_in_files_answers_and_arguments_is_masked_in_events_store_and_prompts(
+    play, home
+):
     (home / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
     lines = [
         say("", "read_file", path=".env"),
@@ -41,7 +45,9 @@ async def test_a_key_in_files_answers_and_arguments_is_masked_in_events_store_an
     ]
     async with play(lines, registration="all", yes=True) as shell:
         events = await turn(shell, f"Is {KEY} in @.env?")
-        sent = json.dumps([[message.text for message in request.messages] for request in shell.requests])
+        sent = json.dumps(
+            [[message.text for message in request.messages] for request in shell.requests]
+        )
     assert events[-1].answer == f"The key is {KEY[:4]} or {MARK}."
     assert of(events, CallFinished)[0].observation == f"OPENAI_API_KEY={MARK}\n"
     assert KEY not in repr(events)
@@ -72,7 +78,9 @@ async def test_a_key_in_the_last_message_of_a_server_is_masked(play, home, optio
     key, echo = "own-0123456789", "import os, sys; sys.exit(repr([*sys.argv, *os.environ.items()]))"
     options = options.replace("KEY", key).replace("ECHO", json.dumps(echo))
     user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
-    user_paths().settings_file.write_text(f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\n{options}\n")
+    user_paths().settings_file.write_text(
+        f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\n{options}\n"
+    )
     async with play([say("Well.")]) as shell:
         with pytest.raises(ToolError, match="cannot be reached") as failure:
             await shell.command("/mcp one")
@@ -102,7 +110,9 @@ def test_keys_in_server_settings_are_masked(server, key):
 async def test_a_mask_is_never_written_over_a_key(play, home):
     text = f"OPENAI_API_KEY={KEY}\nDEBUG=0\n"
     (home / ".env").write_text(text)
-    rewrite = say("", "write_file", path=".env", content=f"OPENAI_API_KEY={MARK}\nDEBUG=1\n{'#' * 80}\n")
+    rewrite = say(
+        "", "write_file", path=".env", content=f"OPENAI_API_KEY={MARK}\nDEBUG=1\n{'#' * 80}\n"
+    )
     edit = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
     async with play([rewrite, edit, finish("done")], registration="all", yes=True) as shell:
         events = await turn(shell)

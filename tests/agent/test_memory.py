@@ -29,7 +29,14 @@ COUNT = say("Count them.", "count_text", path="notes.txt")
 @pytest.mark.parametrize("presentation", ["grow", "stable"])
 @pytest.mark.parametrize("registration", ["names", "all"])
 async def test_a_resumed_session_sends_the_same_messages(play, presentation, registration):
-    lines = [register("count_text", "need it"), register("no_such_tool"), COUNT, say("Three."), COUNT, finish("3")]
+    lines = [
+        register("count_text", "need it"),
+        register("no_such_tool"),
+        COUNT,
+        say("Three."),
+        COUNT,
+        finish("3"),
+    ]
     async with play(lines, registration=registration, presentation=presentation) as shell:
         await turn(shell, "How many? @notes.txt")
         await shell.run("echo hello")
@@ -54,7 +61,11 @@ async def test_a_wrapped_call_is_replayed_in_its_wrapper(play):
 
 
 async def test_a_stopped_call_is_replayed(play, home):
-    lines = [say("Wait.", "run_command", command="touch started; sleep 30"), finish("never"), finish("ok")]
+    lines = [
+        say("Wait.", "run_command", command="touch started; sleep 30"),
+        finish("never"),
+        finish("ok"),
+    ]
     async with asyncio.timeout(120), play(lines, registration="all", yes=True) as shell:
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
@@ -130,7 +141,9 @@ def finished(number=1, status="answered"):
     return TurnFinished(number, status, "done", 5, Usage(), 1, (), 0.0)
 
 
-OFFER = ToolsOffered(("read_file", "count_text"), (), "stable", 1, 2, True, "", "Tools to register: read_file")
+OFFER = ToolsOffered(
+    ("read_file", "count_text"), (), "stable", 1, 2, True, "", "Tools to register: read_file"
+)
 
 
 def test_steps_are_replayed_with_thoughts_and_results():
@@ -141,7 +154,10 @@ def test_steps_are_replayed_with_thoughts_and_results():
         CallFinished("c2", "read_file", True, "text", False, 0.1),
         Answer("done"), finished(),
     ).messages  # fmt: skip
-    registering, reading = Call(TOOL_REGISTER, {"tool_name": "read_file"}, "c1"), Call("read_file", {"path": "a"}, "c2")
+    registering, reading = (
+        Call(TOOL_REGISTER, {"tool_name": "read_file"}, "c1"),
+        Call("read_file", {"path": "a"}, "c2"),
+    )
     assert messages == (
         Message("user", "Tools to register: read_file\n\nq"),
         Message("assistant", "need it", (registering,)),
@@ -154,15 +170,25 @@ def test_steps_are_replayed_with_thoughts_and_results():
 
 def test_a_killed_turn_is_replayed_as_interrupted():
     messages = memory(started(), CallStarted("c1", "read_file", {})).messages
-    assert [message.text for message in messages] == ["q", "", "The turn ended before read_file did.", "[interrupted]"]
+    assert [message.text for message in messages] == [
+        "q",
+        "",
+        "The turn ended before read_file did.",
+        "[interrupted]",
+    ]
     wrapped = memory(started(), CallStarted("c1", "read_file", {}, TOOL_CALL))
     assert wrapped.messages[2].text == messages[2].text
     assert wrapped.turns[0].ran == {"read_file"}
-    assert memory(started(), started(2, "again"), Answer("yes"), finished(2)).messages[-3].text == "[interrupted]"
+    assert (
+        memory(started(), started(2, "again"), Answer("yes"), finished(2)).messages[-3].text
+        == "[interrupted]"
+    )
 
 
 def test_the_registration_of_a_removed_tool_is_omitted():
-    replayed = memory(started(), ToolRegistered("gone", 10, True, 1, "agent"), Answer("done"), finished())
+    replayed = memory(
+        started(), ToolRegistered("gone", 10, True, 1, "agent"), Answer("done"), finished()
+    )
     assert replayed.messages == (Message("user", "q"), Message("assistant", "done"))
     assert "gone" not in replayed.library
 
@@ -175,7 +201,9 @@ def test_attachments_follow_the_question_in_unambiguous_fences():
 
 def test_the_output_of_a_command_precedes_the_next_question_only():
     ran = CommandRan("make", "no rule", False, False, 0.1)
-    replayed = memory(ran, started(), Answer("done"), finished(), started(2, "next"), Answer("done"), finished(2))
+    replayed = memory(
+        ran, started(), Answer("done"), finished(), started(2, "next"), Answer("done"), finished(2)
+    )
     first, _, second, _ = (message.text for message in replayed.messages)
     assert first == "I ran a command: make\nThis is its output. It failed.\n```\nno rule\n```\n\nq"
     assert second == "next"
@@ -188,7 +216,11 @@ def test_an_undone_turn_keeps_its_commands_and_registrations():
         TurnUndone(1),
     ]  # fmt: skip
     replayed = memory(*events)
-    assert (replayed.messages, replayed.commands, replayed.library.names) == ((), (ran,), ("read_file",))
+    assert (replayed.messages, replayed.commands, replayed.library.names) == (
+        (),
+        (ran,),
+        ("read_file",),
+    )
     assert replayed.shown.schemas == frozenset()
     assert replayed.number == 1
     again = memory(*events, started(2, "q"), Answer("yes"), finished(2))
@@ -196,8 +228,16 @@ def test_an_undone_turn_keeps_its_commands_and_registrations():
 
 
 def test_compaction_replaces_turns_and_resends_names_and_schemas():
-    events = [started(), OFFER, ToolRegistered("read_file", 10, True, 1, "agent"), Answer("done"), finished()]
-    replayed = memory(*events, Compacted("short", "m", 1, 100, 10), started(2, "next"), Answer("yes"), finished(2))
+    events = [
+        started(),
+        OFFER,
+        ToolRegistered("read_file", 10, True, 1, "agent"),
+        Answer("done"),
+        finished(),
+    ]
+    replayed = memory(
+        *events, Compacted("short", "m", 1, 100, 10), started(2, "next"), Answer("yes"), finished(2)
+    )
     assert [message.text for message in replayed.messages] == [
         "What was said and done so far, in short:\nshort", "Noted.", "next", "yes",
     ]  # fmt: skip
@@ -208,5 +248,7 @@ def test_compaction_replaces_turns_and_resends_names_and_schemas():
 
 
 def test_unregistering_removes_a_tool_from_the_library():
-    replayed = memory(ToolRegistered("read_file", 10, True, 0, "user"), ToolUnregistered("read_file"))
+    replayed = memory(
+        ToolRegistered("read_file", 10, True, 0, "user"), ToolUnregistered("read_file")
+    )
     assert replayed.library.names == ()

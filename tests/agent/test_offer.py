@@ -28,7 +28,11 @@ async def test_core_and_likely_tools_are_loaded(play, question, price):
         (request,) = shell.requests
     assert offered.presentation == "grow"
     assert offered.core == CORE
-    assert set(CORE) <= set(offered.loaded) == {tool.name for tool in request.tools} - {"tool_register"}
+    assert (
+        set(CORE)
+        <= set(offered.loaded)
+        == {tool.name for tool in request.tools} - {"tool_register"}
+    )
     assert offered.known
     assert {*offered.known, *offered.loaded} == set(shell.deps.catalog.names)
     assert all(chances[name] < 0.5 for name in offered.known)

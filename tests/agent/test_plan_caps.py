@@ -40,17 +40,26 @@ class Slow:
 LINES = [say("Slowly.", "slow"), say("Once more.", "slow"), finish("done")]
 
 
-@pytest.mark.parametrize(("cap", "words"), [("50000tok", "50,000 tokens"), ("90000tok", "90,000 tokens")])
+@pytest.mark.parametrize(
+    ("cap", "words"), [("50000tok", "50,000 tokens"), ("90000tok", "90,000 tokens")]
+)
 async def test_a_cap_changed_while_a_tool_runs_changes_the_plan_at_once(play, cap, words):
     async with play(LINES, registration="all", budget="60000tok") as shell:
         slow = Slow(shell)
         await asyncio.wait_for(slow.runs.wait(), 60)
         await shell.command(f"/budget {cap}")
-        printed, why = (await shell.command("/plan")).text, (await shell.command("/plan why slow")).text
+        printed, why = (
+            (await shell.command("/plan")).text,
+            (await shell.command("/plan why slow")).text,
+        )
         events = await slow.finished()
     (changed,) = (plan for plan in of(events, PlanChanged) if "cap" in plan.reason)
     limit, (first, *_) = int(cap.removesuffix("tok")), of(events, BudgetSettled)
-    assert events.index(of(events, CallStarted)[0]) < events.index(changed) < events.index(of(events, CallFinished)[0])
+    assert (
+        events.index(of(events, CallStarted)[0])
+        < events.index(changed)
+        < events.index(of(events, CallFinished)[0])
+    )
     assert changed.reason == f"the session's cap is {words} now"
     assert (changed.whole, changed.cap) == (limit, limit - first.usage.total)
     assert f"of {changed.cap:,} tokens" in printed
@@ -71,7 +80,9 @@ async def test_a_running_call_is_not_forbidden_by_its_own_cost(play):
 
 
 async def test_a_cap_changed_between_turns_appears_in_the_shown_plan(play):
-    async with play([say("", "slow"), finish("done")], registration="all", budget="60000tok") as shell:
+    async with play(
+        [say("", "slow"), finish("done")], registration="all", budget="60000tok"
+    ) as shell:
         add(shell, Probe("slow"))
         assert (await shell.status()).planned is None
         last = of(await turn(shell), PlanChanged)[-1]
@@ -130,7 +141,10 @@ async def reasons(play, *states):
 async def test_a_team_cap_for_another_model_does_not_limit_the_plan(play):
     async with play([]) as shell:
         model = shell.deps.models.current.model.traits.name
-        states = [CapState("everybody day", "usd", 10**9, 0, 0), CapState("model:other day", "usd", 10**7, 10**7, 0)]
+        states = [
+            CapState("everybody day", "usd", 10**9, 0, 0),
+            CapState("model:other day", "usd", 10**7, 10**7, 0),
+        ]
 
         async def caps(*, at_rest=False):
             return tuple(states)
@@ -150,7 +164,10 @@ async def test_the_first_caps_are_not_a_change(play):
 async def test_each_changed_cap_is_named_until_it_is_reported(play):
     changed = [*caps(session=20, day=7), CapState("month", "usd", 500_000_000, 0, 0)]
     words = "the session's cap is 20 tokens now and the month's cap is $0.50 now and the turn's cap was removed"
-    assert await reasons(play, caps(turn=5, session=10, day=7), changed, changed) == ([words, words], "")
+    assert await reasons(play, caps(turn=5, session=10, day=7), changed, changed) == (
+        [words, words],
+        "",
+    )
 
 
 async def test_a_change_reverted_before_the_report_is_not_a_change(play):

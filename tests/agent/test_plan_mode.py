@@ -37,7 +37,12 @@ async def test_only_tools_that_read_run_and_the_plan_is_quoted(play, home):
         events = await turn(shell)
         assert is_replayed(shell)
         assert INSTRUCTION in shell.requests[0].messages[1].text
-    assert [event.refused for event in of(events, CallFinished)] == ["", "unapproved", "unapproved", ""]
+    assert [event.refused for event in of(events, CallFinished)] == [
+        "",
+        "unapproved",
+        "unapproved",
+        "",
+    ]
     assert "plan mode runs only tools that read" in of(events, CallFinished)[1].observation
     assert [event.by for event in of(events, ApprovalGiven)] == ["plan mode"] * 2
     assert of(events, PlanWritten) == [PlanWritten(PLAN, 2)]
@@ -48,7 +53,9 @@ async def test_only_tools_that_read_run_and_the_plan_is_quoted(play, home):
 
 
 async def test_network_needs_no_answer_without_a_user(play):
-    async with play([say("", "fetch_url", url="http://localhost:1"), finish(PLAN)], approval_mode="plan") as shell:
+    async with play(
+        [say("", "fetch_url", url="http://localhost:1"), finish(PLAN)], approval_mode="plan"
+    ) as shell:
         events = await turn(shell)
     assert [event.by for event in of(events, ApprovalGiven)] == ["plan mode"]
 
@@ -97,7 +104,11 @@ async def test_edits_inside_the_workspace_run_without_asking_but_nothing_else(pl
         await accept(shell, "edits")
         assert shell.deps.settings.approval_mode == "edits"
     assert (home / "a.txt").exists()
-    assert [question.arguments.get("path", "command") for question in user.asked] == ["notes.txt", ".envrc", "command"]
+    assert [question.arguments.get("path", "command") for question in user.asked] == [
+        "notes.txt",
+        ".envrc",
+        "command",
+    ]
 
 
 async def test_rules_of_the_settings_hold_while_edits_are_accepted(play, home):
@@ -106,7 +117,9 @@ async def test_rules_of_the_settings_hold_while_edits_are_accepted(play, home):
     lines = [WRITE, say("", "write_file", path="b.txt", content="b\n"), finish("Done.")]
     async with play(lines, user=user, approval_mode="edits") as shell:
         rules = shell.deps.approvals.rules
-        shell.deps.approvals.rules = type(rules)(ask=("write_file:a*",), deny=("write_file:b*",), workspace=home)
+        shell.deps.approvals.rules = type(rules)(
+            ask=("write_file:a*",), deny=("write_file:b*",), workspace=home
+        )
         await turn(shell)
     assert [question.arguments["path"] for question in user.asked] == ["a.txt"]
     assert not (home / "b.txt").exists()
@@ -130,7 +143,13 @@ async def test_a_resumed_session_still_has_its_plan(play):
 
 @pytest.mark.parametrize(
     ("text", "steps"),
-    [(PLAN, 2), ("- a\n- b\n- c", 3), ("Just do it.", 1), ("**1.** a\n   2) b\n## Step 3: c", 3), ("1. a\n- b", 1)],
+    [
+        (PLAN, 2),
+        ("- a\n- b\n- c", 3),
+        ("Just do it.", 1),
+        ("**1.** a\n   2) b\n## Step 3: c", 3),
+        ("1. a\n- b", 1),
+    ],
 )
 def test_steps_of_a_plan_are_counted(text, steps):
     assert written(text).steps == steps

@@ -20,7 +20,10 @@ def test_a_plan_that_is_not_enforced_says_why():
 def test_a_plan_over_thousands_of_tools_shows_a_lower_bound():
     assert planned_share(plan_of_many()) == "60+ of 16,464"
     barred = replace(plan_of_many().rows[-1], planned=0, state="forbidden", why="budget")
-    assert planned_share(replace(plan_of_many(), rows=(*plan_of_many().rows[:-1], barred))) == "59 of 16,464"
+    assert (
+        planned_share(replace(plan_of_many(), rows=(*plan_of_many().rows[:-1], barred)))
+        == "59 of 16,464"
+    )
     assert planned_share(replace(PLANNED, rows=())) == "0 of 0"
 
 
@@ -42,7 +45,10 @@ def test_newly_forbidden_tools_are_reported_once():
     assert plan_news(PLANNED, USED) == ""
     assert plan_news(USED, QUOTA) == "plan: count_text (quota) may no longer be used"
     assert plan_news(QUOTA, QUOTA) == ""
-    assert plan_news(USED, BLACKLISTED) == "plan: count_text (quota) and read_file (blacklist) may no longer be used"
+    assert (
+        plan_news(USED, BLACKLISTED)
+        == "plan: count_text (quota) and read_file (blacklist) may no longer be used"
+    )
 
 
 def test_a_plan_without_any_usable_tool_says_so():
@@ -56,7 +62,9 @@ def test_first_plans_and_advisory_plans_report_no_forbidden_tools():
 
 
 def test_a_cap_set_during_the_turn_reports_every_forbidden_tool():
-    assert plan_news(ADVICE, replace(QUOTA, number=2)).startswith("plan: count_text (quota) and fetch_url (budget)")
+    assert plan_news(ADVICE, replace(QUOTA, number=2)).startswith(
+        "plan: count_text (quota) and fetch_url (budget)"
+    )
 
 
 def test_only_three_forbidden_tools_are_named():
@@ -66,6 +74,8 @@ def test_only_three_forbidden_tools_are_named():
 
 
 def test_control_characters_in_tool_names_are_escaped():
-    hostile = replace(PLANNED.rows[0], tool="tool\x1b[31mred\u202e\n", state="forbidden", why="quota")
+    hostile = replace(
+        PLANNED.rows[0], tool="tool\x1b[31mred\u202e\n", state="forbidden", why="quota"
+    )
     news = plan_news(PLANNED, replace(QUOTA, rows=(hostile, *PLANNED.rows)))
     assert news == "plan: tool␛[31mred\\u202e (quota) may no longer be used"

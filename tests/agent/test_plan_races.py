@@ -130,7 +130,9 @@ async def test_records_that_cannot_be_written_are_reported_once_and_written_late
         together.wait(600)
         return use
 
-    await asyncio.gather(*(experience.remember(partial(record, use), notices.append) for use in "abc"))
+    await asyncio.gather(
+        *(experience.remember(partial(record, use), notices.append) for use in "abc")
+    )
     assert [notice.text for notice in notices] == [
         "This turn's results are not recorded for planning yet. The experience is locked."
     ]

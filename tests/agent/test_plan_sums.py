@@ -55,14 +55,20 @@ def random_lines(draw):
         say("1"),
         say("2"),
     ]
-    return [*draw.choices(choices, k=draw.randint(1, 8)), *[finish("done " * draw.randint(1, 80))] * 4]
+    return [
+        *draw.choices(choices, k=draw.randint(1, 8)),
+        *[finish("done " * draw.randint(1, 80))] * 4,
+    ]
 
 
 @pytest.mark.parametrize("strategy", ["react", "dfsdt", "tot"])
 @pytest.mark.parametrize("seed", range(8))
 async def test_the_planned_cost_never_exceeds_the_budget_for_tools(play, strategy, seed):
     draw = random.Random(f"{strategy} {seed}")
-    options = {"budget": f"{draw.randint(4_500, 20_000)}tok", "registration": draw.choice(["all", "names"])}
+    options = {
+        "budget": f"{draw.randint(4_500, 20_000)}tok",
+        "registration": draw.choice(["all", "names"]),
+    }
     if seed % 2:
         options |= {"price": PRICE, "budget": f"0.0{draw.randint(10, 45)}"}
     async with play(random_lines(draw), strategy=strategy, yes=True, **options) as shell:
@@ -95,7 +101,13 @@ async def test_the_answer_of_a_turn_pays_for_no_call(play):
 
 async def test_a_proposal_pays_for_at_most_one_use(play):
     dear = {"input": 900, "output": 200}
-    lines = [say("", "alpha", usage=dear), say("", "beta"), say("A"), finish("done"), finish("done")]
+    lines = [
+        say("", "alpha", usage=dear),
+        say("", "beta"),
+        say("A"),
+        finish("done"),
+        finish("done"),
+    ]
     async with play(lines, strategy="tot", registration="all", budget="5850tok") as shell:
         shell.deps.settings.strict = True
         add(shell, *map(Probe, NAMES))
@@ -103,7 +115,9 @@ async def test_a_proposal_pays_for_at_most_one_use(play):
     first, proposed = plans[:2]
     assert first.paid == 0
     assert proposed.paid == next(row.cost for row in proposed.rows if row.left) < 1_100
-    assert f"{proposed.paid} tokens already paid for thinking of the next use)" in plan_summary(proposed)
+    assert f"{proposed.paid} tokens already paid for thinking of the next use)" in plan_summary(
+        proposed
+    )
     assert "already paid" not in plan_summary(first)
     assert all(map(adds_up, plans))
 
@@ -117,7 +131,9 @@ async def test_the_reserve_in_the_plan_equals_the_reservation_for_the_answer(pla
 
         async def noting(view):
             await set_aside(view)
-            reserves.append(mode.answer_hold.tokens if "tok" in money["budget"] else mode.answer_hold.nano)
+            reserves.append(
+                mode.answer_hold.tokens if "tok" in money["budget"] else mode.answer_hold.nano
+            )
 
         mode.hold_answer = noting
         first, used = of(await turn(shell), PlanChanged)[:2]
@@ -139,16 +155,38 @@ NOTHING = StepCost()
         pytest.param((SETTLED, STARTED), False, STEP, 0, id="a running call is paid by its step"),
         pytest.param((SETTLED, STARTED, ENDED), False, NOTHING, 0, id="a finished call"),
         pytest.param((JUDGED,), False, NOTHING, 0, id="a judge call"),
-        pytest.param((SETTLED, StepStarted(1, "single", "m")), True, NOTHING, 100, id="a step without a call"),
-        pytest.param((SETTLED, PROPOSED, SETTLED), True, STEP, 200, id="a proposal pays beyond the next step"),
-        pytest.param((SETTLED, PROPOSED, BranchLeft((), 1, "given up")), True, NOTHING, 100, id="an abandoned branch"),
-        pytest.param((SETTLED, ToolRegistered("alpha", 10, True, 1, "agent")), False, NOTHING, 0, id="a registration"),
         pytest.param(
-            (SETTLED, ToolRegistered("alpha", 10, True, 0, "user")), False, STEP, 100, id="a registration by the user"
+            (SETTLED, StepStarted(1, "single", "m")), True, NOTHING, 100, id="a step without a call"
+        ),
+        pytest.param(
+            (SETTLED, PROPOSED, SETTLED), True, STEP, 200, id="a proposal pays beyond the next step"
+        ),
+        pytest.param(
+            (SETTLED, PROPOSED, BranchLeft((), 1, "given up")),
+            True,
+            NOTHING,
+            100,
+            id="an abandoned branch",
+        ),
+        pytest.param(
+            (SETTLED, ToolRegistered("alpha", 10, True, 1, "agent")),
+            False,
+            NOTHING,
+            0,
+            id="a registration",
+        ),
+        pytest.param(
+            (SETTLED, ToolRegistered("alpha", 10, True, 0, "user")),
+            False,
+            STEP,
+            100,
+            id="a registration by the user",
         ),
     ],
 )
-def test_a_step_pays_only_for_the_call_it_proposed(events, is_followed_by_step, ahead, total_tokens):
+def test_a_step_pays_only_for_the_call_it_proposed(
+    events, is_followed_by_step, ahead, total_tokens
+):
     thinking = ThinkingCost()
     for event in events:
         thinking.see(event)

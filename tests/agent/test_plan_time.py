@@ -17,7 +17,9 @@ def used(shell, tool, seconds):
     """Add four helpful uses of this duration to the experience."""
     schema = document_hash(shell.deps.catalog.schema(tool))
     use = Use(QUESTION, tool, schema, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, seconds, 0)
-    shell.deps.experience.records.add([replace(use, session="s", turn=at, call="c") for at in range(4)])
+    shell.deps.experience.records.add(
+        [replace(use, session="s", turn=at, call="c") for at in range(4)]
+    )
 
 
 def timed_step(shell, tokens, ms):

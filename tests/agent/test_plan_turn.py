@@ -92,7 +92,9 @@ async def test_a_strict_plan_refuses_a_use_beyond_the_quota(play):
     judged = of(events, CallJudged)
     assert [(event.helpful, event.by) for event in judged] == [(True, "rules")]
     assert "Not to be used any more: count_text (quota)." in judged[0].note
-    assert any("Not to be used any more: count_text (quota)." in message.text for message in messages)
+    assert any(
+        "Not to be used any more: count_text (quota)." in message.text for message in messages
+    )
     last = of(events, PlanChanged)[-1]
     assert (row(last, "count_text").state, row(last, "count_text").why) == ("forbidden", "quota")
     assert events[-1].status == "answered"
@@ -106,7 +108,9 @@ async def test_a_use_beyond_the_quota_runs_if_better_uses_remain_affordable(play
         why = (await shell.command("/plan why count_text")).text
     assert [event.refused for event in of(events, CallFinished)] == ["", ""]
     assert why.startswith("count_text: unplanned (quota)")
-    explanation = "If called, it runs: the answer and all uses known to be better remain affordable."
+    explanation = (
+        "If called, it runs: the answer and all uses known to be better remain affordable."
+    )
     assert why.endswith(explanation)
 
 
@@ -168,7 +172,10 @@ async def test_a_mistake_of_the_caller_can_be_corrected(play):
     lines = [say("", "count_text", path="note.txt"), COUNT, finish("3 lines")]
     async with play(lines, registration="all", budget="90000tok") as shell:
         events = await turn(shell)
-    assert [(event.ok, event.refused) for event in of(events, CallFinished)] == [(False, ""), (True, "")]
+    assert [(event.ok, event.refused) for event in of(events, CallFinished)] == [
+        (False, ""),
+        (True, ""),
+    ]
     assert [event.helpful for event in of(events, CallJudged)] == [None, True]
 
 
@@ -212,7 +219,10 @@ async def test_a_resumed_session_repeats_the_notes_of_the_plan(play):
         await turn(shell)
         past = [event for _, event in shell.store.events(shell.session)]
         assert Memory(shell.deps.catalog, past).messages == shell.conversation.memory.messages
-        assert any("Budget left for tools" in message.text for message in shell.conversation.memory.messages)
+        assert any(
+            "Budget left for tools" in message.text
+            for message in shell.conversation.memory.messages
+        )
 
 
 async def test_each_request_extends_the_previous_one(play):
@@ -241,7 +251,9 @@ async def test_a_cap_hides_no_tool_even_of_low_value(play):
         _remember(shell, "count_text", helpful=False)
         events = await turn(shell)
     assert set(of(events, ToolsOffered)[0].names) == set(shell.deps.catalog.names)
-    assert [(event.name, event.refused) for event in of(events, CallFinished)] == [("count_text", "")]
+    assert [(event.name, event.refused) for event in of(events, CallFinished)] == [
+        ("count_text", "")
+    ]
 
 
 async def test_tool_search_is_offered_if_a_tool_is_hidden(play):
@@ -256,7 +268,11 @@ async def test_tool_search_is_offered_if_a_tool_is_hidden(play):
 
 
 async def test_a_search_that_matches_forbidden_tools_only_says_so(play):
-    lines = [say("", "tool_search", query="bytes"), say("", "tool_search", query="xyzzy"), finish("no")]
+    lines = [
+        say("", "tool_search", query="bytes"),
+        say("", "tool_search", query="xyzzy"),
+        finish("no"),
+    ]
     async with play(lines, registration="names", budget="60000tok") as shell:
         shell.deps.settings.strict = True
         _remember(shell, "count_text", helpful=False)
@@ -323,11 +339,18 @@ async def test_a_cap_lowered_during_a_turn_changes_the_plan_at_the_next_step(pla
 
 
 async def test_every_use_is_recorded_with_its_cost_and_judge(play):
-    async with play([COUNT, finish("3 lines")], registration="all", budget="0.50", price=PRICE) as shell:
+    async with play(
+        [COUNT, finish("3 lines")], registration="all", budget="0.50", price=PRICE
+    ) as shell:
         events = await turn(shell, "How many lines? My key is sk-abcdefghijklmnopqrstuvwxyz123456")
         (use,) = uses(shell)
     step = of(events, BudgetSettled)[0]
-    assert (use.tool, use.helpful, use.judged_by, use.price_nano) == ("count_text", True, "rules", 0)
+    assert (use.tool, use.helpful, use.judged_by, use.price_nano) == (
+        "count_text",
+        True,
+        "rules",
+        0,
+    )
     assert use.step_nano == step.spent_nano
     assert use.step_tokens == step.usage.total
     assert "sk-abcdefghijkl" not in use.query
@@ -353,7 +376,9 @@ async def test_a_mark_overrides_the_rules_and_can_be_removed(play):
         assert (uses(shell)[0].helpful, uses(shell)[0].judged_by) == (False, "you")
         await shell.mark(1, call.id, call.name, helpful=None)
         assert (uses(shell)[0].helpful, uses(shell)[0].judged_by) == (True, "rules")
-        marks = [event for _, event in shell.store.events(shell.session) if isinstance(event, CallMarked)]
+        marks = [
+            event for _, event in shell.store.events(shell.session) if isinstance(event, CallMarked)
+        ]
     assert [event.helpful for event in marks] == [False, None]
 
 
@@ -422,7 +447,12 @@ async def test_a_use_in_a_search_costs_every_step_that_led_to_it(play):
 
 
 async def test_a_tool_registered_in_an_abandoned_branch_costs_its_registration_again(play):
-    lines = [register("count_text"), say("", "finish", give_up=True, answer="no"), COUNT, finish("?")]
+    lines = [
+        register("count_text"),
+        say("", "finish", give_up=True, answer="no"),
+        COUNT,
+        finish("?"),
+    ]
     async with play(lines, registration="names", budget="90000tok", strategy="dfsdt") as shell:
         events = await turn(shell)
     plans = of(events, PlanChanged)
@@ -463,7 +493,9 @@ async def test_uses_that_could_not_be_recorded_are_written_on_close(play):
 
 
 async def test_an_experience_file_removed_in_use_does_not_end_the_turn(play):
-    async with play([COUNT, finish("3 lines"), finish("3 lines")], registration="all", budget="60000tok") as shell:
+    async with play(
+        [COUNT, finish("3 lines"), finish("3 lines")], registration="all", budget="60000tok"
+    ) as shell:
         for file in user_paths().data.glob("experience.sqlite*"):
             file.unlink()
         first, second = await turn(shell), await turn(shell)
@@ -482,7 +514,11 @@ async def test_the_plan_follows_a_turn_of_the_embedded_model(home, embedded_mode
     rows = [row(first, "count_text"), row(first, "calculate")]
     assert [(each.state, each.used) for each in rows] == [("planned", 0), ("planned", 0)]
     assert [row(last, name).used for name in ("count_text", "calculate")] == [1, 1]
-    assert {plan.reason for plan in plans} >= {"the question", "count_text was used", "calculate was used"}
+    assert {plan.reason for plan in plans} >= {
+        "the question",
+        "count_text was used",
+        "calculate was used",
+    }
     assert any(each.why == "budget" for each in last.rows)
     assert "391" in events[-1].answer
 
@@ -579,14 +615,18 @@ async def test_an_abandoned_branch_repeats_notes_about_forbidden_tools(play):
         await plan.settle(plan.inputs.view, shell.deps.catalog.names)
 
         async def used(tool, call):
-            return await plan.count(Call(tool, {}, call), StepCost(), price=0, seconds=0.1, helpful=True)
+            return await plan.count(
+                Call(tool, {}, call), StepCost(), price=0, seconds=0.1, helpful=True
+            )
 
         first, second = await used("count_text", "c1"), await used("read_file", "c2")
         plan.see(BranchLeft(("c1",), 1, "given up"))
         third = await used("list_files", "c3")
         plan.see(BranchLeft((), 1, "given up"))
         fourth = await used("calculate", "c4")
-    assert [("count_text" in note, "read_file" in note) for note in (first, second, third, fourth)] == [
+    assert [
+        ("count_text" in note, "read_file" in note) for note in (first, second, third, fourth)
+    ] == [
         (True, False),
         (False, True),
         (False, True),

@@ -50,11 +50,31 @@ async def test_earned_uses_are_added_to_the_usual_bound(capped):
     async with capped(register("count_text"), *counts(2), finish("3")) as shell:
         schema = document_hash(shell.deps.catalog.schema("count_text"))
         question = "How many lines has notes.txt?"
-        use = Use(question, "count_text", schema, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, 0.1, 0)
-        shell.deps.experience.records.add([replace(use, session="s", turn=at, call="c") for at in range(12)])
+        use = Use(
+            question,
+            "count_text",
+            schema,
+            "{}",
+            "3",
+            "0",
+            True,
+            True,
+            "rules",
+            "m",
+            0,
+            0,
+            9,
+            0.1,
+            0,
+        )
+        shell.deps.experience.records.add(
+            [replace(use, session="s", turn=at, call="c") for at in range(12)]
+        )
         await turn(shell)
         text = await why(shell, "count_text")
-    assert line(text, "bound").startswith("bound   3 = 1 + 2: past questions that used it did so 1.00 times on average")
+    assert line(text, "bound").startswith(
+        "bound   3 = 1 + 2: past questions that used it did so 1.00 times on average"
+    )
     assert line(text, "bound").endswith("; one more than the 2 uses that helped in this turn")
     assert "from 14 uses, 2 of them in this turn" in line(text, "cost")
 
@@ -65,7 +85,10 @@ async def test_a_plan_without_earned_uses_promises_none(capped):
         await turn(shell)
         text = await why(shell, "count_text")
     assert text.startswith("count_text: blocked (quota)")
-    assert line(text, "bound") == "bound   1: a tool without a judged use before the turn may be used once"
+    assert (
+        line(text, "bound")
+        == "bound   1: a tool without a judged use before the turn may be used once"
+    )
     assert text.endswith("It was used once, as often as its bound allows.")
 
 
@@ -74,22 +97,33 @@ async def test_a_refunded_use_does_not_count_as_helpful(capped):
         await turn(shell)
         text = await why(shell, "read_file")
     assert line(text, "bound").startswith("bound   4 = 1 + 1 + 2: ")
-    assert "; one more than the 1 use that helped in this turn; 2 uses refunded, which said nothing" in text
-    assert text.endswith("It is planned to be used again: it fits, though no use of it was judged before this turn.")
+    assert (
+        "; one more than the 1 use that helped in this turn; 2 uses refunded, which said nothing"
+        in text
+    )
+    assert text.endswith(
+        "It is planned to be used again: it fits, though no use of it was judged before this turn."
+    )
 
 
 async def test_a_tool_over_the_cap_is_not_compared_with_others(capped):
     async with capped(finish("3")) as shell:
         shell.deps.profiles.resources.update({"fetch_url": 10**12})
         text = await why(shell, "fetch_url")
-    assert re.search(r"\nOne use costs \$1,000\.\d+, and only \$0\.19\d* is left for tools\.$", text)
+    assert re.search(
+        r"\nOne use costs \$1,000\.\d+, and only \$0\.19\d* is left for tools\.$", text
+    )
 
 
 async def test_a_budget_below_the_reserve_is_explained(capped):
     async with capped(finish("3"), budget="10tok") as shell:
         text = await why(shell, "read_file")
-    assert re.search(r"budget  R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be reserved", text)
-    assert text.endswith("The remaining budget does not even pay for the answer, so no tool is planned.")
+    assert re.search(
+        r"budget  R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be reserved", text
+    )
+    assert text.endswith(
+        "The remaining budget does not even pay for the answer, so no tool is planned."
+    )
 
 
 async def test_an_advisory_plan_advises_against_a_tool(capped):
@@ -150,16 +184,29 @@ def pasts(draw):
 def plans(draw):
     """A plan in the middle of a turn and the evidence before it, with any costs, caps, uses and verdicts."""
     unit = draw(st.sampled_from(["usd", "tokens"]))
-    evidence = {f"t{at}": past for at, past in enumerate(draw(st.lists(pasts(), min_size=1, max_size=5)))}
+    evidence = {
+        f"t{at}": past for at, past in enumerate(draw(st.lists(pasts(), min_size=1, max_size=5)))
+    }
     task = TaskPlan([], strict=draw(st.booleans()), earned=draw(st.booleans()))
     used = draw(
-        st.lists(st.tuples(st.sampled_from(sorted(evidence)), st.sampled_from([True, False, None])), max_size=8)
+        st.lists(
+            st.tuples(st.sampled_from(sorted(evidence)), st.sampled_from([True, False, None])),
+            max_size=8,
+        )
     )
     for tool, helpful in used:
         task.count(tool, helpful)
     part = st.integers(0, 4_000)
     costs = {
-        tool: Expected(unit, draw(part), draw(part), draw(part), draw(part), past.uses + task.uses[tool], draw(part))
+        tool: Expected(
+            unit,
+            draw(part),
+            draw(part),
+            draw(part),
+            draw(part),
+            past.uses + task.uses[tool],
+            draw(part),
+        )
         for tool, past in evidence.items()
     }
     candidates = [
@@ -175,13 +222,20 @@ def plans(draw):
         for tool, past in evidence.items()
     ]
     means = draw(
-        st.one_of(st.none(), st.builds(RemainingBudget, st.just(unit), st.integers(0, 20_000), st.integers(0, 9_000)))
+        st.one_of(
+            st.none(),
+            st.builds(
+                RemainingBudget, st.just(unit), st.integers(0, 20_000), st.integers(0, 9_000)
+            ),
+        )
     )
     paid = 0 if means is None else draw(st.sampled_from([0, 0, 700]))
     budget = None if means is None else means.budget + paid
     beyond = {tool for tool, cost in costs.items() if budget is not None and cost.total > budget}
     plan = task.solve(
-        budget, candidates, unaffordable=beyond | set(draw(st.lists(st.sampled_from(sorted(evidence)), max_size=1)))
+        budget,
+        candidates,
+        unaffordable=beyond | set(draw(st.lists(st.sampled_from(sorted(evidence)), max_size=1))),
     )
     return PricedPlan(plan, unit, means, costs, paid), evidence, used
 
@@ -189,7 +243,10 @@ def plans(draw):
 def amounts(text):
     """Whole units of every amount in a text."""
     matches = re.findall(r"\$(\d+(?:\.\d+)?)|([\d,]+) tokens?", text)
-    return [int(Decimal(usd) * 10**9) if usd else int(tokens.replace(",", "")) for usd, tokens in matches]
+    return [
+        int(Decimal(usd) * 10**9) if usd else int(tokens.replace(",", ""))
+        for usd, tokens in matches
+    ]
 
 
 def figures(text):
@@ -260,7 +317,11 @@ def _check_budget(text, draft):
         assert "budget  R" not in text
         return
     equation = line(text, "budget  R")
-    paid = amounts(match[0]) if (match := re.search(r"[^ ]+(?: tokens)? paid already", equation)) else [0]
+    paid = (
+        amounts(match[0])
+        if (match := re.search(r"[^ ]+(?: tokens)? paid already", equation))
+        else [0]
+    )
     numbers = amounts(equation.replace(match[0], "")) if match else amounts(equation)
     budget, cap, reserved = numbers
     assert (cap, reserved, *paid) == (draft.remaining.cap, draft.remaining.reserved, draft.paid)

@@ -49,7 +49,12 @@ async def test_a_finished_plan_is_scored_by_the_judge_and_the_ledger(play):
         (row,) = shell.ledger.turn_rows(shell.session).values()
     assert paid > 0
     assert (score.cost_nano, score.resources_nano, row.spent_nano) == (paid, 0, paid)
-    assert (score.turn, score.performance, score.judged_by, score.checked) == (1, 1.0, "rules", None)
+    assert (score.turn, score.performance, score.judged_by, score.checked) == (
+        1,
+        1.0,
+        "rules",
+        None,
+    )
     assert (score.most_nano, score.alpha) == (50_000_000, 0.5)
     assert score.quality == quality(1.0, Decimal(paid), max_cost=Decimal(50_000_000))
     assert events.index(score) < len(events) - 1
@@ -66,7 +71,10 @@ async def test_a_lower_cap_lowers_the_maximum_cost_of_a_plan(play):
 
 async def test_a_team_cap_for_another_model_does_not_lower_the_maximum_cost(play, monkeypatch):
     async with play(SCRIPT, price=PRICE, budget="0.04", **GRAPH) as shell:
-        caps = [CapState("session", "usd", 40_000_000, 0, 0), CapState("model:other day", "usd", 1_000, 0, 0)]
+        caps = [
+            CapState("session", "usd", 40_000_000, 0, 0),
+            CapState("model:other day", "usd", 1_000, 0, 0),
+        ]
         monkeypatch.setattr(shell.ledger, "caps", lambda *_, **__: caps)
         (score,) = of(await turn(shell), PlanScored)
     assert score.most_nano == 40_000_000
@@ -77,14 +85,19 @@ async def test_the_weight_of_performance_is_a_setting(play):
         shell.deps.settings.alpha = 0.25
         shell.deps.settings.most_nano = 1_000_000
         (score,) = of(await turn(shell), PlanScored)
-    assert score.quality == quality(1.0, Decimal(score.cost_nano), alpha=0.25, max_cost=Decimal(1_000_000))
+    assert score.quality == quality(
+        1.0, Decimal(score.cost_nano), alpha=0.25, max_cost=Decimal(1_000_000)
+    )
 
 
 async def test_a_plan_that_costs_nothing_says_so(play):
     async with play(SCRIPT, **GRAPH) as shell:
         (score,) = of(await turn(shell), PlanScored)
     assert (score.cost_nano, score.quality) == (0, 0.5)
-    assert describe(score) == "plan of turn 1: QoP 0.50: P 1.00 by rules, C $0 (nothing was paid) of $0.05"
+    assert (
+        describe(score)
+        == "plan of turn 1: QoP 0.50: P 1.00 by rules, C $0 (nothing was paid) of $0.05"
+    )
 
 
 async def test_a_failed_node_does_not_count_as_helpful(play):
@@ -96,7 +109,9 @@ async def test_a_failed_node_does_not_count_as_helpful(play):
 
 
 async def test_the_repaired_plan_is_scored_with_its_kept_nodes(play):
-    async with play([TWO, GONE, COUNT_TEXT, TWO, COUNT, finish("done")], price=PRICE, **GRAPH) as shell:
+    async with play(
+        [TWO, GONE, COUNT_TEXT, TWO, COUNT, finish("done")], price=PRICE, **GRAPH
+    ) as shell:
         events = await turn(shell)
     first, second = of(events, GraphPlanned)
     (score,) = of(events, PlanScored)
@@ -140,7 +155,9 @@ async def test_a_mark_changes_the_score_until_it_is_removed(play):
         call = of(events, CallFinished)[0]
         _, marked = await shell.mark(1, call.id, call.name, helpful=False)
         _, back = await shell.mark(1, call.id, call.name, helpful=None)
-        scores = [event for _, event in shell.store.events(shell.session) if isinstance(event, PlanScored)]
+        scores = [
+            event for _, event in shell.store.events(shell.session) if isinstance(event, PlanScored)
+        ]
     assert (marked.performance, marked.judged_by) == (0.5, "you + rules")
     assert marked.quality == pytest.approx(original.quality - 0.25)
     assert back == original
@@ -168,7 +185,10 @@ async def test_a_resumed_session_scores_marks_like_the_live_one(play):
         shell.deps.settings.most_nano = 1
         _, marked = await shell.mark(1, call.id, call.name, helpful=False)
     assert marked == replace(
-        original, performance=0.5, judged_by="you + rules", quality=pytest.approx(original.quality - 0.25)
+        original,
+        performance=0.5,
+        judged_by="you + rules",
+        quality=pytest.approx(original.quality - 0.25),
     )
 
 
@@ -252,8 +272,12 @@ def ran(name, units):
 
 
 def test_resources_are_measured_else_profiled_else_unknown():
-    assert resources_value([ran("a", 2.5e-7), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 250 + 1_000
-    assert resources_value([ran("a", 1.0000001e-9)], 1_000_000_000, {}) == 2  # rounded up, as costs are
+    assert (
+        resources_value([ran("a", 2.5e-7), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 250 + 1_000
+    )
+    assert (
+        resources_value([ran("a", 1.0000001e-9)], 1_000_000_000, {}) == 2
+    )  # rounded up, as costs are
     assert resources_value([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 9 + 1_000
     assert resources_value([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {}) is None
     assert resources_value([ran("a", None)], 0, {}) == 0
@@ -263,12 +287,16 @@ def test_resources_are_measured_else_profiled_else_unknown():
 
 
 NODES = tuple(GraphNode(label, label, ("<task>",)) for label in "abc")
-BASE = PlanScored(1, None, "", None, most_nano=1_000, alpha=0.5, quality=None, resources_nano=0, checked=None)
+BASE = PlanScored(
+    1, None, "", None, most_nano=1_000, alpha=0.5, quality=None, resources_nano=0, checked=None
+)
 
 
 def turn_of(*events):
     """A turn with a plan of three nodes and these events."""
-    return PlannedTurns((TurnStarted(1, "q", "m", "single", "graph"), GraphPlanned(NODES, "[]"), *events)).by_number[1]
+    return PlannedTurns(
+        (TurnStarted(1, "q", "m", "single", "graph"), GraphPlanned(NODES, "[]"), *events)
+    ).by_number[1]
 
 
 def done(label, helpful=True, by="rules"):
@@ -279,14 +307,23 @@ def test_results_without_a_verdict_do_not_count():
     turn = turn_of(*done("a"), *done("b", None, ""), *done("c", False, "model"))
     score = score_graph(turn, "answered", 0, BASE)
     assert (score.performance, score.judged_by) == (0.5, "model + rules")
-    unjudged = score_graph(turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, BASE)
+    unjudged = score_graph(
+        turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, BASE
+    )
     assert (unjudged.performance, unjudged.judged_by, unjudged.quality) == (None, "", None)
-    assert describe(unjudged).startswith(f"plan of turn {unjudged.turn}: QoP unknown: P unknown, C $0")
+    assert describe(unjudged).startswith(
+        f"plan of turn {unjudged.turn}: QoP unknown: P unknown, C $0"
+    )
 
 
 def test_a_mark_of_an_earlier_plan_does_not_count_for_a_skipped_node():
     skipped = NodeChanged("a", "skipped", reason="b failed")
-    turn = turn_of(*done("a"), CallMarked(1, "ca", "a", True), GraphPlanned(NODES, "[]", repaired=True), skipped)
+    turn = turn_of(
+        *done("a"),
+        CallMarked(1, "ca", "a", True),
+        GraphPlanned(NODES, "[]", repaired=True),
+        skipped,
+    )
     score = score_graph(turn, "answered", 0, BASE)
     assert (score.performance, score.judged_by) == (0.0, "rules")
 
@@ -303,10 +340,18 @@ def test_an_unknown_price_leaves_the_quality_unknown():
     checked=st.sampled_from([None, True, False]),
     spent=st.integers(0, 10_000),
 )
-def test_marks_override_the_checker_and_the_checker_overrides_the_judge(marks, verdicts, checked, spent):
-    events = [event for label, verdict in zip("abc", verdicts, strict=True) for event in done(label, verdict)]
+def test_marks_override_the_checker_and_the_checker_overrides_the_judge(
+    marks, verdicts, checked, spent
+):
+    events = [
+        event
+        for label, verdict in zip("abc", verdicts, strict=True)
+        for event in done(label, verdict)
+    ]
     events.append(TurnFinished(1, "answered", "", spent, Usage(), 1, (), 1.0))
-    events += [CallMarked(1, f"c{label}", label, mark) for label, mark in zip("abc", marks, strict=True)]
+    events += [
+        CallMarked(1, f"c{label}", label, mark) for label, mark in zip("abc", marks, strict=True)
+    ]
     score = score_graph(turn_of(*events), "answered", spent, replace(BASE, checked=checked))
     final = [
         mark if mark is not None else checked if checked is not None else verdict

@@ -44,7 +44,12 @@ async def test_a_failed_program_is_rewritten_with_its_error(play):
 
 @pytest.mark.parametrize(
     "programs",
-    [[say("It has some lines.")], [BREAKS, BREAKS], [BREAKS, OTHER], [BREAKS, FAILS, say("```python\n1 / 0\n```")]],
+    [
+        [say("It has some lines.")],
+        [BREAKS, BREAKS],
+        [BREAKS, OTHER],
+        [BREAKS, FAILS, say("```python\n1 / 0\n```")],
+    ],
     ids=["no program", "the same program", "the same failure", "three programs that fail"],
 )
 async def test_tool_calls_follow_failed_programs(play, programs):
@@ -78,7 +83,9 @@ async def test_no_program_is_requested_if_none_can_be_approved(play, options):
 
 async def test_the_model_answers_after_a_program_without_output(play, home):
     writes = say("```python\nopen('notes.txt', 'a').write('four\\n')\n```")
-    async with play([writes, say("It is done.")], registration="all", user=User(approval="once")) as shell:
+    async with play(
+        [writes, say("It is done.")], registration="all", user=User(approval="once")
+    ) as shell:
         events = await turn(with_parameters(shell), "Add four to notes.txt")
         assert shell.requests[-1].purpose == "answer"
     assert events[-1].answer == "It is done."
@@ -93,7 +100,12 @@ async def test_the_model_answers_after_a_program_without_output(play, home):
         (QUESTION, {"parameters": None}),
         (QUESTION, {"parameters": 135_000_000, "small": True}),
     ],
-    ids=["no named file", "a capable model", "a model of unknown size", "a model too small for programs"],
+    ids=[
+        "no named file",
+        "a capable model",
+        "a model of unknown size",
+        "a model too small for programs",
+    ],
 )
 async def test_other_questions_and_models_use_tool_calls(play, question, traits):
     async with play([say("Three.")], registration="all", user=User(approval="once")) as shell:
@@ -103,7 +115,9 @@ async def test_other_questions_and_models_use_tool_calls(play, question, traits)
 
 
 async def test_a_file_that_a_rule_protects_is_not_attached(play, home):
-    async with play([say("It is forbidden.")], registration="all", user=User(approval="once")) as shell:
+    async with play(
+        [say("It is forbidden.")], registration="all", user=User(approval="once")
+    ) as shell:
         shell.deps.approvals.rules = Rules(deny=("read_file:notes.txt",), workspace=home)
         events = await turn(with_parameters(shell), QUESTION)
     assert of(events, TurnStarted)[0].attachments == ()
@@ -139,7 +153,9 @@ def test_a_file_suffix_refers_to_the_folder(tmp_path, question, names):
     (tmp_path / "b.jpg").write_text("b")
     attachments = attach(Workspace(tmp_path), question, may_read=lambda path: True).attachments
     assert [attachment.name for attachment in attachments] == names
-    assert all(attachment.text == "a.csv\nb.jpg" for attachment in attachments if attachment.name == "./")
+    assert all(
+        attachment.text == "a.csv\nb.jpg" for attachment in attachments if attachment.name == "./"
+    )
 
 
 def test_a_word_that_cannot_be_a_file_name_is_ignored(tmp_path):
@@ -168,11 +184,17 @@ def broken(home):
 
 
 @pytest.mark.parametrize(
-    "suffix", ["", f"\n# try_it.py\n{TRIES}"], ids=["definitions only", "with the script that uses them"]
+    "suffix",
+    ["", f"\n# try_it.py\n{TRIES}"],
+    ids=["definitions only", "with the script that uses them"],
 )
-async def test_a_program_with_the_definitions_of_a_named_file_replaces_it_and_is_tested(play, broken, suffix):
+async def test_a_program_with_the_definitions_of_a_named_file_replaces_it_and_is_tested(
+    play, broken, suffix
+):
     async with play(
-        [code(BETTER + suffix), say("It gives 0 now.")], registration="all", user=User(approval="once")
+        [code(BETTER + suffix), say("It gives 0 now.")],
+        registration="all",
+        user=User(approval="once"),
     ) as shell:
         events = await turn(with_parameters(shell), "try_it.py fails, mend average.py")
     assert ran(events) == ["write_file", "run_python"]
@@ -182,7 +204,9 @@ async def test_a_program_with_the_definitions_of_a_named_file_replaces_it_and_is
 
 
 async def test_a_written_file_that_fails_is_written_again(play, broken):
-    async with play([code(WRONG), code(BETTER), say("Done.")], registration="all", user=User(approval="once")) as shell:
+    async with play(
+        [code(WRONG), code(BETTER), say("Done.")], registration="all", user=User(approval="once")
+    ) as shell:
         events = await turn(with_parameters(shell), "mend average.py so that try_it.py runs")
         texts = [message.text for message in shell.requests[1].messages[2:]]
     assert texts[0] == f"```python\n{WRONG}\n```"
@@ -225,7 +249,9 @@ async def test_the_same_program_is_not_run_twice(play, broken):
 async def test_of_several_files_only_the_changed_one_is_written(play, broken):
     (broken / "first.py").write_text("def first(values):\n    return values[0]\n")
     both = f"def first(values):\n    return values[0]\n\n\n{BETTER}"
-    async with play([code(both), say("It gives 0 now.")], registration="all", user=User(approval="once")) as shell:
+    async with play(
+        [code(both), say("It gives 0 now.")], registration="all", user=User(approval="once")
+    ) as shell:
         await turn(with_parameters(shell), "mend average.py, not first.py; try_it.py tries it")
     assert (broken / "average.py").read_text() == both
     assert (broken / "first.py").read_text() == "def first(values):\n    return values[0]\n"
@@ -235,15 +261,21 @@ async def test_files_in_a_folder_can_import_each_other(play, home):
     (home / "src").mkdir()
     (home / "src" / "average.py").write_text(AVERAGE)
     (home / "src" / "try_it.py").write_text(TRIES)
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")) as shell:
+    async with play(
+        [code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")
+    ) as shell:
         events = await turn(with_parameters(shell), "src/try_it.py fails, mend src/average.py")
     assert [event.ok for event in of(events, CallFinished)] == [True, True]
     assert (home / "src" / "average.py").read_text() == BETTER
 
 
 async def test_tool_calls_follow_a_script_that_only_defines_tests(play, broken):
-    (broken / "try_it.py").write_text("from average import average\n\n\ndef test_it():\n    assert average([]) == 0\n")
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")) as shell:
+    (broken / "try_it.py").write_text(
+        "from average import average\n\n\ndef test_it():\n    assert average([]) == 0\n"
+    )
+    async with play(
+        [code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")
+    ) as shell:
         events = await turn(with_parameters(shell), "try_it.py fails, mend average.py")
         assert shell.requests[1].tools
     assert ran(events) == ["write_file"]
@@ -251,7 +283,9 @@ async def test_tool_calls_follow_a_script_that_only_defines_tests(play, broken):
 
 async def test_tool_calls_follow_a_file_without_a_script(play, home):
     (home / "average.py").write_text(AVERAGE)
-    async with play([code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")) as shell:
+    async with play(
+        [code(BETTER), say("It gives 0 now.")], registration="all", user=User(approval="once")
+    ) as shell:
         events = await turn(with_parameters(shell), "mend average.py for no values")
         assert shell.requests[1].tools
     assert ran(events) == ["write_file"]
@@ -269,7 +303,9 @@ async def test_tool_calls_follow_a_file_without_a_script(play, home):
     ids=["unchanged", "another function", "more than definitions", "work before the import"],
 )
 async def test_any_other_program_runs_without_writing_files(play, broken, program):
-    async with play([code(program), say("That is it.")], registration="all", user=User(approval="once")) as shell:
+    async with play(
+        [code(program), say("That is it.")], registration="all", user=User(approval="once")
+    ) as shell:
         events = await turn(with_parameters(shell), "what does average.py give for no values?")
     assert ran(events)[0] == "run_python"
     assert (broken / "average.py").read_text() == AVERAGE
@@ -277,7 +313,9 @@ async def test_any_other_program_runs_without_writing_files(play, broken, progra
 
 async def test_a_file_that_was_sent_in_part_is_not_replaced(play, broken):
     (broken / "average.py").write_text(AVERAGE + "\n# …\n" * 600)
-    async with play([code(BETTER), say("That is it.")], registration="all", user=User(approval="once")) as shell:
+    async with play(
+        [code(BETTER), say("That is it.")], registration="all", user=User(approval="once")
+    ) as shell:
         events = await turn(with_parameters(shell), "mend average.py")
     assert ran(events) == ["run_python"]
 

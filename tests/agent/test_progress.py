@@ -15,11 +15,18 @@ COUNT = say("", "count_text", path="notes.txt")
 
 def calls(*pairs, text=""):
     """One reply with several calls, each a name and its arguments."""
-    return {"text": text, "calls": [{"name": name, "arguments": arguments} for name, arguments in pairs]}
+    return {
+        "text": text,
+        "calls": [{"name": name, "arguments": arguments} for name, arguments in pairs],
+    }
 
 
 async def test_all_calls_of_a_reply_run_in_order(play):
-    both = calls(("count_text", {"path": "notes.txt"}), ("calculate", {"expression": "6 * 7"}), text="Both at once.")
+    both = calls(
+        ("count_text", {"path": "notes.txt"}),
+        ("calculate", {"expression": "6 * 7"}),
+        text="Both at once.",
+    )
     async with play([both, finish("3 and 42")], registration="all") as shell:
         events = await turn(shell)
         messages = shell.requests[1].messages
@@ -31,13 +38,15 @@ async def test_all_calls_of_a_reply_run_in_order(play):
     results = [message.text for message in messages if message.speaker == "tool"]
     assert "3 lines" in results[0]
     assert "42" in results[1]
-    assert [message.text for message in messages if message.call and message.speaker == "assistant"] == [
-        "Both at once."
-    ]
+    assert [
+        message.text for message in messages if message.call and message.speaker == "assistant"
+    ] == ["Both at once."]
 
 
 async def test_a_call_can_follow_its_registration_in_the_same_reply(play):
-    both = calls(("tool_register", {"tool_name": "count_text"}), ("count_text", {"path": "notes.txt"}))
+    both = calls(
+        ("tool_register", {"tool_name": "count_text"}), ("count_text", {"path": "notes.txt"})
+    )
     async with play([both, finish("3")], registration="names") as shell:
         events = await turn(shell)
     assert [event.ok for event in of(events, CallFinished)] == [True]
@@ -62,7 +71,9 @@ async def test_calls_beyond_the_limit_of_a_reply_are_dropped_with_a_notice(play)
 async def test_a_repeated_call_gets_the_stored_result_and_is_then_refused(play):
     async with play([COUNT, COUNT, COUNT, finish("3")], registration="all") as shell:
         events = await turn(shell)
-        results = [message.text for message in shell.requests[3].messages if message.speaker == "tool"]
+        results = [
+            message.text for message in shell.requests[3].messages if message.speaker == "tool"
+        ]
     assert [event.refused for event in of(events, CallFinished)] == ["", "repeated", "repeated"]
     assert "3 lines" in results[1]
     assert "was made before" in results[1]
@@ -108,7 +119,10 @@ async def test_a_model_that_repeats_itself_is_stopped_and_its_result_is_kept(pla
 
 
 async def test_similar_failures_end_the_turn(play):
-    lines = [say("", "convert_units", value=number, from_unit="parsnip", to_unit="m") for number in range(24)]
+    lines = [
+        say("", "convert_units", value=number, from_unit="parsnip", to_unit="m")
+        for number in range(24)
+    ]
     async with play([*lines[:7], say("Unknown unit.")], registration="all") as shell:
         events = await turn(shell)
     assert [event.ok for event in of(events, CallFinished)] == [False] * (1 + stalled_after(STEPS))

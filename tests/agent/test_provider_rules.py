@@ -19,7 +19,14 @@ from providers import (
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.catalog import CORE
-from ecoshell.events import BudgetHeld, BudgetSettled, CallFinished, CallStarted, Compacted, ModelReplied
+from ecoshell.events import (
+    BudgetHeld,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    Compacted,
+    ModelReplied,
+)
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
@@ -75,9 +82,15 @@ def opened(home, emulators):
     async def opening(model, context=None, **options):
         file = user_paths().settings_file
         file.parent.mkdir(parents=True, exist_ok=True)
-        tables = [f'[models."{name}"]\nbase_url = "{emulator.base_url}"\n' for name, emulator in emulators.items()]
+        tables = [
+            f'[models."{name}"]\nbase_url = "{emulator.base_url}"\n'
+            for name, emulator in emulators.items()
+        ]
         if context is not None:
-            tables = ["[agent]\nmax_output_tokens = 4000\n", *(f"{table}context = {context}\n" for table in tables)]
+            tables = [
+                "[agent]\nmax_output_tokens = 4000\n",
+                *(f"{table}context = {context}\n" for table in tables),
+            ]
         file.write_text("".join(tables), encoding="utf-8")
         shell = await assemble(Options(model=model, workspace=home, yes=True, **options))
         try:
@@ -121,7 +134,9 @@ async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulat
 async def test_a_resumed_session_reserves_what_its_provider_counted_before(opened, emulators, home):
     (home / "a.txt").write_text("".join(f"line {number} of the file\n" for number in range(2_000)))
     model = "anthropic/claude-sonnet-4-5"
-    emulators[model].script([Reply((ToolCall("read_file", {"path": "a.txt"}),)), *(Reply((Text("Read."),)),) * 2])
+    emulators[model].script(
+        [Reply((ToolCall("read_file", {"path": "a.txt"}),)), *(Reply((Text("Read."),)),) * 2]
+    )
     async with opened(model, budget="5") as shell:
         await ask(shell, 0)
         session = shell.session
@@ -133,7 +148,9 @@ async def test_a_resumed_session_reserves_what_its_provider_counted_before(opene
 
 
 @pytest.mark.parametrize(("budget", "counts"), [("0.05", 1), ("20", 0)])
-async def test_the_provider_counts_the_first_prompt_under_a_small_cap(opened, emulators, budget, counts):
+async def test_the_provider_counts_the_first_prompt_under_a_small_cap(
+    opened, emulators, budget, counts
+):
     model = "anthropic/claude-sonnet-4-5"
     emulator = emulators[model]
     emulator.script([Reply((Text("There is nothing to do."),))])
@@ -170,13 +187,18 @@ def replies_with_images(prompt):
         made += bool(message.calls)
     if made >= STEPS_PER_TURN:
         return Reply((Reasoning("That is all."), Text("Both are grey. " * 400)))
-    calls = ToolCall("read_file", {"path": "photo.png"}), ToolCall("read_file", {"path": "a.txt", "end_line": made + 1})
+    calls = (
+        ToolCall("read_file", {"path": "photo.png"}),
+        ToolCall("read_file", {"path": "a.txt", "end_line": made + 1}),
+    )
     numbers = ToolCall("run_command", {"command": f"seq {made + 1} 1300"})
     return Reply((Reasoning(f"Step {made}."), Text("I look."), *calls, numbers))
 
 
 @pytest.mark.parametrize("model", PROVIDERS)
-async def test_thirty_steps_with_images_compaction_a_switch_and_a_resume_pass(opened, emulators, home, model):
+async def test_thirty_steps_with_images_compaction_a_switch_and_a_resume_pass(
+    opened, emulators, home, model
+):
     (home / "photo.png").write_bytes(png())
     second = next(name for name in PROVIDERS if name != model)
     for emulator in emulators.values():
@@ -185,7 +207,9 @@ async def test_thirty_steps_with_images_compaction_a_switch_and_a_resume_pass(op
 
     async def ask_about_image(shell, number):
         events = await turn(shell, f"Question {number}: what is in @photo.png?")
-        assert events[-1].status == "answered", [event for event in events if event.type in ("error", "notice")]
+        assert events[-1].status == "answered", [
+            event for event in events if event.type in ("error", "notice")
+        ]
         return events
 
     async with opened(model, **options) as shell:
@@ -196,20 +220,27 @@ async def test_thirty_steps_with_images_compaction_a_switch_and_a_resume_pass(op
         events += await ask_about_image(shell, 6)
         session = shell.session
     async with opened(model, resume=session, **options) as shell:
-        events += [event for number in range(7, 10) for event in await ask_about_image(shell, number)]
+        events += [
+            event for number in range(7, 10) for event in await ask_about_image(shell, number)
+        ]
     for name, emulator in emulators.items():
         assert emulator.rejections == [], name
     assert len(of(events, ModelReplied)) >= 30
     assert any(event.automatic for event in of(events, Compacted))
     assert all(
-        call.images for call in of(events, CallFinished) if call.name == "read_file" and "photo" in call.observation
+        call.images
+        for call in of(events, CallFinished)
+        if call.name == "read_file" and "photo" in call.observation
     )
 
 
 async def test_a_reply_with_three_calls_is_sent_back_as_one_message_with_its_ids(opened, emulators):
     emulator = emulators["openai/gpt-5-mini"]
     ids = ("call_aZ9", "call_bY8", "call_cX7")
-    calls = tuple(ToolCall("read_file", {"path": "a.txt", "end_line": n + 1}, call_id) for n, call_id in enumerate(ids))
+    calls = tuple(
+        ToolCall("read_file", {"path": "a.txt", "end_line": n + 1}, call_id)
+        for n, call_id in enumerate(ids)
+    )
     emulator.script([Reply(calls), Reply((Text("Done."),))])
     async with opened("openai/gpt-5-mini") as shell:
         await ask(shell, 1)
@@ -223,12 +254,21 @@ async def test_the_first_request_has_native_core_tools_and_room_for_long_outputs
         await ask(shell, 1)
     request = emulators["openai/gpt-5-mini"].requests[0]
     names = [tool["function"]["name"] for tool in request["tools"]]
-    assert names[:6] == ["list_files", "read_file", "search_text", "edit_file", "write_file", "run_command"]
+    assert names[:6] == [
+        "list_files",
+        "read_file",
+        "search_text",
+        "edit_file",
+        "write_file",
+        "run_command",
+    ]
     assert "tool_call" not in names
     assert request["max_completion_tokens"] >= 16_000
 
 
-async def test_tools_and_system_text_are_the_same_bytes_in_another_workspace(opened, emulators, home, tmp_path):
+async def test_tools_and_system_text_are_the_same_bytes_in_another_workspace(
+    opened, emulators, home, tmp_path
+):
     emulator = emulators["openai/gpt-5-mini"]
     async with opened("openai/gpt-5-mini") as shell:
         await ask(shell, 1)
@@ -254,10 +294,18 @@ async def test_tools_and_system_text_are_the_same_bytes_in_another_workspace(ope
 UNUSUAL = {
     "unknown parts": (Reply((Unknown(), Text("Fine."))), 1, "Fine."),
     "content as a list of parts": (Reply((Text("Fine."),), content_as_parts=True), 1, "Fine."),
-    "two calls with one ID": (Reply((ToolCall("read_file", {"path": "a.txt"}, "call_same"),) * 2), 2, "Answer"),
+    "two calls with one ID": (
+        Reply((ToolCall("read_file", {"path": "a.txt"}, "call_same"),) * 2),
+        2,
+        "Answer",
+    ),
     "a prefixed name": (Reply((ToolCall("functions.read_file", {"path": "a.txt"}),)), 2, "Answer"),
     "a name in another case": (Reply((ToolCall("Read_File ", {"path": "a.txt"}),)), 2, "Answer"),
-    "10,000 calls": (Reply(tuple(ToolCall("count_text", {"text": str(n)}) for n in range(10_000))), 2, "Answer"),
+    "10,000 calls": (
+        Reply(tuple(ToolCall("count_text", {"text": str(n)}) for n in range(10_000))),
+        2,
+        "Answer",
+    ),
 }
 
 

@@ -33,25 +33,36 @@ ANSWER = finish("Done.")
 
 
 async def test_quote_and_bill_stand_together(play):
-    async with play([GRAPH, *FILLED, ANSWER], strategy="graph", registration="all", price=PRICE) as shell:
+    async with play(
+        [GRAPH, *FILLED, ANSWER], strategy="graph", registration="all", price=PRICE
+    ) as shell:
         events = await turn(shell)
         assert is_replayed(shell)
         cost = (await shell.command("/cost")).text
     (quote,), (bill,) = of(events, Quote), of(events, Bill)
-    assert (quote.kind, quote.nodes, quote.labels) == ("graph", 3, ("count_text", "list_files", "calculate"))
+    assert (quote.kind, quote.nodes, quote.labels) == (
+        "graph",
+        3,
+        ("count_text", "list_files", "calculate"),
+    )
     assert quote.low_usd < quote.expected_usd < quote.high_usd
     assert quote.low_seconds < quote.seconds < quote.high_seconds
     assert not quote.reason  # without a cap nothing is asked
     assert bill.id == quote.id
     assert round(float(bill.spent_usd) * NANO) == 3 * (400 * 1_000 + 40 * 4_000)
-    assert [from_json(json.loads(json.dumps(to_json(event)))) for event in (quote, bill)] == [quote, bill]
+    assert [from_json(json.loads(json.dumps(to_json(event)))) for event in (quote, bill)] == [
+        quote,
+        bill,
+    ]
     assert "1 of 1 bills are within their quote." in cost or "0 of 1 bills" in cost
     assert "tool graph" in cost
 
 
 async def test_a_single_node_and_disabled_quotes_need_no_quote(play):
     single = say('["list_files", ["<task>"]]')
-    async with play([single, FILLED[1], ANSWER, GRAPH, *FILLED, ANSWER], strategy="graph", registration="all") as shell:
+    async with play(
+        [single, FILLED[1], ANSWER, GRAPH, *FILLED, ANSWER], strategy="graph", registration="all"
+    ) as shell:
         assert not of(await turn(shell), Quote)
         shell.deps.settings.quote = "off"
         assert not of(await turn(shell, "All of it."), Quote)
@@ -69,10 +80,14 @@ async def test_a_single_node_and_disabled_quotes_need_no_quote(play):
 async def test_user_decides_about_work_that_takes_much_of_what_is_left(play, share, choice, names):
     lines = [GRAPH, *(line for line in FILLED if line["call"]["name"] in names), ANSWER]
     user = User(quote=choice)
-    async with play(lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00") as shell:
+    async with play(
+        lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00"
+    ) as shell:
         shell.deps.settings.quote_share = share
         events = await turn(shell)
-    assert sorted(event.name for event in of(events, CallFinished)) == sorted(names)  # nodes run in parallel
+    assert sorted(event.name for event in of(events, CallFinished)) == sorted(
+        names
+    )  # nodes run in parallel
     assert len(of(user.asked, Quote)) == (choice is not None)
     if choice is None:
         assert not of(events, QuoteChosen)
@@ -82,7 +97,9 @@ async def test_user_decides_about_work_that_takes_much_of_what_is_left(play, sha
     assert (chosen.choice, chosen.by) == (choice.kind, "person")
     assert len(of(events, GraphPlanned)) == (2 if choice.kind == "trim" else 1)
     assert len(of(events, Bill)) == (choice.kind != "refuse")
-    assert of(events, TurnFinished)[0].status == ("limit" if choice.kind == "refuse" else "answered")
+    assert of(events, TurnFinished)[0].status == (
+        "limit" if choice.kind == "refuse" else "answered"
+    )
     if choice.kind == "trim":
         assert [quote.nodes for quote in of(events, Quote)] == [3, 1]
         assert {event.label for event in of(events, NodeChanged)} == {"list_files"}
@@ -90,7 +107,9 @@ async def test_user_decides_about_work_that_takes_much_of_what_is_left(play, sha
 
 async def test_without_a_user_the_cap_decides(play):
     lines = [GRAPH, GRAPH, ANSWER, ANSWER]
-    async with play(lines, strategy="graph", registration="all", price=PRICE, budget="0.06") as shell:
+    async with play(
+        lines, strategy="graph", registration="all", price=PRICE, budget="0.06"
+    ) as shell:
         shell.deps.settings.plan = "off"
         shell.deps.catalog.tool("calculate").price_nano = 50_000_000
         events = await turn(shell)
@@ -119,7 +138,9 @@ def child(home, tmp_path):
     (config / "config.toml").write_text(f"[agent]\ntask_model = {name}\n{price}")
 
 
-@pytest.mark.parametrize("choice", [QuoteChoice("start"), QuoteChoice("trim", ("2. Count b.",)), QuoteChoice("refuse")])
+@pytest.mark.parametrize(
+    "choice", [QuoteChoice("start"), QuoteChoice("trim", ("2. Count b.",)), QuoteChoice("refuse")]
+)
 async def test_several_subagents_of_a_reply_are_quoted_together(play, child, choice):
     user = User(quote=choice)
     lines = [register("task"), delegations("Count a.", "Count b."), finish("Done.")]
@@ -132,7 +153,9 @@ async def test_several_subagents_of_a_reply_are_quoted_together(play, child, cho
     assert (quote.kind, quote.nodes, quote.labels) == ("tasks", 2, ("1. Count a.", "2. Count b."))
     assert len(of(events, SubagentFinished)) == count
     calls = [event for event in of(events, CallFinished) if event.name == "task"]
-    assert sorted(event.refused for event in calls) == ["", ""][:count] + ["unapproved"] * (2 - count)
+    assert sorted(event.refused for event in calls) == ["", ""][:count] + ["unapproved"] * (
+        2 - count
+    )
     assert [round(float(bill.spent_usd) * NANO) for bill in of(events, Bill)] == (
         [count * (400_000 + 160_000)] if count else []
     )
@@ -141,7 +164,9 @@ async def test_several_subagents_of_a_reply_are_quoted_together(play, child, cho
 async def test_quotes_that_are_only_shown_ask_nothing(play):
     user = User(quote=QuoteChoice("refuse"))
     lines = [GRAPH, *FILLED, ANSWER]
-    async with play(lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00") as shell:
+    async with play(
+        lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00"
+    ) as shell:
         shell.deps.settings.quote, shell.deps.settings.quote_share = "show", 0.001
         events = await turn(shell)
     assert [quote.reason for quote in of(events, Quote)] == [""]
@@ -150,5 +175,7 @@ async def test_quotes_that_are_only_shown_ask_nothing(play):
 
 
 async def test_one_subagent_needs_no_quote(play, child):
-    async with play([register("task"), delegations("Count a."), finish("Done.")], price=PRICE) as shell:
+    async with play(
+        [register("task"), delegations("Count a."), finish("Done.")], price=PRICE
+    ) as shell:
         assert not of(await turn(shell), Quote)

@@ -15,7 +15,9 @@ async def test_the_start_of_the_prompt_is_evaluated_ahead(home, embedded_model):
     shell = await assemble(Options(model="embedded", workspace=home))
     runtime, run = embedded_model._runtime, asyncio.get_running_loop().run_in_executor
     try:
-        await run(runtime.worker, lambda: runtime.engine()._cache and runtime.engine()._cache.clear())
+        await run(
+            runtime.worker, lambda: runtime.engine()._cache and runtime.engine()._cache.clear()
+        )
         shell.read_ahead()
         await shell._reading
         await run(runtime.worker, int)  # wait until the worker is idle

@@ -41,14 +41,18 @@ async def test_a_shell_that_lost_a_file_calls_no_model_and_still_exports(options
         await shell.aclose()
 
 
-async def test_a_shell_with_read_only_files_resumes_a_session_and_calls_no_model(options, tmp_path, monkeypatch):
+async def test_a_shell_with_read_only_files_resumes_a_session_and_calls_no_model(
+    options, tmp_path, monkeypatch
+):
     shell = await assemble(options)
     assert await answers(shell, "first") == ["It is done."]
     session = shell.session
     await shell.aclose()
     data = tmp_path / "home" / "data"
     with read_only_folder(data / "ledger.sqlite", data / "sessions.sqlite") as folder:
-        monkeypatch.setattr("ecoshell.assembly.shell.user_paths", lambda: Paths(folder, folder, folder))
+        monkeypatch.setattr(
+            "ecoshell.assembly.shell.user_paths", lambda: Paths(folder, folder, folder)
+        )
         reader = await assemble(Options(workspace=folder, model=None, resume=session))
         try:
             assert any(isinstance(event, Answer) for event in reader.past)

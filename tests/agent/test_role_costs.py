@@ -17,7 +17,11 @@ async def test_the_models_of_the_roles_follow_the_mode(play):
         name = shell.deps.models.name
         assert (await shell.status()).players == (("single", name),)
         await shell.command("/mode umi")
-        assert (await shell.status()).players == (("planner", name), ("caller", name), ("summarizer", name))
+        assert (await shell.status()).players == (
+            ("planner", name),
+            ("caller", name),
+            ("summarizer", name),
+        )
         await shell.command("/mode single")
         assert (await shell.status()).players == (("single", name),)
 
@@ -30,9 +34,17 @@ async def test_cost_lists_several_roles(play):
         rows = {line.split()[0]: line.split() for line in printed.splitlines() if line}
         ledger_rows = {row.key: row for row in shell.ledger.rows("role", shell.session)}
     assert rows["role"] == ["role", "calls", "in", "cached", "out", "spent", "seconds"]
-    assert {role: int(rows[role][1]) for role in ledger_rows} == {"planner": 3, "caller": 2, "summarizer": 1}
+    assert {role: int(rows[role][1]) for role in ledger_rows} == {
+        "planner": 3,
+        "caller": 2,
+        "summarizer": 1,
+    }
     for role, row in ledger_rows.items():
-        assert rows[role][2:5] == [f"{row.usage.input:,}", f"{row.usage.cached:,}", f"{row.usage.output:,}"]
+        assert rows[role][2:5] == [
+            f"{row.usage.input:,}",
+            f"{row.usage.cached:,}",
+            f"{row.usage.output:,}",
+        ]
         assert rows[role][5] == "$0"
         assert float(rows[role][6]) == round(row.seconds, 1)
 

@@ -56,14 +56,25 @@ def cast(home, tmp_path):
 
     @asynccontextmanager
     async def opened(*, session=(), prices=(), settings="", user=None, **options):
-        roles = {role: options.pop(role) for role in ("planner", "caller", "summarizer") if role in options}
-        names = {role: lines if isinstance(lines, str) else script(role, lines) for role, lines in roles.items()}
+        roles = {
+            role: options.pop(role)
+            for role in ("planner", "caller", "summarizer")
+            if role in options
+        }
+        names = {
+            role: lines if isinstance(lines, str) else script(role, lines)
+            for role, lines in roles.items()
+        }
         names["session"] = script("session", session)
-        text = settings + "".join(PRICE.format(name=names[role], input=cost, output=cost) for role, cost in prices)
+        text = settings + "".join(
+            PRICE.format(name=names[role], input=cost, output=cost) for role, cost in prices
+        )
         user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
         user_paths().settings_file.write_text(text)
         role_models = RoleModels(**{role: names[role] for role in roles})
-        assembled = Options(model=names["session"], mode="umi", roles=role_models, workspace=home, **options)
+        assembled = Options(
+            model=names["session"], mode="umi", roles=role_models, workspace=home, **options
+        )
         shell = await assemble(assembled, user)
         shell.names = names
         try:
@@ -81,16 +92,23 @@ def script_at(tmp_path, name, *lines):
 
 
 async def test_each_role_calls_its_own_model_with_a_row_in_the_ledger(cast):
-    async with cast(planner=[NEXT, ENOUGH], caller=[CALL], summarizer=[say("3 lines")], registration="all") as shell:
+    async with cast(
+        planner=[NEXT, ENOUGH], caller=[CALL], summarizer=[say("3 lines")], registration="all"
+    ) as shell:
         events = await turn(shell)
         settled = [(event.role, event.model) for event in of(events, BudgetSettled)]
-        rows = {kind: {row.key: row.calls for row in shell.ledger.rows(kind)} for kind in ("role", "model")}
+        rows = {
+            kind: {row.key: row.calls for row in shell.ledger.rows(kind)}
+            for kind in ("role", "model")
+        }
         names = shell.names
     roles = ("planner", "caller", "planner", "summarizer")
     assert settled == [(role, names[role]) for role in roles]
     assert rows["role"] == {"planner": 2, "caller": 1, "summarizer": 1}
     assert rows["model"] == {names["planner"]: 2, names["caller"]: 1, names["summarizer"]: 1}
-    assert {(event.role, event.model) for event in of(events, StepStarted)} == {("planner", names["planner"])}
+    assert {(event.role, event.model) for event in of(events, StepStarted)} == {
+        ("planner", names["planner"])
+    }
     assert [event.role for event in of(events, CallStarted)] == ["caller"]
     assert of(events, Answer) == [Answer("3 lines", role="summarizer")]
 
@@ -124,14 +142,19 @@ async def test_models_without_a_role_are_closed(cast, tmp_path, monkeypatch):
         closed.append(self.traits.name)
 
     monkeypatch.setattr(ScriptModel, "aclose", aclose)
-    async with cast(caller=[CALL], summarizer=[say("3")], session=[ENOUGH], registration="all") as shell:
+    async with cast(
+        caller=[CALL], summarizer=[say("3")], session=[ENOUGH], registration="all"
+    ) as shell:
         initial, other = shell.deps.models.current, script_at(tmp_path, "other", CALL)
         await shell.command(f"/role caller {other}")
         assert closed == [shell.names["caller"]]
         assert shell.deps.models.current.players["summarizer"] is initial.players["summarizer"]
         assert shell.deps.models.current.model is initial.model
         await shell.command(f"/role summarizer {other}")
-        assert shell.deps.models.current.players["summarizer"] is shell.deps.models.current.players["caller"]
+        assert (
+            shell.deps.models.current.players["summarizer"]
+            is shell.deps.models.current.players["caller"]
+        )
         await shell.command("/mode single")
         assert sorted(closed) == sorted([shell.names["caller"], shell.names["summarizer"], other])
         assert shell.deps.models.current.models == (initial.model,)
@@ -149,8 +172,14 @@ async def test_the_role_command_shows_sets_and_resets_roles(cast, tmp_path):
         assert other not in (await shell.command("/role caller -")).text
         await shell.command(f"/role planner {other}")
         assert shell.deps.models.name == other
-        assert "Only mode umi" in (await shell.command("/mode single") and await shell.command("/role -")).text
-        assert (shell.deps.models.roles, shell.deps.models.name) == (RoleModels(), shell.names["session"])
+        assert (
+            "Only mode umi"
+            in (await shell.command("/mode single") and await shell.command("/role -")).text
+        )
+        assert (shell.deps.models.roles, shell.deps.models.name) == (
+            RoleModels(),
+            shell.names["session"],
+        )
         offers = [completion.text for completion in shell.complete("/role summarizer ")]
         assert {"/role summarizer -", "/role summarizer embedded"} <= set(offers)
 
@@ -178,7 +207,9 @@ async def test_a_preset_sets_every_role_and_resets_the_rest(cast, tmp_path):
         ("unknown x", "planner, caller, summarizer, advisor, frugal"),
     ],
 )
-async def test_an_unknown_role_or_preset_is_rejected_with_the_nearest_name(cast, tmp_path, typed, message):
+async def test_an_unknown_role_or_preset_is_rejected_with_the_nearest_name(
+    cast, tmp_path, typed, message
+):
     cheap = script_at(tmp_path, "cheap", ENOUGH)
     async with cast(settings=f'[modes.umi.presets.frugal]\nplanner = "{cheap}"\n') as shell:
         with pytest.raises(UsageError) as caught:
@@ -202,7 +233,11 @@ async def test_a_model_that_cannot_be_loaded_leaves_the_roles_unchanged(cast, mo
 @pytest.mark.parametrize("typed", ["/mode umi", "/role caller -"])
 async def test_no_turn_starts_while_models_change(cast, monkeypatch, typed):
     async with cast(session=[say("3")], registration="all") as shell:
-        started, released, make = threading.Event(), threading.Event(), shell.deps.models.factory.make
+        started, released, make = (
+            threading.Event(),
+            threading.Event(),
+            shell.deps.models.factory.make,
+        )
 
         def slow(*arguments, **keywords):
             started.set()
@@ -265,7 +300,12 @@ async def test_roles_modes_and_strategies_cannot_change_during_a_turn(cast):
 
 async def test_a_role_without_a_price_is_refused_under_a_cap_before_spending(cast):
     unpriced = '[models."openai/unpriced"]\nbase_url = "http://192.0.2.1:1/v1"\n'
-    options = {"caller": "openai/unpriced", "settings": unpriced, "registration": "all", "budget": "0.50"}
+    options = {
+        "caller": "openai/unpriced",
+        "settings": unpriced,
+        "registration": "all",
+        "budget": "0.50",
+    }
     async with cast(session=[NEXT, ENOUGH], prices=[("session", 1)], **options) as shell:
         events = await turn(shell)
     (error,) = of(events, ErrorHappened)
@@ -297,7 +337,9 @@ async def test_cost_requests_and_estimates_use_the_price_of_the_role(cast, monke
         status = await shell.status()
         events = await turn(shell)
         name = shell.names["caller"]
-    assert {(request.role, request.model) for request in of(events, CostWanted)} == {("caller", name)}
+    assert {(request.role, request.model) for request in of(events, CostWanted)} == {
+        ("caller", name)
+    }
     assert status.next_nano is not None
     assert status.next_nano > 0
     plan = of(events, PlanChanged)[0]
@@ -309,7 +351,9 @@ async def test_cost_requests_and_estimates_use_the_price_of_the_role(cast, monke
 
 async def test_a_context_too_small_for_one_role_names_the_role(cast):
     small = '[models."openai/small"]\nbase_url = "http://127.0.0.1:1/v1"\ncontext = 1100\n'
-    async with cast(session=[NEXT], caller="openai/small", settings=small, registration="all") as shell:
+    async with cast(
+        session=[NEXT], caller="openai/small", settings=small, registration="all"
+    ) as shell:
         events = await turn(shell)
     (error,) = of(events, ErrorHappened)
     assert "the caller's model openai/small has room for" in error.message
@@ -339,7 +383,11 @@ async def test_a_role_model_can_write_the_summary_and_stays_loaded(cast):
 
 
 async def test_both_modes_give_the_same_events_for_the_same_script(home, tmp_path):
-    lines = [register("count_text", "why"), say("Count.", "count_text", path="notes.txt"), finish("3")]
+    lines = [
+        register("count_text", "why"),
+        say("Count.", "count_text", path="notes.txt"),
+        finish("3"),
+    ]
     summaries, roles = [], []
     for mode in ("single", "umi"):
         name = script_at(tmp_path, f"same-{mode}", *lines)
@@ -348,9 +396,14 @@ async def test_both_modes_give_the_same_events_for_the_same_script(home, tmp_pat
             events = await turn(shell)
         finally:
             await shell.aclose()
-        reported = [event for event in events if isinstance(event, (ToolRegistered, CallFinished, Answer))]
+        reported = [
+            event for event in events if isinstance(event, (ToolRegistered, CallFinished, Answer))
+        ]
         summaries.append(
-            [(event.type, getattr(event, "name", ""), getattr(event, "observation", "")) for event in reported]
+            [
+                (event.type, getattr(event, "name", ""), getattr(event, "observation", ""))
+                for event in reported
+            ]
         )
         roles.append([event.role for event in of(events, BudgetSettled)])
         assert events[-1].answer == "3"
@@ -358,7 +411,9 @@ async def test_both_modes_give_the_same_events_for_the_same_script(home, tmp_pat
     assert roles == [["single"] * 3, ["planner"] * 3]
 
 
-async def test_a_remote_planner_and_local_roles_share_one_cap(home, monkeypatch, tmp_path, embedded_model):
+async def test_a_remote_planner_and_local_roles_share_one_cap(
+    home, monkeypatch, tmp_path, embedded_model
+):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
     summarizer = script_at(tmp_path, "summarizer", say("17 * 23 is 391."))
     with hostile_server() as server:
@@ -391,4 +446,6 @@ async def test_a_remote_planner_and_local_roles_share_one_cap(home, monkeypatch,
     prompts = [json.dumps(body["messages"]) for body in server.asked]
     assert len(prompts) == 2
     assert all("You are the planner" in text for text in prompts)
-    assert not any("You are the caller" in text or "You are the summarizer" in text for text in prompts)
+    assert not any(
+        "You are the caller" in text or "You are the summarizer" in text for text in prompts
+    )

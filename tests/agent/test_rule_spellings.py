@@ -21,7 +21,14 @@ from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
 COUNT = 500
-LATER = (".git/config", ".git/hooks/pre-commit", ".envrc", ".vscode/tasks.json", ".bashrc", "sub/.git/config")
+LATER = (
+    ".git/config",
+    ".git/hooks/pre-commit",
+    ".envrc",
+    ".vscode/tasks.json",
+    ".bashrc",
+    "sub/.git/config",
+)
 
 
 @pytest.fixture
@@ -49,10 +56,36 @@ def judge(ground, call, **rules):
 def spellings(ground, target: str, begins=("",)) -> list[str]:
     """Different names that the workspace resolves to the same file."""
     chance, real = random.Random(target), ground.resolve(target)
-    ways = ["", "./", ".//", "docs/../", "up/", "up/./up/", "docs/back/", "far/", "docs/back/docs/../", "secrets/../"]
-    fronts = [*ways, f"{ground.root}/", f"/{ground.root}/", f"{ground.root}/../work/", f"{ground.root.parent}/door/"]
+    ways = [
+        "",
+        "./",
+        ".//",
+        "docs/../",
+        "up/",
+        "up/./up/",
+        "docs/back/",
+        "far/",
+        "docs/back/docs/../",
+        "secrets/../",
+    ]
+    fronts = [
+        *ways,
+        f"{ground.root}/",
+        f"/{ground.root}/",
+        f"{ground.root}/../work/",
+        f"{ground.root.parent}/door/",
+    ]
     ends = {target, target.replace("/", "//"), target.replace("/", "/./"), f"src/../{target}"}
-    links = ("hidden/k", "docs/key", "again", "docs/code/m.py", "docs/m", "docs/g/config", "docs/hook", "docs/rc")
+    links = (
+        "hidden/k",
+        "docs/key",
+        "again",
+        "docs/code/m.py",
+        "docs/m",
+        "docs/g/config",
+        "docs/hook",
+        "docs/rc",
+    )
     ends |= {link for link in (*links, "docs/g/hooks/pre-commit") if ground.resolve(link) == real}
     names: dict[str, None] = {}
     while len(names) < COUNT:
@@ -63,7 +96,9 @@ def spellings(ground, target: str, begins=("",)) -> list[str]:
     return list(names)
 
 
-@pytest.mark.parametrize("rule", ["secrets/*", "./secrets/k", "secrets", "secrets/", "docs/../secrets//*", "hidden/*"])
+@pytest.mark.parametrize(
+    "rule", ["secrets/*", "./secrets/k", "secrets", "secrets/", "docs/../secrets//*", "hidden/*"]
+)
 def test_ask_and_deny_rules_match_every_spelling_of_a_path(ground, rule):
     for name in spellings(ground, "secrets/k"):
         call = Call("read_file", {"path": name})
@@ -74,7 +109,10 @@ def test_ask_and_deny_rules_match_every_spelling_of_a_path(ground, rule):
 def test_an_allow_rule_for_a_folder_matches_no_path_outside(ground):
     for name in spellings(ground, "src/m.py", begins=("", "docs/../", "docs/back/")):
         for arguments in ({"path": name, "content": "docs/"}, {"content": "docs/", "path": name}):
-            assert judge(ground, Call("write_file", arguments), allow=("write_file:docs/*",)).verdict == "ask", name
+            assert (
+                judge(ground, Call("write_file", arguments), allow=("write_file:docs/*",)).verdict
+                == "ask"
+            ), name
 
 
 _PARTS = st.lists(
@@ -85,7 +123,9 @@ _PARTS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(parts=_PARTS, absolute=st.sampled_from(["", "/", "//", "door/"]))
 def test_rules_follow_the_resolved_path(ground, parts, absolute):
     begin = {"": "", "door/": f"{ground.root.parent}/door/"}.get(
@@ -98,7 +138,10 @@ def test_rules_follow_the_resolved_path(ground, parts, absolute):
         return  # it leads outside
     write = Call("write_file", {"path": name, "content": "a longer line\n"})
     if real == "secrets" or real.startswith("secrets/"):
-        assert judge(ground, Call("read_file", {"path": name}), ask=("read_file:secrets/*",)).verdict == "ask"
+        assert (
+            judge(ground, Call("read_file", {"path": name}), ask=("read_file:secrets/*",)).verdict
+            == "ask"
+        )
     if not real.startswith("docs/"):
         assert judge(ground, write, allow=("write_file:docs/*",)).verdict == "ask"
     if real == ".envrc" or ".git" in real.split("/"):
@@ -108,23 +151,35 @@ def test_rules_follow_the_resolved_path(ground, parts, absolute):
 
 
 def test_an_allow_rule_matches_every_spelling_of_a_path_in_its_folder(ground):
-    for name in ("docs/a.md", "./docs/a.md", "docs//a.md", f"{ground.root}/docs/a.md", "src/../docs/b/c.md"):
+    for name in (
+        "docs/a.md",
+        "./docs/a.md",
+        "docs//a.md",
+        f"{ground.root}/docs/a.md",
+        "src/../docs/b/c.md",
+    ):
         call = Call("write_file", {"path": name, "content": "a longer line\n"})
         assert judge(ground, call, allow=("write_file:docs/*",)).verdict == "allow", name
 
 
 def test_an_ask_rule_matches_folders_that_contain_its_path(ground):
     def verdict(path: dict[str, str]) -> str:
-        return judge(ground, Call("search_text", {"text": "key", **path}), ask=("search_text:secrets/*",)).verdict
+        return judge(
+            ground, Call("search_text", {"text": "key", **path}), ask=("search_text:secrets/*",)
+        ).verdict
 
     assert [verdict({}), verdict({"path": "."}), verdict({"path": "hidden"})] == ["ask"] * 3
     assert verdict({"path": "docs"}) == "allow"
 
 
-@pytest.mark.parametrize("path", [7, ["docs/a.md", 7], {"a": 1}, "", " ", "a\0b", "\ud800", "a/" * 100_000])
+@pytest.mark.parametrize(
+    "path", [7, ["docs/a.md", 7], {"a": 1}, "", " ", "a\0b", "\ud800", "a/" * 100_000]
+)
 def test_an_invalid_path_needs_approval(ground, path):
     call = Call("write_file", {"path": path, "content": "a longer line\n"})
-    assert judge(ground, call, ask=("write_file:secrets/*",), allow=("write_file",)).verdict == "ask"
+    assert (
+        judge(ground, call, ask=("write_file:secrets/*",), allow=("write_file",)).verdict == "ask"
+    )
     assert judge(ground, call, allow=("write_file:*",)).verdict == "ask"
 
 
@@ -137,7 +192,10 @@ def test_patterns_match_undeclared_arguments_in_deny_rules_only(ground):
 
 @pytest.mark.parametrize("target", LATER)
 def test_writing_a_file_that_is_executed_later_always_needs_approval(ground, target):
-    rules = {"yes": True, "allow": ("write_file", "edit_file", "write_file:*", f"write_file:{target}")}
+    rules = {
+        "yes": True,
+        "allow": ("write_file", "edit_file", "write_file:*", f"write_file:{target}"),
+    }
     for name in spellings(ground, target):
         for call in (
             Call("write_file", {"path": name, "content": "x"}),
@@ -150,10 +208,15 @@ def test_writing_a_file_that_is_executed_later_always_needs_approval(ground, tar
 
 def test_rules_ignore_case_and_invisible_characters(ground):
     for name in (".GIT/config", ".g\u200cit/config", ".Envrc", "\uff0egit/config", "x/HEAD"):
-        assert judge(ground, Call("write_file", {"path": name, "content": "a longer line\n"}), yes=True).always_asks, (
-            name
-        )
-    assert judge(ground, Call("read_file", {"path": "SECRETS/K"}), ask=("read_file:secrets/*",)).verdict == "ask"
+        assert judge(
+            ground, Call("write_file", {"path": name, "content": "a longer line\n"}), yes=True
+        ).always_asks, name
+    assert (
+        judge(
+            ground, Call("read_file", {"path": "SECRETS/K"}), ask=("read_file:secrets/*",)
+        ).verdict
+        == "ask"
+    )
 
 
 def test_bare_repositories_and_own_folders_count_as_executed_later(ground):
@@ -168,15 +231,32 @@ def test_bare_repositories_and_own_folders_count_as_executed_later(ground):
 
 
 def test_ordinary_files_are_written_with_yes(ground):
-    for name in ("README.md", "src/git/config", ".github/CODEOWNERS", ".gitignore", "docs/profile", "a.vscode/x"):
+    for name in (
+        "README.md",
+        "src/git/config",
+        ".github/CODEOWNERS",
+        ".gitignore",
+        "docs/profile",
+        "a.vscode/x",
+    ):
         assert (
-            judge(ground, Call("write_file", {"path": name, "content": "a longer line\n"}), yes=True).verdict == "allow"
+            judge(
+                ground, Call("write_file", {"path": name, "content": "a longer line\n"}), yes=True
+            ).verdict
+            == "allow"
         ), name
 
 
 def _quoted(chance: random.Random, word: str) -> str:
     """Spell a word with quotes and backslashes that a shell removes."""
-    forms = (str, str, lambda sign: f"'{sign}'", lambda sign: f'"{sign}"', lambda sign: f"\\{sign}", lambda s: f"''{s}")
+    forms = (
+        str,
+        str,
+        lambda sign: f"'{sign}'",
+        lambda sign: f'"{sign}"',
+        lambda sign: f"\\{sign}",
+        lambda s: f"''{s}",
+    )
     return "".join(chance.choice(forms)(sign) for sign in word)
 
 
@@ -208,8 +288,15 @@ def _removals() -> list[str]:
         "python3 - <<E\nimport os; os.remove('victim')\nE", "git -c alias.x='!{}' x",
         "bash -c 'printf -v \"a[\\$({})]\" y'", "git -c 'alias.x=!{}' x",
     ]  # fmt: skip
-    plain = [f"{front}{name} victim{backs.get(front, '')}" for front, name in itertools.product(fronts, names)]
-    plain += [f"{_quoted(chance, name)} {_quoted(chance, 'victim')}" for name in ("rm", "/bin/rm") for _ in range(150)]
+    plain = [
+        f"{front}{name} victim{backs.get(front, '')}"
+        for front, name in itertools.product(fronts, names)
+    ]
+    plain += [
+        f"{_quoted(chance, name)} {_quoted(chance, 'victim')}"
+        for name in ("rm", "/bin/rm")
+        for _ in range(150)
+    ]
     plain += [template.format("rm victim") for template in templates]
     return list(dict.fromkeys(plain))
 
@@ -220,7 +307,13 @@ def _removes(folder: Path, line: str) -> bool:
     (folder / "z").unlink(missing_ok=True)
     nothing = subprocess.DEVNULL
     subprocess.run(
-        ["/bin/sh", "-c", line], cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, timeout=120, check=False
+        ["/bin/sh", "-c", line],
+        cwd=folder,
+        stdin=nothing,
+        stdout=nothing,
+        stderr=nothing,
+        timeout=120,
+        check=False,
     )
     return not (folder / "victim").exists()
 
@@ -230,7 +323,10 @@ def test_ask_and_deny_rules_match_every_spelling_of_a_command(ground, tmp_path):
     passed = [
         (line, rules)
         for line in lines
-        for rules in ({"deny": ("run_command:rm *",), "yes": True}, {"ask": ("run_command:rm *",), "allow": ("*",)})
+        for rules in (
+            {"deny": ("run_command:rm *",), "yes": True},
+            {"ask": ("run_command:rm *",), "allow": ("*",)},
+        )
         if judge(ground, Call("run_command", {"command": line}), **rules).verdict == "allow"
     ]
     assert passed == []
@@ -241,8 +337,15 @@ def test_ask_and_deny_rules_match_every_spelling_of_a_command(ground, tmp_path):
 
 def test_an_allow_rule_covers_no_further_command(ground):
     for line in _removals():
-        for command in (f"git status;{line}", f"git status {line}" if line[:1] in "|;&\n>#$`(" else line):
-            judged = judge(ground, Call("run_command", {"command": command}), allow=("run_command:git status*",))
+        for command in (
+            f"git status;{line}",
+            f"git status {line}" if line[:1] in "|;&\n>#$`(" else line,
+        ):
+            judged = judge(
+                ground,
+                Call("run_command", {"command": command}),
+                allow=("run_command:git status*",),
+            )
             assert judged.verdict == "ask", command
     for command in (
         "/tmp/git status",
@@ -251,7 +354,9 @@ def test_an_allow_rule_covers_no_further_command(ground):
         "git -c core.pager=x status",
         "git status > x",
     ):
-        judged = judge(ground, Call("run_command", {"command": command}), allow=("run_command:git status*",))
+        judged = judge(
+            ground, Call("run_command", {"command": command}), allow=("run_command:git status*",)
+        )
         assert judged.verdict == "ask", command
 
 
@@ -265,8 +370,12 @@ def test_an_allow_rule_covers_no_further_command(ground):
      "mkdir -p build/rm"],
 )  # fmt: skip
 def test_ordinary_commands_do_not_match_a_deny_rule(ground, line):
-    judged = judge(ground, Call("run_command", {"command": line}), deny=("run_command:rm *",), yes=True)
-    assert (judged.verdict == "allow") != ("echo rm >" in line)  # a file with this text could be run
+    judged = judge(
+        ground, Call("run_command", {"command": line}), deny=("run_command:rm *",), yes=True
+    )
+    assert (judged.verdict == "allow") != (
+        "echo rm >" in line
+    )  # a file with this text could be run
 
 
 def test_array_subscripts_that_bash_evaluates_are_doubtful(ground):
@@ -283,7 +392,11 @@ def test_array_subscripts_that_bash_evaluates_are_doubtful(ground):
 class UndeclaredTool:
     """A writing tool without declared subjects, other than a FunctionTool."""
 
-    schema, effects, price_nano = ToolSchema("store", "", {"properties": {"to": True}}), frozenset({"write"}), 0
+    schema, effects, price_nano = (
+        ToolSchema("store", "", {"properties": {"to": True}}),
+        frozenset({"write"}),
+        0,
+    )
 
     async def run(self, arguments): ...
 
@@ -319,11 +432,22 @@ def test_an_empty_list_of_paths_matches_deny_rules_only(ground):
     for arguments in ({}, {"paths": []}, {"paths": ["docs/a.md", "secrets/k"]}):
         call = Call("commit", arguments)
         assert (
-            Rules(workspace=ground.root, deny=("commit:secrets/*",), yes=True).judge(call, Lister()).verdict == "deny"
+            Rules(workspace=ground.root, deny=("commit:secrets/*",), yes=True)
+            .judge(call, Lister())
+            .verdict
+            == "deny"
         )
-        assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(call, Lister()).verdict == "ask"
+        assert (
+            Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(call, Lister()).verdict
+            == "ask"
+        )
     call_with_path = Call("commit", {"paths": ["docs/a.md"]})
-    assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(call_with_path, Lister()).verdict == "allow"
+    assert (
+        Rules(workspace=ground.root, allow=("commit:docs/*",))
+        .judge(call_with_path, Lister())
+        .verdict
+        == "allow"
+    )
 
 
 def test_a_refusal_names_the_rule_and_the_doubt(ground):
@@ -341,9 +465,19 @@ def test_a_rule_matches_its_words_with_options_between_them(ground):
         "git -C . push",
         "nice git push",
     ):
-        judged = judge(ground, Call("run_command", {"command": line}), deny=("run_command:git push*",), yes=True)
+        judged = judge(
+            ground,
+            Call("run_command", {"command": line}),
+            deny=("run_command:git push*",),
+            yes=True,
+        )
         assert judged.verdict == "deny", line
-    judged = judge(ground, Call("run_command", {"command": "git pull"}), deny=("run_command:git push*",), yes=True)
+    judged = judge(
+        ground,
+        Call("run_command", {"command": "git pull"}),
+        deny=("run_command:git push*",),
+        yes=True,
+    )
     assert judged.verdict == "allow"
 
 
@@ -362,7 +496,9 @@ def test_a_wildcard_does_not_cover_files_that_are_executed_later(ground):
     (ground.root / "many").mkdir()
     for number in range(1_000):
         (ground.root / "many" / f"{number}.txt").touch()
-    many = judge(ground, Call("run_command", {"command": "cp many/* b"}), allow=("run_command:cp *",))
+    many = judge(
+        ground, Call("run_command", {"command": "cp many/* b"}), allow=("run_command:cp *",)
+    )
     assert many.verdict == "ask"
     for line in ("cp docs/a.md b", "cp -a docs/*.md b"):
         judged = judge(ground, Call("run_command", {"command": line}), allow=("run_command:cp *",))
@@ -375,16 +511,26 @@ def test_a_wildcard_does_not_cover_files_that_are_executed_later(ground):
                                      "https:\\\\bad.example"])  # fmt: skip
 def test_a_deny_rule_matches_every_spelling_of_an_address(ground, address):
     assert (
-        judge(ground, Call("fetch_url", {"url": address}), deny=("fetch_url:*://bad.example/*",), yes=True).verdict
+        judge(
+            ground,
+            Call("fetch_url", {"url": address}),
+            deny=("fetch_url:*://bad.example/*",),
+            yes=True,
+        ).verdict
         == "deny"
     )
 
 
 def test_an_allow_rule_matches_the_real_host_of_an_address(ground):
     def verdict(address: str) -> str:
-        return judge(ground, Call("fetch_url", {"url": address}), allow=("fetch_url:https://docs.example/*",)).verdict
+        return judge(
+            ground, Call("fetch_url", {"url": address}), allow=("fetch_url:https://docs.example/*",)
+        ).verdict
 
-    assert [verdict("https://docs.example/a?b=c"), verdict("https://DOCS.example/")] == ["allow", "allow"]
+    assert [verdict("https://docs.example/a?b=c"), verdict("https://DOCS.example/")] == [
+        "allow",
+        "allow",
+    ]
     for address in ("https://docs.example@bad.example/", "https://bad.example/https://docs.example/",
                     "https://docs.example.bad/",
                     "http://docs.example/", "https://docs.example\\@bad.example/",
@@ -398,7 +544,9 @@ def programs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
     for name in ("rm", "a", "git"):
         program = folder / name
-        program.write_text(f'#!/bin/sh\nprintf "%s\\037" {name} "$@" >> "$NOTES"\nprintf "\\036" >> "$NOTES"\n')
+        program.write_text(
+            f'#!/bin/sh\nprintf "%s\\037" {name} "$@" >> "$NOTES"\nprintf "\\036" >> "$NOTES"\n'
+        )
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return folder
 
@@ -412,7 +560,9 @@ _SIGNS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(signs=_SIGNS)
 def test_a_shell_runs_exactly_the_parsed_words_of_a_plain_line(programs, tmp_path, signs):
     line = "".join(signs)
@@ -431,14 +581,19 @@ def test_a_shell_runs_exactly_the_parsed_words_of_a_plain_line(programs, tmp_pat
     expected = {words if not commands.redirects else words[:1] for words in commands.commands}
     for call in ran:
         words = tuple(call.split("\x1f")[:-1])
-        assert any("*" in line or "[" in line or "~" in line or words[: len(each)] == each for each in expected), (
-            shlex.quote(line)
-        )
+        assert any(
+            "*" in line or "[" in line or "~" in line or words[: len(each)] == each
+            for each in expected
+        ), shlex.quote(line)
         assert words[0] in {each[0] for each in expected}, shlex.quote(line)
 
 
 def test_judging_a_read_without_rules_does_not_touch_the_disk(ground, monkeypatch):
-    rules = Rules(workspace=ground.root, allow=("run_command:ls",), deny=("run_command:rm *", "list_files:secrets/*"))
+    rules = Rules(
+        workspace=ground.root,
+        allow=("run_command:ls",),
+        deny=("run_command:rm *", "list_files:secrets/*"),
+    )
     tool = next(tool for tool in builtin_tools(ground) if tool.schema.name == "read_file")
     call = Call("read_file", {"path": "docs/a.md"})
     monkeypatch.setattr(os.path, "realpath", None)

@@ -32,7 +32,11 @@ print("total", total)
         sent = "".join(str(request.messages) for request in shell.requests)
     assert (home / "total.txt").read_text() == "10"
     outer = of(events, CallFinished)[-1]
-    assert (outer.name, outer.ok, outer.observation) == ("run_program", True, "total 10\n[6 tool calls]")
+    assert (outer.name, outer.ok, outer.observation) == (
+        "run_program",
+        True,
+        "total 10\n[6 tool calls]",
+    )
     inner = [event for event in of(events, CallStarted) if event.role == PROGRAM]
     assert [event.name for event in inner] == ["read_file"] * 5 + ["write_file"]
     assert "hidden 4" not in sent
@@ -50,7 +54,11 @@ print(tools.run_command(command="echo b"))
 """
     async with play(program(code), user=user) as shell:
         events = await turn(shell)
-    assert [event.name for event in of(events, ApprovalWanted)] == ["run_program", "write_file", "run_command"]
+    assert [event.name for event in of(events, ApprovalWanted)] == [
+        "run_program",
+        "write_file",
+        "run_command",
+    ]
     assert "write_file was not run: it was not approved" in of(events, CallFinished)[-1].observation
     assert "\nb\n" in of(events, CallFinished)[-1].observation
     assert not list(home.glob("a.txt"))
@@ -63,17 +71,29 @@ async def test_rules_hold_for_calls_of_a_program(play, home, monkeypatch):
         events = await turn(shell)
     outer = of(events, CallFinished)[-1]
     assert not outer.ok
-    assert "ToolFailed: read_file was not run: a rule in the settings forbids it (read:notes.txt)." in outer.observation
+    assert (
+        "ToolFailed: read_file was not run: a rule in the settings forbids it (read:notes.txt)."
+        in outer.observation
+    )
     assert "2 words" in outer.observation
 
 
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("while True: pass", "[stopped: the program reached its time limit; calls that it made are done]"),
+        (
+            "while True: pass",
+            "[stopped: the program reached its time limit; calls that it made are done]",
+        ),
         ("while True: tools.current_time()", "The program made 100 calls, which is the limit."),
-        ("while True: print('x' * 1000)", "[stopped: the program reached its time limit; calls that it made are done]"),
-        ("import os\nos.write(1, b'\\x1enot json\\n')\nprint(input())", "The call is not valid JSON."),
+        (
+            "while True: print('x' * 1000)",
+            "[stopped: the program reached its time limit; calls that it made are done]",
+        ),
+        (
+            "import os\nos.write(1, b'\\x1enot json\\n')\nprint(input())",
+            "The call is not valid JSON.",
+        ),
         ("tools.run_program(code='1')", "A program cannot run another one."),
         ("tools.nothing()", "There is no tool called 'nothing'."),
         ("tools.read_file()", "'path' is a required property"),

@@ -45,9 +45,17 @@ async def test_backtracking_reports_earlier_attempts_to_the_model(play):
     async with play(lines, strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)
         second = shell.requests[2]
-    assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "three lines", 4)
+    assert (events[-1].status, events[-1].answer, events[-1].steps) == (
+        "answered",
+        "three lines",
+        4,
+    )
     (backtrack,) = of(events, BranchLeft)
-    assert (backtrack.path, backtrack.left, backtrack.reason) == ((), 1, "given up: A count says nothing.")
+    assert (backtrack.path, backtrack.left, backtrack.reason) == (
+        (),
+        1,
+        "given up: A count says nothing.",
+    )
     assert "count_text(path=" in second.messages[-1].text
     assert "given up: A count says nothing." in second.messages[-1].text
     assert "3 lines" not in texts(second.messages)
@@ -78,7 +86,9 @@ async def test_later_turns_contain_only_the_path_that_answered(play, presentatio
         finish("3"),
         finish("still 3"),
     ]
-    async with play(lines, strategy="dfsdt", registration="names", presentation=presentation) as shell:
+    async with play(
+        lines, strategy="dfsdt", registration="names", presentation=presentation
+    ) as shell:
         await turn(shell)
         assert shell.conversation.memory.library.names == ("count_text",)
         assert is_replayed(shell)
@@ -96,13 +106,19 @@ async def test_later_turns_contain_only_the_path_that_answered(play, presentatio
 
 
 async def test_calls_with_the_same_provider_id_get_distinct_ids(play):
-    async with play([LIST, give_up(), COUNT, finish("3")], strategy="dfsdt", registration="all") as shell:
+    async with play(
+        [LIST, give_up(), COUNT, finish("3")], strategy="dfsdt", registration="all"
+    ) as shell:
         stream = shell.deps.models.current.model._model.stream
 
         async def same_ids(request):
             async for piece in stream(request):
                 calls = getattr(piece, "calls", ())
-                yield replace(piece, calls=tuple(replace(call, id="call_0") for call in calls)) if calls else piece
+                yield (
+                    replace(piece, calls=tuple(replace(call, id="call_0") for call in calls))
+                    if calls
+                    else piece
+                )
 
         shell.deps.models.current.model._model.stream = same_ids
         events = await turn(shell)
@@ -117,17 +133,27 @@ async def test_the_better_of_two_proposed_steps_runs(play):
         events = await turn(shell)
         proposing, ranking = shell.requests[1], shell.requests[2]
         assert is_replayed(shell)
-    assert [event.step for event in of(events, StepProposed)][:2] == ["list_files()", 'count_text(path="notes.txt")']
+    assert [event.step for event in of(events, StepProposed)][:2] == [
+        "list_files()",
+        'count_text(path="notes.txt")',
+    ]
     assert [event.name for event in of(events, CallFinished)] == ["count_text"]
     assert [event.text for event in of(events, Rationale)] == ["Count them."]
     assert "list_files(): proposed" in proposing.messages[-1].text
     assert (ranking.purpose, ranking.tools) == ("rank", ())
-    assert [event.role for event in of(events, BudgetSettled)][:4] == ["single", "single", "ranker", "ranker"]
+    assert [event.role for event in of(events, BudgetSettled)][:4] == [
+        "single",
+        "single",
+        "ranker",
+        "ranker",
+    ]
     assert events[-1].steps == len(of(events, StepStarted)) == 3
 
 
 async def test_an_unreadable_verdict_selects_the_first_proposal(play):
-    async with play([LIST, COUNT, say("Hm."), finish("ok")], strategy="tot", registration="all") as shell:
+    async with play(
+        [LIST, COUNT, say("Hm."), finish("ok")], strategy="tot", registration="all"
+    ) as shell:
         events = await turn(shell)
     assert [event.name for event in of(events, CallFinished)] == ["list_files"]
 
@@ -137,14 +163,22 @@ async def test_the_losing_proposal_runs_after_backtracking_with_its_own_rational
     async with play(lines, strategy="tot", registration="all") as shell:
         events = await turn(shell)
         steps = [
-            message for message in shell.conversation.memory.messages if message.call and message.speaker != "tool"
+            message
+            for message in shell.conversation.memory.messages
+            if message.call and message.speaker != "tool"
         ]
     assert [event.name for event in of(events, CallFinished)] == ["list_files", "count_text"]
     assert [(step.text, step.call.name) for step in steps] == [("Count them.", "count_text")]
 
 
 async def test_the_step_limit_answers_from_the_path_with_most_results(play):
-    lines = [COUNT, READ, give_up(), say("", "read_file", path="none"), say("Three, from the first way.")]
+    lines = [
+        COUNT,
+        READ,
+        give_up(),
+        say("", "read_file", path="none"),
+        say("Three, from the first way."),
+    ]
     async with play(lines, strategy="dfsdt", registration="all", max_steps=4) as shell:
         events = await turn(shell)
         prompt = texts(shell.requests[-1].messages)
@@ -179,10 +213,15 @@ WORK = {"react": [COUNT, READ], "dfsdt": [COUNT, READ, give_up()], "tot": [COUNT
 
 
 @pytest.mark.parametrize(
-    ("strategy", "budget", "plan"), every_pair(["react", "dfsdt", "tot"], ["0.004", "0.012", "0.03"], ["off", "btp"])
+    ("strategy", "budget", "plan"),
+    every_pair(["react", "dfsdt", "tot"], ["0.004", "0.012", "0.03"], ["off", "btp"]),
 )
-async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, strategy, budget, plan):
-    async with play(WORK[strategy] * 20, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
+async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(
+    play, strategy, budget, plan
+):
+    async with play(
+        WORK[strategy] * 20, strategy=strategy, price=PRICE, budget=budget, registration="all"
+    ) as shell:
         shell.deps.settings.plan = plan
         events = await turn(shell)
         (cap,) = await shell.deps.budget.caps()
@@ -193,7 +232,9 @@ async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, 
 
 
 async def test_a_limit_during_ranking_selects_the_first_proposal(play):
-    async with play([LIST, COUNT, say("A few files.")], strategy="tot", registration="all", price=PRICE) as shell:
+    async with play(
+        [LIST, COUNT, say("A few files.")], strategy="tot", registration="all", price=PRICE
+    ) as shell:
         await shell.set_cap("session", parse_amount("1"))
         model = shell.deps.models.current.model._model
         stream = model.stream
@@ -226,7 +267,9 @@ async def test_writing_calls_in_a_search_always_need_approval(play):
 
 async def test_an_approval_for_the_session_given_in_a_search_applies_to_react(play):
     user = User("session")
-    async with play([WRITE, finish("done"), WRITE, finish("done")], registration="all", user=user) as shell:
+    async with play(
+        [WRITE, finish("done"), WRITE, finish("done")], registration="all", user=user
+    ) as shell:
         shell.deps.settings.strategy = "dfsdt"
         await turn(shell)
         shell.deps.settings.strategy = "react"
@@ -247,13 +290,17 @@ async def test_yes_approves_writing_in_a_search_and_backtracking_warns_of_effect
     async with play(lines, strategy="dfsdt", registration="all", yes=True) as shell:
         events = await turn(shell)
         assert (home / "x.txt").read_text() == "x"
-        assert "Backtracking does not undo the effects of write_file." in [event.text for event in of(events, Notice)]
+        assert "Backtracking does not undo the effects of write_file." in [
+            event.text for event in of(events, Notice)
+        ]
         await shell.command("/undo")
     assert not (home / "x.txt").exists()
 
 
 async def test_a_refused_call_causes_no_warning_on_backtracking(play):
-    async with play([WRITE, give_up(), READ, finish("done")], strategy="dfsdt", registration="all") as shell:
+    async with play(
+        [WRITE, give_up(), READ, finish("done")], strategy="dfsdt", registration="all"
+    ) as shell:
         events = await turn(shell)
     assert of(events, BranchLeft)
     assert not of(events, Notice)

@@ -43,7 +43,9 @@ def cheap(tmp_path):
     config = tmp_path / "home" / "config"
     config.mkdir(parents=True)
     name = f"script:{script}"
-    (config / "config.toml").write_text(f'[models."{name}".price]\ninput = "0.01"\noutput = "0.04"\n')
+    (config / "config.toml").write_text(
+        f'[models."{name}".price]\ninput = "0.01"\noutput = "0.04"\n'
+    )
     return name
 
 
@@ -116,10 +118,18 @@ async def test_an_expensive_step_needs_a_decision_before_its_reservation(play, a
     user = User(CostChoice("go"))
     async with play([finish("ok")], price=PRICE, budget="1.00", user=user) as shell:
         events = await turn(shell)
-    kinds = [type(event) for event in events if isinstance(event, (CostWanted, CostChosen, StepStarted, BudgetHeld))]
+    kinds = [
+        type(event)
+        for event in events
+        if isinstance(event, (CostWanted, CostChosen, StepStarted, BudgetHeld))
+    ]
     assert kinds == [CostWanted, CostChosen, StepStarted, BudgetHeld]
     request, reserved = user.asked[0], of(events, BudgetHeld)[0]
-    assert (request.high_nano, request.threshold_nano, request.model) == (reserved.held_nano, 1_000, reserved.model)
+    assert (request.high_nano, request.threshold_nano, request.model) == (
+        reserved.held_nano,
+        1_000,
+        reserved.model,
+    )
     assert 0 < request.low_nano < request.high_nano
 
 
@@ -241,7 +251,9 @@ async def test_cost_requests_are_stored_in_the_session(play, ask_above, cheap):
 
 
 async def test_the_next_step_is_estimated_in_advance(play):
-    async with play([finish("ok"), finish("more")], registration="names", price=PRICE, budget="1.00") as shell:
+    async with play(
+        [finish("ok"), finish("more")], registration="names", price=PRICE, budget="1.00"
+    ) as shell:
         for question in ("How many lines has notes.txt?", "And words?"):
             status = await shell.status()
             events = await turn(shell, question)
@@ -277,6 +289,8 @@ def test_a_dollar_cap_cannot_cover_an_unknown_price():
 async def test_the_threshold_can_be_changed_while_the_shell_runs(play, ask_above):
     user = User()
     async with play([finish("ok")], price=PRICE, user=user) as shell:
-        assert await apply(shell, Settings(budget={"ask_above": "off"}), ("budget", "ask_above"), Options())
+        assert await apply(
+            shell, Settings(budget={"ask_above": "off"}), ("budget", "ask_above"), Options()
+        )
         events = await turn(shell)
     assert (events[-1].status, user.asked) == ("answered", [])

@@ -33,7 +33,9 @@ def used_by_task(ledger_file: Path) -> tuple[dict[str, int], set[str]]:
     used: defaultdict[str, int] = defaultdict(int)
     called: set[str] = set()
     with closing(sqlite3.connect(ledger_file)) as db:
-        for task, state, spent, reserved in db.execute("SELECT task, state, spent_nano, held_nano FROM entries"):
+        for task, state, spent, reserved in db.execute(
+            "SELECT task, state, spent_nano, held_nano FROM entries"
+        ):
             amount = {"held": reserved, "aside": reserved, "released": 0}.get(state, spent)
             for session in filter(None, task.split("/")):
                 used[session] += amount or 0
@@ -41,7 +43,9 @@ def used_by_task(ledger_file: Path) -> tuple[dict[str, int], set[str]]:
     return used, called
 
 
-def run_until_killed(home: Path, bills: Path, seed: int, session: str, lines: int) -> list[dict[str, object]]:
+def run_until_killed(
+    home: Path, bills: Path, seed: int, session: str, lines: int
+) -> list[dict[str, object]]:
     """Start a delegator, kill it after some lines, and return what it printed completely."""
     command = [sys.executable, str(DELEGATOR), str(home), str(bills), str(seed), session]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "ECOSHELL_AGENT_CONTEXT": "off"}
@@ -68,7 +72,10 @@ def test_no_kill_and_no_cost_exceeds_a_share_or_the_cap(tmp_path: Path, delegati
     session, kills, used = "", 0, dict[str, int]()
     shares: dict[str, Decimal] = {}
     ended: dict[str, SubagentFinished] = {}
-    ledger, store = Ledger(paths.ledger_file, busy_seconds=60), SessionStore(paths.sessions_file, busy_seconds=60)
+    ledger, store = (
+        Ledger(paths.ledger_file, busy_seconds=60),
+        SessionStore(paths.sessions_file, busy_seconds=60),
+    )
     while len(shares) < delegations:
         session = "" if kills % KILLS_PER_SESSION == 0 else session
         printed = run_until_killed(tmp_path, bills, kills, session, chance.randint(6, 60))
@@ -81,7 +88,11 @@ def test_no_kill_and_no_cost_exceeds_a_share_or_the_cap(tmp_path: Path, delegati
                 shares[event.session] = Decimal(event.share_usd)
             elif isinstance(event, SubagentFinished):
                 ended[event.session] = event
-        stored = {event.session for _, event in store.events(session) if isinstance(event, SubagentFinished)}
+        stored = {
+            event.session
+            for _, event in store.events(session)
+            if isinstance(event, SubagentFinished)
+        }
         assert {child for child in ended if store.info(child).parent == session} <= stored
         (cap,) = ledger.caps(session, 0)
         assert cap.spent + cap.held <= cap.limit
@@ -93,10 +104,14 @@ def test_no_kill_and_no_cost_exceeds_a_share_or_the_cap(tmp_path: Path, delegati
     billed = sum(map(int, bills.read_text().split()))
     counted = sum((row.spent_nano or 0) + row.held_nano for row in ledger.rows("session"))
     assert billed <= counted
-    spent = {child: event.spent_nano for child, event in ended.items() if event.spent_nano is not None}
+    spent = {
+        child: event.spent_nano for child, event in ended.items() if event.spent_nano is not None
+    }
     assert all(spent[child] <= used[child] for child in spent)
     assert {event.status for event in ended.values()} >= {"answered", "limit"}
     assert ledger.verify() == ()
-    print(f"{len(shares)} delegations, {len(ended)} reported, {kills} kills, ${billed / NANO:.2f} billed")
+    print(
+        f"{len(shares)} delegations, {len(ended)} reported, {kills} kills, ${billed / NANO:.2f} billed"
+    )
     ledger.close()
     store.close()

@@ -65,11 +65,22 @@ def results(events):
 
 async def test_a_subagent_works_in_its_own_session_and_returns_summary_and_cost(play, child):
     name = child(say("", "count_text", path="notes.txt"), say("There are 3 lines."))
-    async with play([register("task"), delegate(budget="0.05"), say("Three.")], price=PRICE, budget="1") as shell:
+    async with play(
+        [register("task"), delegate(budget="0.05"), say("Three.")], price=PRICE, budget="1"
+    ) as shell:
         events = await turn(shell)
         (started,), (ended,) = of(events, SubagentStarted), of(events, SubagentFinished)
-        assert (started.name, started.model, started.share_usd, started.share) == ("subagent", name, "0.05", "$0.05")
-        assert (ended.status, ended.session, ended.share_usd) == ("answered", started.session, "0.05")
+        assert (started.name, started.model, started.share_usd, started.share) == (
+            "subagent",
+            name,
+            "0.05",
+            "$0.05",
+        )
+        assert (ended.status, ended.session, ended.share_usd) == (
+            "answered",
+            started.session,
+            "0.05",
+        )
         assert 0 < ended.spent_nano < 50_000_000
         (result,) = results(events)
         assert result.startswith("There are 3 lines.")
@@ -86,7 +97,9 @@ async def test_a_subagent_works_in_its_own_session_and_returns_summary_and_cost(
         assert shell.ledger.verify() == ()
 
 
-async def test_tasks_of_one_reply_run_in_parallel_and_each_gets_an_equal_part_of_the_cap(play, child):
+async def test_tasks_of_one_reply_run_in_parallel_and_each_gets_an_equal_part_of_the_cap(
+    play, child
+):
     child(*[say("", "list_files")] * 3, *[say("Done.")] * 3)
     script = [register("task"), delegations("one", "two", "three"), say("All done.")]
     async with play(script, price=PRICE, budget="1") as shell:
@@ -105,11 +118,15 @@ async def test_tasks_of_one_reply_run_in_parallel_and_each_gets_an_equal_part_of
 async def test_the_setting_limits_subagents_at_once(play, child, monkeypatch, at_once, overlapping):
     monkeypatch.setenv("ECOSHELL_AGENT_TASKS_AT_ONCE", at_once)
     child(*[say("", "list_files")] * 2, *[say("Done.")] * 2)
-    async with play([register("task"), delegations("one", "two"), say("Done.")], price=PRICE) as shell:
+    async with play(
+        [register("task"), delegations("one", "two"), say("Done.")], price=PRICE
+    ) as shell:
         events = await turn(shell)
         kinds = [type(event) for event in of(events, SubagentStarted | SubagentFinished)]
         assert (kinds[:2] == [SubagentStarted] * 2) is overlapping
-        assert {event.share_usd for event in of(events, SubagentStarted)} == {None}  # there is no cap
+        assert {event.share_usd for event in of(events, SubagentStarted)} == {
+            None
+        }  # there is no cap
 
 
 async def test_a_subagent_answers_at_its_share_and_the_turn_goes_on(play, child):
@@ -132,9 +149,18 @@ async def test_a_subagent_answers_at_its_share_and_the_turn_goes_on(play, child)
 
 BAD = {
     "an empty text": ({"instructions": " "}, "The instructions are empty."),
-    "an unknown tool": ({"tools": ["read_fil"]}, "Unknown tool 'read_fil'. Did you mean read_file?"),
-    "an unknown agent": ({"agent": "reviewer"}, "Unknown agent 'reviewer'. Define it in .ecoshell/agents/reviewer.md"),
-    "an unknown model": ({"model": "script:/missing.jsonl"}, "The script /missing.jsonl cannot be read"),
+    "an unknown tool": (
+        {"tools": ["read_fil"]},
+        "Unknown tool 'read_fil'. Did you mean read_file?",
+    ),
+    "an unknown agent": (
+        {"agent": "reviewer"},
+        "Unknown agent 'reviewer'. Define it in .ecoshell/agents/reviewer.md",
+    ),
+    "an unknown model": (
+        {"model": "script:/missing.jsonl"},
+        "The script /missing.jsonl cannot be read",
+    ),
     "no amount": ({"budget": "much"}, "'much' is not an amount."),
     "more than is left": ({"budget": "3"}, "Its share of $3 is more than the $0.9"),
 }
@@ -144,7 +170,9 @@ BAD = {
 async def test_a_task_that_cannot_start_is_a_sentence_and_the_turn_goes_on(play, child, case):
     child(say("Never said."))
     more, message = BAD[case]
-    async with play([register("task"), delegate(**more), say("By myself.")], price=PRICE, budget="1") as shell:
+    async with play(
+        [register("task"), delegate(**more), say("By myself.")], price=PRICE, budget="1"
+    ) as shell:
         events = await turn(shell)
         assert results(events)[0].startswith(f"No subagent was started. {message}")
         assert not of(events, SubagentStarted)
@@ -174,9 +202,13 @@ async def test_delegation_ends_at_depth_two(play, child, named):
         (grandchild,) = of(own, SubagentStarted)
         deepest = [event for _, event in shell.store.events(grandchild.session)]
         assert shell.store.info(grandchild.session).parent == child_start.session
-        expected = "Tasks are delegated at most 2 deep." if named else "There is no tool called 'task'."
+        expected = (
+            "Tasks are delegated at most 2 deep." if named else "There is no tool called 'task'."
+        )
         assert any(expected in result for result in results(deepest))
-        caps = shell.ledger.caps(shell.session, 1, task=f"{child_start.session}/{grandchild.session}")
+        caps = shell.ledger.caps(
+            shell.session, 1, task=f"{child_start.session}/{grandchild.session}"
+        )
         assert [cap.scope for cap in caps] == ["task", "task", "session"]
         assert shell.ledger.verify() == ()
         shell.store.delete(shell.session)
@@ -185,8 +217,14 @@ async def test_delegation_ends_at_depth_two(play, child, named):
 
 
 async def test_a_subagent_uses_only_the_tools_that_the_task_names(play, child):
-    child(say("", "read_file", path="notes.txt"), say("", "count_text", path="notes.txt"), say("Counted."))
-    async with play([register("task"), delegate(tools=["count_text"]), say("Done.")], price=PRICE) as shell:
+    child(
+        say("", "read_file", path="notes.txt"),
+        say("", "count_text", path="notes.txt"),
+        say("Counted."),
+    )
+    async with play(
+        [register("task"), delegate(tools=["count_text"]), say("Done.")], price=PRICE
+    ) as shell:
         (ended,) = of(await turn(shell), SubagentFinished)
         own = [event for _, event in shell.store.events(ended.session)]
         assert [(event.name, event.refused) for event in of(own, CallFinished)] == [
@@ -196,7 +234,9 @@ async def test_a_subagent_uses_only_the_tools_that_the_task_names(play, child):
 
 
 @pytest.mark.parametrize("decision", ["once", "no", None])
-async def test_the_user_approves_the_calls_of_a_subagent_by_the_same_rules(play, child, home, decision):
+async def test_the_user_approves_the_calls_of_a_subagent_by_the_same_rules(
+    play, child, home, decision
+):
     child(say("", "write_file", path="new.txt", content="x"), say("Written."))
     user = None if decision is None else User(approval=decision)
     async with play([register("task"), delegate(), say("Done.")], price=PRICE, user=user) as shell:
@@ -210,7 +250,9 @@ async def test_the_user_approves_the_calls_of_a_subagent_by_the_same_rules(play,
 
 async def test_read_only_holds_inside(play, child, home):
     child(say("", "write_file", path="new.txt", content="x"), say("Refused."))
-    async with play([register("task"), delegate(), say("Done.")], read_only=True, yes=True) as shell:
+    async with play(
+        [register("task"), delegate(), say("Done.")], read_only=True, yes=True
+    ) as shell:
         (ended,) = of(await turn(shell), SubagentFinished)
         own = [event for _, event in shell.store.events(ended.session)]
         assert [event.refused for event in of(own, CallFinished)] == ["unapproved"]
@@ -223,7 +265,12 @@ async def test_undo_restores_what_subagents_wrote(play, child, home):
         say("", "run_command", command="true"),
         say("Written."),
     )
-    script = [register("task"), delegate(), say("", "write_file", path="later.txt", content="x"), say("Done.")]
+    script = [
+        register("task"),
+        delegate(),
+        say("", "write_file", path="later.txt", content="x"),
+        say("Done."),
+    ]
     async with play(script, yes=True, force=True) as shell:
         (ended,) = of(await turn(shell), SubagentFinished)
         assert ended.changed_by == ("write_file", "run_command")
@@ -234,9 +281,16 @@ async def test_undo_restores_what_subagents_wrote(play, child, home):
 
 
 async def test_stopping_the_turn_stops_its_subagents(play, child):
-    child(say("", "run_command", command="sleep 60"), say("", "run_command", command="sleep 60"), say("Never."))
+    child(
+        say("", "run_command", command="sleep 60"),
+        say("", "run_command", command="sleep 60"),
+        say("Never."),
+    )
     async with play(
-        [register("task"), delegations("one", "two"), say("Never.")], yes=True, budget="1", price=PRICE
+        [register("task"), delegations("one", "two"), say("Never.")],
+        yes=True,
+        budget="1",
+        price=PRICE,
     ) as shell:
         events, stopping = [], None
         async for event in shell.ask("Delegate."):
@@ -250,7 +304,9 @@ async def test_stopping_the_turn_stops_its_subagents(play, child):
 
 async def test_a_session_of_a_subagent_can_be_resumed(play, child):
     child(say("Three lines."))
-    async with play([register("task"), delegate(), say("Done."), say("Again.")], price=PRICE, budget="1") as shell:
+    async with play(
+        [register("task"), delegate(), say("Done."), say("Again.")], price=PRICE, budget="1"
+    ) as shell:
         (ended,) = of(await turn(shell), SubagentFinished)
         parent = shell.session
         await shell.open(ended.session)
@@ -278,20 +334,32 @@ def define(folder, text=AGENT, name="counter"):
 
 @pytest.mark.parametrize("folder", [".ecoshell/agents", ".claude/agents", "../home/config/agents"])
 async def test_a_definition_sets_instructions_tools_and_budget(play, child, home, folder):
-    text = AGENT.replace("count_text, read_file", "Read, count_text, TodoWrite") if ".claude" in folder else AGENT
+    text = (
+        AGENT.replace("count_text, read_file", "Read, count_text, TodoWrite")
+        if ".claude" in folder
+        else AGENT
+    )
     child(say("", "run_command", command="ls"), say("3 lines."))
     define(home / folder, text)
     script = [register("task"), delegate(agent="counter"), say("Done.")]
     async with play(script, price=PRICE, budget="1", trust_project=True) as shell:
-        assert "counter (Counts the lines of files)" in shell.deps.catalog.schema("task").description
+        assert (
+            "counter (Counts the lines of files)" in shell.deps.catalog.schema("task").description
+        )
         events = await turn(shell)
         (ended,) = of(events, SubagentFinished)
         assert (ended.name, ended.share_usd, ended.status) == ("counter", "0.03", "answered")
         own = [event for _, event in shell.store.events(ended.session)]
         assert "You count lines. Report nothing else." in of(own, TurnStarted)[0].question
-        assert [event.refused for event in of(own, CallFinished)] == ["unknown"]  # it has no tool for commands
+        assert [event.refused for event in of(own, CallFinished)] == [
+            "unknown"
+        ]  # it has no tool for commands
         notices = [event.text for event in of(events, Notice)]
-        expected = ["counter works without tools that are unknown here: TodoWrite."] if ".claude" in folder else []
+        expected = (
+            ["counter works without tools that are unknown here: TodoWrite."]
+            if ".claude" in folder
+            else []
+        )
         assert notices == expected
 
 
@@ -307,18 +375,26 @@ async def test_a_definition_of_the_project_needs_trust(play, child, home, decisi
         assert len(of(events, SubagentFinished)) == (decision == "yes")
         if decision != "yes":
             (result,) = results(events)
-            assert result.startswith("No subagent was started. .ecoshell/agents/counter.md is not trusted.")
+            assert result.startswith(
+                "No subagent was started. .ecoshell/agents/counter.md is not trusted."
+            )
         if user is not None:
             assert [wanted.text for wanted in user.asked] == [AGENT]
 
 
 FAULTS = {
-    "an unknown tool": ("tools: count_txt", "Unknown tool 'count_txt' in .ecoshell/agents/counter.md."),
+    "an unknown tool": (
+        "tools: count_txt",
+        "Unknown tool 'count_txt' in .ecoshell/agents/counter.md.",
+    ),
     "a bad budget": (
         "budget: plenty",
         "The budget of the agent counter in .ecoshell/agents/counter.md cannot be used.",
     ),
-    "an unknown model": ("model: script:/missing.jsonl", "The script /missing.jsonl cannot be read"),
+    "an unknown model": (
+        "model: script:/missing.jsonl",
+        "The script /missing.jsonl cannot be read",
+    ),
     "a broken front matter": ("- count", "The agent counter cannot be used: The front matter of"),
 }
 
@@ -338,7 +414,9 @@ async def test_a_faulty_definition_is_a_sentence_and_the_turn_goes_on(play, chil
 async def test_an_agent_that_delegates_to_itself_ends_at_depth_two(play, child, home):
     child(*[delegate("Again.", agent="loop")] * 3, *[say("Enough.")] * 3)
     define(home / ".ecoshell/agents", "---\ntools: task\n---\nDelegate.\n", "loop")
-    async with play([register("task"), delegate(agent="loop"), say("Done.")], price=PRICE, trust_project=True) as shell:
+    async with play(
+        [register("task"), delegate(agent="loop"), say("Done.")], price=PRICE, trust_project=True
+    ) as shell:
         events = await turn(shell)
         sessions = [event.session for event in of(events, SubagentStarted)]
         own = [event for _, event in shell.store.events(sessions[0])]
@@ -358,7 +436,9 @@ async def test_the_default_model_is_the_cheapest_of_the_roles(play, home, tmp_pa
             file.write(f'[models."{names[-1]}".price]\ninput = "{price}"\noutput = "{price}"\n')
     (tmp_path / "home/config").mkdir(parents=True)
     (tmp_path / "home/config/config.toml").write_text((tmp_path / "prices.toml").read_text())
-    options = Options(model=names[0], mode="umi", roles=RoleModels(None, names[1], names[2]), workspace=home)
+    options = Options(
+        model=names[0], mode="umi", roles=RoleModels(None, names[1], names[2]), workspace=home
+    )
     shell = await assemble(options)
     try:
         assert cheapest(shell.deps.models) == names[1]
@@ -396,7 +476,9 @@ async def test_the_command_delegates_a_question_without_a_step_of_the_sessions_m
         assert finished.answer.startswith("Three lines.")
         assert of(await turn(shell, "How many?"), TurnFinished)[0].answer == "It was three."
         assert "Three lines." in "".join(message.text for message in shell.requests[-1].messages)
-        assert of(await turn(shell, "/task Count the words."), TurnFinished)[0].answer.startswith("Two words.")
+        assert of(await turn(shell, "/task Count the words."), TurnFinished)[0].answer.startswith(
+            "Two words."
+        )
         assert "No agent is defined." in (await shell.command("/task")).text
 
 
@@ -411,7 +493,9 @@ async def test_the_command_lists_agents_with_their_problems(play, child, home):
 
 
 def ecoshell(*arguments):
-    done = subprocess.run([sys.executable, "-m", "ecoshell", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "ecoshell", *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -419,11 +503,26 @@ def ecoshell(*arguments):
 def test_the_command_line_reports_resumes_and_exports_subagents(child, home, tmp_path):
     child(say("There are three lines."))
     script = tmp_path / "parent.jsonl"
-    script.write_text("".join(json.dumps(line) + "\n" for line in (register("task"), delegate(), say("Three."))))
-    options = ("--model", f"script:{script}", "--workspace", str(home), "--budget", "1", "--price", "1,4")
-    lines = [json.loads(line) for line in ecoshell("ask", "How many?", "--json", *options).splitlines()]
+    script.write_text(
+        "".join(json.dumps(line) + "\n" for line in (register("task"), delegate(), say("Three.")))
+    )
+    options = (
+        "--model",
+        f"script:{script}",
+        "--workspace",
+        str(home),
+        "--budget",
+        "1",
+        "--price",
+        "1,4",
+    )
+    lines = [
+        json.loads(line) for line in ecoshell("ask", "How many?", "--json", *options).splitlines()
+    ]
     by_type = {line["type"]: line for line in lines}
-    started, ended, result = (by_type[kind] for kind in ("subagent_started", "subagent_finished", "result"))
+    started, ended, result = (
+        by_type[kind] for kind in ("subagent_started", "subagent_finished", "result")
+    )
     assert {"id", "name", "share_usd", "spent_usd", "status"} <= ended.keys()
     assert Decimal(ended["spent_usd"]) <= Decimal(started["share_usd"]) < 1
     assert Decimal(ended["spent_usd"]) < Decimal(result["cost_usd"])
@@ -451,7 +550,12 @@ async def test_python_programs_delegate_with_a_line(child, home, tmp_path):
 
 async def test_nodes_of_a_tool_graph_delegate_in_parallel(play, child):
     child(*[say("", "list_files")] * 2, *[say("Done.")] * 2)
-    script = [plan(**{"task": [], "task#2": []}), delegate("One."), delegate("Two."), finish("Both are done.")]
+    script = [
+        plan(**{"task": [], "task#2": []}),
+        delegate("One."),
+        delegate("Two."),
+        finish("Both are done."),
+    ]
     async with play(script, price=PRICE, budget="1", strategy="graph") as shell:
         events = await turn(shell, "Do one and two.")
         assert len(of(events, SubagentStarted)) == 2
@@ -459,7 +563,9 @@ async def test_nodes_of_a_tool_graph_delegate_in_parallel(play, child):
         assert all(events.index(start) < first_end for start in of(events, SubagentStarted))
         done = [event for event in of(events, NodeChanged) if event.state == "done"]
         assert sorted(event.label for event in done) == ["task", "task#2"]
-        assert sum(event.spent_nano for event in done) > sum(event.spent_nano for event in of(events, SubagentFinished))
+        assert sum(event.spent_nano for event in done) > sum(
+            event.spent_nano for event in of(events, SubagentFinished)
+        )
         assert of(events, TurnFinished)[0].answer == "Both are done."
 
 

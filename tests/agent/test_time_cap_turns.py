@@ -35,7 +35,9 @@ def caps_of(shell):
 
 
 def with_tool(shell, function):
-    shell.deps.catalog.__init__([*shell.deps.catalog._tools.values(), FunctionTool(function, effects=("read",))])
+    shell.deps.catalog.__init__(
+        [*shell.deps.catalog._tools.values(), FunctionTool(function, effects=("read",))]
+    )
     shell.deps.ranker.__init__(shell.deps.catalog.schemas)
 
 
@@ -65,7 +67,9 @@ async def test_a_slow_tool_is_stopped_at_the_cap(play):
         await asyncio.Event().wait()
         return "done"
 
-    async with play([say("", "crawl"), finish("I stopped.")], registration="all", budget="3s") as shell:
+    async with play(
+        [say("", "crawl"), finish("I stopped.")], registration="all", budget="3s"
+    ) as shell:
         with_tool(shell, crawl)
         events = await turn(shell)
         cap = caps_of(shell)["session"]
@@ -97,7 +101,9 @@ async def test_waiting_for_an_approval_takes_no_time_from_the_cap(play):
             return await super().approve(request)
 
     lines = [say("", "write_file", path="new.txt", content="x"), finish("written")]
-    async with play(lines, registration="all", budget="60s", user=Patient(approval="once")) as shell:
+    async with play(
+        lines, registration="all", budget="60s", user=Patient(approval="once")
+    ) as shell:
         events = await turn(shell)
         cap = caps_of(shell)["session"]
     assert asked.is_set()
@@ -106,11 +112,18 @@ async def test_waiting_for_an_approval_takes_no_time_from_the_cap(play):
 
 
 async def test_parallel_calls_wait_for_each_others_reservations(play):
-    three = {"text": "", "calls": [{"name": "look", "arguments": {"at": number}} for number in range(3)]}
-    async with play([three, finish("done")], registration="all", budget="18s") as shell:  # less than three slices
+    three = {
+        "text": "",
+        "calls": [{"name": "look", "arguments": {"at": number}} for number in range(3)],
+    }
+    async with play(
+        [three, finish("done")], registration="all", budget="18s"
+    ) as shell:  # less than three slices
         with_tool(shell, look)
         events = await turn(shell)
-    assert [(call.name, call.ok, call.refused) for call in of(events, CallFinished)] == [("look", True, "")] * 3
+    assert [(call.name, call.ok, call.refused) for call in of(events, CallFinished)] == [
+        ("look", True, "")
+    ] * 3
     assert events[-1].status == "answered"
 
 

@@ -17,7 +17,11 @@ def todo(**states):
 
 
 STARTED = todo(read_the_code="done", write_the_test="in_progress", run_it="pending")
-ITEMS = (TodoItem("read the code", "done"), TodoItem("write the test", "in_progress"), TodoItem("run it"))
+ITEMS = (
+    TodoItem("read the code", "done"),
+    TodoItem("write the test", "in_progress"),
+    TodoItem("run it"),
+)
 SUMMARY = say("The user wants a test.", usage={"input": 900, "output": 20})
 LONG = "a long answer, " * 200
 
@@ -27,7 +31,9 @@ async def test_the_list_is_registered_by_name_reported_and_resumed(play):
         events = await turn(shell)
         assert of(events, TodoChanged) == [TodoChanged(ITEMS)]
         assert from_json(to_json(TodoChanged(ITEMS))) == TodoChanged(ITEMS)
-        assert of(events, CallFinished)[0].observation == "The task list has 3 items, 1 of them done."
+        assert (
+            of(events, CallFinished)[0].observation == "The task list has 3 items, 1 of them done."
+        )
         assert is_replayed(shell)
         await shell.open(shell.session)
         assert shell.conversation.memory.shown.todo == ITEMS

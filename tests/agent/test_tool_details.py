@@ -93,7 +93,10 @@ async def test_the_tools_command_says_who_registered_or_removed_a_tool(play):
         await turn(shell)
         assert "unregistered" not in await why(shell, "read_file")
         await shell.command("/unregister read_file")
-        assert await why(shell, "read_file") == "read_file was registered at the start, and you unregistered it."
+        assert (
+            await why(shell, "read_file")
+            == "read_file was registered at the start, and you unregistered it."
+        )
 
 
 async def test_an_unknown_tool_has_no_details(play):

@@ -34,12 +34,21 @@ async def test_a_turn_registers_a_tool_calls_it_and_answers(play):
     lines = [register("count_text", "I need a counter."), COUNT, finish("3 lines")]
     async with play(lines, registration="names") as shell:
         events = await turn(shell)
-    kinds = [type(event) for event in events if isinstance(event, Rationale | ToolRegistered | CallFinished | Answer)]
+    kinds = [
+        type(event)
+        for event in events
+        if isinstance(event, Rationale | ToolRegistered | CallFinished | Answer)
+    ]
     assert kinds == [Rationale, ToolRegistered, Rationale, CallFinished, Answer]
     assert "3 lines" in of(events, CallFinished)[0].observation
     end = events[-1]
     assert isinstance(end, TurnFinished)
-    assert (end.status, end.answer, end.steps, end.registered) == ("answered", "3 lines", 3, ("count_text",))
+    assert (end.status, end.answer, end.steps, end.registered) == (
+        "answered",
+        "3 lines",
+        3,
+        ("count_text",),
+    )
     assert end.saved_tokens > 0
 
 
@@ -60,7 +69,10 @@ async def test_the_first_call_of_a_tool_known_by_name_registers_it(play):
         registered = shell.conversation.memory.library
         messages = shell.conversation.memory.messages
         await shell.open(shell.session)
-        assert (shell.conversation.memory.library, shell.conversation.memory.messages) == (registered, messages)
+        assert (shell.conversation.memory.library, shell.conversation.memory.messages) == (
+            registered,
+            messages,
+        )
     assert "convert_units" not in first
     assert second == [*first, "convert_units"]
     (called,) = of(events, CallFinished)
@@ -110,7 +122,9 @@ async def test_the_stable_presentation_never_changes_the_prefix(play):
         await turn(shell)
         requests = shell.requests
     for earlier, later in itertools.pairwise(requests):
-        assert [tool.as_text().encode() for tool in later.tools] == [tool.as_text().encode() for tool in earlier.tools]
+        assert [tool.as_text().encode() for tool in later.tools] == [
+            tool.as_text().encode() for tool in earlier.tools
+        ]
         assert later.messages[: len(earlier.messages)] == earlier.messages
         assert len(later.messages) > len(earlier.messages)
 
@@ -183,7 +197,9 @@ async def test_a_limit_without_a_user_ends_with_an_answer(play):
         *({**line, "usage": big} for line in counts(20)),
         say("Three."),
     ]
-    async with play(lines, registration="names", presentation="stable", price=PRICE, budget="0.012") as shell:
+    async with play(
+        lines, registration="names", presentation="stable", price=PRICE, budget="0.012"
+    ) as shell:
         shell.deps.settings.plan = "off"  # a plan would not spend as much on one use
         events = await turn(shell)
         caps = await shell.deps.budget.caps()
@@ -212,7 +228,9 @@ async def test_a_disabled_model_chosen_at_a_limit_leaves_no_reservation(play, tm
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "Three."}\n')
     user = User(LimitChoice("model", f"script:{other}"))
-    async with play([finish("ok")], price=PRICE, budget="3500tok", user=user, registration="names") as shell:
+    async with play(
+        [finish("ok")], price=PRICE, budget="3500tok", user=user, registration="names"
+    ) as shell:
         shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
         shell.ledger.bar(f"script:{other}", "it billed too much")
         events = await turn(shell)
@@ -223,7 +241,9 @@ async def test_a_disabled_model_chosen_at_a_limit_leaves_no_reservation(play, tm
 
 
 async def test_stopping_at_the_limit_ends_without_an_answer(play):
-    async with play([finish("ok")], price=PRICE, budget="0.000001", user=User(LimitChoice("stop"))) as shell:
+    async with play(
+        [finish("ok")], price=PRICE, budget="0.000001", user=User(LimitChoice("stop"))
+    ) as shell:
         events = await turn(shell)
     assert (events[-1].status, events[-1].answer) == ("limit", "")
 
@@ -273,7 +293,9 @@ async def test_a_turn_cancelled_twice_ends_before_the_next_starts(play, monkeypa
         return ""
 
     async with play([COUNT, finish("3"), finish("yes")], registration="all") as shell:
-        shell.deps.catalog._tools["count_text"] = FunctionTool(winds_down, effects=("read",), name="count_text")
+        shell.deps.catalog._tools["count_text"] = FunctionTool(
+            winds_down, effects=("read",), name="count_text"
+        )
         reader = asyncio.ensure_future(turn(shell))
         await asyncio.wait_for(began.wait(), 600)
         for _ in range(2):
@@ -284,7 +306,11 @@ async def test_a_turn_cancelled_twice_ends_before_the_next_starts(play, monkeypa
         assert (ended, shell.conversation.busy) == (["notes.txt"], False)
         await turn(shell, "Did you count?")
         stored = [event for _, event in shell.store.events(shell.session)]
-    turns = [(type(event), event.turn) for event in stored if isinstance(event, TurnStarted | TurnFinished)]
+    turns = [
+        (type(event), event.turn)
+        for event in stored
+        if isinstance(event, TurnStarted | TurnFinished)
+    ]
     assert turns == [(TurnStarted, 1), (TurnFinished, 1), (TurnStarted, 2), (TurnFinished, 2)]
 
 
@@ -324,7 +350,11 @@ async def test_parallel_reads_end_with_the_turn(play, monkeypatch):
 async def test_a_step_interrupted_by_a_limit_counts_its_saved_tokens_once(play):
     raised = User(LimitChoice("raise", "1"))
     async with play(
-        [register("count_text"), finish("ok")], registration="names", price=PRICE, budget="0.004", user=raised
+        [register("count_text"), finish("ok")],
+        registration="names",
+        price=PRICE,
+        budget="0.004",
+        user=raised,
     ) as shell:
         events = await turn(shell)
     (offer,), (registered,) = of(events, ToolsOffered), of(events, ToolRegistered)
@@ -378,7 +408,9 @@ async def test_a_turn_stopped_before_its_first_step_still_ends(play):
 
 async def test_the_reservation_for_the_answer_is_released_if_even_the_conclusion_is_too_large(play):
     long = say("", "count_text", text="x" * 9000, usage={"input": 100, "output": 20})
-    async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.023") as shell:
+    async with play(
+        [long], registration="all", presentation="stable", price=PRICE, budget="0.023"
+    ) as shell:
         shell.deps.settings.plan = "off"  # a plan would not spend as much on one use
         events = await turn(shell)
         caps = await shell.deps.budget.caps()

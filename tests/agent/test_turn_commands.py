@@ -12,7 +12,15 @@ import pytest
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.errors import UsageError
-from ecoshell.events import CallFinished, CallStarted, CommandRan, Notice, TurnFinished, TurnStarted, TurnUndone
+from ecoshell.events import (
+    CallFinished,
+    CallStarted,
+    CommandRan,
+    Notice,
+    TurnFinished,
+    TurnStarted,
+    TurnUndone,
+)
 from ecoshell.messages import Attachment
 from ecoshell.paths import user_paths
 from ecoshell.sessions import SessionStore
@@ -29,7 +37,9 @@ def request_texts(shell, number=-1):
 async def test_a_mentioned_file_is_attached_recorded_and_sent(play):
     async with play([finish("3")], registration="all") as shell:
         events = await turn(shell, "How many lines has @notes.txt?")
-        assert of(events, TurnStarted)[0].attachments == (Attachment("notes.txt", "one\ntwo\nthree\n"),)
+        assert of(events, TurnStarted)[0].attachments == (
+            Attachment("notes.txt", "one\ntwo\nthree\n"),
+        )
         assert of(events, TurnStarted)[0].question == "How many lines has @notes.txt?"
         assert request_texts(shell)[0].endswith(
             "How many lines has @notes.txt?\n\nnotes.txt:\n```\none\ntwo\nthree\n```"
@@ -67,7 +77,9 @@ async def test_the_output_of_a_command_is_sent_with_the_next_question(play, monk
         await turn(shell, "What was that?")
         assert (result.ok, result.output) == (False, "one\ntwo\nthree\n0\n[exit status 3]")
         assert "I ran a command: cat notes.txt" in request_texts(shell)[0]
-        assert request_texts(shell)[0].index("two") < request_texts(shell)[0].index("What was that?")
+        assert request_texts(shell)[0].index("two") < request_texts(shell)[0].index(
+            "What was that?"
+        )
         stored = [event for _, event in shell.store.events(shell.session)]
         assert of(stored, CommandRan) == [result]
 
@@ -95,7 +107,9 @@ async def test_a_stopped_command_is_killed_and_recorded(play, home):
 
 
 async def test_no_command_runs_during_a_turn_or_in_a_read_only_shell(play):
-    async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
+    async with play(
+        [say("", "run_command", command="sleep 30")], registration="all", yes=True
+    ) as shell:
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
                 for refused in (shell.run("ls"), shell.command("/undo"), shell.command("/compact")):
@@ -111,7 +125,9 @@ async def test_no_command_runs_during_a_turn_or_in_a_read_only_shell(play):
 
 
 async def test_undo_restores_files_and_removes_the_turn_from_the_prompt(play, home):
-    async with play([CREATE, EDIT, finish("done"), finish("next")], registration="all", yes=True) as shell:
+    async with play(
+        [CREATE, EDIT, finish("done"), finish("next")], registration="all", yes=True
+    ) as shell:
         events = await turn(shell, "Change it.")
         assert "-two\n+zwei" in of(events, CallFinished)[1].changes
         printed = await shell.command("/undo")
@@ -134,7 +150,10 @@ async def test_undo_lists_what_it_cannot_restore(play, home):
         (home / "new" / "made.txt").write_text("mine now")
         printed = await shell.command("/undo")
     assert (home / "new" / "made.txt").read_text() == "mine now"
-    assert "Not restored, because they changed later, cannot be written, or have no copy: new/made.txt." in printed.text
+    assert (
+        "Not restored, because they changed later, cannot be written, or have no copy: new/made.txt."
+        in printed.text
+    )
     assert "-mine now" in printed.text
     assert "/undo new/made.txt" in printed.text
     assert "Changes by run_command cannot be restored." in printed.text
@@ -181,7 +200,9 @@ async def test_two_shells_of_one_session_undo_their_own_turns(play, home):
 
 async def test_undo_reverts_turn_by_turn(play, home):
     write = [say("", "write_file", path="a.txt", content=text) for text in ("1", "2")]
-    async with play([write[0], finish("1"), write[1], finish("2"), finish("3")], registration="all", yes=True) as shell:
+    async with play(
+        [write[0], finish("1"), write[1], finish("2"), finish("3")], registration="all", yes=True
+    ) as shell:
         await turn(shell, "first")
         await turn(shell, "second")
         await shell.command("/undo")
@@ -194,7 +215,12 @@ async def test_undo_reverts_turn_by_turn(play, home):
 
 
 async def test_undo_keeps_registrations_and_sends_the_schema_again(play):
-    lines = [register("count_text"), finish("done"), say("", "count_text", path="notes.txt"), finish("3")]
+    lines = [
+        register("count_text"),
+        finish("done"),
+        say("", "count_text", path="notes.txt"),
+        finish("3"),
+    ]
     async with play(lines, registration="names", presentation="stable") as shell:
         await turn(shell)
         printed = await shell.command("/undo")
@@ -219,7 +245,15 @@ def kill_after_edit(home, script):
     """Run a process that edits a file and is killed during the next call."""
     lines = [EDIT, say("", "run_command", command="sleep 5")]
     script.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    options = ["--model", f"script:{script}", "--workspace", str(home), "--registration", "all", "--yes"]
+    options = [
+        "--model",
+        f"script:{script}",
+        "--workspace",
+        str(home),
+        "--registration",
+        "all",
+        "--yes",
+    ]
     command = [sys.executable, "-m", "ecoshell", "ask", "Change it.", "--json", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -289,7 +323,9 @@ async def test_copy_returns_the_last_or_an_earlier_answer(play):
 
 
 async def test_a_new_session_ends_the_running_turn_and_keeps_its_events(play):
-    async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
+    async with play(
+        [say("", "run_command", command="sleep 30")], registration="all", yes=True
+    ) as shell:
         old, received = shell.session, []
         async for event in shell.ask("Sleep."):
             received.append(event)
@@ -304,7 +340,9 @@ async def test_a_new_session_ends_the_running_turn_and_keeps_its_events(play):
 
 
 async def test_resuming_the_session_during_its_own_turn_ends_that_turn(play):
-    async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
+    async with play(
+        [say("", "run_command", command="sleep 30")], registration="all", yes=True
+    ) as shell:
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
                 await shell.command(f"/resume {shell.session}")

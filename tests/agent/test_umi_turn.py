@@ -23,7 +23,14 @@ PRICE = (Decimal(1), Decimal(4))
 COUNT = say("", "count_text", path="notes.txt")
 NEXT = say("Count them. Next: caller.")
 ENOUGH = say("Enough is known. Next: conclusion.")
-TRIO = [say("A counter is needed. Next: caller."), register("count_text"), NEXT, COUNT, ENOUGH, say("3 lines")]
+TRIO = [
+    say("A counter is needed. Next: caller."),
+    register("count_text"),
+    NEXT,
+    COUNT,
+    ENOUGH,
+    say("3 lines"),
+]
 
 
 async def test_events_name_the_role_of_each_step(play):
@@ -34,8 +41,12 @@ async def test_events_name_the_role_of_each_step(play):
     assert [event.role for event in of(events, BudgetSettled)] == [
         *("planner", "caller", "planner", "caller", "planner", "summarizer"),
     ]
-    assert {event.role for event in (*of(events, StepStarted), *of(events, Rationale))} == {"planner"}
-    assert {event.role for event in of(events, TextArrived) if event.channel == "answer"} == {"summarizer"}
+    assert {event.role for event in (*of(events, StepStarted), *of(events, Rationale))} == {
+        "planner"
+    }
+    assert {event.role for event in of(events, TextArrived) if event.channel == "answer"} == {
+        "summarizer"
+    }
     assert [event.name for event in of(events, ToolRegistered)] == ["count_text"]
     assert (events[0].mode, events[-1].status, events[-1].answer) == ("umi", "answered", "3 lines")
 
@@ -55,7 +66,9 @@ async def test_the_planners_reason_precedes_the_answer(play):
     async with play(TRIO, registration="names") as shell:
         await shell.deps.models.change(mode="umi")
         events = await turn(shell)
-    why = [at for at, event in enumerate(events) if event == Rationale("Enough is known.", "planner")]
+    why = [
+        at for at, event in enumerate(events) if event == Rationale("Enough is known.", "planner")
+    ]
     arrived = [event.channel if isinstance(event, TextArrived) else "" for event in events]
     assert len(why) == 1
     assert why[0] < arrived.index("answer") < events.index(of(events, Answer)[0])
@@ -67,7 +80,10 @@ async def test_the_reason_to_conclude_appears_with_the_proposal_only(play):
         await shell.deps.models.change(mode="umi")
         events = await turn(shell)
     proposed = of(events, StepProposed)
-    assert [(event.rationale, event.step) for event in proposed][1] == ("Enough is known.", "answer")
+    assert [(event.rationale, event.step) for event in proposed][1] == (
+        "Enough is known.",
+        "answer",
+    )
     assert Rationale("Enough is known.", "planner") not in events
 
 
@@ -87,7 +103,9 @@ class RaisesToTheNeed:
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
 async def test_a_paid_decision_is_executed_after_the_cap_is_raised(play, strategy):
     user, lines = RaisesToTheNeed(500), [NEXT, COUNT, ENOUGH, say("3 lines")]
-    async with play(lines, user=user, registration="all", strategy=strategy, budget="500tok") as shell:
+    async with play(
+        lines, user=user, registration="all", strategy=strategy, budget="500tok"
+    ) as shell:
         await shell.deps.models.change(mode="umi")
         shell.deps.settings.plan = "off"
         events = await turn(shell)
@@ -99,10 +117,15 @@ async def test_a_paid_decision_is_executed_after_the_cap_is_raised(play, strateg
 
 
 @pytest.mark.parametrize(
-    ("strategy", "budget", "plan"), every_pair(["react", "dfsdt", "tot"], ["0.006", "0.02", "0.05"], ["off", "btp"])
+    ("strategy", "budget", "plan"),
+    every_pair(["react", "dfsdt", "tot"], ["0.006", "0.02", "0.05"], ["off", "btp"]),
 )
-async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, strategy, budget, plan):
-    async with play([NEXT, COUNT] * 40, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
+async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(
+    play, strategy, budget, plan
+):
+    async with play(
+        [NEXT, COUNT] * 40, strategy=strategy, price=PRICE, budget=budget, registration="all"
+    ) as shell:
         await shell.deps.models.change(mode="umi")
         shell.deps.settings.plan = plan
         events = await turn(shell)
@@ -136,7 +159,12 @@ async def test_a_caller_that_invents_a_tool_gets_the_known_names(play):
 async def test_the_mode_can_change_during_a_session_and_survives_a_model_switch(play, tmp_path):
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "Hello. Next: conclusion."}\n{"text": "Hi."}\n')
-    lines = [say("Count.", "count_text", path="notes.txt"), finish("3"), ENOUGH, say("3, as before")]
+    lines = [
+        say("Count.", "count_text", path="notes.txt"),
+        finish("3"),
+        ENOUGH,
+        say("3, as before"),
+    ]
     async with play(lines, registration="all") as shell:
         await turn(shell)
         assert "›  umi" in (await shell.command("/mode umi")).text
@@ -151,11 +179,20 @@ async def test_the_mode_can_change_during_a_session_and_survives_a_model_switch(
 
 
 async def test_a_resumed_session_keeps_its_mode_unless_options_override_it(play):
-    async with play([say("Hello. Next: conclusion."), say("Hi.")], mode="umi", strategy="graph") as shell:
+    async with play(
+        [say("Hello. Next: conclusion."), say("Hi.")], mode="umi", strategy="graph"
+    ) as shell:
         await shell.deps.models.change(mode="umi")
-        assert ((await turn(shell, "Hello"))[0].strategy, shell.deps.models.mode) == ("graph", "umi")
+        assert ((await turn(shell, "Hello"))[0].strategy, shell.deps.models.mode) == (
+            "graph",
+            "umi",
+        )
         session = shell.session
     async with play([], resume=session) as again:
         assert (again.deps.settings.strategy, again.deps.models.mode) == ("react", "umi")
     async with play([], resume=session, mode="single", strategy="tot") as again:
-        assert (again.session, again.deps.settings.strategy, again.deps.models.mode) == (session, "tot", "single")
+        assert (again.session, again.deps.settings.strategy, again.deps.models.mode) == (
+            session,
+            "tot",
+            "single",
+        )

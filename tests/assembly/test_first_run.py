@@ -16,8 +16,12 @@ from ecoshell.models.pulling import ProgressText, pull_model
 GB = 10**9
 ROWS = {
     "embedded": ModelRow("embedded", "this machine", True, 8192, None, None, kind="embedded"),
-    "file": ModelRow("local:qwen.gguf", "this machine", True, 8192, None, None, kind="file", size_bytes=2 * GB),
-    "huge": ModelRow("local:huge.gguf", "this machine", True, 8192, None, None, kind="file", size_bytes=900 * GB),
+    "file": ModelRow(
+        "local:qwen.gguf", "this machine", True, 8192, None, None, kind="file", size_bytes=2 * GB
+    ),
+    "huge": ModelRow(
+        "local:huge.gguf", "this machine", True, 8192, None, None, kind="file", size_bytes=900 * GB
+    ),
     "server": ModelRow("ollama_chat/qwen3:8b", "Ollama", True, 8192, None, None, kind="server"),
 }
 
@@ -30,7 +34,9 @@ class FakeInventory:
         return [ROWS[name] for name in self.names]
 
 
-def offers(monkeypatch, *names: str, keys: dict[str, str] | None = None, online: bool = False) -> list[tuple[str, str]]:
+def offers(
+    monkeypatch, *names: str, keys: dict[str, str] | None = None, online: bool = False
+) -> list[tuple[str, str]]:
     monkeypatch.setattr(first_run, "is_reachable", lambda _: online)
     monkeypatch.setattr(first_run, "memory_bytes", lambda: 16 * GB)
     monkeypatch.setattr(inventory, "memory_bytes", lambda: 16 * GB)
@@ -43,7 +49,15 @@ def test_without_network_keys_and_files_only_the_demo_is_offered(monkeypatch):
 
 
 def test_a_capable_model_that_is_here_comes_first_and_the_demo_last(monkeypatch):
-    found = offers(monkeypatch, "embedded", "huge", "file", "server", keys={"ANTHROPIC_API_KEY": "sk-1"}, online=True)
+    found = offers(
+        monkeypatch,
+        "embedded",
+        "huge",
+        "file",
+        "server",
+        keys={"ANTHROPIC_API_KEY": "sk-1"},
+        online=True,
+    )
     assert [source for source, _ in found] == ["server", "file", "key", "download", "demo"]
     assert ("file", "local:huge.gguf") not in found
 

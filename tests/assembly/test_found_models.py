@@ -20,7 +20,14 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "ecoshell"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    for variable in ("XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "LLAMA_CACHE", "OLLAMA_MODELS", "OPENAI_API_KEY"):
+    for variable in (
+        "XDG_CACHE_HOME",
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "LLAMA_CACHE",
+        "OLLAMA_MODELS",
+        "OPENAI_API_KEY",
+    ):
         monkeypatch.delenv(variable, raising=False)
     return tmp_path / "ecoshell"
 
@@ -28,7 +35,9 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch):
     """The four servers at addresses that their programs' own variables name, by litellm's name of each."""
-    monkeypatch.setattr("ecoshell.models.servers.SECONDS", 20.0)  # the machines that tests run on have more to do
+    monkeypatch.setattr(
+        "ecoshell.models.servers.SECONDS", 20.0
+    )  # the machines that tests run on have more to do
     kinds = {
         "ollama_chat": (OLLAMA, "OLLAMA_HOST", ""),
         "lm_studio": (LM_STUDIO, "LM_STUDIO_API_BASE", "/v1"),
@@ -50,13 +59,19 @@ def script(tmp_path):
     return f"script:{file}"
 
 
-async def test_every_model_of_a_running_server_answers_under_the_name_it_is_listed_by(servers, script):
+async def test_every_model_of_a_running_server_answers_under_the_name_it_is_listed_by(
+    servers, script
+):
     shell = await assemble(Options(model=script))
     try:
         rows = [row for row in await shell.models() if row.kind == "server"]
         assert {row.name.partition("/")[0] for row in rows} == set(servers)
         for row in rows:
-            assert (row.ready, row.state, row.price and row.price.summary()) == (True, "running", "free")
+            assert (row.ready, row.state, row.price and row.price.summary()) == (
+                True,
+                "running",
+                "free",
+            )
             await shell.command(f"/model {row.name}")
             told = [event async for event in shell.ask("Who are you?")][-1]
             assert (told.status, told.spent_nano) == ("answered", 0), told
@@ -101,19 +116,38 @@ async def test_while_servers_are_asked_the_event_loop_goes_on(script, monkeypatc
     assert turns > 100
 
 
-async def test_a_file_in_the_hub_cache_is_listed_by_its_name_on_the_hub_and_can_be_taken(home, tmp_path, script):
+async def test_a_file_in_the_hub_cache_is_listed_by_its_name_on_the_hub_and_can_be_taken(
+    home, tmp_path, script
+):
     pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
     from ecoshell.models.embedded import embedded_path
 
-    snapshot = tmp_path / "home" / ".cache" / "huggingface" / "hub" / "models--maker--tiny-GGUF" / "snapshots" / "abc"
+    snapshot = (
+        tmp_path
+        / "home"
+        / ".cache"
+        / "huggingface"
+        / "hub"
+        / "models--maker--tiny-GGUF"
+        / "snapshots"
+        / "abc"
+    )
     snapshot.mkdir(parents=True)
     (snapshot / "tiny-Q4_1.gguf").symlink_to(embedded_path())
     shell = await assemble(Options(model=script))
     try:
         (row,) = [row for row in await shell.models() if row.kind == "file"]
-        assert (row.name, row.place, row.context, row.ready) == ("hf:maker/tiny-GGUF:Q4_1", "hub cache", 8192, True)
+        assert (row.name, row.place, row.context, row.ready) == (
+            "hf:maker/tiny-GGUF:Q4_1",
+            "hub cache",
+            8192,
+            True,
+        )
         await shell.command(f"/model {row.name}")
-        assert (shell.deps.models.current.model.traits.name, shell.deps.models.current.model.traits.local) == (
+        assert (
+            shell.deps.models.current.model.traits.name,
+            shell.deps.models.current.model.traits.local,
+        ) == (
             row.name,
             True,
         )

@@ -31,10 +31,17 @@ asyncio.run(main())
 """
 
 
-def test_an_open_shell_estimates_its_tools_and_loads_its_model_only_for_a_question(tmp_path: Path) -> None:
+def test_an_open_shell_estimates_its_tools_and_loads_its_model_only_for_a_question(
+    tmp_path: Path,
+) -> None:
     environ = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", OPENED], capture_output=True, text=True, env=environ, check=False, timeout=600
+        [sys.executable, "-c", OPENED],
+        capture_output=True,
+        text=True,
+        env=environ,
+        check=False,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     (exact, estimate, loaded), (exact_then, counted, loaded_then) = json.loads(done.stdout)
@@ -64,7 +71,12 @@ def test_only_where_a_person_is_there_is_loaded_what_a_person_may_ask_for(tmp_pa
     environ = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
     told = [
         subprocess.run(
-            [sys.executable, "-c", LOADED, who], capture_output=True, text=True, env=environ, check=True, timeout=120
+            [sys.executable, "-c", LOADED, who],
+            capture_output=True,
+            text=True,
+            env=environ,
+            check=True,
+            timeout=120,
         ).stdout.split()
         for who in ("person", "nobody")
     ]

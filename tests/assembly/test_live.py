@@ -47,8 +47,14 @@ async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None
     agent = (("agent", name) for name in ("max_steps", "registration", "strategy", "mode"))
     for key in (("budget", "session"), ("budget", "ask_above"), *agent):
         assert await apply(shell, settings, key, Options())
-    assert [(cap.scope, cap.limit) for cap in await shell.deps.budget.caps()] == [("session", 250_000_000)]
-    assert (shell.deps.settings.max_steps, shell.deps.settings.registration, shell.deps.settings.ask_above_nano) == (
+    assert [(cap.scope, cap.limit) for cap in await shell.deps.budget.caps()] == [
+        ("session", 250_000_000)
+    ]
+    assert (
+        shell.deps.settings.max_steps,
+        shell.deps.settings.registration,
+        shell.deps.settings.ask_above_nano,
+    ) == (
         3,
         "names",
         50_000_000,
@@ -70,7 +76,9 @@ async def test_a_days_cap_of_the_settings_is_known_as_theirs(shell) -> None:
     assert cap.limit == 5_000_000_000
 
 
-async def test_a_view_shows_both_caps_of_a_scope_and_what_is_spent_of_one_that_is_to_change(shell) -> None:
+async def test_a_view_shows_both_caps_of_a_scope_and_what_is_spent_of_one_that_is_to_change(
+    shell,
+) -> None:
     for cap in ("1", "20000tok"):
         await shell.set_cap("session", parse_amount(cap))
     shown = await caps_of(shell, Options(budget="2"))
@@ -81,12 +89,19 @@ async def test_a_view_shows_both_caps_of_a_scope_and_what_is_spent_of_one_that_i
 
 
 async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> None:
-    await apply(shell, Settings.model_validate({"budget": {"session": "0.25"}}), ("budget", "session"), Options())
+    await apply(
+        shell,
+        Settings.model_validate({"budget": {"session": "0.25"}}),
+        ("budget", "session"),
+        Options(),
+    )
     assert not await apply(shell, Settings(), ("budget", "session"), Options())
     assert len(await shell.deps.budget.caps()) == 1
 
 
-async def test_a_session_that_is_begun_or_resumed_in_a_chat_has_the_caps_of_the_settings(shell) -> None:
+async def test_a_session_that_is_begun_or_resumed_in_a_chat_has_the_caps_of_the_settings(
+    shell,
+) -> None:
     uncapped = shell.session
     await shell.command("/budget off")
     await shell.command("/new")
@@ -100,29 +115,40 @@ async def test_a_session_that_is_begun_or_resumed_in_a_chat_has_the_caps_of_the_
     second = shell.session
     for session, limit in ((uncapped, 500_000_000), (second, 750_000_000)):
         await shell.command(f"/resume {session}")
-        assert [cap.limit for cap in await shell.deps.budget.caps() if cap.scope == "session"] == [limit]
+        assert [cap.limit for cap in await shell.deps.budget.caps() if cap.scope == "session"] == [
+            limit
+        ]
 
 
 async def test_what_a_run_was_told_caps_each_session_of_it(shell, tmp_path) -> None:
     own = await assemble(Options(model=shell.deps.models.name, workspace=tmp_path, budget="0.30"))
     await own.command("/new")
-    assert [(cap.scope, cap.limit) for cap in await own.deps.budget.caps()] == [("session", 300_000_000)]
+    assert [(cap.scope, cap.limit) for cap in await own.deps.budget.caps()] == [
+        ("session", 300_000_000)
+    ]
     await own.aclose()
 
 
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
     settings = Settings.model_validate({"approval": {"deny": ["read_file"]}})
     assert (
-        rules_of(settings, Options(), user_paths()).judge(READ, shell.deps.catalog.tool("read_file")).verdict == "deny"
+        rules_of(settings, Options(), user_paths())
+        .judge(READ, shell.deps.catalog.tool("read_file"))
+        .verdict
+        == "deny"
     )
     assert await apply(shell, settings, ("approval", "deny"), Options())
     events: list[Event] = []
-    request = ApprovalRequest(READ, shell.deps.catalog.tool("read_file"), shell.deps.catalog.schema("read_file"))
+    request = ApprovalRequest(
+        READ, shell.deps.catalog.tool("read_file"), shell.deps.catalog.schema("read_file")
+    )
     ruling = await shell.deps.approvals.rule(request, events.append)
     assert "a rule in the settings forbids it" in ruling.refusal
 
 
-async def test_another_model_is_gone_on_with_and_one_that_cannot_be_had_leaves_the_old_one(shell, tmp_path) -> None:
+async def test_another_model_is_gone_on_with_and_one_that_cannot_be_had_leaves_the_old_one(
+    shell, tmp_path
+) -> None:
     other = f"script:{tmp_path / 'other.jsonl'}"
     assert await apply(shell, Settings(model=other), ("model",), Options())
     assert shell.deps.models.name == other
@@ -135,7 +161,9 @@ async def test_what_is_built_in_at_the_start_is_not_taken_up(shell) -> None:
     assert not await apply(shell, Settings(), ("local", "context"), Options())
 
 
-async def test_a_roles_model_and_another_preset_hold_at_once_and_other_roles_keep_what_was_chosen(shell, tmp_path):
+async def test_a_roles_model_and_another_preset_hold_at_once_and_other_roles_keep_what_was_chosen(
+    shell, tmp_path
+):
     other, mine = (f"script:{tmp_path / 'other.jsonl'}", f"script:{tmp_path / 'mine.jsonl'}")
     (tmp_path / "mine.jsonl").write_text((tmp_path / "other.jsonl").read_text())
     await shell.command("/mode umi")
@@ -150,11 +178,20 @@ async def test_a_roles_model_and_another_preset_hold_at_once_and_other_roles_kee
     assert shell.deps.settings.presets == {"frugal": RoleModels(summarizer=mine)}
 
 
-async def test_what_a_run_says_of_roles_goes_before_the_settings_which_go_before_their_preset(tmp_path):
-    umi = {"planner": "a", "caller": "b", "preset": "p", "presets": {"p": {"caller": "c", "summarizer": "d"}}}
+async def test_what_a_run_says_of_roles_goes_before_the_settings_which_go_before_their_preset(
+    tmp_path,
+):
+    umi = {
+        "planner": "a",
+        "caller": "b",
+        "preset": "p",
+        "presets": {"p": {"caller": "c", "summarizer": "d"}},
+    }
     settings = Settings.model_validate({"modes": {"umi": umi}})
     assert roles_of(settings, Options()) == RoleModels("a", "b", "d")
-    assert roles_of(settings, Options(roles=RoleModels(planner="-", summarizer="e"))) == RoleModels(None, "b", "e")
+    assert roles_of(settings, Options(roles=RoleModels(planner="-", summarizer="e"))) == RoleModels(
+        None, "b", "e"
+    )
 
 
 async def test_naming_a_role_means_the_mode_that_has_roles(tmp_path, monkeypatch):
@@ -162,7 +199,10 @@ async def test_naming_a_role_means_the_mode_that_has_roles(tmp_path, monkeypatch
     script = tmp_path / "script.jsonl"
     script.write_text(json.dumps({"text": "Done."}) + "\n")
     roles = RoleModels(caller=f"script:{script}")
-    for options, mode in ((Options(roles=roles), "umi"), (Options(roles=roles, mode="single"), "single")):
+    for options, mode in (
+        (Options(roles=roles), "umi"),
+        (Options(roles=roles, mode="single"), "single"),
+    ):
         opened = await assemble(replace(options, model=f"script:{script}", workspace=tmp_path))
         assert (opened.deps.models.mode, opened.deps.models.roles) == (mode, roles)
         await opened.aclose()

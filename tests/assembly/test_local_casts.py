@@ -33,23 +33,36 @@ async def test_a_base_with_an_adapter_is_cast_under_its_whole_name(adapter: Path
     assert (traits.local, traits.small, traits.context) == (True, True, 8192)
 
 
-async def test_what_cannot_be_an_adapter_is_refused_before_a_question_is_asked(tmp_path: Path, adapter: Path):
-    for name, kind in ((f"embedded+{tmp_path / 'gone.gguf'}", ModelMissing), ("embedded+", UsageError)):
+async def test_what_cannot_be_an_adapter_is_refused_before_a_question_is_asked(
+    tmp_path: Path, adapter: Path
+):
+    for name, kind in (
+        (f"embedded+{tmp_path / 'gone.gguf'}", ModelMissing),
+        ("embedded+", UsageError),
+    ):
         with pytest.raises(kind):
             await assemble(Options(model=name))
     with pytest.raises(ModelBroken, match="is an adapter"):
         await assemble(Options(model=f"local:{adapter}"))
 
 
-async def test_an_adapter_for_a_base_of_other_sizes_is_refused_with_its_role_as_it_is_named(tmp_path: Path):
+async def test_an_adapter_for_a_base_of_other_sizes_is_refused_with_its_role_as_it_is_named(
+    tmp_path: Path,
+):
     wide = make_adapter(tmp_path / "wide.gguf", scale=0, width=64)
     with pytest.raises(ModelBroken, match=r"cannot be the caller.*64 × 576") as caught:
-        await assemble(Options(model="embedded", mode="umi", roles=RoleModels(caller=f"embedded+{wide}")))
+        await assemble(
+            Options(model="embedded", mode="umi", roles=RoleModels(caller=f"embedded+{wide}"))
+        )
     assert str(wide) in caught.value.message
 
 
-async def test_what_was_made_for_two_roles_is_let_go_where_the_third_cannot_be_cast(tmp_path: Path, adapter: Path):
-    own = shutil.copy(embedded_path(), tmp_path / "own.gguf")  # other tests may keep the embedded model loaded
+async def test_what_was_made_for_two_roles_is_let_go_where_the_third_cannot_be_cast(
+    tmp_path: Path, adapter: Path
+):
+    own = shutil.copy(
+        embedded_path(), tmp_path / "own.gguf"
+    )  # other tests may keep the embedded model loaded
     shell = await assemble(Options(model=f"local:{own}"))
     model = shell.deps.models.current.model
     await asyncio.to_thread(model.count, "a text")
@@ -61,7 +74,9 @@ async def test_what_was_made_for_two_roles_is_let_go_where_the_third_cannot_be_c
     assert not model.loaded
 
 
-async def test_an_adapter_for_one_model_plays_all_roles_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_an_adapter_for_one_model_plays_all_roles_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     shipped = tmp_path / "shipped"
     shipped.mkdir()
     make_adapter(shipped / "single.gguf", scale=0, role="single")
@@ -71,7 +86,9 @@ async def test_an_adapter_for_one_model_plays_all_roles_as_one(tmp_path: Path, m
     assert (models.current.mode.name, type(models.current.mode).__name__) == ("umi", "SmallSingle")
     assert models.current.model.traits.trained == "single"
     await models.give(RoleModels(planner=f"script:{_script(tmp_path)}"))
-    others = {player.traits.name for player in models.current.models} - {models.current.model.traits.name}
+    others = {player.traits.name for player in models.current.models} - {
+        models.current.model.traits.name
+    }
     assert others == {"embedded"}  # beside another planner it wears the same
     await shell.aclose()
 

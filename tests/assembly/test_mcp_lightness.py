@@ -51,10 +51,16 @@ def configure(home: Path) -> None:
         name, url = f"server{number}", f"http://127.0.0.1:9/{number}"
         settings.append(f'[mcp.servers.{name}]\nurl = "{url}"\n')
         records = [
-            {"name": f"tool{at}", "description": "Does.", "parameters": {"type": "object", "properties": {"a": {}}}}
+            {
+                "name": f"tool{at}",
+                "description": "Does.",
+                "parameters": {"type": "object", "properties": {"a": {}}},
+            }
             for at in range(20)
         ]
-        CachedLists(home / "cache" / "mcp", Server(name, url=url, cwd=os.getcwd())).write({"tools": records})  # noqa: PTH109
+        CachedLists(home / "cache" / "mcp", Server(name, url=url, cwd=str(Path.cwd()))).write(
+            {"tools": records}
+        )
     (home / "config" / "config.toml").write_text("".join(settings))
 
 
@@ -65,6 +71,8 @@ def test_fifty_servers_start_nothing_and_load_only_what_reads_their_lists(tmp_pa
     without, tools, _ = opened(tmp_path / "none")
     with_them, all_tools, started = opened(tmp_path / "fifty")
     assert all_tools == tools + 1000
-    assert {name for name in with_them - without if not name.startswith("ecoshell.tools.mcp")} == set()
+    assert {
+        name for name in with_them - without if not name.startswith("ecoshell.tools.mcp")
+    } == set()
     assert started == []
     assert not {"mcp", "mcp_types", "httpx2", "jsonschema"} & with_them

@@ -46,7 +46,11 @@ async def test_what_the_settings_say_of_a_remote_model_reaches_its_traits():
     await shell.aclose()
     assert (traits.native_tools, traits.context) == (True, 4096)
     assert traits.price is not None
-    assert (traits.price.rates.input, traits.price.rates.output, traits.price.source) == (1, 4, "--price")
+    assert (traits.price.rates.input, traits.price.rates.output, traits.price.source) == (
+        1,
+        4,
+        "--price",
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +62,9 @@ async def test_what_the_settings_say_of_a_remote_model_reaches_its_traits():
         ("umi", 2, "temperature = 0.4", 0.4),
     ],
 )
-async def test_steps_and_answers_have_the_temperature_of_the_settings_or_the_providers(mode, asks, said, sent):
+async def test_steps_and_answers_have_the_temperature_of_the_settings_or_the_providers(
+    mode, asks, said, sent
+):
     with hostile_server() as server:
         name = "good" if mode == "single" else "ender"
         address = f'[models."openai/{name}"]\nbase_url = "{server.openai}"\n'
@@ -73,7 +79,9 @@ async def test_steps_and_answers_have_the_temperature_of_the_settings_or_the_pro
 
 async def test_what_a_model_reasons_is_shown_kept_and_sent_back_to_its_own_server():
     with hostile_server() as server:
-        user_paths().settings_file.write_text(f'[models."openai/reasoner"]\nbase_url = "{server.openai}"\n')
+        user_paths().settings_file.write_text(
+            f'[models."openai/reasoner"]\nbase_url = "{server.openai}"\n'
+        )
         shell = await assemble(Options(model="openai/reasoner"))
         for question in ("Is it?", "And is that so?"):
             events = [event async for event in shell.ask(question)]
@@ -82,13 +90,19 @@ async def test_what_a_model_reasons_is_shown_kept_and_sent_back_to_its_own_serve
         again = await assemble(Options(model="openai/reasoner", resume=session))
         past = again.past
         await again.aclose()
-        assert [event.text for event in past if isinstance(event, Reasoned)] == ["Let me think."] * 2
+        assert [event.text for event in past if isinstance(event, Reasoned)] == [
+            "Let me think."
+        ] * 2
         assert [event.text for event in events if isinstance(event, Answer)] == ["The answer."]
         assert events[-1].answer == copied == "The answer."
         assert len(server.asked) == 2
         assert "The answer." in json.dumps(server.asked[1]["messages"])
         (answer,) = [one for one in server.asked[1]["messages"] if one["role"] == "assistant"]
-        assert answer == {"role": "assistant", "content": "The answer.", "reasoning_content": "Let me think."}
+        assert answer == {
+            "role": "assistant",
+            "content": "The answer.",
+            "reasoning_content": "Let me think.",
+        }
 
 
 async def test_a_native_call_that_cannot_run_gets_its_fault_as_a_result(home):
@@ -123,7 +137,11 @@ async def test_the_helper_starts_when_a_remote_model_is_changed_to(home, script)
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("openai/gpt-4o", "Set OPENAI_API_KEY"), ("gpt-4o-mimi", "gpt-4o-mini"), ("embeded", "Did you mean embedded?")],
+    [
+        ("openai/gpt-4o", "Set OPENAI_API_KEY"),
+        ("gpt-4o-mimi", "gpt-4o-mini"),
+        ("embeded", "Did you mean embedded?"),
+    ],
 )
 async def test_a_model_that_cannot_be_had_leaves_the_old_one_in_its_place(home, script, name, told):
     shell = await assemble(Options(model=script))
@@ -137,6 +155,8 @@ async def test_a_model_that_cannot_be_had_leaves_the_old_one_in_its_place(home, 
 
 
 async def test_a_model_that_cannot_be_had_opens_no_shell(home):
-    with pytest.raises(ModelMissing, match="Set GEMINI_API_KEY, or store the key with: keyring set"):
+    with pytest.raises(
+        ModelMissing, match="Set GEMINI_API_KEY, or store the key with: keyring set"
+    ):
         await assemble(Options(model="gemini/gemini-2.5-flash"))
     assert processes_of(home) == []

@@ -24,7 +24,9 @@ def test_a_setting_of_the_session_holds_at_once_in_a_running_shell(key):
     assert tuple(key.split(".")) in AT_ONCE
 
 
-async def test_a_cap_of_the_file_is_taken_over_whole_though_the_start_is_called_off(tmp_path, monkeypatch):
+async def test_a_cap_of_the_file_is_taken_over_whole_though_the_start_is_called_off(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path))
     monkeypatch.setenv("ECOSHELL_BUDGET_DAY", "1.00")
     (tmp_path / "replies.jsonl").write_text("")
@@ -41,7 +43,9 @@ async def test_a_cap_of_the_file_is_taken_over_whole_though_the_start_is_called_
     starting = asyncio.create_task(assemble(options))
     assert await asyncio.to_thread(begun.wait, 240)
     starting.cancel()
-    await asyncio.wait([starting], timeout=0.2)  # it could end, if it did not wait for what is being written
+    await asyncio.wait(
+        [starting], timeout=0.2
+    )  # it could end, if it did not wait for what is being written
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await starting

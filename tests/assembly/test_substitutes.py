@@ -20,11 +20,15 @@ class LockedRing:
 @pytest.fixture
 def names(tmp_path):
     def found(present, environ=NO_KEYS, **models):
-        settings = Settings(models={name: ModelSettings(**given) for name, given in models.pop("models", {}).items()})
-        book = PriceBook({"script:dear": Price(Rates(*[Decimal(10)] * 5))})
-        return Inventory(settings, tmp_path, barred={}, book=book, keys=Keys(environ, LockedRing())).substitutes(
-            present
+        settings = Settings(
+            models={
+                name: ModelSettings(**given) for name, given in models.pop("models", {}).items()
+            }
         )
+        book = PriceBook({"script:dear": Price(Rates(*[Decimal(10)] * 5))})
+        return Inventory(
+            settings, tmp_path, barred={}, book=book, keys=Keys(environ, LockedRing())
+        ).substitutes(present)
 
     return found
 
@@ -40,7 +44,10 @@ def test_models_of_this_machine_are_offered_but_never_the_present_one(names, tmp
 def test_of_many_files_a_few_are_offered(names, tmp_path):
     for at in range(9):
         (tmp_path / f"{at}.gguf").write_bytes(b"GGUF")
-    assert names("openai/gpt-5") == ("embedded", *(f"local:{tmp_path / f'{at}.gguf'}" for at in range(4)))
+    assert names("openai/gpt-5") == (
+        "embedded",
+        *(f"local:{tmp_path / f'{at}.gguf'}" for at in range(4)),
+    )
 
 
 def test_without_a_key_no_model_of_a_provider_is_offered(names):

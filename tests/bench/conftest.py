@@ -4,7 +4,16 @@ from typing import Any
 import pytest
 from bench_play import Bench, written
 
-NAMES = ("read_file", "list_files", "count_text", "fetch_url", "get_weather", "send_mail", "play_music", "book_flight")
+NAMES = (
+    "read_file",
+    "list_files",
+    "count_text",
+    "fetch_url",
+    "get_weather",
+    "send_mail",
+    "play_music",
+    "book_flight",
+)
 
 
 def step(tool: str, server: str = "home", **changes: Any) -> dict[str, Any]:
@@ -19,13 +28,22 @@ def step(tool: str, server: str = "home", **changes: Any) -> dict[str, Any]:
 
 
 def recorded(query: str, *steps: dict[str, Any], success: bool = True) -> dict[str, Any]:
-    return {"id": query, "query": query, "success": success, "steps": list(steps), "final": "All is done."}
+    return {
+        "id": query,
+        "query": query,
+        "success": success,
+        "steps": list(steps),
+        "final": "All is done.",
+    }
 
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
     """Eight tools of one server."""
-    schema = {"type": "object", "properties": {"path": {"type": "string", "description": "Where. " * 20}}}
+    schema = {
+        "type": "object",
+        "properties": {"path": {"type": "string", "description": "Where. " * 20}},
+    }
     records = [
         {
             "name": name,
@@ -50,7 +68,9 @@ def replay(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def play(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+def play(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Bench:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)

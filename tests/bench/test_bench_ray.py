@@ -32,16 +32,30 @@ class Cluster:
             port = free.getsockname()[1]
         self.address = f"ray://127.0.0.1:{port}"
         patient = {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "600"}
-        self.environment = {**os.environ, **patient, "TMPDIR": str(folder), "ECOSHELL_HOME": str(folder / "home")}
+        self.environment = {
+            **os.environ,
+            **patient,
+            "TMPDIR": str(folder),
+            "ECOSHELL_HOME": str(folder / "home"),
+        }
         options = f"--head --port=0 --num-cpus=2 --ray-client-server-port={port} --temp-dir={folder} --block"
         more = "--include-dashboard=false --disable-usage-stats"
-        self.command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split(), *more.split()]
+        self.command = [
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            *options.split(),
+            *more.split(),
+        ]
         self.log = folder / "head.log"
         self.start()
         end = time.monotonic() + 600
         while "Ray runtime started" not in self.log.read_text():
             assert time.monotonic() < end, self.log.read_text()
-            if self.head.poll() is not None:  # Ray gives up after half a minute, which a busy machine may exceed
+            if (
+                self.head.poll() is not None
+            ):  # Ray gives up after half a minute, which a busy machine may exceed
                 self.start()
             time.sleep(0.2)
 
@@ -51,10 +65,22 @@ class Cluster:
                 self.command, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
 
-    def bench(self, tasks: list[Any], *arguments: str, program: str = MAIN) -> subprocess.CompletedProcess[str]:
+    def bench(
+        self, tasks: list[Any], *arguments: str, program: str = MAIN
+    ) -> subprocess.CompletedProcess[str]:
         suite = written(self.folder / "suite.jsonl", *tasks)
         model = f"script:{written(self.folder / 'model.jsonl', *SAME_ANSWERS)}"
-        command = ("bench", "tasks", "--suite", str(suite), "--model", model, "--registration", "names", "--json")
+        command = (
+            "bench",
+            "tasks",
+            "--suite",
+            str(suite),
+            "--model",
+            model,
+            "--registration",
+            "names",
+            "--json",
+        )
         return subprocess.run(
             [sys.executable, "-c", program, *command, *arguments],
             env=self.environment,
@@ -88,16 +114,30 @@ def cluster() -> Iterator[Cluster]:
 def test_cluster_gives_the_rows_of_one_worker_even_if_an_actor_is_killed(cluster: Cluster) -> None:
     log = cluster.folder / "log"
     once = f'echo x >> {log}; [ "$(wc -l < {log})" -gt 1 ] || kill -9 $PPID'
-    tasks = [task("c"), task("a", setup=once), task("d", setup="exit 3"), task("b", check={"answer_lacks": ["1204"]})]
+    tasks = [
+        task("c"),
+        task("a", setup=once),
+        task("d", setup="exit 3"),
+        task("b", check={"answer_lacks": ["1204"]}),
+    ]
     log.write_text("x\n" * 2)
     expected = cluster.bench(tasks, "--baseline")
     log.unlink()
     out, events = cluster.folder / "out.jsonl", cluster.folder / "events"
     finished = cluster.bench(
-        tasks, "--baseline", "--workers", cluster.address, "--out", str(out), "--events", str(events)
+        tasks,
+        "--baseline",
+        "--workers",
+        cluster.address,
+        "--out",
+        str(out),
+        "--events",
+        str(events),
     )
     assert finished.returncode == 0, finished.stderr
-    assert without_seconds(json.loads(finished.stdout)) == without_seconds(json.loads(expected.stdout))
+    assert without_seconds(json.loads(finished.stdout)) == without_seconds(
+        json.loads(expected.stdout)
+    )
     assert len(log.read_text().splitlines()) == 3  # once more for the plain loop
     assert len(out.read_text().splitlines()) == 9
     assert len(list(events.iterdir())) == 6
@@ -105,7 +145,10 @@ def test_cluster_gives_the_rows_of_one_worker_even_if_an_actor_is_killed(cluster
 
 def test_cluster_with_other_versions_is_refused(cluster: Cluster) -> None:
     ray = cluster.bench(
-        [task("a")], "--workers", cluster.address, program=f"import ray; ray.__version__ = '1.2'; {MAIN}"
+        [task("a")],
+        "--workers",
+        cluster.address,
+        program=f"import ray; ray.__version__ = '1.2'; {MAIN}",
     )
     assert ray.returncode == 2
     assert "Version mismatch" in ray.stderr
@@ -134,7 +177,11 @@ def test_cluster_lost_during_a_run_is_reported_and_results_are_kept() -> None:
     killer = threading.Thread(target=lambda: (wait_for_lines(out, 2), cluster.kill()))
     killer.start()
     process = cluster.bench(
-        [task("one"), task("slow", setup="sleep 50; sleep 50")], "--workers", cluster.address, "--out", str(out)
+        [task("one"), task("slow", setup="sleep 50; sleep 50")],
+        "--workers",
+        cluster.address,
+        "--out",
+        str(out),
     )
     killer.join()
     assert process.returncode == 1

@@ -43,7 +43,9 @@ def toolbench(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def measured(capsys: pytest.CaptureFixture[str], catalog: Path, queries: Path, *more: str) -> str:
-    assert main(["bench", "search", "--catalog", str(catalog), "--queries", str(queries), *more]) == 0
+    assert (
+        main(["bench", "search", "--catalog", str(catalog), "--queries", str(queries), *more]) == 0
+    )
     return capsys.readouterr().out
 
 
@@ -61,12 +63,18 @@ def test_text_output_has_the_same_figures(capsys, toolbench) -> None:
 
 def test_description_template_is_removed(toolbench) -> None:
     schemas, _ = read_catalog(toolbench[0])
-    assert [schema.description for schema in schemas] == ["The weather of a city", "", "Send a letter"]
+    assert [schema.description for schema in schemas] == [
+        "The weather of a city",
+        "",
+        "Send a letter",
+    ]
     assert [schema.server for schema in schemas] == ["Weather", "Weather", "Mail-Box"]
 
 
 def test_recorded_runs_with_needed_tools_are_queries(tmp_path: Path, catalog: Path) -> None:
-    runs = written(tmp_path / "runs.jsonl", {"query": "read it", "gold_tools": ["read_file", "gone"]})
+    runs = written(
+        tmp_path / "runs.jsonl", {"query": "read it", "gold_tools": ["read_file", "gone"]}
+    )
     schemas, names = read_catalog(catalog)
     assert len(schemas) == 8
     assert list(read_queries(runs, names)) == [("read it", frozenset({"read_file"}))]

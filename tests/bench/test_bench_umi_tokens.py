@@ -27,7 +27,9 @@ _SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 DATA = Path(os.environ.get("ECOSHELL_DATA", _SHARED))
 PRICE = Price(Rates(*map(Decimal, ("1", "0.1", "1", "4", "4"))))
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "Where. " * 40}}}
-TOOLS = tuple(ToolSchema(name, f"Reports the {name}. " * 10, CITY) for name in ("weather", "time", "traffic"))
+TOOLS = tuple(
+    ToolSchema(name, f"Reports the {name}. " * 10, CITY) for name in ("weather", "time", "traffic")
+)
 
 
 def call(city, observation="It rains."):
@@ -105,10 +107,14 @@ def test_the_cached_part_is_the_longest_prefix_sent_before(prompts):
     model, sent = RecordedModel(trajectory(end()), len, "native"), []
     for texts in prompts:
         usage = reply_of(model, Request(tuple(Message("user", text) for text in texts))).usage
-        is_sent = [any(earlier[: n + 1] == texts[: n + 1] for earlier in sent) for n in range(len(texts))]
+        is_sent = [
+            any(earlier[: n + 1] == texts[: n + 1] for earlier in sent) for n in range(len(texts))
+        ]
         assert usage.cached <= usage.input
         assert (usage.cached == usage.input) == all(is_sent)
-        assert usage.cached >= sum(len(text) for text, is_cached in zip(texts, is_sent, strict=True) if is_cached)
+        assert usage.cached >= sum(
+            len(text) for text, is_cached in zip(texts, is_sent, strict=True) if is_cached
+        )
         assert bool(usage.cached) == bool(sent)  # all prompts start with the same speaker
         sent.append(texts)
 
@@ -153,7 +159,9 @@ def test_the_interval_contains_the_ratio_of_the_means():
     assert figures["input"]["ratio"] == pytest.approx(1400 / 600, abs=1e-4)
     assert figures["raw"]["single"]["mean"] == 210
     assert [figures["fresh"][mode]["median"] for mode in ("single", "umi")] == [110, 220]
-    assert figures["price"]["single"]["mean"] == pytest.approx((100 + 0.1 * 100 + 40) / 1_000_000, abs=1e-8)
+    assert figures["price"]["single"]["mean"] == pytest.approx(
+        (100 + 0.1 * 100 + 40) / 1_000_000, abs=1e-8
+    )
     low, high = figures["input"]["interval"]
     assert 1 <= low < figures["input"]["ratio"] < high <= 3
     assert figures == spending(pairs, measures(PRICE))
@@ -204,7 +212,9 @@ def test_the_limit_counts_turns_and_prices_follow_the_model(data, capsys):
 # Targets
 
 
-@pytest.mark.skipif(not (DATA / "livemcp").is_dir(), reason="no recorded runs: set ECOSHELL_DATA to their folder")
+@pytest.mark.skipif(
+    not (DATA / "livemcp").is_dir(), reason="no recorded runs: set ECOSHELL_DATA to their folder"
+)
 @pytest.mark.parametrize("form", ["native", "text"])
 @pytest.mark.parametrize("kind", ["livemcp", "bfcl"])
 def test_umi_needs_at_most_a_quarter_more_fresh_tokens_on_recorded_runs(kind, form):

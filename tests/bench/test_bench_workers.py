@@ -49,7 +49,9 @@ def test_several_workers_give_the_rows_of_a_single_one_in_the_same_order(play: B
     loop = play.script("loop.jsonl", *SAME_ANSWERS)
     both = ("--baseline-model", loop)
     expected = play.run(SIX, *both, "--events", str(play.folder / "1"), script=SAME_ANSWERS)
-    record = play.run(SIX, *both, "--events", str(play.folder / "3"), "--workers", "3", script=SAME_ANSWERS)
+    record = play.run(
+        SIX, *both, "--events", str(play.folder / "3"), "--workers", "3", script=SAME_ANSWERS
+    )
     assert [row["id"] for row in record["rows"]] == ["f", "b", "e", "a", "d", "c"]
     assert [row["ok"] for row in record["rows"]] == [True, False, True, False, False, True]
     assert without_seconds(record) == without_seconds(expected)
@@ -61,7 +63,12 @@ def test_several_workers_give_the_rows_of_a_single_one_in_the_same_order(play: B
 
 def test_killed_worker_is_replaced_and_its_task_runs_again(play: Bench) -> None:
     log = play.folder / "log"
-    tasks = (task("one"), task("killed", setup=ONCE_KILLED.format(log=log)), task("two"), task("three"))
+    tasks = (
+        task("one"),
+        task("killed", setup=ONCE_KILLED.format(log=log)),
+        task("two"),
+        task("three"),
+    )
     record = play.run(tasks, "--workers", "2", "--out", str(play.out), script=SAME_ANSWERS)
     assert [(row["id"], row["ok"]) for row in record["rows"]] == [
         ("one", True),
@@ -75,9 +82,13 @@ def test_killed_worker_is_replaced_and_its_task_runs_again(play: Bench) -> None:
 
 def test_task_that_kills_every_worker_ends_the_run_and_keeps_results(play: Bench) -> None:
     tasks = (task("one"), task("deadly", setup="kill -9 $PPID"))
-    with pytest.raises(EcoshellError, match=r"deadly could not be run: 3 workers died with it.* exit status -9"):
+    with pytest.raises(
+        EcoshellError, match=r"deadly could not be run: 3 workers died with it.* exit status -9"
+    ):
         play.run(tasks, "--workers", "2", "--out", str(play.out), script=SAME_ANSWERS)
-    record = play.run(tasks, "--workers", "2", "--resume", str(play.out), "--only", "one", script=SAME_ANSWERS)
+    record = play.run(
+        tasks, "--workers", "2", "--resume", str(play.out), "--only", "one", script=SAME_ANSWERS
+    )
     assert (record["n"], record["success"]) == (1, 1.0)
 
 
@@ -87,11 +98,24 @@ def test_ctrl_c_ends_all_workers_and_the_run_can_be_resumed(play: Bench) -> None
     tasks = (task("slow", **slow), task("one"), task("two"), task("slow too", **slow))
     suite = written(play.folder / "suite.jsonl", *tasks)
     model = play.script("model.jsonl", *SAME_ANSWERS)
-    command = [sys.executable, "-m", "ecoshell", "bench", "tasks", "--suite", suite, "--model", model, "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "ecoshell",
+        "bench",
+        "tasks",
+        "--suite",
+        suite,
+        "--model",
+        model,
+        "--json",
+    ]
     command += ["--registration", "names", "--workers", "2", "--out", play.out]
     pipe = subprocess.PIPE
     running = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
-    wait_until(lambda: play.out.exists() and len(play.out.read_text().splitlines()) == 3 and pids.exists())
+    wait_until(
+        lambda: play.out.exists() and len(play.out.read_text().splitlines()) == 3 and pids.exists()
+    )
     wait_until(lambda: len(pids.read_text().split()) == 2)
     os.killpg(running.pid, signal.SIGINT)
     printed, stderr = running.communicate(timeout=600)
@@ -104,11 +128,15 @@ def test_ctrl_c_ends_all_workers_and_the_run_can_be_resumed(play: Bench) -> None
     go.touch()
     record = play.run(tasks, "--resume", str(play.out), "--workers", "2", script=SAME_ANSWERS)
     assert "2 of 4 are done" in play.notes
-    assert [(row["id"], row["ok"]) for row in record["rows"]] == [(each["id"], True) for each in tasks]
+    assert [(row["id"], row["ok"]) for row in record["rows"]] == [
+        (each["id"], True) for each in tasks
+    ]
 
 
 def test_used_up_budget_starts_no_further_task_and_keeps_running_ones(play: Bench) -> None:
-    record = play.run(SIX, "--budget", "10tok", "--workers", "2", "--out", str(play.out), script=SAME_ANSWERS)
+    record = play.run(
+        SIX, "--budget", "10tok", "--workers", "2", "--out", str(play.out), script=SAME_ANSWERS
+    )
     assert play.status == 3
     assert record["n"] in (1, 2, 3)
     assert "The budget of this run is used up" in play.notes
@@ -127,7 +155,9 @@ def test_invalid_number_of_workers_is_refused(play: Bench, wrong: str) -> None:
         play.run(SIX, f"--workers={wrong}")
 
 
-@pytest.mark.parametrize("wrong", ["ray://", "ray://head", "ray:head:10001", "ray://head:99999", "ray://a@head:1"])
+@pytest.mark.parametrize(
+    "wrong", ["ray://", "ray://head", "ray:head:10001", "ray://head:99999", "ray://a@head:1"]
+)
 def test_invalid_cluster_address_is_refused(play: Bench, wrong: str) -> None:
     with pytest.raises(UsageError, match=r"is not the address of a Ray cluster.*ray://HOST:PORT"):
         play.run(SIX, "--workers", wrong)
@@ -159,7 +189,9 @@ def admin(play: Bench, team_ledger: Team, monkeypatch: pytest.MonkeyPatch) -> It
     settings = play.folder / "home" / "config" / "config.toml"
     settings.parent.mkdir(parents=True)
     price = 'price = { input = "1000", output = "1000" }'
-    settings.write_text(f'[models."script:{play.folder}/model.jsonl"]\n{price}\n[budget]\nproject = "measuring"\n')
+    settings.write_text(
+        f'[models."script:{play.folder}/model.jsonl"]\n{price}\n[budget]\nproject = "measuring"\n'
+    )
     server = TeamServer(team_ledger("postgres"))
     server.set_cap("team:search", "month", 100 * NANO)
     yield server
@@ -172,7 +204,9 @@ def total_price(record: Any) -> int:
     return sum(parse_amount(row["price_usd"]).value for row in rows if row["price_usd"] != "0")
 
 
-def test_workers_reserve_from_the_team_ledger_for_both_sides(play: Bench, admin: TeamServer) -> None:
+def test_workers_reserve_from_the_team_ledger_for_both_sides(
+    play: Bench, admin: TeamServer
+) -> None:
     record = play.run(SIX, "--baseline", "--workers", "2", script=SAME_ANSWERS)
     (cap,) = admin.caps()
     assert (cap.spent, cap.held, cap.leased) == (total_price(record), 0, 0)
@@ -180,26 +214,39 @@ def test_workers_reserve_from_the_team_ledger_for_both_sides(play: Bench, admin:
     (project,) = admin.costs("project")
     assert (project.key, project.spent_nano) == ("measuring", cap.spent)
     assert project.calls == 10  # the task with a failing setup makes no call
-    assert project.usage.input == record["tokens"]["prompt"] + record["baseline"]["tokens"]["prompt"]
+    assert (
+        project.usage.input == record["tokens"]["prompt"] + record["baseline"]["tokens"]["prompt"]
+    )
 
 
-def test_reached_team_cap_ends_the_run_and_the_cut_task_runs_again_on_resume(play: Bench, admin: TeamServer) -> None:
+def test_reached_team_cap_ends_the_run_and_the_cut_task_runs_again_on_resume(
+    play: Bench, admin: TeamServer
+) -> None:
     admin.set_cap("team:search", "month", 6 * NANO)
-    record = play.run(SIX, "--baseline", "--workers", "2", "--out", str(play.out), script=SAME_ANSWERS)
+    record = play.run(
+        SIX, "--baseline", "--workers", "2", "--out", str(play.out), script=SAME_ANSWERS
+    )
     assert play.status == 3
     assert "the team:search month's cap of $6 has" in play.notes
     assert "ecoshell budget set team:search month AMOUNT" in play.notes
     assert f"Resume with --resume {play.out}" in play.notes
-    assert all(row["status"] in ("answered", "setup") for row in [*record["rows"], *record["baseline"]["rows"]])
+    assert all(
+        row["status"] in ("answered", "setup")
+        for row in [*record["rows"], *record["baseline"]["rows"]]
+    )
     (cap,) = admin.caps()
     assert total_price(record) <= cap.spent <= cap.limit
     assert (cap.held, cap.leased) == (0, 0)
     admin.set_cap("team:search", "month", 100 * NANO)
-    record = play.run(SIX, "--baseline", "--workers", "2", "--resume", str(play.out), script=SAME_ANSWERS)
+    record = play.run(
+        SIX, "--baseline", "--workers", "2", "--resume", str(play.out), script=SAME_ANSWERS
+    )
     assert (play.status, record["n"], record["baseline"]["n"]) == (0, 6, 6)
 
 
-def test_unreachable_team_ledger_fails_no_task(play: Bench, admin: TeamServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_team_ledger_fails_no_task(
+    play: Bench, admin: TeamServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = free.getsockname()[1]
     monkeypatch.setenv("ECOSHELL_LEDGER", f"postgresql://ann@127.0.0.1:{closed}/ledger")

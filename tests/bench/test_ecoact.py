@@ -52,7 +52,9 @@ def test_each_bucket_of_a_prompt_has_its_price() -> None:
 
 
 def test_pool_has_the_used_tools_and_is_reproducible(runs: list[RecordedRun], tools: Tools) -> None:
-    pools = {seed: [tool.name for tool in draw_pool([runs[0]], tools, 5, seed)] for seed in range(20)}
+    pools = {
+        seed: [tool.name for tool in draw_pool([runs[0]], tools, 5, seed)] for seed in range(20)
+    }
     assert all(len(set(pool)) == 5 and set(runs[0].used) <= set(pool) for pool in pools.values())
     assert pools[3] == [tool.name for tool in draw_pool([runs[0]], tools, 5, 3)]
     assert len({tuple(pool) for pool in pools.values()}) > 1
@@ -69,19 +71,25 @@ def test_every_policy_is_measured_at_every_size(runs: list[RecordedRun], tools: 
     assert all(total.usage.input > 0 for result in results for total in result.totals.values())
 
 
-def test_run_with_more_tools_than_the_pool_is_skipped(runs: list[RecordedRun], tools: Tools) -> None:
+def test_run_with_more_tools_than_the_pool_is_skipped(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
     (result,) = measure_pools(runs, tools, (1,), SETTING)
     assert result.runs == 0
 
 
-def test_oracle_never_costs_more_than_registration_by_name(runs: list[RecordedRun], tools: Tools) -> None:
+def test_oracle_never_costs_more_than_registration_by_name(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
     for setting in (SETTING, dataclasses.replace(SETTING, rates=rates("0.1", "1.25"))):
         for result in measure_pools(runs, tools, (3, 5, 8), setting):
             for policy in ("grow", "stable", "auto"):
                 assert result.saving("oracle", setting) >= result.saving(policy, setting)
 
 
-def test_decision_does_not_depend_on_the_recorded_steps(runs: list[RecordedRun], tools: Tools) -> None:
+def test_decision_does_not_depend_on_the_recorded_steps(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
     pool = draw_pool([runs[0]], tools, 6, 0)
     (result,) = measure_pools([runs[0]], tools, (6,), SETTING)
     decision = decide_for(runs[0].query, pool, SETTING)
@@ -89,7 +97,9 @@ def test_decision_does_not_depend_on_the_recorded_steps(runs: list[RecordedRun],
     assert result.loaded == len(decision.loaded)
 
 
-def test_long_unused_schema_raises_the_cost_of_registering_everything(runs: list[RecordedRun], tools: Tools) -> None:
+def test_long_unused_schema_raises_the_cost_of_registering_everything(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
     name = next(name for name in tools.schemas if name not in {*runs[0].used, *runs[1].used})
     long = dataclasses.replace(tools.schemas[name], description="Very long. " * 5000)
     heavier = Tools({**tools.schemas, name: long}, tools.names)
@@ -106,7 +116,9 @@ def test_schemas_as_text_cost_less_than_in_the_array(runs: list[RecordedRun], to
     assert result.totals["all_text"].schemas == result.totals["all"].schemas == 16
 
 
-def test_run_loses_if_it_costs_more_than_the_cheaper_form_of_everything(runs: list[RecordedRun], tools: Tools) -> None:
+def test_run_loses_if_it_costs_more_than_the_cheaper_form_of_everything(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
     (result,) = measure_pools([runs[0]], tools, (8,), SETTING)
     cost = {policy: SETTING.price(total.usage) for policy, total in result.totals.items()}
     assert result.excess == [cost["auto"] / min(cost["all"], cost["all_text"]) - 1]
@@ -116,7 +128,9 @@ def test_run_loses_if_it_costs_more_than_the_cheaper_form_of_everything(runs: li
     assert (result.losing, result.worst) == (0, 0)
 
 
-def test_wrong_registration_costs_only_policies_that_register(runs: list[RecordedRun], tools: Tools) -> None:
+def test_wrong_registration_costs_only_policies_that_register(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
     (right,) = measure_pools(runs, tools, (8,), SETTING)
     (wrong,) = measure_pools(runs, tools, (8,), dataclasses.replace(SETTING, wrong=1.0))
     for policy in ("all", "all_text", "oracle"):
@@ -126,7 +140,9 @@ def test_wrong_registration_costs_only_policies_that_register(runs: list[Recorde
         assert wrong.totals[policy].schemas == right.totals[policy].schemas + len(runs)
 
 
-def test_wrong_registrations_follow_their_probability(runs: list[RecordedRun], tools: Tools) -> None:
+def test_wrong_registrations_follow_their_probability(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
     def extra(chance: float) -> int:
         setting = dataclasses.replace(SETTING, wrong=chance)
         renamed = [dataclasses.replace(runs[0], id=str(number)) for number in range(40)]
@@ -137,7 +153,9 @@ def test_wrong_registrations_follow_their_probability(runs: list[RecordedRun], t
     assert extra(0.5) == extra(0.5)
 
 
-def test_session_keeps_registrations_and_lists_names_once(runs: list[RecordedRun], tools: Tools) -> None:
+def test_session_keeps_registrations_and_lists_names_once(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
     twice = [runs[0], dataclasses.replace(runs[0], id="again")]
     (apart,) = measure_pools(twice, tools, (8,), SETTING)
     (together,) = measure_pools(twice, tools, (8,), dataclasses.replace(SETTING, questions=2))
@@ -156,8 +174,12 @@ def test_each_run_starts_a_session_without_repetitions(runs: list[RecordedRun]) 
     assert sessions_of(runs, SETTING) == [(run,) for run in runs]
 
 
-def test_names_are_listed_only_with_registration_by_name(runs: list[RecordedRun], tools: Tools) -> None:
-    longer = dataclasses.replace(SETTING, system=lambda form: "Be brief. Names." if form.registers else "Be brief.")
+def test_names_are_listed_only_with_registration_by_name(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
+    longer = dataclasses.replace(
+        SETTING, system=lambda form: "Be brief. Names." if form.registers else "Be brief."
+    )
     (short,) = measure_pools(runs, tools, (8,), SETTING)
     (long,) = measure_pools(runs, tools, (8,), longer)
     for policy in ("all", "all_text"):
@@ -208,17 +230,24 @@ def test_cached_part_is_the_longest_common_prefix(growth: list[tuple[int, int]])
         array, messages = array + "a" * more_array, messages + "m" * more_messages
         prompt = f"[{array}" + f"]{messages}"
         if previous:
-            common += next((n for n, (a, b) in enumerate(zip(previous, prompt, strict=False)) if a != b), len(previous))
+            common += next(
+                (n for n, (a, b) in enumerate(zip(previous, prompt, strict=False)) if a != b),
+                len(previous),
+            )
         bill.call(len(array) + 1, len(messages) + 1, 0)
         previous = prompt
     assert bill.usage.cached == common
 
 
-def test_registering_everything_needs_one_call_per_step_and_answer(run: RecordedRun, tools: Tools) -> None:
+def test_registering_everything_needs_one_call_per_step_and_answer(
+    run: RecordedRun, tools: Tools
+) -> None:
     assert replayed(PLAIN, run, tools, *tools.schemas).calls == len(run.steps) + 1
 
 
-def test_registration_by_name_needs_one_more_call_per_used_tool(run: RecordedRun, tools: Tools) -> None:
+def test_registration_by_name_needs_one_more_call_per_used_tool(
+    run: RecordedRun, tools: Tools
+) -> None:
     for presentation in (GROW, STABLE):
         assert replayed(presentation, run, tools).calls == len(run.steps) + 1 + len(run.used)
 
@@ -226,10 +255,14 @@ def test_registration_by_name_needs_one_more_call_per_used_tool(run: RecordedRun
 def test_loaded_tools_need_no_registration_call(run: RecordedRun, tools: Tools) -> None:
     for presentation in (GROW, STABLE):
         assert replayed(presentation, run, tools, *run.used).calls == len(run.steps) + 1
-        assert replayed(presentation, run, tools, "play_music").calls == len(run.steps) + 1 + len(run.used)
+        assert replayed(presentation, run, tools, "play_music").calls == len(run.steps) + 1 + len(
+            run.used
+        )
 
 
-def test_stable_run_reads_the_complete_previous_prompt_from_the_cache(run: RecordedRun, tools: Tools) -> None:
+def test_stable_run_reads_the_complete_previous_prompt_from_the_cache(
+    run: RecordedRun, tools: Tools
+) -> None:
     usage = replayed(STABLE, run, tools).usage
     last_prompt = usage.cache_write
     assert usage.cached + last_prompt == usage.input
@@ -247,7 +280,9 @@ def test_first_request_is_counted_exactly(run: RecordedRun, tools: Tools) -> Non
     array = sum(len(schema.entry) for schema in GROW.array((), finish=False))
     opening = f"{GROW.opening(list(tools.schemas))}\n\n{run.query}"
     usage = replayed(GROW, first, tools).usage
-    assert usage.input == array + len(SYSTEM) + TOKENS_PER_MESSAGE + len(opening) + TOKENS_PER_MESSAGE
+    assert (
+        usage.input == array + len(SYSTEM) + TOKENS_PER_MESSAGE + len(opening) + TOKENS_PER_MESSAGE
+    )
     assert usage.output == len("done")
 
 
@@ -255,13 +290,16 @@ def test_stable_call_has_the_tool_as_an_argument(tools: Tools) -> None:
     step = RecordedStep("read_file", "read_file", "", '{"path": "a"}', "text")
     run = RecordedRun("r", "read", (step,), "done")
     difference = (
-        replayed(STABLE, run, tools, "read_file").usage.output - replayed(GROW, run, tools, "read_file").usage.output
+        replayed(STABLE, run, tools, "read_file").usage.output
+        - replayed(GROW, run, tools, "read_file").usage.output
     )
     wrapped = {"name": "tool_call", "arguments": {"name": "read_file", "arguments": {"path": "a"}}}
     assert difference == len(json.dumps(wrapped)) - len(json.dumps(wrapped["arguments"]))
 
 
-def test_registering_everything_lists_no_names_and_no_meta_tool(run: RecordedRun, tools: Tools) -> None:
+def test_registering_everything_lists_no_names_and_no_meta_tool(
+    run: RecordedRun, tools: Tools
+) -> None:
     assert [schema.name for schema in PLAIN.array(pool(tools), finish=False)] == [*tools.schemas]
     first = RecordedRun("r", run.query, (), "done")
     array = sum(len(schema.entry) for schema in PLAIN.array(pool(tools), finish=False))

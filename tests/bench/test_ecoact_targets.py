@@ -21,7 +21,8 @@ POOLS = (5, 10, 20, 40, 64, 527)
 SEEDS = (0, 1, 2)
 
 pytestmark = pytest.mark.skipif(
-    not (DATA / "replay.jsonl").is_file(), reason="no recorded runs: set ECOSHELL_DATA to the folder that has livemcp/"
+    not (DATA / "replay.jsonl").is_file(),
+    reason="no recorded runs: set ECOSHELL_DATA to the folder that has livemcp/",
 )
 
 Savings = dict[int, dict[str, float]]
@@ -45,17 +46,22 @@ def measure(count: Callable[[str], int], cached: str, written: str) -> Savings:
     tools = read_tools(DATA / "tools_flat.jsonl")
     runs = read_runs(DATA / "replay.jsonl", tools)
     prices = Rates(Decimal(1), Decimal(cached), Decimal(written), Decimal(3), Decimal(3))
-    samples: dict[int, dict[str, list[float]]] = {size: {policy: [] for policy in POLICIES} for size in POOLS}
+    samples: dict[int, dict[str, list[float]]] = {
+        size: {policy: [] for policy in POLICIES} for size in POOLS
+    }
     for seed in SEEDS:
         setting = Setting(prices, count, system_text, seed)
-        sizes = POOLS if seed == SEEDS[0] else POOLS[:-1]  # a pool of all 527 tools has only one draw
+        sizes = (
+            POOLS if seed == SEEDS[0] else POOLS[:-1]
+        )  # a pool of all 527 tools has only one draw
         for result in measure_pools(runs, tools, sizes, setting):
             for policy in POLICIES:
                 samples[result.pool][policy].append(100 * float(result.saving(policy, setting)))
             samples[result.pool].setdefault("lost", []).append(100 * result.losing)
             samples[result.pool].setdefault("worst", []).append(100 * result.worst)
     savings = {
-        size: {policy: statistics.mean(values) for policy, values in row.items()} for size, row in samples.items()
+        size: {policy: statistics.mean(values) for policy, values in row.items()}
+        for size, row in samples.items()
     }
     return {size: row | {"worst": max(samples[size]["worst"])} for size, row in savings.items()}
 
@@ -75,12 +81,16 @@ def test_grow_reaches_the_savings_of_the_paper_without_cache_prices(plain_prices
         assert plain_prices[size]["grow"] >= percent - 1
 
 
-def test_growing_the_array_costs_more_with_five_tools(plain_prices: Savings, cache_prices: Savings) -> None:
+def test_growing_the_array_costs_more_with_five_tools(
+    plain_prices: Savings, cache_prices: Savings
+) -> None:
     assert plain_prices[5]["grow"] < 0
     assert cache_prices[5]["grow"] < 0
 
 
-def test_growing_the_array_costs_more_with_few_tools_and_cache_prices(cache_prices: Savings) -> None:
+def test_growing_the_array_costs_more_with_few_tools_and_cache_prices(
+    cache_prices: Savings,
+) -> None:
     assert cache_prices[10]["grow"] < -10
     assert cache_prices[20]["grow"] < 10
 
@@ -90,14 +100,21 @@ def test_stable_array_saves_from_ten_tools_up_with_cache_prices(cache_prices: Sa
         assert cache_prices[size]["stable"] >= percent
 
 
-def test_decision_never_costs_more_than_registering_everything(plain_prices: Savings, cache_prices: Savings) -> None:
+def test_decision_never_costs_more_than_registering_everything(
+    plain_prices: Savings, cache_prices: Savings
+) -> None:
     for savings in (plain_prices, cache_prices):
         assert all(row["auto"] >= 0 for row in savings.values())
 
 
-def test_decision_is_within_two_points_of_the_best_fixed_policy(plain_prices: Savings, cache_prices: Savings) -> None:
+def test_decision_is_within_two_points_of_the_best_fixed_policy(
+    plain_prices: Savings, cache_prices: Savings
+) -> None:
     for savings in (plain_prices, cache_prices):
-        assert all(row["auto"] >= max(0, row["all_text"], row["grow"], row["stable"]) - 2 for row in savings.values())
+        assert all(
+            row["auto"] >= max(0, row["all_text"], row["grow"], row["stable"]) - 2
+            for row in savings.values()
+        )
 
 
 def test_decision_is_within_nine_points_of_the_oracle_from_twenty_tools_up(

@@ -29,16 +29,28 @@ def test_shared_tool_name_is_qualified_with_the_server(tmp_path: Path) -> None:
 
 
 def test_ambiguous_tools_are_refused(tmp_path: Path) -> None:
-    file = written(tmp_path / "tools.jsonl", *[{"name": "read", "description": "", "server": "disk"}] * 2)
+    file = written(
+        tmp_path / "tools.jsonl", *[{"name": "read", "description": "", "server": "disk"}] * 2
+    )
     with pytest.raises(UsageError, match=r"tools.jsonl:2 repeats the tool name disk.read"):
         read_tools(file)
 
 
 def test_tool_outside_the_catalog_keeps_its_recorded_name(catalog: Path, tmp_path: Path) -> None:
-    foreign = {"thought": None, "server": "away", "tool": "dig", "args": {"deep": True}, "observation": "earth"}
+    foreign = {
+        "thought": None,
+        "server": "away",
+        "tool": "dig",
+        "args": {"deep": True},
+        "observation": "earth",
+    }
     file = written(tmp_path / "replay.jsonl", {"query": "dig", "steps": [foreign], "final": None})
     (run,) = read_runs(file, read_tools(catalog))
-    assert (run.steps[0].tool, run.steps[0].called, run.steps[0].arguments) == (None, "dig", '{"deep": true}')
+    assert (run.steps[0].tool, run.steps[0].called, run.steps[0].arguments) == (
+        None,
+        "dig",
+        '{"deep": true}',
+    )
     assert run.used == ()
 
 
@@ -50,12 +62,17 @@ def test_tool_outside_the_catalog_keeps_its_recorded_name(catalog: Path, tmp_pat
         ('{"steps": [], "final": ""}', "replay.jsonl:1: `query`: "),
         ('{"query": "", "final": "", "steps": 3}', "`steps`: "),
         ('{"query": "", "final": "", "steps": [3]}', "`steps.1`: "),
-        ('{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}', "`steps.1.observation`: "),
+        (
+            '{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}',
+            "`steps.1.observation`: ",
+        ),
         ('{"query": "", "steps": [], "success": false}', "has no successful run"),
         ("", "has no successful run"),
     ],
 )
-def test_invalid_line_is_reported_with_its_number(catalog: Path, tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_line_is_reported_with_its_number(
+    catalog: Path, tmp_path: Path, text: str, message: str
+) -> None:
     file = tmp_path / "replay.jsonl"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=message):

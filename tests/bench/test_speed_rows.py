@@ -31,7 +31,11 @@ def by_name(rows: Iterable[Measurement]) -> dict[str, Measurement]:
 
 def is_compared(row: Measurement) -> bool:
     """Whether the row has a baseline, and the ratio to it."""
-    return row.baseline is not None and row.baseline > 0 and row.ratio == pytest.approx(row.value / row.baseline)
+    return (
+        row.baseline is not None
+        and row.baseline > 0
+        and row.ratio == pytest.approx(row.value / row.baseline)
+    )
 
 
 def test_documented_figures_have_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,24 +45,39 @@ def test_documented_figures_have_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     async def switched(adapter: Path, repeat: int) -> Measurement:
         return Measurement("adapter_switch", 1.0, "ms")
 
-    monkeypatch.setattr(run, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
+    monkeypatch.setattr(
+        run, "measure_processes", lambda _: rows("version", "first_frame", "import_core")
+    )
     monkeypatch.setattr(run, "measure_remote", lambda _: rows("ask_remote", "ask_remote_cold"))
     monkeypatch.setattr(run, "measure_sandbox", lambda _: rows("sandboxed_true"))
-    monkeypatch.setattr(run, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
-    monkeypatch.setattr(planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s"))
-    monkeypatch.setattr(planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s"))
+    monkeypatch.setattr(
+        run, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s")
+    )
+    monkeypatch.setattr(
+        planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s")
+    )
+    monkeypatch.setattr(
+        planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s")
+    )
     monkeypatch.setattr(models, "find_spec", lambda _: True)
-    monkeypatch.setattr(models, "measure_roles_memory", lambda _: Measurement("three_roles_rss", 1.0, "MB"))
+    monkeypatch.setattr(
+        models, "measure_roles_memory", lambda _: Measurement("three_roles_rss", 1.0, "MB")
+    )
     monkeypatch.setattr(models, "measure_switch", switched)
     monkeypatch.setattr(chat, "measure_ready", lambda _: Measurement("ready", 1.0, "s"))
-    monkeypatch.setattr(chat, "idle_pair", lambda *_: (chat.Idle(60.0, 0.5, 5.0), chat.Idle(30.0, 0.5, 5.0)))
+    monkeypatch.setattr(
+        chat, "idle_pair", lambda *_: (chat.Idle(60.0, 0.5, 5.0), chat.Idle(30.0, 0.5, 5.0))
+    )
     monkeypatch.setattr(chat, "measure_opening", lambda _: Measurement("open_2000_turns", 1.0, "s"))
     monkeypatch.setattr(chat, "flood", lambda _, tokens: tokens / 10_000)
     monkeypatch.setattr(chat, "paced", lambda *_: chat.Paced(9.0, 20.0, 25.0, 50.0, (4.0, 6.0)))
     measured = by_name(run.measure_speed(15, Path("adapter.gguf")))
     assert set(CONTRACT) <= set(measured)
     assert measured["idle_rss"] == Measurement("idle_rss", 60.0, "MB", 30.0, 2.0)
-    assert (measured["stream_flood_10k"].value, measured["stream_flood_10k"].baseline) == (10_000.0, None)
+    assert (measured["stream_flood_10k"].value, measured["stream_flood_10k"].baseline) == (
+        10_000.0,
+        None,
+    )
     assert measured["stream_growth_50k_10k"].ratio == 5.0
     assert measured["typing_p95_ms"].value == 6.0
 
@@ -72,7 +91,11 @@ def test_ready_is_compared_with_a_minimal_application() -> None:
 
 def test_idle_chat_is_compared_with_a_minimal_application() -> None:
     rows = by_name(chat.measure_idle(1, seconds=0.5))
-    assert [(row.what, row.unit) for row in rows.values()] == [("idle_rss", "MB"), ("idle_cpu", "%"), ("echo", "ms")]
+    assert [(row.what, row.unit) for row in rows.values()] == [
+        ("idle_rss", "MB"),
+        ("idle_cpu", "%"),
+        ("echo", "ms"),
+    ]
     assert rows["idle_rss"].value > 10
     assert is_compared(rows["idle_rss"])
     assert is_compared(rows["echo"])
@@ -88,7 +111,12 @@ def test_flood_measures_complete_answers() -> None:
 
 def test_paced_stream_is_measured_in_a_long_and_an_empty_chat() -> None:
     rows = by_name(chat.measure_pace(1, history=100, seconds=1.0))
-    assert list(rows) == ["paced_lag_p99_ms", "paced_cpu_percent", "paced_frames_per_second", "typing_p95_ms"]
+    assert list(rows) == [
+        "paced_lag_p99_ms",
+        "paced_cpu_percent",
+        "paced_frames_per_second",
+        "typing_p95_ms",
+    ]
     assert all(row.value > 0 for row in rows.values())
     assert rows["paced_frames_per_second"].value < 60
     assert rows["typing_p95_ms"].baseline is None
@@ -102,7 +130,10 @@ def test_opening_a_long_session_is_measured_to_its_last_line() -> None:
 
 def test_remote_question_is_measured_with_and_without_a_warm_host() -> None:
     rows = by_name(remote.measure_remote(1))
-    assert [(row.what, row.unit) for row in rows.values()] == [("ask_remote", "s"), ("ask_remote_cold", "s")]
+    assert [(row.what, row.unit) for row in rows.values()] == [
+        ("ask_remote", "s"),
+        ("ask_remote_cold", "s"),
+    ]
     assert all(map(is_compared, rows.values()))
 
 
@@ -125,7 +156,10 @@ def test_ortools_and_our_solver_reach_the_same_value() -> None:
     instances = planning.instances(12, 100)
     assert len(instances) == 15
     for task in instances:
-        ours, theirs = solve(task.values, task.costs, task.bounds, task.budget), planning.OrTools(task).solve()
+        ours, theirs = (
+            solve(task.values, task.costs, task.bounds, task.budget),
+            planning.OrTools(task).solve(),
+        )
         assert all(count <= bound for count, bound in zip(theirs, task.bounds, strict=True))
         assert sum(map(mul, task.values, ours)) == sum(map(mul, task.values, theirs))
 
@@ -194,7 +228,11 @@ def test_baseline_of_zero_has_no_ratio() -> None:
 
 def test_percentile_is_one_of_the_values() -> None:
     values = [float(value) for value in range(100, 0, -1)]
-    assert (percentile(values, 50), percentile(values, 95), percentile([7.0], 99)) == (51.0, 96.0, 7.0)
+    assert (percentile(values, 50), percentile(values, 95), percentile([7.0], 99)) == (
+        51.0,
+        96.0,
+        7.0,
+    )
 
 
 def test_local_model_is_compared_with_llama_cpp_and_reads_only_new_tokens() -> None:

@@ -77,13 +77,18 @@ def test_the_program_has_a_terminal_of_the_configured_size(start: Start) -> None
 
 
 def test_a_report_is_separate_from_the_terminal(start: Start) -> None:
-    terminal = start("import sys; print(sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.isatty())", reports=True)
+    terminal = start(
+        "import sys; print(sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.isatty())",
+        reports=True,
+    )
     assert terminal.report() == "False True True\n"
 
 
 def test_a_program_that_ends_early_is_reported_with_its_output(start: Start) -> None:
     terminal = start("print('no such file')")
-    with pytest.raises(EcoshellError, match=r"did not show 'ready' and cannot be measured.*no such file"):
+    with pytest.raises(
+        EcoshellError, match=r"did not show 'ready' and cannot be measured.*no such file"
+    ):
         terminal.wait_for("ready")
     reporting = start("pass", reports=True)
     with pytest.raises(EcoshellError, match="its report"):

@@ -42,17 +42,26 @@ def test_kinds_are_split_nearly_evenly_into_dev_and_test() -> None:
     halves = Counter((task.kind, task.split) for task in TASKS)
     for kind, count in kinds.items():
         for split in SPLITS:
-            assert halves[kind, split] >= 0.4 * count, f"{kind}: {halves[kind, split]} of {count} are {split}"
+            assert halves[kind, split] >= 0.4 * count, (
+                f"{kind}: {halves[kind, split]} of {count} are {split}"
+            )
 
 
 def test_halves_share_no_file() -> None:
-    texts = {split: {text for task in TASKS if task.split == split for text in task.files.values()} for split in SPLITS}
+    texts = {
+        split: {text for task in TASKS if task.split == split for text in task.files.values()}
+        for split in SPLITS
+    }
     assert not (texts["dev"] & texts["test"]) - {""}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-async def test_untouched_workspace_and_empty_answer_fail_every_check(kind: str, box: Sandbox) -> None:
+async def test_untouched_workspace_and_empty_answer_fail_every_check(
+    kind: str, box: Sandbox
+) -> None:
     for task in (task for task in TASKS if task.kind == kind):
         assert not await box.prepare(task), task.id
         assert sum(len(text.encode()) for text in task.files.values()) <= 6_000, task.id
-        assert await failures(task, box.workspace, Result(task.id, task.kind, "ecoshell", task.digest)), task.id
+        assert await failures(
+            task, box.workspace, Result(task.id, task.kind, "ecoshell", task.digest)
+        ), task.id

@@ -40,7 +40,13 @@ def account() -> Account:
 def ask(account: Account) -> MakeAsk:
     """Makes a request from token counts; a token costs a million nano-dollars by default."""
 
-    def make(prompt: int = 100, output: int = 50, *, price: Price | None = THOUSAND, account: Account = account) -> Ask:
+    def make(
+        prompt: int = 100,
+        output: int = 50,
+        *,
+        price: Price | None = THOUSAND,
+        account: Account = account,
+    ) -> Ask:
         return Ask(price, prompt, output, account)
 
     return make

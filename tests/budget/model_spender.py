@@ -32,8 +32,22 @@ PRICES = {
     "main": Price(Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15"))), (LONG,)),
     "spare": Price(Rates(*map(Decimal, ("1", "0.1", "1", "5", "8"))), request=Decimal("0.0005")),
 }
-MOODS = ("fine", "fine", "fine", "fine", "reasoning", "silent", "busy", "down", "reset", "cut", "gone")
-TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+MOODS = (
+    "fine",
+    "fine",
+    "fine",
+    "fine",
+    "reasoning",
+    "silent",
+    "busy",
+    "down",
+    "reset",
+    "cut",
+    "gone",
+)
+TOOL = ToolSchema(
+    "read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}}
+)
 
 
 class UnreliableModel:
@@ -70,21 +84,39 @@ class UnreliableModel:
         if mood == "cut":
             raise ModelUnavailable("the stream broke off")
         call = Call("read_file", {"path": "a.py"}, id=f"call{chance.randrange(10**9)}")
-        yield Reply("I read it.", (call,), None if mood == "silent" else usage, finish="tool_calls", state=state)
+        yield Reply(
+            "I read it.",
+            (call,),
+            None if mood == "silent" else usage,
+            finish="tool_calls",
+            state=state,
+        )
 
     def _used(self, request: Request, *, reasoning: bool) -> tuple[Usage, ProviderState | None]:
         chance, body = self._chance, chat_body(request, native=True, family=self.traits.name)
-        prompt = 300 + len(json.dumps(body["tools"])) // 3 + sum(map(image_tokens, images_in(request.messages)))
+        prompt = (
+            300
+            + len(json.dumps(body["tools"])) // 3
+            + sum(map(image_tokens, images_in(request.messages)))
+        )
         for message in body["messages"]:
             text = f"{message.get('content') or ''}{message.get('tool_calls') or ''}"
-            prompt += 5 + len(text.encode()) * 2 // 3 + self._reasoned.get(str(message.get("thinking_blocks")), 0)
+            prompt += (
+                5
+                + len(text.encode()) * 2 // 3
+                + self._reasoned.get(str(message.get("thinking_blocks")), 0)
+            )
         output = chance.randint(1, request.max_tokens)
         if not reasoning:
             cached = chance.randint(0, prompt)
             return Usage(prompt, output, cached, chance.randint(0, prompt - cached)), None
         blocks = [{"thinking": "…", "signature": str(chance.randrange(10**9))}]
-        self._reasoned[str(blocks)] = output  # counts in full when it is sent back, even if its text is short
-        state = ProviderState(self.traits.name, {"content": "I read it.", "thinking_blocks": blocks})
+        self._reasoned[str(blocks)] = (
+            output  # counts in full when it is sent back, even if its text is short
+        )
+        state = ProviderState(
+            self.traits.name, {"content": "I read it.", "thinking_blocks": blocks}
+        )
         return Usage(prompt, output, reasoning=output), state
 
     def _bill(self, usage: Usage) -> None:
@@ -95,7 +127,9 @@ class UnreliableModel:
         """Nothing is open."""
 
 
-async def spend(gate: Gate, chance: random.Random, session: str, attempts: int, bills: Path) -> Counter[str]:
+async def spend(
+    gate: Gate, chance: random.Random, session: str, attempts: int, bills: Path
+) -> Counter[str]:
     """Run conversations with growing prompts, retries and a fallback model for this many attempts."""
     counts: Counter[str] = Counter()
     now = 0.0
@@ -110,18 +144,25 @@ async def spend(gate: Gate, chance: random.Random, session: str, attempts: int, 
         turn += 1
         account = Account(session, turn, "single", "", "step")
         unreliable = [UnreliableModel(name, chance, bills, counts) for name in PRICES]
-        models = [MeteredModel(model, gate, lambda account=account: account, retry=retry) for model in unreliable]
+        models = [
+            MeteredModel(model, gate, lambda account=account: account, retry=retry)
+            for model in unreliable
+        ]
         await _converse(models, chance, counts)
     return counts
 
 
-async def _converse(models: list[MeteredModel], chance: random.Random, counts: Counter[str]) -> None:
+async def _converse(
+    models: list[MeteredModel], chance: random.Random, counts: Counter[str]
+) -> None:
     """Run a turn until its last step or until a cap ends it."""
     opening = Message("user", "x" * chance.randint(1, 3000), images=_images(chance, counts))
     messages = [Message("system", "You help. " * 50), opening]
     events: list[Event] = []
     for _ in range(12):
-        request = Request(tuple(messages), (TOOL,), (TOOL,), max_tokens=chance.choice([64, 1024, 16_384]))
+        request = Request(
+            tuple(messages), (TOOL,), (TOOL,), max_tokens=chance.choice([64, 1024, 16_384])
+        )
         try:
             aside = await models[0].set_aside(replace(request, max_tokens=100), slack=2000)
             try:
@@ -141,20 +182,29 @@ async def _converse(models: list[MeteredModel], chance: random.Random, counts: C
         elif reply.call is not None:
             messages.append(Message("assistant", reply.text, reply.calls, state=reply.state))
             images = _images(chance, counts)
-            messages.append(Message("tool", "line\n" * chance.randint(1, 400), reply.calls, images=images))
+            messages.append(
+                Message("tool", "line\n" * chance.randint(1, 400), reply.calls, images=images)
+            )
 
 
 def _images(chance: random.Random, counts: Counter[str]) -> tuple[Image, ...]:
     """Usually none, else one or two of random size."""
-    sizes = [(chance.randint(1, 8000), chance.randint(1, 8000)) for _ in range(chance.choice([0, 0, 0, 0, 1, 2]))]
+    sizes = [
+        (chance.randint(1, 8000), chance.randint(1, 8000))
+        for _ in range(chance.choice([0, 0, 0, 0, 1, 2]))
+    ]
     counts["images"] += len(sizes)
-    return tuple(Image("photo.png", "image/png", "iVBORw0KGgo=", width, height) for width, height in sizes)
+    return tuple(
+        Image("photo.png", "image/png", "iVBORw0KGgo=", width, height) for width, height in sizes
+    )
 
 
 def main(ledger_path: str, bills: str, seed: str, attempts: str) -> None:
     ledger = Ledger(Path(ledger_path), busy_seconds=60)
     chance = random.Random(int(seed))
-    counts = asyncio.run(spend(Gate(ledger), chance, f"s{seed}.{os.getpid()}", int(attempts), Path(bills)))
+    counts = asyncio.run(
+        spend(Gate(ledger), chance, f"s{seed}.{os.getpid()}", int(attempts), Path(bills))
+    )
     ledger.close()
     print(json.dumps(counts))
 

@@ -30,17 +30,28 @@ def old_file(path: Path) -> sqlite3.Connection:
     return db
 
 
-async def test_seconds_add_up_by_role_and_by_session(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
+async def test_seconds_add_up_by_role_and_by_session(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
     gate = Gate(ledger)
-    for role, session, seconds in (("planner", "s1", 1.5), ("caller", "s1", 0.25), ("planner", "s2", 2.0)):
+    for role, session, seconds in (
+        ("planner", "s1", 1.5),
+        ("caller", "s1", 0.25),
+        ("planner", "s2", 2.0),
+    ):
         hold = await gate.hold(ask(account=replace(account, role=role, session=session)))
         await gate.settle(hold, Usage(10, 5), ms=round(1000 * seconds))
     rows = {row.key: (row.calls, row.seconds, row.untimed) for row in ledger.rows("role")}
     assert rows == {"planner": (2, 3.5, 0), "caller": (1, 0.25, 0)}
-    assert [(row.key, row.seconds) for row in ledger.rows("role", "s1")] == [("planner", 1.5), ("caller", 0.25)]
+    assert [(row.key, row.seconds) for row in ledger.rows("role", "s1")] == [
+        ("planner", 1.5),
+        ("caller", 0.25),
+    ]
 
 
-def test_paid_tools_and_running_calls_are_not_untimed(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
+def test_paid_tools_and_running_calls_are_not_untimed(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
     ledger.start_tool(account, "count_text", 1)
     ledger.hold(ask())
     (row,) = ledger.rows("role")
@@ -51,7 +62,13 @@ def test_a_ledger_of_version_1_is_migrated_with_unknown_times(path: Path, ask: M
     old_file(path).close()
     ledger = Ledger(path)
     (row,) = ledger.rows("role")
-    assert (row.key, row.spent_nano, row.calls, row.seconds, row.untimed) == ("planner", 5, 1, None, 1)
+    assert (row.key, row.spent_nano, row.calls, row.seconds, row.untimed) == (
+        "planner",
+        5,
+        1,
+        None,
+        1,
+    )
     ledger.settle(ledger.hold(ask()), Usage(1, 1), ms=2_500)
     assert [(row.seconds, row.untimed) for row in ledger.rows("session")] == [(2.5, 1)]
     ledger.close()

@@ -23,7 +23,9 @@ MOODS = ("fine", "reasoning", "silent", "busy", "down", "reset", "cut", "gone")
 
 def start(path: Path, bills: Path, seed: int, calls: int) -> subprocess.Popen[str]:
     command = [sys.executable, str(SPENDER), str(path), str(bills), str(seed), str(calls)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
 
 
 def billed(bills: Path) -> int:
@@ -31,8 +33,12 @@ def billed(bills: Path) -> int:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
-@pytest.mark.parametrize(("calls", "killed"), [(400, 3), pytest.param(2000, 6, marks=pytest.mark.slow)])
-def test_no_calls_bill_more_than_the_cap(path: Path, tmp_path: Path, calls: int, killed: int) -> None:
+@pytest.mark.parametrize(
+    ("calls", "killed"), [(400, 3), pytest.param(2000, 6, marks=pytest.mark.slow)]
+)
+def test_no_calls_bill_more_than_the_cap(
+    path: Path, tmp_path: Path, calls: int, killed: int
+) -> None:
     bills, chance = tmp_path / "bills", random.Random(37)
     bills.touch()
     ledger = Ledger(path, busy_seconds=60)

@@ -47,7 +47,9 @@ def test_writing_to_a_removed_file_is_an_error(path: Path) -> None:
     with opened(path) as database:
         note(database, "kept")
         path.unlink()
-        with pytest.raises(StoreError, match=r"removed or replaced while it was in use\. It was not noted\."):
+        with pytest.raises(
+            StoreError, match=r"removed or replaced while it was in use\. It was not noted\."
+        ):
             note(database, "lost")
         assert notes(database) == ["kept"]
 

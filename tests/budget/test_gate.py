@@ -19,7 +19,9 @@ def gate(ledger: Ledger) -> Gate:
     return Gate(ledger)
 
 
-async def test_calls_and_tools_through_the_gate_count_for_the_caps(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_calls_and_tools_through_the_gate_count_for_the_caps(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(NANO, "usd"))
     settlement = await gate.settle(await gate.hold(ask(100, 50)), Usage(10, 10), tool="read_file")
     (cap,) = gate.ledger.caps(account.session, account.turn)
@@ -30,7 +32,9 @@ async def test_calls_and_tools_through_the_gate_count_for_the_caps(gate: Gate, a
     assert gate.ledger.caps(account.session, account.turn) == ()
 
 
-async def test_the_reserve_pays_for_the_final_call(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_the_reserve_pays_for_the_final_call(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(150_000_000, "usd"))
     aside = await gate.set_aside(ask(100, 50))
     with pytest.raises(LimitReached):
@@ -41,9 +45,13 @@ async def test_the_reserve_pays_for_the_final_call(gate: Gate, account: Account,
     assert gate.ledger.caps(account.session, account.turn)[0].left == 150_000_000
 
 
-async def test_concurrent_reservations_never_exceed_the_cap(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_concurrent_reservations_never_exceed_the_cap(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(1_000_000_000, "usd"))
-    outcomes = await asyncio.gather(*(gate.hold(ask(100, 50)) for _ in range(20)), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(gate.hold(ask(100, 50)) for _ in range(20)), return_exceptions=True
+    )
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitReached)]
     assert refused
     assert len(refused) < 20
@@ -116,7 +124,9 @@ async def test_a_refused_and_cancelled_reservation_reserves_nothing(
     assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
-async def test_the_event_loop_is_not_blocked_by_a_locked_ledger(gate: Gate, ask: MakeAsk, path: Path) -> None:
+async def test_the_event_loop_is_not_blocked_by_a_locked_ledger(
+    gate: Gate, ask: MakeAsk, path: Path
+) -> None:
     lock = Lock(path)
     waiting = asyncio.create_task(gate.hold(ask()))
     await _run_loop(50)

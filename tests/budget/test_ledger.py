@@ -23,10 +23,17 @@ def usd(dollars: str) -> Amount:
     return Amount(int(Decimal(dollars) * NANO), "usd")
 
 
-def test_a_reservation_counts_the_worst_case_and_a_settlement_the_usage(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_reservation_counts_the_worst_case_and_a_settlement_the_usage(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     hold = ledger.hold(ask(100, 50))
-    assert (hold.nano, hold.tokens, hold.max_tokens, hold.clamped) == (150 * MILLION, 150, 50, False)
+    assert (hold.nano, hold.tokens, hold.max_tokens, hold.clamped) == (
+        150 * MILLION,
+        150,
+        50,
+        False,
+    )
     assert ledger.caps("s1", 1) == (CapState("session", "usd", NANO, 0, 150 * MILLION),)
     settlement = ledger.settle(hold, Usage(input=80, output=10))
     assert settlement.spent_nano == 90 * MILLION
@@ -51,7 +58,9 @@ def test_a_cap_in_tokens_counts_prompt_and_output(ledger: Ledger, ask: MakeAsk) 
     assert (hit.value.unit, hit.value.need, hit.value.left) == ("tokens", 116, 0)
 
 
-def test_a_call_that_would_be_shortened_below_its_minimum_is_refused_with_a_fix(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_call_that_would_be_shortened_below_its_minimum_is_refused_with_a_fix(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "day", usd("0.115"))
     with pytest.raises(LimitReached) as hit:
         ledger.hold(ask(100, 50))
@@ -63,7 +72,9 @@ def test_a_call_that_would_be_shortened_below_its_minimum_is_refused_with_a_fix(
     assert ledger.rows("session") == ()
 
 
-def test_a_call_shorter_than_the_minimum_needs_only_its_own_tokens(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_call_shorter_than_the_minimum_needs_only_its_own_tokens(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "session", usd("0.105"))
     assert ledger.hold(ask(100, 5)).max_tokens == 5
     ledger.set_cap("s1", "session", usd("0.205"))
@@ -91,7 +102,10 @@ def test_day_and_month_caps_restart_with_the_local_calendar(path: Path, ask: Mak
     first = ledger.hold(ask())
     now[0] = datetime(2025, 1, 31)
     ledger.settle(first, Usage(input=100))  # counts for the day of its reservation
-    assert [(cap.scope, cap.spent) for cap in ledger.caps("s1", 1)] == [("day", 0), ("month", 100 * MILLION)]
+    assert [(cap.scope, cap.spent) for cap in ledger.caps("s1", 1)] == [
+        ("day", 0),
+        ("month", 100 * MILLION),
+    ]
     now[0] = datetime(2025, 2, 1)
     assert [cap.spent for cap in ledger.caps("s1", 1)] == [0, 0]
     assert [row.key for row in ledger.rows("day")] == ["2025-01-30"]
@@ -102,7 +116,10 @@ def test_caps_in_dollars_and_tokens_coexist_until_the_scope_is_cleared(ledger: L
     ledger.set_cap("s1", "session", usd("1"))
     ledger.set_cap("s1", "session", Amount(500, "tokens"))
     ledger.set_cap("s1", "session", usd("2"))
-    assert [(cap.unit, cap.limit) for cap in ledger.caps("s1", 1)] == [("usd", 2 * NANO), ("tokens", 500)]
+    assert [(cap.unit, cap.limit) for cap in ledger.caps("s1", 1)] == [
+        ("usd", 2 * NANO),
+        ("tokens", 500),
+    ]
     ledger.set_cap("s1", "session", None)
     assert ledger.caps("s1", 1) == ()
 
@@ -110,7 +127,11 @@ def test_caps_in_dollars_and_tokens_coexist_until_the_scope_is_cleared(ledger: L
 def test_the_full_reservation_is_spent_without_reported_usage(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     settlement = ledger.settle(ledger.hold(ask(100, 50)), None)
-    assert (settlement.spent_nano, settlement.usage, settlement.reported) == (150 * MILLION, Usage(100, 50), False)
+    assert (settlement.spent_nano, settlement.usage, settlement.reported) == (
+        150 * MILLION,
+        Usage(100, 50),
+        False,
+    )
     assert ledger.caps("s1", 1)[0].spent == 150 * MILLION
     assert [entry.state for entry in ledger.unreconciled()] == ["unreported"]
 
@@ -149,7 +170,9 @@ def test_a_model_without_a_price_is_refused_under_a_dollar_cap_with_the_setting_
     assert ledger.hold(ask(price=None)).nano is None
 
 
-def test_spending_at_an_unknown_price_is_unknown_and_not_zero(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
+def test_spending_at_an_unknown_price_is_unknown_and_not_zero(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
     hold = ledger.hold(ask(price=None))
     assert hold.nano is None
     assert ledger.settle(hold, Usage(10, 5)).spent_nano is None
@@ -162,14 +185,20 @@ def test_spending_at_an_unknown_price_is_unknown_and_not_zero(ledger: Ledger, as
     assert ledger.settle(ledger.hold(ask(price=None)), None).spent_nano is None
 
 
-def test_a_bill_above_the_reservation_disables_the_model_under_caps(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_bill_above_the_reservation_disables_the_model_under_caps(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     settlement = ledger.settle(ledger.hold(ask(100, 50)), Usage(200, 100))
     assert (settlement.overrun_nano, settlement.overrun_tokens) == (150 * MILLION, 150)
     ledger.release(ledger.hold(ask()))  # a model without a cap is not disabled
     ledger.set_cap("s1", "day", usd("100"))
-    with pytest.raises(ModelDisabled, match=r"m is no longer allowed .* billed \$0\.15 more") as refused:
+    with pytest.raises(
+        ModelDisabled, match=r"m is no longer allowed .* billed \$0\.15 more"
+    ) as refused:
         ledger.hold(ask())
-    assert refused.value.fix.endswith("ecoshell models --unbar m")  # /budget off does not remove a day cap
+    assert refused.value.fix.endswith(
+        "ecoshell models --unbar m"
+    )  # /budget off does not remove a day cap
     with pytest.raises(ModelDisabled):
         ledger.set_aside(ask())
     assert list(ledger.barred()) == ["m"]
@@ -177,13 +206,17 @@ def test_a_bill_above_the_reservation_disables_the_model_under_caps(ledger: Ledg
     assert ledger.hold(ask()).max_tokens == 50
 
 
-def test_more_tokens_than_reserved_are_an_overrun_even_if_free(ledger: Ledger, ask: MakeAsk) -> None:
+def test_more_tokens_than_reserved_are_an_overrun_even_if_free(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     settlement = ledger.settle(ledger.hold(ask(100, 50, price=ZERO_PRICE)), Usage(100, 51))
     assert (settlement.overrun_nano, settlement.overrun_tokens) == (0, 1)
     assert "m" in ledger.barred()
 
 
-def test_the_reserve_for_the_answer_is_replaced_and_never_doubled(ledger: Ledger, ask: MakeAsk) -> None:
+def test_the_reserve_for_the_answer_is_replaced_and_never_doubled(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "session", usd("0.250"))
     ledger.set_aside(ask(100, 50))
     ledger.set_aside(ask(110, 50))
@@ -202,7 +235,9 @@ def test_a_reserve_over_the_cap_leaves_the_previous_one(ledger: Ledger, ask: Mak
     assert ledger.exchange(aside, ask(100, 50)).max_tokens == 50
 
 
-def test_the_final_call_replaces_its_reserve_even_if_nothing_else_is_left(ledger: Ledger, ask: MakeAsk) -> None:
+def test_the_final_call_replaces_its_reserve_even_if_nothing_else_is_left(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "session", usd("0.150"))
     aside = ledger.set_aside(ask(100, 50))
     ledger.set_cap("s1", "session", usd("0.010"))
@@ -213,7 +248,9 @@ def test_the_final_call_replaces_its_reserve_even_if_nothing_else_is_left(ledger
     assert ledger.verify() == ()
 
 
-def test_a_final_call_larger_than_its_reserve_uses_the_remaining_caps(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_final_call_larger_than_its_reserve_uses_the_remaining_caps(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "session", usd("0.200"))
     aside = ledger.set_aside(ask(100, 50))
     hold = ledger.exchange(aside, ask(120, 100))
@@ -247,7 +284,9 @@ def test_a_final_call_without_its_reserve_is_an_ordinary_call(ledger: Ledger, as
         ledger.exchange(aside, ask(100, 50))
 
 
-def test_a_reserve_does_not_let_a_model_without_a_price_pass_a_dollar_cap(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_reserve_does_not_let_a_model_without_a_price_pass_a_dollar_cap(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     aside = ledger.set_aside(ask(price=None))
     ledger.set_cap("s1", "session", usd("1"))
     with pytest.raises(PriceUnknown):
@@ -269,9 +308,17 @@ def test_rows_add_up_by_each_key(ledger: Ledger, ask: MakeAsk, account: Account)
         request = ask(account=replace(account, role=role, model=model))
         ledger.settle(ledger.hold(request), Usage(10, 5, cached=4), tool)
     ledger.hold(ask())
-    assert {row.key: row.calls for row in ledger.rows("role")} == {"planner": 2, "caller": 1, "single": 1}
+    assert {row.key: row.calls for row in ledger.rows("role")} == {
+        "planner": 2,
+        "caller": 1,
+        "single": 1,
+    }
     assert {row.key: row.usage.cached for row in ledger.rows("model")} == {"a": 8, "b": 4, "m": 0}
-    assert {row.key: row.spent_nano for row in ledger.rows("tool")} == {"x": 30 * MILLION, "y": 15 * MILLION, "": 0}
+    assert {row.key: row.spent_nano for row in ledger.rows("tool")} == {
+        "x": 30 * MILLION,
+        "y": 15 * MILLION,
+        "": 0,
+    }
     assert [row.held_nano for row in ledger.rows("session")] == [150 * MILLION]
     assert ledger.session_row("s1") == ledger.rows("session")[0]
     assert ledger.session_row("none") is None
@@ -284,7 +331,9 @@ def test_reasoning_costs_of_a_session_add_up(ledger: Ledger, ask: MakeAsk) -> No
     assert (ledger.reasoning_nano("s1"), ledger.reasoning_nano("none")) == (5 * MILLION, 0)
 
 
-@pytest.mark.parametrize(("output", "floor"), [(8, 8), (50, 16), (512, 128), (1024, 256), (64_000, 256)])
+@pytest.mark.parametrize(
+    ("output", "floor"), [(8, 8), (50, 16), (512, 128), (1024, 256), (64_000, 256)]
+)
 def test_a_call_is_refused_below_a_quarter_of_its_output_from_16_to_256_tokens(
     output: int, floor: int, ledger: Ledger, ask: MakeAsk
 ) -> None:
@@ -326,7 +375,9 @@ def test_every_entry_prints_its_arithmetic(ledger: Ledger, ask: MakeAsk) -> None
     assert ledger.entry(over.entry).arithmetic()[-1] == "$0.02 more than the $0.02 held"
 
 
-def test_an_unreported_call_can_be_reconciled_with_its_real_usage(ledger: Ledger, ask: MakeAsk) -> None:
+def test_an_unreported_call_can_be_reconciled_with_its_real_usage(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     hold = ledger.hold(ask(100, 50))
     ledger.settle(hold, None)
     assert ledger.reconcile(hold.entry, Usage(60, 20)).spent_nano == 80 * MILLION
@@ -340,16 +391,24 @@ def test_an_unreported_call_can_be_reconciled_with_its_real_usage(ledger: Ledger
     assert ledger.verify() == ()
 
 
-def test_the_estimate_of_an_unreported_call_is_shown_and_counts_for_no_cap(ledger: Ledger, ask: MakeAsk) -> None:
+def test_the_estimate_of_an_unreported_call_is_shown_and_counts_for_no_cap(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     hold = ledger.hold(ask(100, 50))
     settlement = ledger.settle(hold, None, estimate=Usage(40, 80))
-    assert (settlement.estimate, settlement.estimate_nano) == (Usage(40, 50), 90 * MILLION)  # at most the reservation
+    assert (settlement.estimate, settlement.estimate_nano) == (
+        Usage(40, 50),
+        90 * MILLION,
+    )  # at most the reservation
     row = ledger.rows("session")[0]
     assert (row.spent_nano, row.usage) == (150 * MILLION, Usage(100, 50))
     assert (row.shown_nano, row.shown_usage) == (90 * MILLION, Usage(40, 50))
     assert ledger.caps("s1", 1)[0].spent == 150 * MILLION
-    assert "≈ 40 input sent, 50 output received, by a tokenizer: ≈ $0.09" in ledger.entry(hold.entry).arithmetic()
+    assert (
+        "≈ 40 input sent, 50 output received, by a tokenizer: ≈ $0.09"
+        in ledger.entry(hold.entry).arithmetic()
+    )
     ledger.reconcile(hold.entry, usd("0.07"))
     row = ledger.rows("session")[0]
     assert (row.shown_nano, row.estimate_nano, row.estimate) == (70 * MILLION, None, Usage(40, 50))
@@ -380,7 +439,19 @@ def test_the_ledger_is_unchanged_after_reopening(path: Path, ask: MakeAsk) -> No
 
 operations = st.lists(
     st.tuples(
-        st.sampled_from(["hold", "aside", "settle", "unreported", "release", "final", "tool", "reconcile", "overrun"]),
+        st.sampled_from(
+            [
+                "hold",
+                "aside",
+                "settle",
+                "unreported",
+                "release",
+                "final",
+                "tool",
+                "reconcile",
+                "overrun",
+            ]
+        ),
         st.integers(0, 300),
         st.integers(0, 120),
         st.integers(0, 10),
@@ -389,10 +460,15 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(operations, st.integers(100, 1500))
 def test_totals_match_entries_and_caps_hold_after_any_operations(
-    tmp_path_factory: pytest.TempPathFactory, ask: MakeAsk, steps: list[tuple[str, int, int, int]], limit: int
+    tmp_path_factory: pytest.TempPathFactory,
+    ask: MakeAsk,
+    steps: list[tuple[str, int, int, int]],
+    limit: int,
 ) -> None:
     ledger = Ledger(tmp_path_factory.mktemp("any") / "ledger.sqlite")
     ledger.set_cap("s1", "session", Amount(limit * MILLION, "usd"))

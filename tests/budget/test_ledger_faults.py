@@ -67,7 +67,9 @@ except StoreError as error:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits the size of files as only POSIX can")
 def test_a_full_disk_refuses_the_next_reservation_and_loses_no_earlier_one(path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=True
+    )
     placed, _, message = done.stdout.partition(" ")
     assert "the disk is full" in message
     assert "Nothing was reserved and nothing was sent." in message

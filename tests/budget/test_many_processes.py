@@ -92,7 +92,9 @@ def test_killed_processes_leave_a_valid_ledger_within_the_cap(path: Path) -> Non
         ledger.close()
 
 
-def test_the_reservation_of_a_killed_process_can_be_reconciled_and_its_reserve_is_released(path: Path) -> None:
+def test_the_reservation_of_a_killed_process_can_be_reconciled_and_its_reserve_is_released(
+    path: Path,
+) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import spender;"
         "from ecoshell.budget.ledger import Ledger; from ecoshell.budget import Account, Ask;"
@@ -101,7 +103,9 @@ def test_the_reservation_of_a_killed_process_can_be_reconciled_and_its_reserve_i
         "os._exit(9)"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code, str(path), str(SPENDER.parent)], check=False, env=env)
+    subprocess.run(
+        [sys.executable, "-c", code, str(path), str(SPENDER.parent)], check=False, env=env
+    )
     ledger = Ledger(path)
     (entry,) = ledger.unreconciled()
     assert (entry.state, entry.held_input) == ("held", 500)

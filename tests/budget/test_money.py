@@ -42,7 +42,22 @@ def test_amounts_are_parsed_as_dollars_or_tokens(text: str, amount: Amount) -> N
 NOTHING = ["0", "0.00", "0tok", "-1", "$-1", "-5tok", "-"]
 ABSURD = ["1000000.01", "9" * 60, "9" * 10_000, "99999999999999999999tok"]
 TOO_FINE = ["0.0000000001", "1." + "0" * 35 + "1", "1." + "0" * 58 + "1", "1.5tok"]
-GARBAGE = ["", "nan", "inf", "1e3", "1e400", "0x10", "1,000", "two", "$", "tok", "$5tok", "1 2", "٣", "½"]
+GARBAGE = [
+    "",
+    "nan",
+    "inf",
+    "1e3",
+    "1e400",
+    "0x10",
+    "1,000",
+    "two",
+    "$",
+    "tok",
+    "$5tok",
+    "1 2",
+    "٣",
+    "½",
+]
 TYPED_WRONG = ["20k", "5kc", "1.2.3", "1,2,3", ",", "$5c", "1,500"]
 
 
@@ -80,13 +95,17 @@ def test_amounts_are_formatted_readably() -> None:
     assert amount_text(20_000, "tokens") == "20,000 tokens"
     assert str(Amount(91_200_000, "usd")) == "$0.0912"
     assert amount_text(1, "tokens") == "1 token"
-    assert [amount_text(nano, "usd") for nano in (3_141_592, 123_456_789, 9_876_543_210, 999_999_999)] == [
+    assert [
+        amount_text(nano, "usd") for nano in (3_141_592, 123_456_789, 9_876_543_210, 999_999_999)
+    ] == [
         *("$0.003142", "$0.1235", "$9.877", "$1"),
     ]
     assert amount_text(12_345_678_900_000, "usd") == "$12,345.68"  # cents are never rounded away
 
 
-@pytest.mark.parametrize(("text", "ways"), [("1,500", "Write 1500 or 1.500"), ("20k", "$20k or 20k tok")])
+@pytest.mark.parametrize(
+    ("text", "ways"), [("1,500", "Write 1500 or 1.500"), ("20k", "$20k or 20k tok")]
+)
 def test_ambiguous_amounts_are_refused_with_both_readings(text: str, ways: str) -> None:
     with pytest.raises(UsageError, match=r"ambiguous|dollars or tokens") as refused:
         parse_amount(text)

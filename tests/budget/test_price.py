@@ -4,7 +4,16 @@ from decimal import Decimal
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ecoshell.budget import NANO, UNBOUNDED, ZERO_PRICE, Price, Rates, Tier, price_from_json, price_to_json
+from ecoshell.budget import (
+    NANO,
+    UNBOUNDED,
+    ZERO_PRICE,
+    Price,
+    Rates,
+    Tier,
+    price_from_json,
+    price_to_json,
+)
 from ecoshell.messages import Usage
 
 
@@ -59,7 +68,9 @@ def test_the_worst_case_without_cache_writes_ignores_their_rate() -> None:
     assert price.worst(1000, 10) == 1000 * 3_000 + 10 * 20_000
     assert price.worst(200_001, 10) == 200_001 * 6_000 + 10 * 30_000
     assert price.affordable_output(1000, price.worst(1000, 10)) == 10
-    assert price.cost(Usage(input=1000, cache_write=1000)) == 3_750_000  # reported cache writes are billed anyway
+    assert (
+        price.cost(Usage(input=1000, cache_write=1000)) == 3_750_000
+    )  # reported cache writes are billed anyway
     assert price_from_json(price_to_json(price)) == price
 
 
@@ -85,12 +96,16 @@ def test_a_fee_per_request_is_part_of_cost_and_worst_case() -> None:
 def test_no_usage_within_the_bounds_costs_more_than_the_worst_case(
     price: Price, usage: Usage, more_input: int, more_output: int
 ) -> None:
-    assert 0 <= price.cost(usage) <= price.worst(usage.input + more_input, usage.output + more_output)
+    assert (
+        0 <= price.cost(usage) <= price.worst(usage.input + more_input, usage.output + more_output)
+    )
 
 
 @given(prices, st.integers(0, 500_000), st.integers(0, 100 * NANO))
 @example(Price(rates("0", "0", "0.000001", "0", "0.000001")), 1, 1)
-def test_the_affordable_output_is_the_maximum_that_fits(price: Price, prompt: int, nano: int) -> None:
+def test_the_affordable_output_is_the_maximum_that_fits(
+    price: Price, prompt: int, nano: int
+) -> None:
     output = price.affordable_output(prompt, nano)
     if output == -1:
         assert price.worst(prompt, 0) > nano

@@ -31,8 +31,22 @@ def book() -> PriceBook:
     return PriceBook()
 
 
-NAMES = ["gpt-4o", "gpt-4o-mini", "gpt-4.1", "o3", "gpt-5", "gpt-5-mini", "claude-sonnet-4-5", "claude-opus-4-5"]
-NAMES += ["claude-haiku-4-5", "gemini/gemini-2.5-pro", "gemini/gemini-2.5-flash", "deepseek/deepseek-chat"]
+NAMES = [
+    "gpt-4o",
+    "gpt-4o-mini",
+    "gpt-4.1",
+    "o3",
+    "gpt-5",
+    "gpt-5-mini",
+    "claude-sonnet-4-5",
+    "claude-opus-4-5",
+]
+NAMES += [
+    "claude-haiku-4-5",
+    "gemini/gemini-2.5-pro",
+    "gemini/gemini-2.5-flash",
+    "deepseek/deepseek-chat",
+]
 NAMES += ["mistral/mistral-large-latest"]
 
 
@@ -94,12 +108,16 @@ def test_price_ranges_become_tiers(book: PriceBook) -> None:
         ("magistral-medium-latest", "mistral/magistral-medium-latest"),
     ],
 )
-def test_a_name_resolves_with_and_without_its_provider(name: str, same: str, book: PriceBook) -> None:
+def test_a_name_resolves_with_and_without_its_provider(
+    name: str, same: str, book: PriceBook
+) -> None:
     assert book.price(same) is not None
     assert book.price(name) == book.price(same)
 
 
-@pytest.mark.parametrize("name", ["groq/gpt-4o", "unknown/some-model", "some-model", "sample_spec", "dall-e-3", ""])
+@pytest.mark.parametrize(
+    "name", ["groq/gpt-4o", "unknown/some-model", "some-model", "sample_spec", "dall-e-3", ""]
+)
 def test_an_unlisted_model_has_an_unknown_price_and_is_not_free(name: str, book: PriceBook) -> None:
     assert book.price(name) is None
 
@@ -137,7 +155,12 @@ def test_the_users_price_overrides_the_file_and_works_without_it(tmp_path: Path)
 def test_facts_include_context_output_limit_and_native_tools(book: PriceBook) -> None:
     facts = book.facts("openai/gpt-4o")
     assert facts is not None
-    assert (facts.provider, facts.context, facts.max_output, facts.native_tools) == ("openai", 128_000, 16_384, True)
+    assert (facts.provider, facts.context, facts.max_output, facts.native_tools) == (
+        "openai",
+        128_000,
+        16_384,
+        True,
+    )
     assert book.facts("unknown/some-model") is None
 
 
@@ -148,10 +171,14 @@ def test_most_names_have_a_price_and_none_is_negative(book: PriceBook) -> None:
     assert "sample_spec" not in names
     prices = [book.price(name) for name in names]
     assert sum(price is not None for price in prices) > 0.9 * len(names)
-    assert all(price.cost(Usage(100_000, 1000, 10, 10, 10)) >= 0 for price in prices if price is not None)
+    assert all(
+        price.cost(Usage(100_000, 1000, 10, 10, 10)) >= 0 for price in prices if price is not None
+    )
 
 
-def test_a_file_in_another_layout_has_the_same_prices(tmp_path: Path, published: dict[str, dict[str, Any]]) -> None:
+def test_a_file_in_another_layout_has_the_same_prices(
+    tmp_path: Path, published: dict[str, dict[str, Any]]
+) -> None:
     flat = tmp_path / "flat.json"
     flat.write_text(json.dumps({"gpt-4o": published["gpt-4o"]}, default=float))
     assert PriceBook(file=flat).price("gpt-4o") == PriceBook().price("gpt-4o")
@@ -159,7 +186,9 @@ def test_a_file_in_another_layout_has_the_same_prices(tmp_path: Path, published:
 
 def test_a_price_lookup_does_not_import_litellm() -> None:
     code = "import sys; from ecoshell.budget import PriceBook; PriceBook().price('gpt-4o') or sys.exit(2); "
-    done = subprocess.run([sys.executable, "-c", code + "sys.exit('litellm' in sys.modules)"], check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code + "sys.exit('litellm' in sys.modules)"], check=False
+    )
     assert done.returncode == 0
 
 
@@ -176,9 +205,12 @@ def test_the_models_of_a_provider_are_all_its_chat_entries(
     chat_models = [
         name
         for name, entry in published.items()
-        if entry.get("litellm_provider") == provider and entry.get("mode") in ("chat", "completion", "responses")
+        if entry.get("litellm_provider") == provider
+        and entry.get("mode") in ("chat", "completion", "responses")
     ]
-    models = list(PriceBook().of_provider(provider))  # a new book, which has not parsed the complete file
+    models = list(
+        PriceBook().of_provider(provider)
+    )  # a new book, which has not parsed the complete file
     assert [facts.name.removeprefix(f"{provider}/") for facts, _ in models] == [
         name.removeprefix(f"{provider}/") for name in chat_models
     ]
@@ -188,7 +220,9 @@ def test_the_models_of_a_provider_are_all_its_chat_entries(
 
 
 def test_the_users_price_overrides_that_of_a_providers_model() -> None:
-    prices = {facts.name: price for facts, price in PriceBook({"gpt-4o": ONE}).of_provider("openai")}
+    prices = {
+        facts.name: price for facts, price in PriceBook({"gpt-4o": ONE}).of_provider("openai")
+    }
     assert prices["openai/gpt-4o"] == ONE
 
 
@@ -200,4 +234,7 @@ def test_an_entry_with_other_indentation_is_read(tmp_path: Path) -> None:
     file.write_text(f"{{\n{first},\n{second}\n}}\n")
     book = PriceBook(file=file)
     assert book.price("b") is not None
-    assert [facts.name for facts, _ in PriceBook(file=file).of_provider("openai")] == ["openai/a", "openai/b"]
+    assert [facts.name for facts, _ in PriceBook(file=file).of_provider("openai")] == [
+        "openai/a",
+        "openai/b",
+    ]

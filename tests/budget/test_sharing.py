@@ -70,14 +70,18 @@ async def test_a_call_is_refused_if_no_reservation_could_be_released(
             await second
 
 
-async def test_reservations_outside_the_group_are_not_waited_for(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_reservations_outside_the_group_are_not_waited_for(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
     limited(gate, account, CALL_NANO)
     await gate.hold(ask(100, 50))
     with sharing(), pytest.raises(LimitReached):
         await gate.hold(ask(100, 50))
 
 
-async def test_a_call_is_shortened_only_if_it_would_be_alone(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_a_call_is_shortened_only_if_it_would_be_alone(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
     limited(gate, account, CALL_NANO + 130_000_000)
     with sharing():
         first, second = await reserved_and_waiting(gate, ask)
@@ -90,7 +94,10 @@ async def test_a_tools_price_waits_for_room_when_required_and_when_charged(
 ) -> None:
     limited(gate, account, CALL_NANO)
     with sharing():
-        for pay in (gate.require(account, CALL_NANO // 2), gate.start_tool(account, "search", CALL_NANO // 2)):
+        for pay in (
+            gate.require(account, CALL_NANO // 2),
+            gate.start_tool(account, "search", CALL_NANO // 2),
+        ):
             first = await gate.hold(ask(100, 50))
             paying = asyncio.create_task(pay)
             for _ in range(20):
@@ -101,7 +108,9 @@ async def test_a_tools_price_waits_for_room_when_required_and_when_charged(
     assert [row.key for row in gate.ledger.rows("tool") if row.key] == ["search"]
 
 
-async def test_calls_are_reserved_in_order_and_never_exceed_the_cap(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_calls_are_reserved_in_order_and_never_exceed_the_cap(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
     limited(gate, account, 4 * CALL_NANO)
     order: list[int] = []
     totals: list[int] = []
@@ -120,7 +129,9 @@ async def test_calls_are_reserved_in_order_and_never_exceed_the_cap(gate: Gate, 
     assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
-async def test_a_cancelled_call_leaves_the_queue(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_a_cancelled_call_leaves_the_queue(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
     limited(gate, account, CALL_NANO)
     with sharing():
         first = await gate.hold(ask(100, 50))
@@ -134,7 +145,9 @@ async def test_a_cancelled_call_leaves_the_queue(gate: Gate, account: Account, a
     assert gate.ledger.caps(account.session, account.turn)[0].held == 0
 
 
-async def test_a_call_that_replaces_another_keeps_its_reservation(gate: Gate, account: Account, ask: MakeAsk) -> None:
+async def test_a_call_that_replaces_another_keeps_its_reservation(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
     """A retried call, for example."""
     limited(gate, account, CALL_NANO)
     with sharing():

@@ -44,7 +44,8 @@ def test_a_call_of_a_subagent_counts_under_its_share_its_parents_and_the_session
 
 
 @pytest.mark.parametrize(
-    ("share", "session", "scope"), [("0.12", "1", "task"), ("1", "0.12", "session"), ("0.3", "0.3", "")]
+    ("share", "session", "scope"),
+    [("0.12", "1", "task"), ("1", "0.12", "session"), ("0.3", "0.3", "")],
 )
 def test_the_tightest_of_share_and_session_limits_a_call(
     ledger: Ledger, ask: MakeAsk, account: Account, share: str, session: str, scope: str
@@ -60,7 +61,9 @@ def test_the_tightest_of_share_and_session_limits_a_call(
         assert hit.value.scope == scope
 
 
-def test_shares_in_tokens_and_in_time_limit_calls_and_tools(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
+def test_shares_in_tokens_and_in_time_limit_calls_and_tools(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
     ledger.set_share("a", [Amount(120, "tokens"), Amount(5_000, "ms")])
     own = replace(account, task="a")
     hold = ledger.hold(ask(100, 50, account=own))
@@ -71,7 +74,9 @@ def test_shares_in_tokens_and_in_time_limit_calls_and_tools(ledger: Ledger, ask:
     assert ledger.start_tool(account, "look", 0).ms is None
 
 
-def test_a_subagent_keeps_its_own_reservation_for_the_answer(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
+def test_a_subagent_keeps_its_own_reservation_for_the_answer(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
     ledger.set_cap("s1", "session", usd("1"))
     ledger.set_share("a", [usd("0.5")])
     own = replace(account, task="a")
@@ -83,16 +88,23 @@ def test_a_subagent_keeps_its_own_reservation_for_the_answer(ledger: Ledger, ask
     ledger.hold(ask(10, 10, account=own))
     running = [cap.held for cap in ledger.caps("s1", 1, task="a")]
     at_rest = [cap.held for cap in ledger.caps("s1", 1, task="a", at_rest=True)]
-    assert [first - second for first, second in zip(running, at_rest, strict=True)] == [20 * MILLION, 20 * MILLION]
+    assert [first - second for first, second in zip(running, at_rest, strict=True)] == [
+        20 * MILLION,
+        20 * MILLION,
+    ]
 
 
-def test_an_ended_share_gives_back_what_was_not_spent(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
+def test_an_ended_share_gives_back_what_was_not_spent(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
     own = replace(account, task="a")
     ledger.set_share("a", [usd("0.5")])
     ledger.settle(ledger.hold(ask(100, 50, account=own)), Usage(input=100))
     pending = ledger.hold(ask(100, 50, account=own))
     ledger.end_share("a")
-    assert ledger.caps("s1", 1, task="a") == (CapState("task", "usd", 250 * MILLION, 100 * MILLION, 150 * MILLION),)
+    assert ledger.caps("s1", 1, task="a") == (
+        CapState("task", "usd", 250 * MILLION, 100 * MILLION, 150 * MILLION),
+    )
     with pytest.raises(LimitReached):
         ledger.hold(ask(1, 1, account=own))
     ledger.settle(pending, Usage(input=100, output=50))
@@ -101,10 +113,19 @@ def test_an_ended_share_gives_back_what_was_not_spent(ledger: Ledger, ask: MakeA
     assert ledger.caps("s1", 1, task="unused")[0].limit == 0
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.tuples(st.sampled_from(["", "a", "a/b", "c"]), st.integers(1, 300), st.integers(0, 400))))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["", "a", "a/b", "c"]), st.integers(1, 300), st.integers(0, 400))
+    )
+)
 def test_no_share_and_no_session_is_exceeded(
-    tmp_path_factory: pytest.TempPathFactory, ask: MakeAsk, account: Account, steps: list[tuple[str, int, int]]
+    tmp_path_factory: pytest.TempPathFactory,
+    ask: MakeAsk,
+    account: Account,
+    steps: list[tuple[str, int, int]],
 ) -> None:
     path: Path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
     ledger = Ledger(path)
@@ -119,6 +140,8 @@ def test_no_share_and_no_session_is_exceeded(
         if output % 3:
             ledger.settle(hold, Usage(input=prompt, output=min(output, hold.max_tokens)))
         for owner in ("", "a/b", "c"):
-            assert all(cap.spent + cap.held <= cap.limit for cap in ledger.caps("s1", 1, task=owner))
+            assert all(
+                cap.spent + cap.held <= cap.limit for cap in ledger.caps("s1", 1, task=owner)
+            )
     assert ledger.verify() == ()
     ledger.close()

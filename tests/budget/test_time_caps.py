@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 import ecoshell
-from ecoshell.budget import MIN_CALL_MS, SLICE_MS, Account, Amount, Ask, amount_text, parse_amount, typed_amount
+from ecoshell.budget import (
+    MIN_CALL_MS,
+    SLICE_MS,
+    Account,
+    Amount,
+    Ask,
+    amount_text,
+    parse_amount,
+    typed_amount,
+)
 from ecoshell.budget.gate import Gate, sharing
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.working_time import TimeUp, WorkingTime
@@ -36,19 +45,25 @@ ROOT = Path(ecoshell.__file__).parents[1]
         ("0,5 s", 500, "0.5 s"),
     ],
 )
-def test_a_typed_duration_is_an_exact_number_of_milliseconds(typed: str, ms: int, shown: str) -> None:
+def test_a_typed_duration_is_an_exact_number_of_milliseconds(
+    typed: str, ms: int, shown: str
+) -> None:
     amount = parse_amount(typed)
     assert (amount.value, amount.unit, str(amount)) == (ms, "ms", shown)
     assert parse_amount(typed_amount(ms, "ms")) == amount
 
 
-@pytest.mark.parametrize("typed", ["0s", "5m", "-5s", "1h30", "20000h", "..s", "$5min", "0.0001s", "s", "min"])
+@pytest.mark.parametrize(
+    "typed", ["0s", "5m", "-5s", "1h30", "20000h", "..s", "$5min", "0.0001s", "s", "min"]
+)
 def test_an_impossible_or_ambiguous_duration_is_refused(typed: str) -> None:
     with pytest.raises(UsageError):
         parse_amount(typed)
 
 
-def test_a_call_reserves_a_slice_and_extends_it_until_the_cap_is_used_up(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_call_reserves_a_slice_and_extends_it_until_the_cap_is_used_up(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "session", Amount(2 * SLICE_MS + 500, "ms"))
     hold = ledger.hold(ask(price=None))
     assert hold.ms == SLICE_MS
@@ -63,7 +78,9 @@ def test_a_call_reserves_a_slice_and_extends_it_until_the_cap_is_used_up(ledger:
     assert ledger.verify() == ()
 
 
-def test_the_final_answer_has_time_left_when_the_steps_used_up_theirs(ledger: Ledger, ask: MakeAsk) -> None:
+def test_the_final_answer_has_time_left_when_the_steps_used_up_theirs(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "turn", Amount(12_000, "ms"))
     aside = ledger.set_aside(ask())
     assert aside.ms == 3_000
@@ -80,7 +97,9 @@ def test_the_final_answer_has_time_left_when_the_steps_used_up_theirs(ledger: Le
     assert ledger.verify() == ()
 
 
-def test_a_failed_call_that_costs_nothing_still_takes_its_time(ledger: Ledger, ask: MakeAsk) -> None:
+def test_a_failed_call_that_costs_nothing_still_takes_its_time(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
     ledger.set_cap("s1", "session", Amount(60_000, "ms"))
     first, second = ledger.hold(ask()), ledger.hold(ask())
     ledger.release(first, 4_000)
@@ -109,13 +128,18 @@ def test_a_tool_takes_its_time_from_the_cap(ledger: Ledger, account: Account) ->
     assert ledger.verify() == ()
 
 
-def test_a_ledger_of_version_4_keeps_its_calls_and_counts_their_time(path: Path, ask: MakeAsk) -> None:
+def test_a_ledger_of_version_4_keeps_its_calls_and_counts_their_time(
+    path: Path, ask: MakeAsk
+) -> None:
     with closing(Ledger(path)) as ledger:
         ledger.set_cap("s1", "session", Amount(500, "tokens"))
         ledger.settle(ledger.hold(ask()), Usage(30, 20))
         before = ledger.caps("s1", 1)
     with closing(sqlite3.connect(path)) as db:
-        for table, columns in (("entries", ("held_ms", "spent_ms")), ("totals", ("held_ms", "spent_ms"))):
+        for table, columns in (
+            ("entries", ("held_ms", "spent_ms")),
+            ("totals", ("held_ms", "spent_ms")),
+        ):
             db.execute("DROP INDEX IF EXISTS entries_running")
             for column in columns:
                 db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
@@ -185,14 +209,18 @@ def start(path: Path, session: str) -> subprocess.Popen[str]:
     """Start a process and wait until its first call runs."""
     command = [sys.executable, str(SPENDER), str(path), session]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
-def test_two_processes_never_exceed_a_day_cap_and_a_killed_one_leaves_its_reservation(path: Path) -> None:
+def test_two_processes_never_exceed_a_day_cap_and_a_killed_one_leaves_its_reservation(
+    path: Path,
+) -> None:
     with closing(Ledger(path, busy_seconds=60)) as ledger:
         ledger.set_cap("observer", "day", Amount(1_000_000, "ms"))
         killed = start(path, "killed")
@@ -206,7 +234,10 @@ def test_two_processes_never_exceed_a_day_cap_and_a_killed_one_leaves_its_reserv
         granted = [int(worker.communicate()[0].splitlines()[-1]) for worker in workers]
         (cap,) = ledger.caps("observer", 1)
         assert min(granted) > 0
-        assert cap.held in (SLICE_MS, 2 * SLICE_MS)  # of the killed process, before or after it extended
+        assert cap.held in (
+            SLICE_MS,
+            2 * SLICE_MS,
+        )  # of the killed process, before or after it extended
         assert sum(granted) == cap.spent
         assert cap.limit - MIN_CALL_MS < cap.spent + cap.held <= cap.limit
         (entry,) = ledger.unreconciled()

@@ -34,7 +34,9 @@ def pool(size: int, *, tokens: int = 200, chance: float = 0.1) -> tuple[Candidat
     return tuple(tool(f"tool{n}", chance, tokens) for n in range(size))
 
 
-def decide(candidates: tuple[Candidate, ...], policy: LoadingPolicy) -> tuple[Presentation, tuple[str, ...]]:
+def decide(
+    candidates: tuple[Candidate, ...], policy: LoadingPolicy
+) -> tuple[Presentation, tuple[str, ...]]:
     decision = decide_loading(candidates, policy)
     return decision.presentation, decision.loaded
 
@@ -62,7 +64,11 @@ def test_tool_that_is_not_loaded_is_unlikely_or_does_not_fit(
     for tool in optional:
         if tool.name not in names and tool.chance >= policy.least_chance:
             assert room is not None
-            likelier = sum(other.tokens for other in optional if other.name in names and other.chance >= tool.chance)
+            likelier = sum(
+                other.tokens
+                for other in optional
+                if other.name in names and other.chance >= tool.chance
+            )
             assert likelier + tool.tokens > room
 
 
@@ -78,17 +84,23 @@ def test_loaded_tool_stays_loaded_if_it_becomes_likelier(
     likelier = replace(changed, chance=data.draw(st.floats(changed.chance, 1)))
     later = replace(policy, is_first=False)
     if changed.name in loaded(candidates, later):
-        assert changed.name in loaded(tuple(likelier if tool is changed else tool for tool in candidates), later)
+        assert changed.name in loaded(
+            tuple(likelier if tool is changed else tool for tool in candidates), later
+        )
 
 
 @pytest.mark.parametrize(("policy", "presentation"), [(TEXT_MODEL, TEXT), (NATIVE, PLAIN)])
-def test_small_catalog_is_loaded_completely(policy: LoadingPolicy, presentation: Presentation) -> None:
+def test_small_catalog_is_loaded_completely(
+    policy: LoadingPolicy, presentation: Presentation
+) -> None:
     result, names = decide(pool(6), policy)
     assert (result, len(names)) == (presentation, 6)
 
 
 @pytest.mark.parametrize(("policy", "presentation"), [(TEXT_MODEL, STABLE), (NATIVE, GROW)])
-def test_open_small_catalog_keeps_a_way_to_register(policy: LoadingPolicy, presentation: Presentation) -> None:
+def test_open_small_catalog_keeps_a_way_to_register(
+    policy: LoadingPolicy, presentation: Presentation
+) -> None:
     result, names = decide(pool(6), replace(policy, is_open=True))
     assert (result, len(names)) == (presentation, 6)
 
@@ -127,7 +139,9 @@ def test_loaded_schemas_fit_the_context(policy: LoadingPolicy) -> None:
     presentation, names = decide(tools, replace(policy, room=1000))
     assert not presentation.shows_all
     assert len(names) == 3 + len(policy.core)
-    assert loaded((*pool(10, chance=0.7), tool("best", 0.9)), replace(TEXT_MODEL, room=300)) == ("best",)
+    assert loaded((*pool(10, chance=0.7), tool("best", 0.9)), replace(TEXT_MODEL, room=300)) == (
+        "best",
+    )
 
 
 def test_names_have_descriptions_unless_there_are_many() -> None:
@@ -155,15 +169,24 @@ def test_user_can_load_everything(choices: dict[str, Any], presentation: Present
 
 @pytest.mark.parametrize(
     ("choices", "presentation"),
-    [({"presentation": "stable"}, STABLE), ({"presentation": "grow"}, GROW), ({"native": True}, GROW), ({}, STABLE)],
+    [
+        ({"presentation": "stable"}, STABLE),
+        ({"presentation": "grow"}, GROW),
+        ({"native": True}, GROW),
+        ({}, STABLE),
+    ],
 )
-def test_user_can_list_all_tools_by_name(choices: dict[str, Any], presentation: Presentation) -> None:
+def test_user_can_list_all_tools_by_name(
+    choices: dict[str, Any], presentation: Presentation
+) -> None:
     policy = LoadingPolicy(registration="names", **choices)
     assert decide(pool(2, chance=0.9), policy) == (presentation, ())
 
 
 @pytest.mark.parametrize(("name", "presentation"), [("stable", TEXT), ("grow", PLAIN)])
-def test_chosen_presentation_decides_the_form_of_all_schemas(name: Any, presentation: Presentation) -> None:
+def test_chosen_presentation_decides_the_form_of_all_schemas(
+    name: Any, presentation: Presentation
+) -> None:
     result, names = decide(pool(3, chance=0.7), LoadingPolicy(presentation=name))
     assert (result, len(names)) == (presentation, 3)
 
@@ -193,4 +216,6 @@ def test_reason_for_a_likely_tool_that_does_not_fit() -> None:
 def test_candidates_have_the_sizes_of_schema_and_description() -> None:
     schema = ToolSchema("read_file", "Read.", {})
     (candidate,) = candidates_of([schema], {"read_file": 0.25}, lambda texts: [*map(len, texts)])
-    assert candidate == Candidate("read_file", len(schema.entry), 0.25, len(schema.as_text()), len(" (Read)"))
+    assert candidate == Candidate(
+        "read_file", len(schema.entry), 0.25, len(schema.as_text()), len(" (Read)")
+    )

@@ -8,11 +8,19 @@ from ecoshell.catalog import GROW, PLAIN, STABLE, TEXT, Presentation, few_words,
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolSchema
 
 SCHEMAS = tuple(
-    ToolSchema(name, f"Does {name}.", {"type": "object", "properties": {"path": {"type": "string"}}})
+    ToolSchema(
+        name, f"Does {name}.", {"type": "object", "properties": {"path": {"type": "string"}}}
+    )
     for name in ("read_file", "list_files", "count_text")
 )
 NAMES = tuple(schema.name for schema in SCHEMAS)
-SERVERS = {"git.status": "git", "git.log": "git", "hg.log": "hg", "hg.status": "hg", "time.now": "time"}
+SERVERS = {
+    "git.status": "git",
+    "git.log": "git",
+    "hg.log": "hg",
+    "hg.status": "hg",
+    "time.now": "time",
+}
 by_name = pytest.mark.parametrize("presentation", [GROW, STABLE], ids=lambda each: each.name)
 
 
@@ -43,7 +51,9 @@ def test_grow_begins_with_the_core_set_and_appends_later_registrations() -> None
     st.lists(st.sampled_from(SCHEMAS), unique_by=lambda schema: schema.name),
     st.booleans(),
 )
-def test_stable_array_does_not_change_with_registrations(registered: list[ToolSchema], large: bool) -> None:
+def test_stable_array_does_not_change_with_registrations(
+    registered: list[ToolSchema], large: bool
+) -> None:
     expected = [schema.as_text().encode() for schema in STABLE.array((), large=large)]
     after = [schema.as_text().encode() for schema in STABLE.array(registered, large=large)]
     assert after == expected
@@ -77,8 +87,12 @@ def test_registration_returns_the_schema_in_stable_and_a_confirmation_in_grow() 
     assert "Does" not in GROW.registration_result(SCHEMAS[0])
 
 
-@pytest.mark.parametrize(("presentation", "loaded"), [(GROW, SCHEMAS[:1]), (STABLE, SCHEMAS[:1]), (PLAIN, SCHEMAS)])
-def test_context_contains_a_schema_once(presentation: Presentation, loaded: tuple[ToolSchema, ...]) -> None:
+@pytest.mark.parametrize(
+    ("presentation", "loaded"), [(GROW, SCHEMAS[:1]), (STABLE, SCHEMAS[:1]), (PLAIN, SCHEMAS)]
+)
+def test_context_contains_a_schema_once(
+    presentation: Presentation, loaded: tuple[ToolSchema, ...]
+) -> None:
     assert prompt_about_tools(presentation, loaded).count("Does read_file.") == 1
 
 

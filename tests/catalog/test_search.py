@@ -44,7 +44,9 @@ def test_rank_finds_the_tool(question: str, name: str) -> None:
 
 
 def test_rank_finds_a_tool_by_its_server() -> None:
-    ranker = Ranker([tool("search", "Search.", server="wikipedia"), tool("lookup", "Search.", server="arxiv")])
+    ranker = Ranker(
+        [tool("search", "Search.", server="wikipedia"), tool("lookup", "Search.", server="arxiv")]
+    )
     assert ranker.rank("on arXiv")[0][0] == "lookup"
 
 
@@ -104,7 +106,9 @@ def test_index_works_in_another_thread() -> None:
     ranker = Ranker(TOOLS)
     ranker.rank("weather")
     names: list[str] = []
-    thread = threading.Thread(target=lambda: names.extend(name for name, _ in ranker.rank("weather")))
+    thread = threading.Thread(
+        target=lambda: names.extend(name for name, _ in ranker.rank("weather"))
+    )
     thread.start()
     thread.join()
     assert names == ["get_weather"]

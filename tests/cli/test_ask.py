@@ -33,7 +33,9 @@ TURN: list[Event] = [
     ToolRegistered("calculate", 70, True, 1, "agent"),
     BudgetSettled(1, "single", "m", 3_100_000, Usage(120, 30, cached=100), True, 0.5),
     Answer("391"),
-    TurnFinished(1, "answered", "391", 3_100_000, Usage(120, 30, cached=100), 1, ("calculate",), 0.7),
+    TurnFinished(
+        1, "answered", "391", 3_100_000, Usage(120, 30, cached=100), 1, ("calculate",), 0.7
+    ),
 ]
 
 
@@ -46,7 +48,9 @@ class PlayedShell:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
 
-    async def ask(self, question: str, attachments: Sequence[Attachment]) -> AsyncGenerator[Event, None]:
+    async def ask(
+        self, question: str, attachments: Sequence[Attachment]
+    ) -> AsyncGenerator[Event, None]:
         for event in self.events:
             yield event
 
@@ -87,7 +91,9 @@ async def follow_played(events: list[Event], *, json: bool) -> Outcome:
     return agent.outcome
 
 
-async def test_json_prints_every_event_and_then_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_json_prints_every_event_and_then_the_result(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     await follow_played(TURN, json=True)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [from_json(line) for line in lines[:-1]] == TURN
@@ -115,7 +121,9 @@ async def test_only_the_answer_is_on_standard_output(capsys: pytest.CaptureFixtu
     assert capsys.readouterr() == ("391\n", "")
 
 
-async def test_control_characters_of_an_answer_are_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_control_characters_of_an_answer_are_shown_as_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     finished = TurnFinished(1, "answered", "\x1b]0;owned\x07[b]x", 0, Usage(), 1, (), 0.1)
     await follow_played([finished], json=False)
     assert capsys.readouterr().out == "␛]0;owned\\x07[b]x\n"
@@ -125,7 +133,9 @@ async def test_errors_and_unanswered_turns_are_reported_on_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     failed = ErrorHappened("ModelUnavailable", "The provider did not answer.", fix="Try again.")
-    outcome = await follow_played([failed, TurnFinished(1, "error", "", 0, Usage(), 0, (), 0.1)], json=False)
+    outcome = await follow_played(
+        [failed, TurnFinished(1, "error", "", 0, Usage(), 0, (), 0.1)], json=False
+    )
     out, err = capsys.readouterr()
     assert out == ""
     assert "error: The provider did not answer. Try again." in err
@@ -133,7 +143,8 @@ async def test_errors_and_unanswered_turns_are_reported_on_standard_error(
 
 
 @pytest.mark.parametrize(
-    ("status", "exit_status"), [("answered", 0), ("error", 1), ("limit", 3), ("gave_up", 4), ("interrupted", 130)]
+    ("status", "exit_status"),
+    [("answered", 0), ("error", 1), ("limit", 3), ("gave_up", 4), ("interrupted", 130)],
 )
 def test_exit_status_reflects_how_the_turn_ended(status: str, exit_status: int) -> None:
     outcome = Outcome()
@@ -143,7 +154,11 @@ def test_exit_status_reflects_how_the_turn_ended(status: str, exit_status: int) 
 
 def test_outcome_of_an_interrupted_turn_holds_what_arrived() -> None:
     outcome = Outcome()
-    for event in (*TURN[:3], TextArrived("It is ", "answer", "single"), TextArrived("39", "answer", "single")):
+    for event in (
+        *TURN[:3],
+        TextArrived("It is ", "answer", "single"),
+        TextArrived("39", "answer", "single"),
+    ):
         outcome.see(event)
     outcome.status = "interrupted"
     result = outcome.result()
@@ -163,14 +178,18 @@ def test_empty_question_is_refused() -> None:
         run(build_parser().parse_args(["ask", " \n"]))
 
 
-def test_empty_question_with_json_prints_an_error_and_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_question_with_json_prints_an_error_and_a_result(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(build_parser().parse_args(["ask", "", "--json"])) == 2
     error, result = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert error["kind"] == "UsageError"
     assert (result["type"], result["status"], result["session"]) == ("result", "error", None)
 
 
-@pytest.mark.parametrize(("data", "word"), [(b"caf\xff?\n", "-"), (b"", "caf\udcff?")], ids=["input", "argument"])
+@pytest.mark.parametrize(
+    ("data", "word"), [(b"caf\xff?\n", "-"), (b"", "caf\udcff?")], ids=["input", "argument"]
+)
 def test_invalid_utf8_in_a_question_is_replaced_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, data: bytes, word: str
 ) -> None:

@@ -39,7 +39,9 @@ class Ground:
         files = (path for path in self.workspace.rglob("*") if path.is_file())
         return {path.relative_to(self.workspace).as_posix(): path.read_text() for path in files}
 
-    def ask(self, question: str, *options: str, model: str = "embedded") -> tuple[int, str, list[dict[str, Any]]]:
+    def ask(
+        self, question: str, *options: str, model: str = "embedded"
+    ) -> tuple[int, str, list[dict[str, Any]]]:
         """Return the exit status, the answer and the events."""
         done = self._command("ask", "--json", "--model", model, *options, question)
         events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -47,7 +49,11 @@ class Ground:
         return done.returncode, events[-1]["answer"], events
 
     def play(
-        self, *calls: dict[str, Any], question: str, options: tuple[str, ...] = ("--yes",), trusted: str = "false"
+        self,
+        *calls: dict[str, Any],
+        question: str,
+        options: tuple[str, ...] = ("--yes",),
+        trusted: str = "false",
     ):
         """Ask a script of calls; an empty `trusted` leaves the model out of the settings."""
         name = f"script:{self._script}"
@@ -55,7 +61,9 @@ class Ground:
         self._script.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
         settings = self._home / "config" / "config.toml"
         settings.parent.mkdir(parents=True, exist_ok=True)
-        settings.write_text(f"[models.{json.dumps(name)}]\ntrusted = {trusted}\n" if trusted else "")
+        settings.write_text(
+            f"[models.{json.dumps(name)}]\ntrusted = {trusted}\n" if trusted else ""
+        )
         return self.ask(question, "--registration", "all", *options, model=name)
 
 
@@ -81,7 +89,11 @@ def test_a_guess_of_the_embedded_model_changes_nothing(ground: Ground, question:
     _, answer, events = ground.ask(question, "--yes")
     assert ground.now == FILES
     assert answer
-    ran = {event["name"] for event in events if event["type"] == "call_finished" and not event["refused"]}
+    ran = {
+        event["name"]
+        for event in events
+        if event["type"] == "call_finished" and not event["refused"]
+    }
     assert not ran & {"write_file", "edit_file", "run_command", "run_python"}
 
 
@@ -90,7 +102,9 @@ def test_trusted_model_is_limited_only_by_the_rules(ground: Ground, tmp_path: Pa
     settings = tmp_path / "home" / "config" / "config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text("[models.embedded]\ntrusted = true\n")
-    calls = [e["name"] for e in ground.ask("delete hello.py", "--yes")[2] if e["type"] == "call_started"]
+    calls = [
+        e["name"] for e in ground.ask("delete hello.py", "--yes")[2] if e["type"] == "call_started"
+    ]
     assert set(calls) & {"write_file", "edit_file", "run_command", "run_python"}
 
 
@@ -125,7 +139,9 @@ def test_unrequested_call_of_a_small_model_needs_approval_even_with_yes(
     assert notice.startswith(calls[-1]["name"])
     assert "`trusted = true` for the model in the settings" in notice
     observation = [event["observation"] for event in events if event["type"] == "call_finished"][-1]
-    assert observation.endswith("Answer the request in your own words, or use a tool that only reads.")
+    assert observation.endswith(
+        "Answer the request in your own words, or use a tool that only reads."
+    )
     assert "trusted" not in observation, "a weak model would give the reason as its answer"
 
 
@@ -138,7 +154,9 @@ def test_unrequested_call_of_a_small_model_needs_approval_even_with_yes(
         ("run something", [ECHO]),
     ],
 )
-def test_small_model_may_do_what_the_request_names(ground: Ground, question: str, calls: list[dict[str, Any]]) -> None:
+def test_small_model_may_do_what_the_request_names(
+    ground: Ground, question: str, calls: list[dict[str, Any]]
+) -> None:
     assert refusals(ground.play(*calls, question=question)[2])[-1] == ""
     assert ground.now != FILES
 
@@ -151,11 +169,15 @@ def test_capable_model_may_do_what_the_request_does_not_name(ground: Ground) -> 
 LESS = {"name": "write_file", "arguments": {"path": "sales.csv", "content": "price"}}
 
 
-@pytest.mark.parametrize(("options", "written"), [((), False), (("--yes",), False), (("--yes", "--force"), True)])
+@pytest.mark.parametrize(
+    ("options", "written"), [((), False), (("--yes",), False), (("--yes", "--force"), True)]
+)
 def test_shorter_content_replaces_a_file_only_with_force(
     ground: Ground, options: tuple[str, ...], written: bool
 ) -> None:
-    _, _, events = ground.play(LESS, question="Write price to sales.csv.", options=options, trusted="")
+    _, _, events = ground.play(
+        LESS, question="Write price to sales.csv.", options=options, trusted=""
+    )
     assert (ground.now["sales.csv"] == "price") is written
     approvals = [event for event in events if event["type"] == "approval_wanted"]
     assert written or "-apple,3" in approvals[0]["changes"]
@@ -207,7 +229,9 @@ def test_trained_model_writes_only_words_of_the_request_without_approval(
     tmp_path: Path, path: str, content: str, strange: str
 ) -> None:
     """Other models may choose the name of a new file."""
-    write = next(tool for tool in builtin_tools(Workspace(tmp_path)) if tool.schema.name == "write_file")
+    write = next(
+        tool for tool in builtin_tools(Workspace(tmp_path)) if tool.schema.name == "write_file"
+    )
     call = Call("write_file", {"path": path, "content": content})
     request, alike = "write hello to todo.md", (write.schema,)
     deviation_text = Guess(request, (), alike, exact=True).deviation(call, write, tmp_path)

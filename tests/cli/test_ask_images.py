@@ -21,11 +21,15 @@ native_tools = true
 def server(tmp_path):
     with hostile_server() as running:
         (tmp_path / "home" / "config").mkdir(parents=True)
-        (tmp_path / "home" / "config" / "config.toml").write_text(SETTINGS.format(address=running.openai))
+        (tmp_path / "home" / "config" / "config.toml").write_text(
+            SETTINGS.format(address=running.openai)
+        )
         yield running
 
 
-def test_image_and_effort_reach_the_provider_and_only_the_name_is_printed(command, server, tmp_path):
+def test_image_and_effort_reach_the_provider_and_only_the_name_is_printed(
+    command, server, tmp_path
+):
     (tmp_path / "photo.png").write_bytes(png())
     data = base64.b64encode(png()).decode()
     options = ("--model", "openai/good", "--effort", "high", "--image", str(tmp_path / "photo.png"))
@@ -59,7 +63,12 @@ def test_image_path_in_a_line_attaches_the_image(command, tmp_path):
 
 
 def test_invalid_images_are_refused_before_the_model_is_called(command, server, tmp_path):
-    cases = {"words.png": b"just words", "cut.png": png()[:-20], "empty.gif": gif(0, 0), "large.png": png()}
+    cases = {
+        "words.png": b"just words",
+        "cut.png": png()[:-20],
+        "empty.gif": gif(0, 0),
+        "large.png": png(),
+    }
     for name, data in cases.items():
         (tmp_path / name).write_bytes(data)
     os.truncate(tmp_path / "large.png", 100_000_000)

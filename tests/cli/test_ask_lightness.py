@@ -59,7 +59,11 @@ SPARED = (
 
 def test_plain_question_loads_few_modules_before_the_model_call(tmp_path: Path) -> None:
     (tmp_path / "replies.jsonl").write_text(json.dumps({"text": "4"}) + "\n")
-    own = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
+    own = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG", "PYTHONPATH")
+        if name in os.environ
+    }
     environ = {**own, "ECOSHELL_HOME": str(tmp_path / "home")}
     done = subprocess.run(
         [sys.executable, "-c", ASKED],

@@ -16,7 +16,9 @@ Ask = Callable[..., tuple[int, str, str]]
 def ask(tmp_path: Path, command: Command) -> Ask:
     """Ask a script of replies; return the exit status, standard output and standard error."""
 
-    def ask(*arguments: str, replies: tuple[dict[str, Any], ...] = CALCULATE, typed: str = "") -> tuple[int, str, str]:
+    def ask(
+        *arguments: str, replies: tuple[dict[str, Any], ...] = CALCULATE, typed: str = ""
+    ) -> tuple[int, str, str]:
         script = tmp_path / "script.jsonl"
         script.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
         shared = ("--model", f"script:{script}", "--registration", "names", "--price", "1,2")
@@ -38,20 +40,29 @@ def test_json_ends_with_the_result_and_its_cost_as_a_decimal(ask: Ask) -> None:
     assert float(result["cost_usd"]) > 0
     assert lines[-2]["type"] == "turn_finished"
     observations = [
-        line["observation"] for line in lines if line["type"] == "call_finished" and line["name"] == "calculate"
+        line["observation"]
+        for line in lines
+        if line["type"] == "call_finished" and line["name"] == "calculate"
     ]
     assert observations == ["17 * 23 = 391"]
 
 
-def test_json_reports_the_workspace_context_and_the_trust_in_instructions(ask: Ask, tmp_path: Path) -> None:
+def test_json_reports_the_workspace_context_and_the_trust_in_instructions(
+    ask: Ask, tmp_path: Path
+) -> None:
     (tmp_path / "workspace" / "AGENTS.md").write_text("Use tabs.\n")
     events = [json.loads(line) for line in ask("--json", "Hello?")[1].splitlines()]
     context = next(event for event in events if event["type"] == "context_told")
-    assert [(part["name"], part["state"]) for part in context["parts"]] == [("project", "untrusted"), ("facts", "told")]
+    assert [(part["name"], part["state"]) for part in context["parts"]] == [
+        ("project", "untrusted"),
+        ("facts", "told"),
+    ]
     assert context["workspace"] == str(tmp_path / "workspace")
     trust = {"type": "trust_given", "decision": "later", "by": "nobody", "file": "AGENTS.md"}
     assert trust in events
-    events = [json.loads(line) for line in ask("--json", "--trust-project", "Hello?")[1].splitlines()]
+    events = [
+        json.loads(line) for line in ask("--json", "--trust-project", "Hello?")[1].splitlines()
+    ]
     context = next(event for event in events if event["type"] == "context_told")
     assert context["parts"][0]["state"] == "told"
     assert context["parts"][0]["tokens"] > 0
@@ -109,7 +120,12 @@ def test_call_denied_by_a_rule_is_not_an_unanswered_approval(ask: Ask) -> None:
 def test_strategy_option_applies_to_one_question(ask: Ask) -> None:
     replies = (
         {"call": {"name": "tool_register", "arguments": {"tool_name": "count_text"}}},
-        {"call": {"name": "finish", "arguments": {"give_up": True, "answer": "a counter is of no use"}}},
+        {
+            "call": {
+                "name": "finish",
+                "arguments": {"give_up": True, "answer": "a counter is of no use"},
+            }
+        },
         *CALCULATE,
     )
     status, out, _ = ask("--strategy", "dfsdt", "What is 17 * 23?", replies=replies)
@@ -124,12 +140,16 @@ def test_strategy_option_applies_to_one_question(ask: Ask) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="runs sleep")
-def test_a_slow_tool_is_stopped_by_a_cap_in_time_and_the_status_is_3(ask: Ask, command: Command) -> None:
+def test_a_slow_tool_is_stopped_by_a_cap_in_time_and_the_status_is_3(
+    ask: Ask, command: Command
+) -> None:
     status, out, _ = ask("--json", "--yes", "--budget", "4s", "Sleep!", replies=SLEEP)
     lines = [json.loads(line) for line in out.splitlines()]
     assert status == 3
     assert (lines[-1]["status"], lines[-1]["answer"]) == ("limit", "slept")
-    (call,) = (line for line in lines if line["type"] == "call_finished" and line["name"] == "run_command")
+    (call,) = (
+        line for line in lines if line["type"] == "call_finished" and line["name"] == "run_command"
+    )
     assert "run_command was stopped. The session's cap of 4 s" in call["observation"]
     (hit,) = (line for line in lines if line["type"] == "limit_hit")
     assert hit["unit"] == "ms"

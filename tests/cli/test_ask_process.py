@@ -31,12 +31,23 @@ def start(tmp_path: Path) -> Start:
     workspace.mkdir()
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home"), "PYTHONUTF8": "1"}
 
-    def start(*arguments: str, replies: tuple[dict[str, Any], ...] = CALCULATE) -> "subprocess.Popen[bytes]":
+    def start(
+        *arguments: str, replies: tuple[dict[str, Any], ...] = CALCULATE
+    ) -> "subprocess.Popen[bytes]":
         script = tmp_path / "script.jsonl"
         script.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
         shared = ("--model", f"script:{script}", "--registration", "names", "--price", "1,2")
         return subprocess.Popen(
-            [sys.executable, "-m", "ecoshell", "ask", *shared, "--workspace", str(workspace), *arguments],
+            [
+                sys.executable,
+                "-m",
+                "ecoshell",
+                "ask",
+                *shared,
+                "--workspace",
+                str(workspace),
+                *arguments,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -70,7 +81,9 @@ def test_standard_output_has_only_the_answer(start: Start) -> None:
 
 def test_dash_reads_the_question_from_standard_input(start: Start) -> None:
     status, out, err = end(start("--json", "-"), b"What is \xff 17 * 23?\n")
-    started = next(line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started")
+    started = next(
+        line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started"
+    )
     assert status == 0
     assert started["question"] == "What is � 17 * 23?"
     assert "not valid UTF-8" in err
@@ -78,20 +91,28 @@ def test_dash_reads_the_question_from_standard_input(start: Start) -> None:
 
 def attached(out: str) -> list[dict[str, str]]:
     """Return the attachments of the question in the events on standard output."""
-    started = next(line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started")
+    started = next(
+        line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started"
+    )
     return started["attachments"]
 
 
 def test_piped_text_is_attached_with_a_note(start: Start) -> None:
     status, out, err = end(start("--json", "summarize", "this"), "naïve\nnotes\n".encode())
-    assert (status, attached(out)) == (0, [{"name": "standard input", "text": "naïve\nnotes\n", "image": None}])
+    assert (status, attached(out)) == (
+        0,
+        [{"name": "standard input", "text": "naïve\nnotes\n", "image": None}],
+    )
     assert err == "ecoshell: attached standard input: 13 bytes.\n"
 
 
 def test_quiet_question_with_piped_text_prints_only_the_answer(start: Start) -> None:
     assert end(start("--quiet", "review", "-"), b"+ a line\n") == (0, "391\n", "")
     status, out, _ = end(start("--json", "--quiet", "review", "-"), b"+ a line\n")
-    assert (status, attached(out)) == (0, [{"name": "standard input", "text": "+ a line\n", "image": None}])
+    assert (status, attached(out)) == (
+        0,
+        [{"name": "standard input", "text": "+ a line\n", "image": None}],
+    )
 
 
 def test_quiet_question_prints_errors(start: Start) -> None:
@@ -120,7 +141,9 @@ def test_long_input_is_cut_between_characters_with_a_note_to_user_and_model(star
         ("printf 'caf\\351' |", ["standard input"], "not valid UTF-8"),
     ],
 )
-def test_question_is_asked_with_any_kind_of_input(tmp_path: Path, source: str, names: list[str], note: str) -> None:
+def test_question_is_asked_with_any_kind_of_input(
+    tmp_path: Path, source: str, names: list[str], note: str
+) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')
     wait = " -" if "late" in source else ""
@@ -128,7 +151,11 @@ def test_question_is_asked_with_any_kind_of_input(tmp_path: Path, source: str, n
     command = f"{source} '{sys.executable}' -m ecoshell ask --json --model script:{script} what is it{wait}{end_of}"
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home")}
     process = subprocess.Popen(
-        ["/bin/sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True
+        ["/bin/sh", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        start_new_session=True,
     )
     try:
         assert process.stdout is not None
@@ -150,7 +177,9 @@ def test_binary_input_is_refused(start: Start) -> None:
 def test_question_without_an_end_is_refused(tmp_path: Path) -> None:
     command = f"yes | '{sys.executable}' -m ecoshell ask -"
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
-    ended = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=LIMIT_S, env=env, check=False)
+    ended = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, timeout=LIMIT_S, env=env, check=False
+    )
     assert ended.returncode == 2
     assert b"more than 16,000,000 bytes" in ended.stderr
 
@@ -159,20 +188,32 @@ def test_question_without_an_end_is_refused(tmp_path: Path) -> None:
 def test_closed_standard_input_is_an_empty_question(tmp_path: Path) -> None:
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
     command = f"exec '{sys.executable}' -m ecoshell ask - <&-"
-    ended = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=LIMIT_S, env=env, check=False)
+    ended = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, timeout=LIMIT_S, env=env, check=False
+    )
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert b"The question is empty." in ended.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="opens a file descriptor as nohup does")
 @pytest.mark.parametrize("command", ["ask -", "ask and -", "line"])
-def test_unreadable_standard_input_is_reported_in_one_sentence(command: str, tmp_path: Path) -> None:
+def test_unreadable_standard_input_is_reported_in_one_sentence(
+    command: str, tmp_path: Path
+) -> None:
     (tmp_path / "script.jsonl").write_text('{"text": "fine"}\n')
-    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path), "ECOSHELL_MODEL": f"script:{tmp_path / 'script.jsonl'}"}
+    env = {
+        **os.environ,
+        "ECOSHELL_HOME": str(tmp_path),
+        "ECOSHELL_MODEL": f"script:{tmp_path / 'script.jsonl'}",
+    }
     run = f"exec '{sys.executable}' -m ecoshell {command} 0>/dev/null"
-    ended = subprocess.run(["/bin/sh", "-c", run], capture_output=True, timeout=LIMIT_S, env=env, check=False)
+    ended = subprocess.run(
+        ["/bin/sh", "-c", run], capture_output=True, timeout=LIMIT_S, env=env, check=False
+    )
     assert (ended.returncode, ended.stdout) == (2, b"")
-    assert ended.stderr.startswith(b"ecoshell: Standard input cannot be read (Bad file descriptor).")
+    assert ended.stderr.startswith(
+        b"ecoshell: Standard input cannot be read (Bad file descriptor)."
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
@@ -180,7 +221,11 @@ def test_unreadable_standard_input_is_reported_in_one_sentence(command: str, tmp
 def test_unwritable_output_is_reported_in_one_sentence(command: list[str], tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')
-    own = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
+    own = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG", "PYTHONPATH")
+        if name in os.environ
+    }
     env = {**own, "ECOSHELL_HOME": str(tmp_path / "home"), "ECOSHELL_MODEL": f"script:{script}"}
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
@@ -193,7 +238,11 @@ def test_unwritable_output_is_reported_in_one_sentence(command: list[str], tmp_p
             check=False,
         )
     assert ended.returncode == 1
-    assert ended.stderr.decode().splitlines()[0].startswith("ecoshell: The output could not be written")
+    assert (
+        ended.stderr.decode()
+        .splitlines()[0]
+        .startswith("ecoshell: The output could not be written")
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -265,7 +314,9 @@ def test_interrupt_stops_an_endless_pattern_or_query_at_once(
         process.kill()
     assert process.returncode == 130, err
     assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
-    deadline = time.monotonic() + LIMIT_S  # a worker ends by its shell's end, which is a moment later
+    deadline = (
+        time.monotonic() + LIMIT_S
+    )  # a worker ends by its shell's end, which is a moment later
     while running := [pid for pid in workers if _runs(pid)]:
         assert time.monotonic() < deadline, running
         time.sleep(0.05)
@@ -305,7 +356,9 @@ def _until_reading(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdin is not None
     while True:
         assert process.poll() is None
-        (waiting,) = struct.unpack("i", fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0"))
+        (waiting,) = struct.unpack(
+            "i", fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0")
+        )
         if waiting == 0:
             return
         time.sleep(0.01)

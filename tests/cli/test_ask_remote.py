@@ -27,7 +27,9 @@ def ask(home, *options):
     env = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     env |= {"ECOSHELL_HOME": str(home), "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
     command = [sys.executable, "-m", "ecoshell", "ask", "hi", "--workspace", str(home), *options]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
 
 
 def rows(home):
@@ -49,7 +51,10 @@ def keyless(command, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("openai/gpt-4o", "Set OPENAI_API_KEY, or store the key with: keyring set ecoshell OPENAI_API_KEY"),
+        (
+            "openai/gpt-4o",
+            "Set OPENAI_API_KEY, or store the key with: keyring set ecoshell OPENAI_API_KEY",
+        ),
         ("gpt-4o-mimi", "Did you mean gpt-4o-mini"),
         ("nonsense", "Write the provider first"),
     ],
@@ -76,11 +81,17 @@ def test_local_server_needs_no_settings_or_key_and_is_free(home, monkeypatch, co
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
         done = ask(home, "--model", "openai/good", "--json", "--budget", "0.01")
         result = json.loads(done.stdout.splitlines()[-1])
-        assert (result["status"], result["answer"], float(result["cost_usd"])) == ("answered", "The answer.", 0)
+        assert (result["status"], result["answer"], float(result["cost_usd"])) == (
+            "answered",
+            "The answer.",
+            0,
+        )
         listed = command("models", "--json", "gpt-4o-mini")
     row = next(row for row in json.loads(listed.stdout)["rows"] if row["name"] == "gpt-4o-mini")
     assert row["ready"]
-    assert row["price"]["input"] not in (0, "0"), "a model whose price is known may be passed on by a proxy"
+    assert row["price"]["input"] not in (0, "0"), (
+        "a model whose price is known may be passed on by a proxy"
+    )
 
 
 def test_stopped_server_is_reported_once_without_retries(home, monkeypatch):
@@ -106,8 +117,15 @@ def test_call_without_usage_shows_an_estimate_and_counts_in_full_until_reconcile
     events = [json.loads(line) for line in done.stdout.splitlines()]
     (settled,) = [event for event in events if event["type"] == "budget_settled"]
     result, reserved_usage = events[-1], settled["usage"]
-    assert (done.returncode, settled["reported"], settled["why"]) == (0, False, "no usage was reported")
-    assert (result["cost_usd"], result["usage"]) == (nano_to_usd_text(settled["spent_nano"]), reserved_usage)
+    assert (done.returncode, settled["reported"], settled["why"]) == (
+        0,
+        False,
+        "no usage was reported",
+    )
+    assert (result["cost_usd"], result["usage"]) == (
+        nano_to_usd_text(settled["spent_nano"]),
+        reserved_usage,
+    )
     likely = result["estimate"]
     assert 0 < likely["usage"]["input"] < reserved_usage["input"] / 2
     assert 0 < likely["usage"]["output"] < 20 < reserved_usage["output"]

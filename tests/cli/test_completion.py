@@ -40,7 +40,9 @@ def complete(tmp_path: Path) -> Complete:
     program.write_text(PROGRAM, encoding="utf-8")
     program.chmod(0o755)
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ECOSHELL_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("ECOSHELL_")
+    }
     environ = {**inherited, "PATH": path, "ECOSHELL_HOME": str(tmp_path / "home"), "TERM": "dumb"}
 
     def complete(shell: str, line: str) -> list[str]:
@@ -48,9 +50,18 @@ def complete(tmp_path: Path) -> Complete:
             pytest.skip(f"{shell} is not installed")
         program = {"bash": [BASH, "bash"], "zsh": [ZSH, "zsh"], "fish": [FISH]}[shell]
         done = subprocess.run(
-            [shell, "-c", *program, line], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+            [shell, "-c", *program, line],
+            env=environ,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        return [line.split("\t")[0].split(":")[0].strip() for line in done.stdout.splitlines() if line.strip()]
+        return [
+            line.split("\t")[0].split(":")[0].strip()
+            for line in done.stdout.splitlines()
+            if line.strip()
+        ]
 
     return complete
 
@@ -112,9 +123,15 @@ def test_names_from_plugins_are_completed(complete: Complete, tmp_path: Path) ->
 
 def test_interactive_bash_completes_with_tab(tmp_path: Path, complete: Complete) -> None:
     pexpect = pytest.importorskip("pexpect")
-    environ = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "TERM": "dumb"}
+    environ = {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "TERM": "dumb",
+    }
     environ |= {"ECOSHELL_HOME": str(tmp_path / "home"), "PS1": "ready> "}
-    bash = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=environ, cwd=str(tmp_path), timeout=600)
+    bash = pexpect.spawn(
+        "bash", ["--norc", "--noprofile", "-i"], env=environ, cwd=str(tmp_path), timeout=600
+    )
     bash.expect_exact("ready> ")
     bash.sendline('eval "$(ecoshell completion bash)"; echo read')
     bash.expect("\nread")
@@ -128,7 +145,9 @@ def test_interactive_bash_completes_with_tab(tmp_path: Path, complete: Complete)
     bash.close(force=True)
 
 
-def test_invalid_settings_complete_nothing_without_an_error(complete: Complete, tmp_path: Path) -> None:
+def test_invalid_settings_complete_nothing_without_an_error(
+    complete: Complete, tmp_path: Path
+) -> None:
     (tmp_path / "home/config").mkdir(parents=True)
     (tmp_path / "home/config/config.toml").write_text("not TOML", encoding="utf-8")
     assert complete("bash", "ecoshell ask --model emb") == []

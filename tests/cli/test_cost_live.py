@@ -28,7 +28,10 @@ def call(ledger: Ledger, session: str, model: str, price: Price, usage: Usage | 
 
 
 def test_it_shows_models_caps_and_the_rate_of_the_latest_session(
-    tmp_path: Path, price: Price, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    price: Price,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "120")

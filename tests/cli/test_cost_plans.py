@@ -12,19 +12,31 @@ import pytest
 from ecoshell.budget import Account, Ask, Price, Rates
 from ecoshell.budget.ledger import Ledger
 from ecoshell.cli import main
-from ecoshell.events import Event, GraphNode, GraphPlanned, PlanScored, TextArrived, TurnFinished, TurnStarted
+from ecoshell.events import (
+    Event,
+    GraphNode,
+    GraphPlanned,
+    PlanScored,
+    TextArrived,
+    TurnFinished,
+    TurnStarted,
+)
 from ecoshell.messages import Usage
 from ecoshell.paths import user_paths
 from ecoshell.sessions import SessionStore
 
 Shell = Callable[..., str]
 PRICE = Price(Rates(*[Decimal(1)] * 5))
-PLANNED = GraphPlanned((GraphNode("a", "a", ("<task>",)), GraphNode("b", "b", ("a",))), '["a", ["<task>"], "b", ["a"]]')
+PLANNED = GraphPlanned(
+    (GraphNode("a", "a", ("<task>",)), GraphNode("b", "b", ("a",))), '["a", ["<task>"], "b", ["a"]]'
+)
 QUESTION = "How many words are in a.txt, and what is the time\x1b[2J there and here?"
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def shell(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Shell:
     """Run a command in this process and return its output."""
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
 
@@ -61,7 +73,12 @@ def finished(turn: int = 1) -> TurnFinished:
 
 
 def spent(
-    session: str, usage: Usage | None, *, turn: int = 1, price: Price | None = PRICE, role: str = "single"
+    session: str,
+    usage: Usage | None,
+    *,
+    turn: int = 1,
+    price: Price | None = PRICE,
+    role: str = "single",
 ) -> int:
     with closing(Ledger(user_paths().ledger_file)) as ledger:
         hold = ledger.hold(Ask(price, 1000, 500, Account(session, turn, role, "openai/x", "step")))
@@ -79,10 +96,26 @@ def test_row_has_its_cost_from_the_ledger_and_its_score_from_the_session(shell: 
     spent(session, Usage(input=900), turn=2)
     spent(session, Usage(input=800), role="compact")
     (row,) = rows(shell)
-    assert (row["key"], row["session"], row["turn"], row["question"]) == (f"{session}/1", session, 1, QUESTION)
+    assert (row["key"], row["session"], row["turn"], row["question"]) == (
+        f"{session}/1",
+        session,
+        1,
+        QUESTION,
+    )
     assert (row["spent_usd"], row["cost_usd"], row["most_usd"]) == ("0.0012", "0.0012", "0.05")
-    assert (row["input"], row["output"], row["calls"], row["held_usd"], row["unpriced"]) == (1000, 200, 1, "0", 0)
-    assert (row["nodes"], row["seconds"], row["performance"], row["judged_by"]) == (2, 3.25, 0.5, "rules")
+    assert (row["input"], row["output"], row["calls"], row["held_usd"], row["unpriced"]) == (
+        1000,
+        200,
+        1,
+        "0",
+        0,
+    )
+    assert (row["nodes"], row["seconds"], row["performance"], row["judged_by"]) == (
+        2,
+        3.25,
+        0.5,
+        "rules",
+    )
     assert row["qop"] == pytest.approx(0.5 * 0.5 - 0.5 * 0.0012 / 0.05)
     head, line = shell("cost", "--by", "plan").splitlines()[:2]
     assert head.split() == ["plan", "question", "nodes", "spent", "seconds", "P", "QoP"]
@@ -110,7 +143,11 @@ def test_cost_includes_the_price_of_time_and_memory(shell: Shell) -> None:
 
 def test_latest_score_and_plan_of_a_turn_count(shell: Shell) -> None:
     stored_turn(
-        PLANNED, GraphPlanned(PLANNED.nodes[:1], "[]", repaired=True), scored(), finished(), scored(performance=1.0)
+        PLANNED,
+        GraphPlanned(PLANNED.nodes[:1], "[]", repaired=True),
+        scored(),
+        finished(),
+        scored(performance=1.0),
     )
     (row,) = rows(shell)
     assert (row["nodes"], row["performance"]) == (1, 1.0)
@@ -121,8 +158,22 @@ def test_unknown_values_are_null_and_never_zero(shell: Shell) -> None:
     spent(unpriced, Usage(input=10), price=None)
     stored_turn(PLANNED)
     first, stopped = rows(shell)
-    assert (first["spent_usd"], first["cost_usd"], first["performance"], first["qop"]) == (None, None, 0.5, None)
-    unknown = ("spent_usd", "input", "calls", "seconds", "performance", "cost_usd", "most_usd", "qop")
+    assert (first["spent_usd"], first["cost_usd"], first["performance"], first["qop"]) == (
+        None,
+        None,
+        0.5,
+        None,
+    )
+    unknown = (
+        "spent_usd",
+        "input",
+        "calls",
+        "seconds",
+        "performance",
+        "cost_usd",
+        "most_usd",
+        "qop",
+    )
     assert [stopped[name] for name in unknown] == [None] * len(unknown)
     lines = shell("cost", "--by", "plan").splitlines()
     assert lines[1].split()[-4:] == ["unknown", "3.2", "0.50", "-"]
@@ -130,7 +181,10 @@ def test_unknown_values_are_null_and_never_zero(shell: Shell) -> None:
 
 
 def test_rows_are_in_order_of_creation(shell: Shell) -> None:
-    first, second = stored_turn(PLANNED, finished(), question="one?"), stored_turn(PLANNED, finished(), question="two?")
+    first, second = (
+        stored_turn(PLANNED, finished(), question="one?"),
+        stored_turn(PLANNED, finished(), question="two?"),
+    )
     stored_turn(finished(), question="without a plan")
     assert [row["key"] for row in rows(shell)] == [f"{first}/1", f"{second}/1"]
 

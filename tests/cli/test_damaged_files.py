@@ -17,7 +17,21 @@ from ecoshell.paths import user_paths
 
 DAMAGED = int(os.environ.get("DAMAGED", "64"))
 """Damaged files of each kind."""
-ODD = (None, "", "x", b"\xff\0", -1, 2**62, 1.5, float("inf"), "[[", "{}", '{"type": 5}', "9" * 5000, "[" * 3000)
+ODD = (
+    None,
+    "",
+    "x",
+    b"\xff\0",
+    -1,
+    2**62,
+    1.5,
+    float("inf"),
+    "[[",
+    "{}",
+    '{"type": 5}',
+    "9" * 5000,
+    "[" * 3000,
+)
 COMMANDS = (
     ["sessions"],
     ["sessions", "show", "SESSION"],
@@ -59,12 +73,19 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("file", ["sessions.sqlite", "ledger.sqlite", "experience.sqlite"])
 def test_damaged_database_is_reported(
-    used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: str
+    used: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(used / "project")
     shutil.copytree(used / "home", tmp_path / "home")
-    database, sound = user_paths().sessions_file.with_name(file), (used / "home/data" / file).read_bytes()
+    database, sound = (
+        user_paths().sessions_file.with_name(file),
+        (used / "home/data" / file).read_bytes(),
+    )
     with sqlite3.connect(user_paths().sessions_file) as connection:
         session = connection.execute("SELECT id FROM sessions").fetchone()[0]
     connection.close()
@@ -73,8 +94,12 @@ def test_damaged_database_is_reported(
         for log in database.parent.glob(f"{file}-*"):
             log.unlink()
         database.write_bytes(sound)
-        damage = _change_bytes(database, chance) if number % 4 == 0 else _change_cell(database, chance)
-        command = [session if word == "SESSION" else word for word in COMMANDS[number % len(COMMANDS)]]
+        damage = (
+            _change_bytes(database, chance) if number % 4 == 0 else _change_cell(database, chance)
+        )
+        command = [
+            session if word == "SESSION" else word for word in COMMANDS[number % len(COMMANDS)]
+        ]
         if command[0] == "ask":
             (tmp_path / "script.jsonl").write_text(SCRIPT)
             command += ["--model", f"script:{tmp_path / 'script.jsonl'}"]
@@ -102,9 +127,13 @@ def _change_bytes(file: Path, chance: random.Random) -> str:
 def _change_cell(file: Path, chance: random.Random) -> str:
     """Write an unexpected value into up to three rows of one column."""
     connection = sqlite3.connect(file)
-    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    tables = [
+        row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    ]
     for table in chance.sample(tables, len(tables)):
-        column = chance.choice([row[1] for row in connection.execute(f"PRAGMA table_info({table})")])
+        column = chance.choice(
+            [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        )
         value = chance.choice(ODD)
         rows = f"SELECT {column} FROM {table} ORDER BY random() LIMIT 3"
         query = f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {column} IN ({rows})"
@@ -148,7 +177,9 @@ def test_unreadable_settings_are_reported(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", [None, b"[" * 100_000, b'{"a":' * 5_000, b"9" * 5_000, b"\xff\xfe", b"null", b"[1]"])
+@pytest.mark.parametrize(
+    "text", [None, b"[" * 100_000, b'{"a":' * 5_000, b"9" * 5_000, b"\xff\xfe", b"null", b"[1]"]
+)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -165,7 +196,9 @@ def test_other_unreadable_files_are_reported_or_ignored(
     home, script = tmp_path / "home", tmp_path / "script.jsonl"
     for folder in ("data", "cache/mcp", "config/plugins"):
         (home / folder).mkdir(parents=True)
-    (home / "config/config.toml").write_text('[mcp.servers.one]\ncommand = "none"\n[plan]\njudge = "classifier"\n')
+    (home / "config/config.toml").write_text(
+        '[mcp.servers.one]\ncommand = "none"\n[plan]\njudge = "classifier"\n'
+    )
     script.write_text('{"text": "Well."}\n')
     words = ["--model", f"script:{script}", *words]
     if text is None:  # reading a pipe would block

@@ -33,15 +33,27 @@ def test_working_installation_passes_without_writing_anything(
     monkeypatch.setenv("ECOSHELL_MODEL", "openai/gpt-4o-mini")
     status, checks = doctor_report(command)
     assert status == 0
-    assert {"ecoshell", "packages", "extra local", "llama.cpp", "GPU", "embedded model", "settings"} <= {*checks}
-    assert {"servers", "terminal", "config folder", "data folder", "cache folder", "databases"} <= {*checks}
+    assert {
+        "ecoshell",
+        "packages",
+        "extra local",
+        "llama.cpp",
+        "GPU",
+        "embedded model",
+        "settings",
+    } <= {*checks}
+    assert {"servers", "terminal", "config folder", "data folder", "cache folder", "databases"} <= {
+        *checks
+    }
     assert checks["keys"] == {"name": "keys", "state": "ok", "found": "OPENAI_API_KEY", "fix": ""}
     assert "litellm" in checks["packages"]["found"]
     assert checks["model"]["found"] == "openai/gpt-4o-mini (has a key)"
     assert not (tmp_path / "home").exists()
 
 
-def test_obstacles_are_listed_with_fixes(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_obstacles_are_listed_with_fixes(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.setenv("ECOSHELL_MODEL", "openai/gpt-4o-mini")
@@ -58,7 +70,9 @@ def test_obstacles_are_listed_with_fixes(command: Command, monkeypatch: pytest.M
 def test_read_only_home_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "access", partial(os.access, effective_ids=True))  # who reads here is nobody for a while
+    monkeypatch.setattr(
+        os, "access", partial(os.access, effective_ids=True)
+    )  # who reads here is nobody for a while
     for _ in run_checks(user_paths()):  # imports what may be out of reach for nobody
         pass
     with read_only_folder() as folder:

@@ -14,7 +14,10 @@ from ecoshell.events import CallStarted, TurnFinished
 from ecoshell.sessions import SessionStore
 
 KB = 1024
-WRITES = tuple({"call": {"name": "write_file", "arguments": {"path": f"{n}.txt", "content": "x"}}} for n in range(3))
+WRITES = tuple(
+    {"call": {"name": "write_file", "arguments": {"path": f"{n}.txt", "content": "x"}}}
+    for n in range(3)
+)
 ANSWER = {"text": "All three are written."}
 LONG = {"text": "A long answer. " * 8_000}
 ALL_IS_KEPT = 4_000 * KB
@@ -25,14 +28,22 @@ class Place:
     """The program with a temporary home and workspace."""
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.workspace, self.script = folder / "home", folder / "workspace", folder / "script.jsonl"
+        self.home, self.workspace, self.script = (
+            folder / "home",
+            folder / "workspace",
+            folder / "script.jsonl",
+        )
         self.workspace.mkdir()
 
     def run(self, *arguments: str, typed: str = "", no_file_over: int | None = None) -> Ended:
         return subprocess.run(
             [sys.executable, "-m", "ecoshell", *arguments],
             input=typed,
-            env={**os.environ, "ECOSHELL_HOME": str(self.home), "PYTHONPATH": str(Path(__file__).parents[2])},
+            env={
+                **os.environ,
+                "ECOSHELL_HOME": str(self.home),
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+            },
             cwd=self.workspace,
             capture_output=True,
             text=True,
@@ -106,14 +117,18 @@ def test_question_on_a_tiny_disk_ends_with_a_message(place: Place, tmp_path: Pat
                 file.unlink()
             place.home = disk / f"home-{free}"
             fill(disk, free)
-            stopped += not require_honesty(place, place.play("ask", "Write!", replies=(*WRITES, ANSWER)))
+            stopped += not require_honesty(
+                place, place.play("ask", "Write!", replies=(*WRITES, ANSWER))
+            )
             (disk / "filler").unlink()
         assert stopped >= 2
 
 
 def test_lost_events_of_a_chat_are_reported(place: Place) -> None:
     assert place.play("ask", "Write!", replies=(ANSWER,)).returncode == 0
-    ended = place.play("line", replies=(LONG, ANSWER), typed="Write!\n/new\n/quit\n", no_file_over=80 * KB)
+    ended = place.play(
+        "line", replies=(LONG, ANSWER), typed="Write!\n/new\n/quit\n", no_file_over=80 * KB
+    )
     assert ended.returncode == 1
     assert "Later events are in memory only" in ended.stdout
     assert "The previous session is kept" not in ended.stdout
@@ -139,14 +154,24 @@ def test_settings_that_do_not_fit_are_unchanged(place: Place) -> None:
     content = (place.home / "config" / "config.toml").read_bytes()
     ended = place.run("config", "set", "agent.max_steps", "8", no_file_over=4)
     assert ended.returncode == 2
-    assert ended.stderr.splitlines()[1:] == ["The file is unchanged.", "Free some space and try again."]
-    assert {file.name: file.read_bytes() for file in (place.home / "config").iterdir()} == {"config.toml": content}
+    assert ended.stderr.splitlines()[1:] == [
+        "The file is unchanged.",
+        "Free some space and try again.",
+    ]
+    assert {file.name: file.read_bytes() for file in (place.home / "config").iterdir()} == {
+        "config.toml": content
+    }
 
 
 def test_edit_that_does_not_fit_leaves_the_file_and_is_reported_to_the_model(place: Place) -> None:
     text = "tea\n" + "x" * 3_000 * KB
     (place.workspace / "big.txt").write_text(text)
-    edit = {"call": {"name": "edit_file", "arguments": {"path": "big.txt", "old": "tea", "new": "coffee"}}}
+    edit = {
+        "call": {
+            "name": "edit_file",
+            "arguments": {"path": "big.txt", "old": "tea", "new": "coffee"},
+        }
+    }
     ended = place.play("ask", "--json", "Edit!", replies=(edit, ANSWER), no_file_over=2_000 * KB)
     assert ended.returncode == 0, ended.stderr
     events = [json.loads(line) for line in ended.stdout.splitlines()]
@@ -154,6 +179,8 @@ def test_edit_that_does_not_fit_leaves_the_file_and_is_reported_to_the_model(pla
     assert not call["ok"]
     assert call["observation"] == "big.txt: the file would become too large for the disk."
     notices = [event["text"] for event in events if event["type"] == "notice"]
-    assert any(text.startswith("/undo will not restore big.txt: no copy could be made") for text in notices)
+    assert any(
+        text.startswith("/undo will not restore big.txt: no copy could be made") for text in notices
+    )
     assert place.written == {"big.txt"}
     assert (place.workspace / "big.txt").read_text() == text

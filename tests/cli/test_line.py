@@ -46,7 +46,9 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment, Usage
 
-WANTED = ApprovalWanted("c1", "run_command", {"command": "make"}, ("execute",), "It would run a program.")
+WANTED = ApprovalWanted(
+    "c1", "run_command", {"command": "make"}, ("execute",), "It would run a program."
+)
 HIT = LimitHit("session", "usd", 5, 2, "The next call could pass the session's cap.")
 
 
@@ -83,7 +85,10 @@ class PlayedShell:
             yield event
             self.on_played(event)
             if asking:
-                await asyncio.wait({asking, asyncio.ensure_future(self._stopped.wait())}, return_when="FIRST_COMPLETED")
+                await asyncio.wait(
+                    {asking, asyncio.ensure_future(self._stopped.wait())},
+                    return_when="FIRST_COMPLETED",
+                )
             await asyncio.sleep(0)
             if self._stopped.is_set():
                 yield finished("interrupted")
@@ -99,7 +104,9 @@ class PlayedShell:
             elif isinstance(event, CostWanted):
                 self.decisions.append(await self.user.at_cost(event))
 
-        is_question = self.user is not None and isinstance(event, ApprovalWanted | LimitHit | CostWanted)
+        is_question = self.user is not None and isinstance(
+            event, ApprovalWanted | LimitHit | CostWanted
+        )
         return asyncio.ensure_future(ask()) if is_question else None
 
     async def stop(self) -> None:
@@ -125,9 +132,25 @@ class PlayedShell:
         return self.past_events
 
     async def status(self) -> ShellStatus:
-        tools = (ToolRow("read_file", 80, True, "agent", ""), ToolRow("list_files", 60, False, "", ""))
+        tools = (
+            ToolRow("read_file", 80, True, "agent", ""),
+            ToolRow("list_files", 60, False, "", ""),
+        )
         caps = (CapState("session", "usd", NANO // 2, NANO // 10, NANO // 100),)
-        return ShellStatus("abc", "", "embedded", "single", "react", caps, NANO // 10, 150, tools, 90, 140, exact=True)
+        return ShellStatus(
+            "abc",
+            "",
+            "embedded",
+            "single",
+            "react",
+            caps,
+            NANO // 10,
+            150,
+            tools,
+            90,
+            140,
+            exact=True,
+        )
 
     async def run(self, command: str) -> CommandRan:
         return CommandRan(command, "12 files\x1b[2J", command == "ls", False, 0.012)
@@ -153,7 +176,9 @@ class PreparedInput:
         return []
 
 
-async def chat(shell: PlayedShell, *lines: str | Exception, with_user: bool = True) -> tuple[int, str]:
+async def chat(
+    shell: PlayedShell, *lines: str | Exception, with_user: bool = True
+) -> tuple[int, str]:
     """Run the loop on prepared lines; return its status and output."""
     screen = io.StringIO()
     printer = Printer(screen)
@@ -171,32 +196,44 @@ async def test_only_a_new_session_is_introduced() -> None:
 
 
 async def test_streamed_answer_is_printed_once() -> None:
-    turn = [TextArrived("It has ", "thought", "single"), TextArrived("12 lines.", "thought", "single")]
+    turn = [
+        TextArrived("It has ", "thought", "single"),
+        TextArrived("12 lines.", "thought", "single"),
+    ]
     _, screen = await chat(
-        PlayedShell([StepStarted(1, "single", "m"), *turn, Answer("It has 12 lines."), finished()]), "q"
+        PlayedShell([StepStarted(1, "single", "m"), *turn, Answer("It has 12 lines."), finished()]),
+        "q",
     )
     assert screen.count("It has 12 lines.") == 1
 
 
 async def test_answer_that_was_not_streamed_is_printed_whole() -> None:
-    _, screen = await chat(PlayedShell([TextArrived("{", "thought", "single"), Answer("391"), finished()]), "q")
+    _, screen = await chat(
+        PlayedShell([TextArrived("{", "thought", "single"), Answer("391"), finished()]), "q"
+    )
     assert "391" in screen
 
 
 async def test_tabs_of_an_answer_are_kept() -> None:
-    _, screen = await chat(PlayedShell([Answer("all:\n\tmake it"), finished(answer="all:\n\tmake it")]), "how?")
+    _, screen = await chat(
+        PlayedShell([Answer("all:\n\tmake it"), finished(answer="all:\n\tmake it")]), "how?"
+    )
     assert "all:\n\tmake it\n" in screen
 
 
 async def test_rationale_takes_one_line() -> None:
-    _, screen = await chat(PlayedShell([Rationale("I need\n\na word counter.", "single"), finished()]), "q")
+    _, screen = await chat(
+        PlayedShell([Rationale("I need\n\na word counter.", "single"), finished()]), "q"
+    )
     assert "I need a word counter.\n" in screen
 
 
 async def test_search_shows_proposals_and_backtracking() -> None:
     proposed = StepProposed("Look around.", "list_files()", "single")
     backtracked = BranchLeft(("c1", "c2"), 1, "given up: \x1b[2Jnothing")
-    _, screen = await chat(PlayedShell([proposed, backtracked, replace(backtracked, path=()), finished()]), "q")
+    _, screen = await chat(
+        PlayedShell([proposed, backtracked, replace(backtracked, path=()), finished()]), "q"
+    )
     assert "? proposed: list_files() | Look around." in screen
     assert "< back to step 2: given up: ␛[2Jnothing" in screen
     assert "< back to the beginning: given up" in screen
@@ -229,7 +266,9 @@ async def test_resumed_session_shows_marks() -> None:
 async def test_streamed_proposal_is_printed_once() -> None:
     streamed = TextArrived("Look around.", "thought", "single")
     proposed = StepProposed("Look around.", "list_files()", "single")
-    _, screen = await chat(PlayedShell([StepStarted(1, "single", "m"), streamed, proposed, finished()]), "q")
+    _, screen = await chat(
+        PlayedShell([StepStarted(1, "single", "m"), streamed, proposed, finished()]), "q"
+    )
     assert screen.count("Look around.") == 1
 
 
@@ -241,17 +280,28 @@ async def test_markup_and_escapes_of_a_tool_result_are_shown_as_text() -> None:
 
 
 async def test_refused_call_names_the_guard() -> None:
-    refused = CallFinished("c1", "read_file", False, "Register it first.", False, 0.0, refused="unregistered")
+    refused = CallFinished(
+        "c1", "read_file", False, "Register it first.", False, 0.0, refused="unregistered"
+    )
     _, screen = await chat(PlayedShell([refused, finished()]), "q")
     assert "refused: unregistered: Register it first." in screen
 
 
 async def test_result_after_a_later_call_names_its_call() -> None:
-    started = [CallStarted(call_id, "read_file", {"path": f"{call_id}.txt"}) for call_id in ("c1", "c2")]
-    ended = [CallFinished(call_id, "read_file", True, f"text {call_id}", False, 0.01) for call_id in ("c1", "c2")]
+    started = [
+        CallStarted(call_id, "read_file", {"path": f"{call_id}.txt"}) for call_id in ("c1", "c2")
+    ]
+    ended = [
+        CallFinished(call_id, "read_file", True, f"text {call_id}", False, 0.01)
+        for call_id in ("c1", "c2")
+    ]
     unhelpful = CallJudged("c1", "read_file", False, "rules", "an empty result")
     _, screen = await chat(PlayedShell([*started, *ended, unhelpful, finished()]), "q")
-    lines = [line.partition("  10 ms")[0] for line in screen.splitlines() if "text c" in line or "unhelpful" in line]
+    lines = [
+        line.partition("  10 ms")[0]
+        for line in screen.splitlines()
+        if "text c" in line or "unhelpful" in line
+    ]
     assert lines == [
         '  = call read_file(path="c1.txt"): result: text c1',
         "  = result: text c2",
@@ -275,7 +325,14 @@ async def test_summary_shows_an_unknown_cost() -> None:
         (["perhaps", "y"], "once"),
         ([], "no"),
     ],
-    ids=["once", "session", "project", "no", "asked again after an unknown word", "denied at the end of input"],
+    ids=[
+        "once",
+        "session",
+        "project",
+        "no",
+        "asked again after an unknown word",
+        "denied at the end of input",
+    ],
 )
 async def test_approval_is_asked(lines: list[str], decision: str) -> None:
     shell = PlayedShell([WANTED, finished()])
@@ -310,7 +367,9 @@ async def test_ctrl_c_at_an_approval_stops_the_turn_and_keeps_the_shell() -> Non
 
 
 async def test_ctrl_c_in_a_turn_stops_the_turn_and_keeps_the_shell() -> None:
-    shell = PlayedShell([StepStarted(1, "single", "m"), Answer("never"), finished()], [Answer("second"), finished()])
+    shell = PlayedShell(
+        [StepStarted(1, "single", "m"), Answer("never"), finished()], [Answer("second"), finished()]
+    )
 
     def interrupt(event: Event) -> None:
         if isinstance(event, StepStarted):
@@ -368,7 +427,11 @@ async def test_lines_after_quit_are_not_read() -> None:
 
 
 async def test_resuming_shows_the_session() -> None:
-    past = [TurnStarted(1, "how many?", "m", "single", "react"), TextArrived("Tw", "thought", "s"), Answer("Twelve.")]
+    past = [
+        TurnStarted(1, "how many?", "m", "single", "react"),
+        TextArrived("Tw", "thought", "s"),
+        Answer("Twelve."),
+    ]
     _, screen = await chat(PlayedShell(past=past), "/resume abc", with_user=False)
     assert "> how many?" in screen
     assert screen.count("Twelve.") == 1
@@ -393,13 +456,19 @@ async def test_exit_status_of_a_pipe_is_that_of_the_unanswered_turn() -> None:
 
 def test_toolbar_shows_what_is_spent_held_and_left_of_each_cap() -> None:
     status = asyncio.run(PlayedShell().status())
-    assert toolbar_text(status) == " session: spent $0.10, held $0.01, left $0.39 | 1 of 2 tools | embedded "
+    assert (
+        toolbar_text(status)
+        == " session: spent $0.10, held $0.01, left $0.39 | 1 of 2 tools | embedded "
+    )
     free = replace(status, caps=(), is_free=True, used_tokens=1_204, estimated=False)
     assert toolbar_text(free) == " no cap, used 1,204 tokens | 1 of 2 tools | embedded "
 
 
 async def test_call_written_as_text_is_not_streamed() -> None:
-    pieces = [TextArrived(piece, "thought", "single") for piece in ('{"thought": "count"', ', "call": {}}')]
+    pieces = [
+        TextArrived(piece, "thought", "single")
+        for piece in ('{"thought": "count"', ', "call": {}}')
+    ]
     _, screen = await chat(PlayedShell([*pieces, Rationale("count", "single"), finished()]), "q")
     assert '"thought"' not in screen
     assert "- count\n" in screen
@@ -453,13 +522,16 @@ async def test_resumed_session_shows_attachments_undo_and_compaction() -> None:
 async def test_error_after_its_note_shows_only_the_fix() -> None:
     notes = [Notice(f"It did not answer. Retrying ({at} of 3).") for at in (2, 2, 3)]
     _, screen = await chat(
-        PlayedShell([*notes, ErrorHappened("ModelUnavailable", "It did not answer.", "", "Wait.")]), "q"
+        PlayedShell([*notes, ErrorHappened("ModelUnavailable", "It did not answer.", "", "Wait.")]),
+        "q",
     )
     assert screen.count("It did not answer.") == 2
     assert "error: Wait." in screen
 
 
-def test_budget_command_accepts_common_amounts_and_shows_one_scope(tmp_path: Path, command: Command) -> None:
+def test_budget_command_accepts_common_amounts_and_shows_one_scope(
+    tmp_path: Path, command: Command
+) -> None:
     typed = "/budget 1,50\n/budget day 20k tok\n/budget month 50c\n/budget day\n/budget turn\n/budget 1,500\n"
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')

@@ -50,7 +50,9 @@ class Signalling(io.BytesIO):
         return super().readline(size)
 
 
-@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, Interrupted), (signal.SIGTERM, EOFError)])
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, Interrupted), (signal.SIGTERM, EOFError)]
+)
 async def test_signal_while_reading_a_line_interrupts_or_ends_the_input(
     number: signal.Signals, error: type[Exception]
 ) -> None:
@@ -68,7 +70,10 @@ async def test_looked_up_values_follow_the_other_completions() -> None:
 
     completer = SlashCompleter(lambda text: [Completion("/docs:review x", "")], values)
     offered = completer.get_completions_async(Document("/docs:review "), CompleteEvent())
-    assert [completion.text async for completion in offered] == ["/docs:review x", "/docs:review kind"]
+    assert [completion.text async for completion in offered] == [
+        "/docs:review x",
+        "/docs:review kind",
+    ]
     unrelated = completer.get_completions_async(Document("and /docs:"), CompleteEvent())
     assert [completion async for completion in unrelated] == []
 
@@ -77,7 +82,11 @@ def test_only_slash_commands_are_completed() -> None:
     completer = SlashCompleter(lambda text: [Completion("/budget", f"for {text}")], no_values)
     event = CompleteEvent()
     (offered,) = completer.get_completions(Document("/bu"), event)
-    assert (offered.text, offered.start_position, offered.display_meta_text) == ("/budget", -3, "for /bu")
+    assert (offered.text, offered.start_position, offered.display_meta_text) == (
+        "/budget",
+        -3,
+        "for /bu",
+    )
     assert list(completer.get_completions(Document("and /bu"), event)) == []
 
 

@@ -11,7 +11,19 @@ from ecoshell.cli.parser import build_parser
 from ecoshell.cli.run_options import options_from
 from ecoshell.events import PlanWritten, Quote
 
-GRAPH = Quote("1.1", "graph", 3, 0.01, 0.02, 0.04, 5.0, 12.0, 40.0, labels=("a", "b", "c"), reason="it may take 60 %")
+GRAPH = Quote(
+    "1.1",
+    "graph",
+    3,
+    0.01,
+    0.02,
+    0.04,
+    5.0,
+    12.0,
+    40.0,
+    labels=("a", "b", "c"),
+    reason="it may take 60 %",
+)
 PLAN = PlanWritten("1. Write a.txt.", 1)
 
 
@@ -54,7 +66,8 @@ async def test_quote_that_waits_for_nothing_asks_nothing():
 
 
 @pytest.mark.parametrize(
-    ("lines", "argument"), [(["1"], ""), (["2"], "edits"), (["x", "n"], None), ([], None), (["e", "y"], "")]
+    ("lines", "argument"),
+    [(["1"], ""), (["2"], "edits"), (["x", "n"], None), ([], None), (["e", "y"], "")],
 )
 async def test_plan_is_carried_out_as_chosen(lines, argument, monkeypatch):
     monkeypatch.delenv("VISUAL", raising=False)
@@ -70,6 +83,12 @@ async def test_plan_is_changed_in_the_editor(monkeypatch, tmp_path):
 
 
 def test_options_select_plan_mode_and_advisor():
-    args = build_parser().parse_args(["--plan", "--role", "advisor=openai/gpt-5", "--role", "caller=embedded"])
+    args = build_parser().parse_args(
+        ["--plan", "--role", "advisor=openai/gpt-5", "--role", "caller=embedded"]
+    )
     options = options_from(args)
-    assert (options.approval_mode, options.advisor, options.roles.caller) == ("plan", "openai/gpt-5", "embedded")
+    assert (options.approval_mode, options.advisor, options.roles.caller) == (
+        "plan",
+        "openai/gpt-5",
+        "embedded",
+    )

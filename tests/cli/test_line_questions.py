@@ -47,7 +47,12 @@ class Typist:
 
     async def decided(self, event):
         """Return the decision when the event is read, as in a chat."""
-        calls = {ApprovalWanted: "approve", LimitHit: "at_limit", CostWanted: "at_cost", TrustWanted: "trust"}
+        calls = {
+            ApprovalWanted: "approve",
+            LimitHit: "at_limit",
+            CostWanted: "at_cost",
+            TrustWanted: "trust",
+        }
         waiting = asyncio.ensure_future(getattr(self.user, calls[type(event)])(event))
         await asyncio.sleep(0)
         await self.user.answer(event)
@@ -80,7 +85,9 @@ async def test_approval_accepts_edited_arguments_and_instructions(typed, approva
 
 async def test_request_of_a_server_is_shown_and_approved_once():
     typist = Typist("y")
-    form = ApprovalWanted("f0", "asks:form", {"name": "Jo"}, ("network",), "It asks.", "Who?\n- name (string)")
+    form = ApprovalWanted(
+        "f0", "asks:form", {"name": "Jo"}, ("network",), "It asks.", "Who?\n- name (string)"
+    )
     assert await typist.decided(form) == Approval("once")
     assert '? asks:form(name="Jo")' in typist.shown
     assert "  - name (string)" in typist.shown
@@ -95,7 +102,9 @@ async def test_invalid_json_is_reported_with_its_place():
 
 async def test_repeated_approval_shows_the_fault_and_keeps_the_arguments():
     typist = Typist("y")
-    again = ApprovalWanted("c1", "write_file", {"path": 3}, ("write",), "It would.", fault="path: 3 is not text")
+    again = ApprovalWanted(
+        "c1", "write_file", {"path": 3}, ("write",), "It would.", fault="path: 3 is not text"
+    )
     assert await typist.decided(again) == Approval("once", {"path": 3})
     assert "invalid arguments: path: 3 is not text" in typist.screen
 
@@ -122,7 +131,8 @@ async def test_offers_show_place_cost_and_whether_they_fit():
     await typist.decided(HIT)
     assert "[1] embedded (local): $0 at most, 4,100 tokens at most\n" in typist.screen
     assert (
-        "[2] openai/small (remote): $0.0012 at most, 9,300 tokens at most; may not fit under the caps" in typist.screen
+        "[2] openai/small (remote): $0.0012 at most, 9,300 tokens at most; may not fit under the caps"
+        in typist.screen
     )
     assert "[3] openai/odd (remote): price unknown" in typist.screen
 
@@ -145,7 +155,9 @@ async def test_expensive_step_is_asked(typed, choice):
     assert "openai/large costs $0.012 to $0.084" in typist.screen
 
 
-@pytest.mark.parametrize(("typed", "word"), [(["y"], "yes"), (["what?", "n"], "no"), (["l"], "later"), ([], "later")])
+@pytest.mark.parametrize(
+    ("typed", "word"), [(["y"], "yes"), (["what?", "n"], "no"), (["l"], "later"), ([], "later")]
+)
 async def test_project_instructions_are_shown_before_they_are_trusted(typed, word):
     typist = Typist(*typed)
     assert await typist.decided(TRUST) == word

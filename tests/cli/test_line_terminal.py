@@ -12,7 +12,10 @@ from ecoshell.events import ApprovalGiven, CallStarted, TurnFinished
 from ecoshell.sessions import SessionStore
 
 REPLIES = (
-    {"text": "I need a calculator.", "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}}},
+    {
+        "text": "I need a calculator.",
+        "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}},
+    },
     {"call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}},
     {"text": "It is 391."},
     {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}},
@@ -35,7 +38,16 @@ def open_terminal(tmp_path: Path) -> Iterator[Open]:
     terminals: list[Terminal] = []
 
     def open_terminal(*command: str, **environment: str) -> Terminal:
-        options = ("--model", f"script:{script}", "--registration", "names", "--price", "1,2", "--budget", "0.50")
+        options = (
+            "--model",
+            f"script:{script}",
+            "--registration",
+            "names",
+            "--price",
+            "1,2",
+            "--budget",
+            "0.50",
+        )
         terminals.append(opened(tmp_path / "home", workspace, *command, *options, **environment))
         return terminals[-1]
 
@@ -62,7 +74,9 @@ def test_user_asks_approves_stops_and_quits(open_terminal: Open, tmp_path: Path)
     terminal.wait(r"\[1\] once.*instead:")
     terminal.type("y\r")
     terminal.wait(r"result: 42")
-    terminal.wait(r"allow run_command\(command=\"sleep 600\"\)\n(?:.*\n){1,2}\[1\] once.*instead: *$")
+    terminal.wait(
+        r"allow run_command\(command=\"sleep 600\"\)\n(?:.*\n){1,2}\[1\] once.*instead: *$"
+    )
     terminal.type("y\r")
     terminal.wait(r'► call run_command\(command="sleep 600"\)')
     terminal.type("\x03")
@@ -90,7 +104,9 @@ def test_line_typed_during_a_turn_is_asked_after_it(open_terminal: Open, tmp_pat
     terminal.wait(r"allow run_command\(command=\"echo.*\n(?:.*\n){1,2}\[1\] once.*instead: *$")
     terminal.type("n\r")
     terminal.wait(r"denied: run_command was not run")
-    terminal.wait(r"allow run_command\(command=\"sleep 600\"\)\n(?:.*\n){1,2}\[1\] once.*instead: *$")
+    terminal.wait(
+        r"allow run_command\(command=\"sleep 600\"\)\n(?:.*\n){1,2}\[1\] once.*instead: *$"
+    )
     terminal.type("no, do nothing\r")
     terminal.wait(r"Do this instead: do nothing")
     terminal.wait(r"Still here\.(.|\n)*^› y$")
@@ -100,7 +116,9 @@ def test_line_typed_during_a_turn_is_asked_after_it(open_terminal: Open, tmp_pat
     assert approvals == [("no", "person")] * 2
 
 
-def test_closing_the_terminal_during_a_turn_loses_nothing(open_terminal: Open, tmp_path: Path) -> None:
+def test_closing_the_terminal_during_a_turn_loses_nothing(
+    open_terminal: Open, tmp_path: Path
+) -> None:
     terminal = open_terminal("line", "--yes")
     terminal.wait(r"^›")
     terminal.type("what is 17 * 23?\r")
@@ -114,7 +132,10 @@ def test_closing_the_terminal_during_a_turn_loses_nothing(open_terminal: Open, t
     store = SessionStore(tmp_path / "home" / "data" / "sessions.sqlite")
     (session,) = store.list()
     events = [event for _, event in store.events(session.id)]
-    assert [event.status for event in events if isinstance(event, TurnFinished)] == ["answered", "interrupted"]
+    assert [event.status for event in events if isinstance(event, TurnFinished)] == [
+        "answered",
+        "interrupted",
+    ]
     assert [event.name for event in events if isinstance(event, CallStarted)][-1] == "run_command"
 
 

@@ -56,7 +56,9 @@ def talked(question: str = "how many words?", events: tuple[Event, ...] = ()) ->
     return session
 
 
-def spent(session: str, usage: Usage | None, *, price: Price | None = PRICE, model: str = "openai/x") -> int:
+def spent(
+    session: str, usage: Usage | None, *, price: Price | None = PRICE, model: str = "openai/x"
+) -> int:
     ledger = Ledger(user_paths().ledger_file)
     hold = ledger.hold(Ask(price, 1000, 500, Account(session, 1, "single", model, "step")))
     ledger.settle(hold, usage, "count_text")
@@ -75,14 +77,18 @@ class TestTools:
 
     def test_one_tool_is_shown_with_its_schema(self, shell: Shell) -> None:
         assert json.loads(shell("tools", "read_file"))["name"] == "read_file"
-        assert [row["name"] for row in json.loads(shell("tools", "read_file", "--json"))["rows"]] == ["read_file"]
+        assert [
+            row["name"] for row in json.loads(shell("tools", "read_file", "--json"))["rows"]
+        ] == ["read_file"]
 
     def test_rows_have_the_source_and_the_initial_registration(self, shell: Shell) -> None:
         server = Server("far", url="http://127.0.0.1:9", cwd=str(Path.cwd()))
         records = [{"name": "add", "description": "Adds.", "parameters": {}, "read_only": True}]
         CachedLists(user_paths().mcp_folder, server).write({"tools": records})
         for registration, registered in (("names", False), ("all", True)):
-            written(f'[agent]\nregistration = "{registration}"\n[mcp.servers.far]\nurl = "http://127.0.0.1:9"\n')
+            written(
+                f'[agent]\nregistration = "{registration}"\n[mcp.servers.far]\nurl = "http://127.0.0.1:9"\n'
+            )
             by_name = {row["name"]: row for row in json.loads(shell("tools", "--json"))["rows"]}
             assert by_name["read_file"]["source"] == "built-in"
             assert {row["registered"] for row in by_name.values()} == {registered}
@@ -126,9 +132,15 @@ class TestSessions:
         assert (tmp_path / "a.md").read_text() == shell("sessions", "export", session)
         assert shell("sessions", "export", session, "-") == shell("sessions", "export", session)
         assert shell("sessions", "export", session, "-", "--format", "json").startswith("{")
-        assert json.loads((tmp_path / "b.json").read_text()) == json.loads((tmp_path / "c.txt").read_text())
-        assert "exists already" in shell("sessions", "export", session, str(tmp_path / "a.md"), status=2)
-        assert "cannot be written" in shell("sessions", "export", session, str(tmp_path / "no" / "a.md"), status=1)
+        assert json.loads((tmp_path / "b.json").read_text()) == json.loads(
+            (tmp_path / "c.txt").read_text()
+        )
+        assert "exists already" in shell(
+            "sessions", "export", session, str(tmp_path / "a.md"), status=2
+        )
+        assert "cannot be written" in shell(
+            "sessions", "export", session, str(tmp_path / "no" / "a.md"), status=1
+        )
 
     def test_session_is_renamed_and_deleted(self, shell: Shell) -> None:
         session = talked()
@@ -168,7 +180,8 @@ class TestCost:
         assert (by_scope["day"]["limit_tokens"], by_scope["day"]["spent_tokens"]) == (20000, 1200)
 
     @pytest.mark.parametrize(
-        ("by", "key"), [("day", None), ("model", "openai/x"), ("role", "single"), ("tool", "count_text")]
+        ("by", "key"),
+        [("day", None), ("model", "openai/x"), ("role", "single"), ("tool", "count_text")],
     )
     def test_costs_are_grouped(self, shell: Shell, by: str, key: str | None) -> None:
         spent("a", Usage(input=10, output=10))
@@ -194,7 +207,10 @@ class TestCost:
 
     def test_reconciled_cost_may_be_zero(self, shell: Shell) -> None:
         entry = spent("a", None)
-        assert json.loads(shell("cost", "--reconcile", f"{entry}=0", "--json"))["rows"][0]["spent_usd"] == "0"
+        assert (
+            json.loads(shell("cost", "--reconcile", f"{entry}=0", "--json"))["rows"][0]["spent_usd"]
+            == "0"
+        )
 
     @pytest.mark.parametrize("text", ["12", "x=1", "=1", "1=lots", "1=-2", "999=1"])
     def test_invalid_reconciliation_is_refused(self, shell: Shell, text: str) -> None:
@@ -212,14 +228,27 @@ class TestConfig:
         assert not user_paths().settings_file.exists()
         shell("config", "check")
 
-    def test_values_are_listed_with_their_origin(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_values_are_listed_with_their_origin(
+        self, shell: Shell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         file = written('[budget]\nday = 2.50\n[models."openai/x".price]\ninput = 0.1\noutput = 2\n')
         monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")
         rows = {row["key"]: row for row in json.loads(shell("config", "--json"))["rows"]}
-        assert (rows["budget.day"]["value"], rows["budget.day"]["from"]) == ("2.50", f"{file} line 2")
-        assert (rows["agent.max_steps"]["value"], rows["agent.max_steps"]["from"]) == (9, "ECOSHELL_AGENT_MAX_STEPS")
+        assert (rows["budget.day"]["value"], rows["budget.day"]["from"]) == (
+            "2.50",
+            f"{file} line 2",
+        )
+        assert (rows["agent.max_steps"]["value"], rows["agent.max_steps"]["from"]) == (
+            9,
+            "ECOSHELL_AGENT_MAX_STEPS",
+        )
         assert rows['models."openai/x".price.input']["value"] == "0.1"
-        assert rows["model"] == {"key": "model", "value": "embedded", "from": "default", "variable": "ECOSHELL_MODEL"}
+        assert rows["model"] == {
+            "key": "model",
+            "value": "embedded",
+            "from": "default",
+            "variable": "ECOSHELL_MODEL",
+        }
         assert re.search(r"budget\.day +2\.50 +.*config\.toml line 2", shell("config", "show"))
 
     def test_path_is_printed_even_if_the_file_is_broken(self, shell: Shell) -> None:
@@ -240,12 +269,15 @@ class TestConfig:
         assert "no effect" in note
 
     def test_rule_about_one_tool_is_pointed_out(self, shell: Shell) -> None:
-        written('[approval]\nask = ["read_file:secrets/*", "read:docs/*"]\ndeny = ["run_command:rm *"]\n')
+        written(
+            '[approval]\nask = ["read_file:secrets/*", "read:docs/*"]\ndeny = ["run_command:rm *"]\n'
+        )
         deny, ask = json.loads(shell("config", "check", "--json"))["notes"]
         assert deny.startswith("approval.deny: run_command:rm * does not hold for run_python")
         assert deny.endswith("; execute:rm * does.")
         assert re.fullmatch(
-            r"approval\.ask: read_file:secrets/\* does not hold for .*search_text.*; read:secrets/\* does\.", ask
+            r"approval\.ask: read_file:secrets/\* does not hold for .*search_text.*; read:secrets/\* does\.",
+            ask,
         )
 
     def test_invalid_setting_stops_every_command_with_its_line(self, shell: Shell) -> None:
@@ -262,17 +294,31 @@ class TestConfig:
         assert shell("config", "set", "agent.max_steps", "7") == "agent.max_steps = 7\n"
         assert file.read_text() == "# mine\n[agent]\nmax_steps = 7 # enough\n"
         price = 'models."openai/x".price'
-        report = json.loads(shell("config", "set", f"{price}.input", "0.20", f"{price}.output", "0.80", "--json"))
-        assert report == {"file": str(file), "keys": [f"{price}.input", f"{price}.output"], "hidden": {}}
-        assert "agent.max_steps has its default again" in shell("config", "unset", "agent.max_steps")
+        report = json.loads(
+            shell("config", "set", f"{price}.input", "0.20", f"{price}.output", "0.80", "--json")
+        )
+        assert report == {
+            "file": str(file),
+            "keys": [f"{price}.input", f"{price}.output"],
+            "hidden": {},
+        }
+        assert "agent.max_steps has its default again" in shell(
+            "config", "unset", "agent.max_steps"
+        )
         assert "agent.max_step was not in the file" in shell("config", "unset", "agent.max_step")
         assert file.read_text().startswith("# mine\n[agent]\n\n[models")
 
     def test_invalid_setting_is_refused_without_writing(self, shell: Shell) -> None:
         file = written("model = 'x'\n")
-        assert "agent.max_steps must be" in shell("config", "set", "agent.max_steps", "many", status=2)
-        assert "did you mean agent.max_steps?" in shell("config", "set", "agent.max_step", "3", status=2)
-        assert "agent.max_steps has no value" in shell("config", "set", "model", "y", "agent.max_steps", status=2)
+        assert "agent.max_steps must be" in shell(
+            "config", "set", "agent.max_steps", "many", status=2
+        )
+        assert "did you mean agent.max_steps?" in shell(
+            "config", "set", "agent.max_step", "3", status=2
+        )
+        assert "agent.max_steps has no value" in shell(
+            "config", "set", "model", "y", "agent.max_steps", status=2
+        )
         assert "is not a key" in shell("config", "set", "a..b", "3", status=2)
         output = shell("config", "set", "agent.strategy", "reakt", status=2)
         assert "agent.strategy names an unknown strategy, 'reakt'.\nNothing was written." in output
@@ -281,7 +327,9 @@ class TestConfig:
         assert "approval.deny names an unknown tool, 'run_comand'." in output
         assert "Did you mean run_command?" in output
         assert "names an unknown theme" in shell("config", "set", "tui.theme", "drak", status=2)
-        assert "does not name a tool" in shell("config", "set", "tools.prices.calculator", "0.01", status=2)
+        assert "does not name a tool" in shell(
+            "config", "set", "tools.prices.calculator", "0.01", status=2
+        )
         output = shell("config", "set", "plugins.enabled", '["gti"]', status=2)
         assert "plugins.enabled names an unknown plugin, 'gti'." in output
         assert "Did you mean git?" in output
@@ -293,8 +341,13 @@ class TestConfig:
             "[tools.prices]\ncalculate = '0.01'\ncalculator = '0.01'\n[tui]\ntheme = 'drak'\n"
         )
         output = shell("config", "check", status=2)
-        assert "line 3: approval.deny names an unknown tool, 'run_comand'.\nDid you mean run_command?" in output
-        assert "line 6: tools.prices.calculator does not name a tool that can have a price." in output
+        assert (
+            "line 3: approval.deny names an unknown tool, 'run_comand'.\nDid you mean run_command?"
+            in output
+        )
+        assert (
+            "line 6: tools.prices.calculator does not name a tool that can have a price." in output
+        )
         assert "line 8: tui.theme names an unknown theme, 'drak'.\nDid you mean dark?" in output
         assert "approval.allow" not in output
 
@@ -313,7 +366,13 @@ class TestConfig:
         ],
     )
     def test_overriding_variable_is_named_in_any_spelling(
-        self, shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, value: str, key: str, typed: str
+        self,
+        shell: Shell,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        value: str,
+        key: str,
+        typed: str,
     ) -> None:
         monkeypatch.setenv(name, value)
         assert json.loads(shell("config", "set", key, typed, "--json"))["hidden"] == {key: name}
@@ -332,7 +391,9 @@ class TestModels:
         assert rows["embedded"]["ready"] in {True, False}
         assert rows[f"local:{file}"]["ready"] is True
 
-    def test_models_of_a_provider_with_a_key_are_listed(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_models_of_a_provider_with_a_key_are_listed(
+        self, shell: Shell, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         assert "gpt-4o-mini" not in self.rows(shell)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretindeed")
         row = self.rows(shell)["gpt-4o-mini"]

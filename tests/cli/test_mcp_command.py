@@ -34,11 +34,40 @@ def rows(shell):
 
 def test_server_is_added_listed_and_removed(shell):
     assert "No servers." in shell("mcp")[0]
-    shell("mcp", "add", "one", "--env", "ONE_TOKEN=se,cret=1", "--trust", "--no-test", "--", "run-one", "-y", "--flag")
-    shell("mcp", "add", "two", "--url", "https://example.org/mcp", "--header", "X-Key: abc", "--no-test")
+    shell(
+        "mcp",
+        "add",
+        "one",
+        "--env",
+        "ONE_TOKEN=se,cret=1",
+        "--trust",
+        "--no-test",
+        "--",
+        "run-one",
+        "-y",
+        "--flag",
+    )
+    shell(
+        "mcp",
+        "add",
+        "two",
+        "--url",
+        "https://example.org/mcp",
+        "--header",
+        "X-Key: abc",
+        "--no-test",
+    )
     first, second = rows(shell)
-    assert (first["command"], first["env"], first["trusted"]) == (["run-one", "-y", "--flag"], ["ONE_TOKEN"], True)
-    assert (second["url"], second["headers"], second["tools"]) == ("https://example.org/mcp", ["X-Key"], None)
+    assert (first["command"], first["env"], first["trusted"]) == (
+        ["run-one", "-y", "--flag"],
+        ["ONE_TOKEN"],
+        True,
+    )
+    assert (second["url"], second["headers"], second["tools"]) == (
+        "https://example.org/mcp",
+        ["X-Key"],
+        None,
+    )
     assert "se,cret=1" in user_paths().settings_file.read_text()
     assert "se,cret=1" not in shell("config")[0]
     shell("mcp", "remove", "one")
@@ -56,7 +85,12 @@ def test_existing_server_is_replaced_only_with_replace(shell):
 
 
 @pytest.mark.parametrize(
-    "words", [["add", "one"], ["add", "one", "--url", "http://x/", "--", "run"], ["add", "a b", "--", "run"]]
+    "words",
+    [
+        ["add", "one"],
+        ["add", "one", "--url", "http://x/", "--", "run"],
+        ["add", "a b", "--", "run"],
+    ],
 )
 def test_server_needs_a_valid_name_and_one_address(shell, words):
     shell("mcp", *words[:2], "--no-test", *words[2:], status=2)
@@ -64,7 +98,8 @@ def test_server_needs_a_valid_name_and_one_address(shell, words):
 
 
 @pytest.mark.parametrize(
-    "words", [["--env", "=1"], ["--env", "A"], ["--env", " = "], ["--header", ": x"], ["--header", ""]]
+    "words",
+    [["--env", "=1"], ["--env", "A"], ["--env", " = "], ["--header", ": x"], ["--header", ""]],
 )
 def test_variable_and_header_need_a_name(shell, words):
     error = shell("mcp", "add", "one", *words, "--no-test", "--", "run", status=2)[1]
@@ -74,8 +109,17 @@ def test_variable_and_header_need_a_name(shell, words):
 
 def test_servers_of_another_client_are_imported(shell, tmp_path, monkeypatch):
     theirs = {
-        "files": {"command": "npx", "args": ["-y", "server", 8080], "env": {"KEY": "${env:MY_KEY}"}, "disabled": True},
-        "odd name": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer x"}},
+        "files": {
+            "command": "npx",
+            "args": ["-y", "server", 8080],
+            "env": {"KEY": "${env:MY_KEY}"},
+            "disabled": True,
+        },
+        "odd name": {
+            "type": "http",
+            "url": "https://example.org/mcp",
+            "headers": {"Authorization": "Bearer x"},
+        },
         "old": {"type": "sse", "url": "https://example.org/sse"},
         "asks": {"command": "run", "env": {"KEY": "${input:key}"}},
         "nothing": {},
@@ -101,7 +145,11 @@ def test_servers_of_another_client_are_imported(shell, tmp_path, monkeypatch):
 
 def test_invalid_server_does_not_prevent_the_import_of_others(shell, tmp_path):
     theirs = {
-        "good": {"command": "run", "args": ["--port", 80, True], "env": {"PORT": 8080, "DEBUG": False}},
+        "good": {
+            "command": "run",
+            "args": ["--port", 80, True],
+            "env": {"PORT": 8080, "DEBUG": False},
+        },
         "no address": {"url": "example.org/mcp"},
         "line": {"command": "npx", "args": "-y server"},
         "odd": {"command": "run", "args": [None, {"a": 1}]},
@@ -124,7 +172,10 @@ def test_second_server_of_the_same_name_is_skipped(shell, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"mcpServers": theirs}))
     for more in ([], ["--replace"]):
         report = json.loads(shell("mcp", "import", str(tmp_path / "a.json"), "--json", *more)[0])
-    assert report == {"imported": ["a-b"], "left_out": {"a b": "another server of the file is also named a-b"}}
+    assert report == {
+        "imported": ["a-b"],
+        "left_out": {"a b": "another server of the file is also named a-b"},
+    }
 
 
 def test_file_without_servers_is_refused(shell, tmp_path):
@@ -144,14 +195,22 @@ def test_testing_an_unreachable_server_reports_the_error_as_json(shell):
 
 @pytest.mark.parametrize(
     ("cwd", "folder"),
-    [(None, "/w"), ("sub", "/w/sub"), ("/srv", "/srv"), ("~/p", "/home/me/p"), ("~nobody-x", "/w/~nobody-x")],
+    [
+        (None, "/w"),
+        ("sub", "/w/sub"),
+        ("/srv", "/srv"),
+        ("~/p", "/home/me/p"),
+        ("~nobody-x", "/w/~nobody-x"),
+    ],
 )
 def test_working_folder_of_a_server_is_relative_to_workspace_or_home(monkeypatch, cwd, folder):
     monkeypatch.setenv("HOME", "/home/me")
     assert server_of("one", McpServerSettings(command="run", cwd=cwd), Path("/w")).cwd == folder
 
 
-@pytest.mark.parametrize("address", ["file:///home/me/run.desktop", "vscode://run", "--profile=x", "javascript:x", ""])
+@pytest.mark.parametrize(
+    "address", ["file:///home/me/run.desktop", "vscode://run", "--profile=x", "javascript:x", ""]
+)
 async def test_signing_in_opens_only_web_pages_and_declines_other_requests(monkeypatch, address):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)

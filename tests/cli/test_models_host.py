@@ -56,11 +56,16 @@ def test_unknown_host_action_is_refused(command, run_folder):
 def test_doctor_shows_the_host(command, run_folder, monkeypatch):
     def check():
         checks = json.loads(command("doctor", "--json").stdout)["checks"]
-        return next((check["state"], check["found"]) for check in checks if check["name"] == "model host")
+        return next(
+            (check["state"], check["found"]) for check in checks if check["name"] == "model host"
+        )
 
     assert check() == ("ok", "off ([remote] host_idle_seconds = 0)")
     monkeypatch.setenv("ECOSHELL_REMOTE_HOST_IDLE_SECONDS", "60")
-    assert check() == ("ok", "not running; starts with the first remote model, ends after 60 idle seconds")
+    assert check() == (
+        "ok",
+        "not running; starts with the first remote model, ends after 60 idle seconds",
+    )
     pid = asyncio.run(start(run_folder))
     assert f"process {pid}" in check()[1]
     stop_all(run_folder)

@@ -48,7 +48,11 @@ def run(environ: dict[str, str], tmp_path: Path):
 
     def started(*argv: str, status: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "ecoshell", *argv]
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "ECOSHELL_"))}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HF_", "ECOSHELL_"))
+        }
         done = subprocess.run(
             command,
             env={**inherited, **environ, **more},
@@ -74,7 +78,12 @@ def test_pull_prints_size_licence_progress_and_the_model_name(run, tmp_path):
     assert done.stdout == f"Saved as {path}\nStart a chat: ecoshell --model hf:{NAME}\n"
     rows = {row["name"]: row for row in json.loads(run("models", "--json").stdout)["rows"]}
     row = rows[f"hf:{NAME}:Q4_K_M"]
-    assert (row["kind"], row["path"], row["size_bytes"], row["ready"]) == ("file", str(path), len(WHOLE), True)
+    assert (row["kind"], row["path"], row["size_bytes"], row["ready"]) == (
+        "file",
+        str(path),
+        len(WHOLE),
+        True,
+    )
     again = json.loads(run("models", "pull", f"hf:{NAME}:q4_k_m", "--json").stdout)
     assert again == {
         "name": f"hf:{NAME}:q4_k_m",
@@ -100,7 +109,9 @@ def test_failed_pull_has_a_message_and_a_status(run, command, hub):
 
 
 @pytest.fixture
-def listed(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def listed(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     """Return the output of `ecoshell models` in this process, with a long time limit for servers."""
     monkeypatch.setattr("ecoshell.models.servers.SECONDS", 20.0)
     for name in ("LM_STUDIO_API_BASE", "LLAMAFILE_API_BASE", "HOSTED_VLLM_API_BASE"):
@@ -134,7 +145,9 @@ def test_rows_have_the_kind_of_model_and_why_it_is_unavailable(listed):
         "price_source": "runs here and costs nothing",
         "ready": True,
     }
-    assert "ecoshell models pull unsloth/" in next(row["why"] for row in rows if row["kind"] == "hub")
+    assert "ecoshell models pull unsloth/" in next(
+        row["why"] for row in rows if row["kind"] == "hub"
+    )
 
 
 def test_servers_are_not_listed_if_disabled(listed):
@@ -155,7 +168,9 @@ def test_interrupted_pull_says_that_it_can_be_continued(environ, hub):
     hub.repos[NAME].stall = threading.Event()
     command = [sys.executable, "-m", "ecoshell", "models", "pull", NAME]
     root = Path(__file__).parents[2]
-    with subprocess.Popen(command, env={**os.environ, **environ}, cwd=root, stderr=subprocess.PIPE, text=True) as pull:
+    with subprocess.Popen(
+        command, env={**os.environ, **environ}, cwd=root, stderr=subprocess.PIPE, text=True
+    ) as pull:
         assert pull.stderr is not None
         progress = [pull.stderr.readline() for _ in range(2)]
         assert " of 4.0 MB" in progress[1]  # the first tenth has arrived
@@ -189,7 +204,9 @@ def test_missing_model_on_a_terminal_is_pulled_after_consent(terminal, hub, tmp_
     line.wait(f"hf:{NAME} answers")
     line.type("/quit\r")
     assert line.ended() == 0
-    assert (tmp_path / "home" / "data" / "models" / "maker" / "small-GGUF" / FILE).read_bytes() == WHOLE
+    assert (
+        tmp_path / "home" / "data" / "models" / "maker" / "small-GGUF" / FILE
+    ).read_bytes() == WHOLE
 
 
 def test_missing_model_on_a_terminal_is_not_pulled_without_consent(terminal, hub, tmp_path):
@@ -208,7 +225,9 @@ def test_pull_in_a_shell_shows_progress_breaks_off_and_is_resumed(hub, environ, 
     script.write_text('{"text": "Still here."}\n')
     hub.repos[NAME].cuts, hub.repos[NAME].stall = 100, threading.Event()
     command = ["line"] if shell == "line" else []
-    terminal = opened(tmp_path / "home", workspace, *command, "--model", f"script:{script}", **environ)
+    terminal = opened(
+        tmp_path / "home", workspace, *command, "--model", f"script:{script}", **environ
+    )
     try:
         terminal.wait(r"^ ?›")
         terminal.type(f"/model pull {NAME}:Q4_K_M\r")

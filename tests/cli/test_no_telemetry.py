@@ -22,7 +22,9 @@ sys.addaudithook(record)
 """Runs in every Python process; Unix sockets, which connect to a path, stay on this machine."""
 
 
-def run_question(place: Path, script: list[dict[str, object]], *options: str) -> tuple[dict[str, object], str]:
+def run_question(
+    place: Path, script: list[dict[str, object]], *options: str
+) -> tuple[dict[str, object], str]:
     """Return the result of a question, and the addresses that any process tried to reach."""
     (place / "banned").mkdir()
     (place / "banned" / "sitecustomize.py").write_text(BAN)

@@ -7,7 +7,9 @@ from ecoshell.events.describe import describe
 from ecoshell.messages import Usage
 from tests.support.telling import printed, told
 
-OVERRUN = BudgetSettled(7, "single", "openai/m", 7_100_000, Usage(), True, 1.0, overrun_nano=2_000_000)
+OVERRUN = BudgetSettled(
+    7, "single", "openai/m", 7_100_000, Usage(), True, 1.0, overrun_nano=2_000_000
+)
 NOTED = Notice(describe(OVERRUN))
 """The notice of the metered model, which the session stores as well."""
 

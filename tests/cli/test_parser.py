@@ -34,13 +34,44 @@ def test_absent_options_are_unset() -> None:
 
 
 EVERYTHING = (
-    *("--model", "embedded", "--budget", "20000tok", "--registration", "names", "--presentation", "stable"),
-    *("--max-steps", "7", "--workspace", "/tmp", "--yes", "--read-only", "--resume", "k3f9", "--price", "0.25,2"),
-    *("--mode", "single", "--strategy", "react", "--role", "caller=embedded", "--role", "planner=-"),
+    *(
+        "--model",
+        "embedded",
+        "--budget",
+        "20000tok",
+        "--registration",
+        "names",
+        "--presentation",
+        "stable",
+    ),
+    *(
+        "--max-steps",
+        "7",
+        "--workspace",
+        "/tmp",
+        "--yes",
+        "--read-only",
+        "--resume",
+        "k3f9",
+        "--price",
+        "0.25,2",
+    ),
+    *(
+        "--mode",
+        "single",
+        "--strategy",
+        "react",
+        "--role",
+        "caller=embedded",
+        "--role",
+        "planner=-",
+    ),
 )
 
 
-@pytest.mark.parametrize("argv", [EVERYTHING, ("ask", "q", *EVERYTHING), ("line", *EVERYTHING), (*EVERYTHING, "chat")])
+@pytest.mark.parametrize(
+    "argv", [EVERYTHING, ("ask", "q", *EVERYTHING), ("line", *EVERYTHING), (*EVERYTHING, "chat")]
+)
 def test_options_are_accepted_before_and_after_the_command(argv: tuple[str, ...]) -> None:
     assert parsed(*argv) == Options(
         model="embedded",
@@ -60,7 +91,9 @@ def test_options_are_accepted_before_and_after_the_command(argv: tuple[str, ...]
 
 
 def test_roles_before_and_after_the_command_add_up() -> None:
-    options = parsed("--role", "planner=a", "--role", "caller=b", "ask", "q", "--role", "caller = c=d")
+    options = parsed(
+        "--role", "planner=a", "--role", "caller=b", "ask", "q", "--role", "caller = c=d"
+    )
     assert options.roles == RoleModels(planner="a", caller="c=d")
 
 
@@ -98,7 +131,11 @@ def test_question_may_be_several_words_or_a_dash() -> None:
         (["cost", "--jsn"], "Unknown option --jsn.", "Did you mean --json?"),
         (["cost", "--by", "modle"], "--by cannot be 'modle'.", "Did you mean model?"),
         (["sessions", "lsit"], "Unknown action 'lsit'.", "Did you mean list?"),
-        (["budget", "set", "everybody", "year", "1"], "Unknown period 'year'.", "Available: day, month."),
+        (
+            ["budget", "set", "everybody", "year", "1"],
+            "Unknown period 'year'.",
+            "Available: day, month.",
+        ),
         (["--registration", "name"], "--registration cannot be 'name'.", "Did you mean names?"),
         (["--budget", "-1"], "'-1' is negative", "20000tok"),
         (["--budget=-5tok"], "'-5tok' is negative", "20000tok"),
@@ -128,14 +165,20 @@ def test_invalid_usage_is_refused_with_a_suggestion(
 @given(st.lists(st.text(max_size=12), max_size=5))
 def test_random_command_lines_yield_options_or_a_usage_error(words: list[str]) -> None:
     argv = [
-        word for word in words if word not in {"-h", "--help", "-V", "--version"} and not word.startswith(("-h", "-V"))
+        word
+        for word in words
+        if word not in {"-h", "--help", "-V", "--version"} and not word.startswith(("-h", "-V"))
     ]
-    with contextlib.suppress(UsageError):  # anything else, such as the SystemExit of argparse, fails the test
+    with contextlib.suppress(
+        UsageError
+    ):  # anything else, such as the SystemExit of argparse, fails the test
         assert callable(build_parser().parse_args(argv).run)
 
 
 def test_parsing_imports_nothing_heavy() -> None:
-    done = subprocess.run([sys.executable, "-c", PARSED], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PARSED], capture_output=True, text=True, check=True
+    )
     heavy = {
         "pydantic",
         "rich",
@@ -157,7 +200,17 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     output = capsys.readouterr().out
-    for command in ("chat", "line", "ask", "tools", "sessions", "cost", "config", "models", "bench"):
+    for command in (
+        "chat",
+        "line",
+        "ask",
+        "tools",
+        "sessions",
+        "cost",
+        "config",
+        "models",
+        "bench",
+    ):
         assert f"    {command} " in output
 
 
@@ -183,7 +236,13 @@ def test_errors_have_exit_statuses(error: BaseException, status: int) -> None:
 
 
 def test_error_has_message_consequence_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
-    fenced(raising(StoreError("The disk is \x1b[31mfull.", kept="The session is kept.", fix="Free some space.")))
+    fenced(
+        raising(
+            StoreError(
+                "The disk is \x1b[31mfull.", kept="The session is kept.", fix="Free some space."
+            )
+        )
+    )
     error = capsys.readouterr().err
     assert error == "ecoshell: The disk is ␛[31mfull.\nThe session is kept.\nFree some space.\n"
 
@@ -195,7 +254,9 @@ def test_ctrl_c_prints_one_word(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_closed_pipe_ends_quietly() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "ecoshell", "config", "path"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "ecoshell", "config", "path"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stderr is not None

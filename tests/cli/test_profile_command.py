@@ -45,7 +45,10 @@ def test_tool_runs_on_each_file_smallest_first_with_a_price_per_level(profile):
         ("notes1000.txt", 1_000),
         ("notes100000.txt", 100_000),
     ]
-    assert all(row["ms"] > 0 and float(row["price"]) >= 2e-7 and row["failed"] is None for row in report["runs"])
+    assert all(
+        row["ms"] > 0 and float(row["price"]) >= 2e-7 and row["failed"] is None
+        for row in report["runs"]
+    )
     assert [level["size"] for level in report["levels"]] == pytest.approx([10, 1_000, 100_000])
     assert all(level["measured"] for level in report["levels"])
     assert stored_profiles()["count_text"].levels == pytest.approx((10, 1_000, 100_000))
@@ -65,7 +68,17 @@ def test_file_content_is_passed_if_no_argument_takes_a_path(profile, home):
 
 
 def test_constant_arguments_and_the_file_argument_can_be_set(profile):
-    argv = ("search_text", "--inputs", "notes10.txt", "--set", "text=word", "--into", "path", "--repeat", "1")
+    argv = (
+        "search_text",
+        "--inputs",
+        "notes10.txt",
+        "--set",
+        "text=word",
+        "--into",
+        "path",
+        "--repeat",
+        "1",
+    )
     assert json.loads(profile(*argv, "--json"))["runs"][0]["failed"] is None
 
 
@@ -99,7 +112,10 @@ def test_tool_that_always_fails_keeps_its_earlier_profile(profile, home):
         (("read_file", "--inputs", "notes10.txt", "--repeat", "0"), "--repeat 0"),
         (("read_file", "--inputs", "notes10.txt", "--into", "nowhere"), "no argument 'nowhere'"),
         (("read_file", "--inputs", "notes10.txt", "--set", "start"), "--set 'start'"),
-        (("current_time", "--inputs", "notes10.txt", "--set", "timezone=Europe/Oslo"), "takes a file"),
+        (
+            ("current_time", "--inputs", "notes10.txt", "--set", "timezone=Europe/Oslo"),
+            "takes a file",
+        ),
     ],
 )
 def test_invalid_arguments_are_refused(profile, argv, message):

@@ -25,12 +25,30 @@ def session_of(ended: Ended) -> str:
 
 
 def notes(ended: Ended) -> str:
-    return " ".join(json.loads(line)["text"] for line in ended.stdout.splitlines() if '"type": "notice"' in line)
+    return " ".join(
+        json.loads(line)["text"] for line in ended.stdout.splitlines() if '"type": "notice"' in line
+    )
 
 
-def test_resumed_session_has_its_model_mode_roles_and_folder(command: Command, tmp_path: Path) -> None:
-    one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.", "Three.")
-    first = command("ask", "--json", "Hello", "--model", one, "--mode", "umi", "--role", f"caller={two}", folder="here")
+def test_resumed_session_has_its_model_mode_roles_and_folder(
+    command: Command, tmp_path: Path
+) -> None:
+    one, two = (
+        script(tmp_path, "one.jsonl", "One."),
+        script(tmp_path, "two.jsonl", "Two.", "Three."),
+    )
+    first = command(
+        "ask",
+        "--json",
+        "Hello",
+        "--model",
+        one,
+        "--mode",
+        "umi",
+        "--role",
+        f"caller={two}",
+        folder="here",
+    )
     again = command("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
     began = started(again)
     assert (began["model"], began["mode"], began["session_model"]) == (one, "umi", one)
@@ -54,9 +72,13 @@ def test_command_line_overrides_the_resumed_session(command: Command, tmp_path: 
     assert str(tmp_path / "elsewhere") in notes(again)
 
 
-def test_session_whose_model_is_missing_uses_the_settings_model_with_a_note(command: Command, tmp_path: Path) -> None:
+def test_session_whose_model_is_missing_uses_the_settings_model_with_a_note(
+    command: Command, tmp_path: Path
+) -> None:
     here = tmp_path / "here"
-    first = command("ask", "--json", "Hello", "--model", script(tmp_path, "one.jsonl", "One."), folder="here")
+    first = command(
+        "ask", "--json", "Hello", "--model", script(tmp_path, "one.jsonl", "One."), folder="here"
+    )
     (tmp_path / "one.jsonl").unlink()
     two = script(tmp_path, "two.jsonl", "Two.")
     assert command("config", "set", "model", two).returncode == 0
@@ -66,7 +88,9 @@ def test_session_whose_model_is_missing_uses_the_settings_model_with_a_note(comm
     assert str(here) in notes(again)
 
 
-def test_session_whose_folder_is_missing_continues_in_the_current_folder(command: Command, tmp_path: Path) -> None:
+def test_session_whose_folder_is_missing_continues_in_the_current_folder(
+    command: Command, tmp_path: Path
+) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
     first = command("ask", "--json", "Hello", "--model", model, folder="here")
     (tmp_path / "here").rmdir()
@@ -75,11 +99,15 @@ def test_session_whose_folder_is_missing_continues_in_the_current_folder(command
     assert str(tmp_path / "elsewhere") in notes(again)
 
 
-def test_continue_resumes_the_latest_session_of_this_folder(command: Command, tmp_path: Path) -> None:
+def test_continue_resumes_the_latest_session_of_this_folder(
+    command: Command, tmp_path: Path
+) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
     first = command("ask", "--json", "Hello", "--model", model, folder="here")
     command("ask", "--json", "Hello", "--model", model, folder="elsewhere")
-    assert session_of(command("ask", "--json", "And?", "--continue", folder="here")) == session_of(first)
+    assert session_of(command("ask", "--json", "And?", "--continue", folder="here")) == session_of(
+        first
+    )
     none = command("ask", "And?", "--continue", folder="third")
     assert none.returncode == 2
     assert "No session was started in" in none.stderr
@@ -87,25 +115,40 @@ def test_continue_resumes_the_latest_session_of_this_folder(command: Command, tm
 
 
 @pytest.mark.parametrize("folder_name", ["../here", "../link"])
-def test_continue_finds_the_folder_under_any_name(command: Command, tmp_path: Path, folder_name: str) -> None:
+def test_continue_finds_the_folder_under_any_name(
+    command: Command, tmp_path: Path, folder_name: str
+) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "link").symlink_to("here")
     model = script(tmp_path, "one.jsonl", "One.")
-    first = command("ask", "--json", "Hello", "--model", model, "--workspace", folder_name, folder="elsewhere")
+    first = command(
+        "ask", "--json", "Hello", "--model", model, "--workspace", folder_name, folder="elsewhere"
+    )
     for again in (("--continue",), ("--continue", "--workspace", folder_name)):
-        assert session_of(command("ask", "--json", "And?", *again, folder="here")) == session_of(first)
+        assert session_of(command("ask", "--json", "And?", *again, folder="here")) == session_of(
+            first
+        )
 
 
-def test_resume_in_the_line_shell_changes_the_model_and_names_the_folder(command: Command, tmp_path: Path) -> None:
+def test_resume_in_the_line_shell_changes_the_model_and_names_the_folder(
+    command: Command, tmp_path: Path
+) -> None:
     one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.")
     session = session_of(command("ask", "--json", "Hello", "--model", one, folder="here"))
-    output = command("line", "--model", two, folder="elsewhere", typed=f"/resume {session}\n/model\n")
+    output = command(
+        "line", "--model", two, folder="elsewhere", typed=f"/resume {session}\n/model\n"
+    )
     assert f"resumed with {one} in mode single, in {tmp_path / 'elsewhere'}" in output.stdout
-    assert f"Its workspace was {tmp_path / 'here'}; return to it with: ecoshell --resume {session}." in output.stdout
+    assert (
+        f"Its workspace was {tmp_path / 'here'}; return to it with: ecoshell --resume {session}."
+        in output.stdout
+    )
     assert "Change them with /model, /mode and /role." in output.stdout
 
 
-def test_export_without_a_name_writes_a_new_file_each_time(command: Command, tmp_path: Path) -> None:
+def test_export_without_a_name_writes_a_new_file_each_time(
+    command: Command, tmp_path: Path
+) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
     output = command("line", "--model", model, folder="here", typed="Hello\n/export\n/export\n")
     first, second = sorted((tmp_path / "here").glob("*.md"), key=lambda file: len(file.name))

@@ -55,11 +55,15 @@ def visible_text(file: Path) -> str:
     return unescape("\n".join(pieces)).replace("\xa0", " ")
 
 
-def test_first_screen_of_a_new_chat_is_drawn_without_loading_or_storing_anything(home: Path, tmp_path: Path) -> None:
+def test_first_screen_of_a_new_chat_is_drawn_without_loading_or_storing_anything(
+    home: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "first.svg"
     program = [sys.executable, "-c", LOADED, str(file)]
     environ = {**os.environ, "ECOSHELL_HOME": str(home)}
-    done = subprocess.run(program, capture_output=True, text=True, env=environ, check=False, timeout=600)
+    done = subprocess.run(
+        program, capture_output=True, text=True, env=environ, check=False, timeout=600
+    )
     assert (done.stdout.split(), done.stderr) == (["0"], "")
     assert "/ for commands, @ for files" in visible_text(file)
     assert "embedded" in visible_text(file)
@@ -83,18 +87,27 @@ def test_stored_session_is_drawn_without_its_model_and_is_unchanged(
         assert (store.info(session), list(store.events(session))) == content
 
 
-def test_picture_has_the_requested_size_and_is_reproducible(command: Command, session: str, tmp_path: Path) -> None:
+def test_picture_has_the_requested_size_and_is_reproducible(
+    command: Command, session: str, tmp_path: Path
+) -> None:
     pictures: dict[str, str] = {}
     for name, size in (("one", "60x20"), ("two", "60x20"), ("large", "120x36")):
         file = tmp_path / f"{name}.svg"
-        assert command("screenshot", "--size", size, "--session", session, str(file)).returncode == 0
+        assert (
+            command("screenshot", "--size", size, "--session", session, str(file)).returncode == 0
+        )
         pictures[name] = file.read_text(encoding="utf-8")
     assert pictures["one"] == pictures["two"]
-    width = {name: float(re.findall(r'viewBox="0 0 ([\d.]+)', text)[0]) for name, text in pictures.items()}
+    width = {
+        name: float(re.findall(r'viewBox="0 0 ([\d.]+)', text)[0])
+        for name, text in pictures.items()
+    }
     assert width["large"] > 1.8 * width["one"]
 
 
-def test_unsent_draft_is_kept_and_not_in_the_picture(command: Command, home: Path, tmp_path: Path) -> None:
+def test_unsent_draft_is_kept_and_not_in_the_picture(
+    command: Command, home: Path, tmp_path: Path
+) -> None:
     draft = home / "data" / "draft.txt"
     draft.parent.mkdir(parents=True)
     draft.write_text("between us", encoding="utf-8")
@@ -125,7 +138,9 @@ def test_invalid_requests_are_refused_without_a_file(
 ) -> None:
     (tmp_path / "there.svg").write_text("mine", encoding="utf-8")
     paths = [
-        str(tmp_path / argument) if argument.endswith((".svg", ".png")) and argument[0] != "~" else argument
+        str(tmp_path / argument)
+        if argument.endswith((".svg", ".png")) and argument[0] != "~"
+        else argument
         for argument in arguments
     ]
     done = command("screenshot", *paths)

@@ -24,11 +24,17 @@ def test_version_is_printed(option: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_version_loads_only_its_module() -> None:
-    here = Path(ecoshell.__file__).parents[1]  # without the site's packages it is found where it is started
-    done = subprocess.run([sys.executable, "-S", "-c", LOADED], capture_output=True, text=True, check=True, cwd=here)
+    here = Path(ecoshell.__file__).parents[
+        1
+    ]  # without the site's packages it is found where it is started
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", LOADED], capture_output=True, text=True, check=True, cwd=here
+    )
     assert done.stdout.splitlines()[1].split() == ["ecoshell", "ecoshell.cli"]
 
 
 def test_package_can_be_run_as_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "ecoshell", "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "ecoshell", "--version"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, f"ecoshell {__version__}\n")

@@ -9,13 +9,23 @@ from hypothesis import strategies as st
 from ecoshell_gateway.bodies import parse_body
 from ecoshell_gateway.errors import Refused
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+)
 
 
 @given(st.dictionaries(st.text(), VALUES), st.integers(0, 4), st.booleans())
 def test_a_body_keeps_its_bytes(fields: dict[str, object], indent: int, is_ascii: bool):
-    data = json.dumps(fields, indent=indent or None, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
+    data = json.dumps(fields, indent=indent or None, ensure_ascii=is_ascii).encode(
+        "utf-8", "surrogatepass"
+    )
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -26,7 +36,9 @@ def test_a_body_keeps_its_bytes(fields: dict[str, object], indent: int, is_ascii
 
 
 @given(st.dictionaries(st.text(), VALUES, min_size=1), st.integers(), st.text())
-def test_replacing_a_value_changes_that_value_only(fields: dict[str, object], number: int, name: str):
+def test_replacing_a_value_changes_that_value_only(
+    fields: dict[str, object], number: int, name: str
+):
     data = json.dumps(fields, indent=1).encode()
     changed = parse_body(data).with_values({name: number})
     assert json.loads(changed.encoded()) == {**fields, name: number}

@@ -16,9 +16,24 @@ from ecoshell.budget import PriceBook
 
 USER = [{"role": "user", "content": "What is 17 * 23?"}]
 FORMATS: list[tuple[type[Emulator], str, str, dict[str, Any]]] = [
-    (OpenAIChat, "/v1/chat/completions", f"openai/{CHAT}", {"model": CHAT, "max_tokens": 200, "messages": USER}),
-    (OpenAIResponses, "/v1/responses", f"openai/{CHAT}", {"model": CHAT, "max_output_tokens": 200, "input": "17?"}),
-    (AnthropicMessages, "/v1/messages", f"anthropic/{CLAUDE}", {"model": CLAUDE, "max_tokens": 200, "messages": USER}),
+    (
+        OpenAIChat,
+        "/v1/chat/completions",
+        f"openai/{CHAT}",
+        {"model": CHAT, "max_tokens": 200, "messages": USER},
+    ),
+    (
+        OpenAIResponses,
+        "/v1/responses",
+        f"openai/{CHAT}",
+        {"model": CHAT, "max_output_tokens": 200, "input": "17?"},
+    ),
+    (
+        AnthropicMessages,
+        "/v1/messages",
+        f"anthropic/{CLAUDE}",
+        {"model": CLAUDE, "max_tokens": 200, "messages": USER},
+    ),
 ]
 
 
@@ -29,7 +44,12 @@ def answered(_: Prompt) -> Reply:
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize(("emulator", "path", "name", "body"), FORMATS)
 async def test_a_request_is_forwarded_and_settled_as_reported(
-    emulator: type[Emulator], path: str, name: str, body: dict[str, Any], streams: bool, tmp_path: Path
+    emulator: type[Emulator],
+    path: str,
+    name: str,
+    body: dict[str, Any],
+    streams: bool,
+    tmp_path: Path,
 ):
     with emulator() as provider:
         provider.script(answered)
@@ -42,7 +62,9 @@ async def test_a_request_is_forwarded_and_settled_as_reported(
             async with httpx.AsyncClient(trust_env=False) as direct:
                 place = provider.address + path
                 headers = {"authorization": "Bearer k", "x-api-key": "k"}
-                plain = await direct.post(place, content=json.dumps(body, indent=3), headers=headers)
+                plain = await direct.post(
+                    place, content=json.dumps(body, indent=3), headers=headers
+                )
             assert _without_ids(response.text) == _without_ids(plain.text)
             assert provider.requests[0] == provider.requests[1] == body
             entry = play.entries()[-1]
@@ -83,7 +105,10 @@ async def test_usage_is_requested_for_a_stream_and_kept_from_a_client_that_did_n
 
 
 async def test_the_output_is_lowered_to_what_the_cap_leaves(tmp_path: Path):
-    async with OddProvider() as provider, playing(tmp_path, provider.address, budget="0.02") as play:
+    async with (
+        OddProvider() as provider,
+        playing(tmp_path, provider.address, budget="0.02") as play,
+    ):
         assert (await play.chat(max_completion_tokens=30_000)).status_code == 200
         sent = provider.requests[0]["max_completion_tokens"]
         entry = play.entries()[0]
@@ -112,13 +137,18 @@ async def test_each_choice_is_reserved(n: int, tmp_path: Path):
 
 
 async def test_at_the_cap_the_error_explains_itself_and_stops_retries(tmp_path: Path):
-    async with OddProvider() as provider, playing(tmp_path, provider.address, budget="0.0001") as play:
+    async with (
+        OddProvider() as provider,
+        playing(tmp_path, provider.address, budget="0.0001") as play,
+    ):
         response = await play.chat()
         assert response.status_code == 402
         assert response.headers["x-should-retry"] == "false"
         assert "cap of $0.0001 reached, $0 spent, $0 reserved" in message_of(response)
         assert "ecoshell budget raise" in message_of(response)
-        claude = await play.client.post("/v1/messages", json={"model": CLAUDE, "max_tokens": 100, "messages": USER})
+        claude = await play.client.post(
+            "/v1/messages", json={"model": CLAUDE, "max_tokens": 100, "messages": USER}
+        )
         assert claude.status_code == 402
         assert claude.json()["type"] == "error"
         assert "cap" in message_of(claude)
@@ -137,14 +167,20 @@ ABSURD: list[Any] = [
     {"prompt_tokens": 5, "completion_tokens": 1_000_000},
     {"prompt_tokens": 0, "completion_tokens": 0},
     {"prompt_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 6}},
-    {"prompt_tokens": 5, "completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 9}},
+    {
+        "prompt_tokens": 5,
+        "completion_tokens": 3,
+        "completion_tokens_details": {"reasoning_tokens": 9},
+    },
     "many",
 ]
 
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("usage", ABSURD)
-async def test_without_a_credible_usage_the_whole_reservation_counts(usage: Any, streams: bool, tmp_path: Path):
+async def test_without_a_credible_usage_the_whole_reservation_counts(
+    usage: Any, streams: bool, tmp_path: Path
+):
     async with (
         OddProvider(lambda _: Answer(usage=usage)) as provider,
         playing(tmp_path, provider.address) as play,
@@ -172,7 +208,10 @@ async def test_without_a_credible_usage_the_whole_reservation_counts(usage: Any,
 async def test_a_failure_releases_the_reservation_only_if_it_certainly_caused_no_work(
     answer: Answer, state: str, status: int, tmp_path: Path
 ):
-    async with OddProvider(lambda _: answer) as provider, playing(tmp_path, provider.address) as play:
+    async with (
+        OddProvider(lambda _: answer) as provider,
+        playing(tmp_path, provider.address) as play,
+    ):
         response = await play.chat()
         assert response.status_code == status
         assert [entry.state for entry in play.entries()] == [state]
@@ -251,12 +290,18 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"audio": {"voice": "x"}}, 402, "Audio"),
     ({"modalities": ["text", "audio"]}, 402, "Output other than text"),
     ({"prediction": {"type": "content", "content": "x"}}, 402, "Predicted output"),
-    ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, 402, "Audio"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]},
+        402,
+        "Audio",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("fields", "status", "text"), BAD)
-async def test_what_cannot_be_priced_is_refused(fields: dict[str, Any], status: int, text: str, tmp_path: Path):
+async def test_what_cannot_be_priced_is_refused(
+    fields: dict[str, Any], status: int, text: str, tmp_path: Path
+):
     async with OddProvider() as provider, playing(tmp_path, provider.address) as play:
         response = await play.chat(**fields)
         assert response.status_code == status, response.text
@@ -274,17 +319,36 @@ async def test_what_cannot_be_priced_is_refused(fields: dict[str, Any], status: 
         ("/v1/messages/batches", {}, 402),
         ("/v1/embeddings", {}, 404),
         ("/v1/responses", {"model": CHAT, "input": "x", "background": True}, 402),
-        ("/v1/responses", {"model": CHAT, "input": "x", "tools": [{"type": "code_interpreter"}]}, 402),
-        ("/v1/messages", {"model": CLAUDE, "max_tokens": 9, "messages": USER, "speed": "fast"}, 402),
-        ("/v1/messages", {"model": CLAUDE, "max_tokens": 9, "messages": USER, "mcp_servers": [{}]}, 402),
+        (
+            "/v1/responses",
+            {"model": CHAT, "input": "x", "tools": [{"type": "code_interpreter"}]},
+            402,
+        ),
         (
             "/v1/messages",
-            {"model": CLAUDE, "max_tokens": 9, "messages": USER, "tools": [{"type": "web_search_20250305"}]},
+            {"model": CLAUDE, "max_tokens": 9, "messages": USER, "speed": "fast"},
+            402,
+        ),
+        (
+            "/v1/messages",
+            {"model": CLAUDE, "max_tokens": 9, "messages": USER, "mcp_servers": [{}]},
+            402,
+        ),
+        (
+            "/v1/messages",
+            {
+                "model": CLAUDE,
+                "max_tokens": 9,
+                "messages": USER,
+                "tools": [{"type": "web_search_20250305"}],
+            },
             402,
         ),
     ],
 )
-async def test_other_requests_are_refused(path: str, body: dict[str, Any], status: int, tmp_path: Path):
+async def test_other_requests_are_refused(
+    path: str, body: dict[str, Any], status: int, tmp_path: Path
+):
     async with OddProvider() as provider, playing(tmp_path, provider.address) as play:
         response = await play.client.post(path, json=body)
         assert response.status_code == status
@@ -295,7 +359,12 @@ async def test_other_requests_are_refused(path: str, body: dict[str, Any], statu
 
 async def test_content_that_the_provider_stores_is_bounded_by_the_context(tmp_path: Path):
     async with OddProvider() as provider, playing(tmp_path, provider.address) as play:
-        body = {"model": CHAT, "input": "x", "max_output_tokens": 16, "previous_response_id": "resp_1"}
+        body = {
+            "model": CHAT,
+            "input": "x",
+            "max_output_tokens": 16,
+            "previous_response_id": "resp_1",
+        }
         await play.client.post("/v1/responses", json=body)
         assert play.entries()[0].held_input == 1_047_576
 
@@ -323,7 +392,9 @@ async def test_a_model_without_a_price_counts_in_tokens_if_allowed(tmp_path: Pat
         lambda client: client.headers.update({"host": "evil.example"}),
     ],
 )
-async def test_a_wrong_token_or_host_is_refused(change: Callable[[httpx.AsyncClient], object], tmp_path: Path):
+async def test_a_wrong_token_or_host_is_refused(
+    change: Callable[[httpx.AsyncClient], object], tmp_path: Path
+):
     async with OddProvider() as provider, playing(tmp_path, provider.address) as play:
         change(play.client)
         response = await play.chat()
@@ -332,10 +403,14 @@ async def test_a_wrong_token_or_host_is_refused(change: Callable[[httpx.AsyncCli
         assert provider.requests == []
 
 
-async def test_keys_stay_in_the_gateway_and_headers_pass_on_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_keys_stay_in_the_gateway_and_headers_pass_on_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real-key-of-the-user")
     async with (
-        OddProvider(lambda _: Answer(headers=("x-request-id: r1", "set-cookie: a=b", "x-other: 1"))) as provider,
+        OddProvider(
+            lambda _: Answer(headers=("x-request-id: r1", "set-cookie: a=b", "x-other: 1"))
+        ) as provider,
         playing(tmp_path, provider.address) as play,
     ):
         play.client.headers.update({"x-secret": "1", "user-agent": "agent/1", "cookie": "c=d"})
@@ -357,7 +432,9 @@ async def test_a_subscription_passes_the_clients_own_credentials(tmp_path: Path)
         play.client.headers.update({"authorization": "Bearer oauth-of-the-client"})
         body = {"model": CHAT, "max_completion_tokens": 100, "messages": USER}
         assert (await play.client.post("/v1/chat/completions", json=body)).status_code == 401
-        assert (await play.client.post(f"/t/{TOKEN}/v1/chat/completions", json=body)).status_code == 200
+        assert (
+            await play.client.post(f"/t/{TOKEN}/v1/chat/completions", json=body)
+        ).status_code == 200
         assert "Bearer oauth-of-the-client" in "\n".join(provider.heads[0])
         assert play.entries()[0].spent_nano == 0
 
@@ -405,7 +482,9 @@ async def test_a_request_that_does_not_begin_is_disconnected(
             for _ in range(requests):
                 writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 head = await reader.readuntil(b"\r\n\r\n")
-                await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+                await reader.readexactly(
+                    int(head.lower().partition(b"content-length: ")[2].split()[0])
+                )
             writer.write(b"GET /healthz HTTP/1.1\r\nhost:")
             assert await reader.read() == b""
         writer.close()
@@ -440,10 +519,19 @@ async def test_models_and_token_counts_are_free(tmp_path: Path):
 
 async def test_a_counted_prompt_bounds_the_next_one(tmp_path: Path):
     counted = {"prompt_tokens": 1500, "completion_tokens": 3, "total_tokens": 1503}
-    async with OddProvider(lambda _: Answer(usage=counted)) as provider, playing(tmp_path, provider.address) as play:
+    async with (
+        OddProvider(lambda _: Answer(usage=counted)) as provider,
+        playing(tmp_path, provider.address) as play,
+    ):
         first: list[dict[str, Any]] = [{"role": "user", "content": "long " * 1200}]
         await play.chat(messages=first)
-        await play.chat(messages=[*first, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "on"}])
+        await play.chat(
+            messages=[
+                *first,
+                {"role": "assistant", "content": "yes"},
+                {"role": "user", "content": "on"},
+            ]
+        )
         held = [entry.held_input for entry in play.entries()]
         assert held[0] > 6000
         assert 1500 < held[1] < 2100
@@ -451,7 +539,9 @@ async def test_a_counted_prompt_bounds_the_next_one(tmp_path: Path):
 
 async def test_anthropics_count_bounds_a_prompt_that_seems_too_long(tmp_path: Path):
     class Counting(OddProvider):
-        async def _reply_whole(self, body: dict[str, Any], answer: Answer, writer: asyncio.StreamWriter) -> bool:
+        async def _reply_whole(
+            self, body: dict[str, Any], answer: Answer, writer: asyncio.StreamWriter
+        ) -> bool:
             if "max_tokens" in body:
                 return await super()._reply_whole(body, answer, writer)
             data = b'{"input_tokens": 900}'
@@ -459,13 +549,23 @@ async def test_anthropics_count_bounds_a_prompt_that_seems_too_long(tmp_path: Pa
             await writer.drain()
             return True
 
-    body = {"model": CLAUDE, "max_tokens": 500, "messages": [{"role": "user", "content": "word " * 1000}]}
+    body = {
+        "model": CLAUDE,
+        "max_tokens": 500,
+        "messages": [{"role": "user", "content": "word " * 1000}],
+    }
     async with Counting() as provider, playing(tmp_path, provider.address, budget="0.02") as play:
         assert (await play.client.post("/v1/messages", json=body)).status_code == 200
-        assert [head[0].split()[1] for head in provider.heads] == ["/v1/messages/count_tokens", "/v1/messages"]
+        assert [head[0].split()[1] for head in provider.heads] == [
+            "/v1/messages/count_tokens",
+            "/v1/messages",
+        ]
         assert provider.requests[1] == body
         assert 900 < play.entries()[-1].held_input < 1300
-    async with OddProvider() as provider, playing(tmp_path / "uncounted", provider.address, budget="0.002") as play:
+    async with (
+        OddProvider() as provider,
+        playing(tmp_path / "uncounted", provider.address, budget="0.002") as play,
+    ):
         assert (await play.client.post("/v1/messages", json=body)).status_code == 402
 
 
@@ -501,7 +601,10 @@ async def test_a_cap_in_time_stops_a_running_request(tmp_path: Path):
 
 
 async def test_one_cap_holds_for_concurrent_clients(tmp_path: Path):
-    async with OddProvider() as provider, playing(tmp_path, provider.address, budget="0.003") as play:
+    async with (
+        OddProvider() as provider,
+        playing(tmp_path, provider.address, budget="0.003") as play,
+    ):
 
         async def client(count: int) -> list[int]:
             return [(await play.chat(max_completion_tokens=200)).status_code for _ in range(count)]

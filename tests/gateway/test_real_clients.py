@@ -17,7 +17,9 @@ from providers import Emulator
 FOLDER = Path(os.environ.get("ECOSHELL_CLIENTS", "/nonexistent"))
 TASK = "Write the word done into done.txt with the shell."
 SECONDS = 240
-pytestmark = pytest.mark.skipif(not os.environ.get("ECOSHELL_REAL_CLIENTS"), reason="ECOSHELL_REAL_CLIENTS is not set")
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("ECOSHELL_REAL_CLIENTS"), reason="ECOSHELL_REAL_CLIENTS is not set"
+)
 
 OPENAI_SDK = """
 import base64, openai
@@ -65,8 +67,22 @@ except anthropic.APIStatusError as error:
     print(error.status_code, error.message)
 """
 SDK, NODE = FOLDER / "py/bin/python", FOLDER / "node_modules/.bin"
-CODEX = ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", "gpt-5.1-codex", TASK)
-AIDER = ("--model", "openai/gpt-4.1-mini", "--yes-always", "--no-git", "--no-check-update", "--analytics-disable")
+CODEX = (
+    "exec",
+    "--skip-git-repo-check",
+    "--dangerously-bypass-approvals-and-sandbox",
+    "-m",
+    "gpt-5.1-codex",
+    TASK,
+)
+AIDER = (
+    "--model",
+    "openai/gpt-4.1-mini",
+    "--yes-always",
+    "--no-git",
+    "--no-check-update",
+    "--analytics-disable",
+)
 CLIENTS: dict[str, tuple[type[Emulator], Path, Sequence[str]]] = {
     "openai-sdk": (LenientChat, SDK, ("-c", OPENAI_SDK)),
     "openai-sdk-responses": (LenientResponses, SDK, ("-c", RESPONSES_SDK)),
@@ -78,7 +94,11 @@ CLIENTS: dict[str, tuple[type[Emulator], Path, Sequence[str]]] = {
         ("-p", TASK, "--model", "claude-sonnet-4-5", "--allowedTools", "Bash"),
     ),
     "codex": (LenientResponses, NODE / "codex", CODEX),
-    "opencode": (LenientMessages, NODE / "opencode", ("run", "-m", "anthropic/claude-sonnet-4-5", TASK)),
+    "opencode": (
+        LenientMessages,
+        NODE / "opencode",
+        ("run", "-m", "anthropic/claude-sonnet-4-5", TASK),
+    ),
 }
 WITH_SHELL = ("claude-code", "codex", "opencode")
 
@@ -96,9 +116,25 @@ def play(name: str, budget: str, home: Path) -> tuple[subprocess.CompletedProces
     inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     with emulator() as provider:
         provider.script(one_command)
-        upstreams = ("--upstream-openai", provider.address, "--upstream-anthropic", provider.address)
+        upstreams = (
+            "--upstream-openai",
+            provider.address,
+            "--upstream-anthropic",
+            provider.address,
+        )
         done = subprocess.run(
-            [sys.executable, "-m", "ecoshell", "run", "--budget", budget, *upstreams, "--", str(program), *arguments],
+            [
+                sys.executable,
+                "-m",
+                "ecoshell",
+                "run",
+                "--budget",
+                budget,
+                *upstreams,
+                "--",
+                str(program),
+                *arguments,
+            ],
             env={**inherited, **own, **keys, **quiet},
             cwd=work,
             capture_output=True,

@@ -28,7 +28,9 @@ def facts_of(messages: list[dict[str, Any]], *, is_claude: bool = False) -> Requ
     ("allowed", "status"),
     [((CHAT,), 200), (("gpt-4.1-*",), 200), (("gpt-5*", CHAT), 200), (("claude-*",), 402)],
 )
-async def test_only_allowed_models_are_called(allowed: tuple[str, ...], status: int, tmp_path: Path):
+async def test_only_allowed_models_are_called(
+    allowed: tuple[str, ...], status: int, tmp_path: Path
+):
     async with (
         OddProvider() as provider,
         playing(tmp_path, provider.address, rules=RuleOptions(allowed=allowed)) as play,
@@ -71,8 +73,13 @@ async def test_each_request_has_a_cap_of_its_own(tmp_path: Path):
     "options",
     [RuleOptions(requests_per_minute=2), RuleOptions(per_minute=parse_amount("500tok"))],
 )
-async def test_a_limit_per_minute_tells_clients_when_to_return(options: RuleOptions, tmp_path: Path):
-    async with OddProvider() as provider, playing(tmp_path, provider.address, rules=options) as play:
+async def test_a_limit_per_minute_tells_clients_when_to_return(
+    options: RuleOptions, tmp_path: Path
+):
+    async with (
+        OddProvider() as provider,
+        playing(tmp_path, provider.address, rules=options) as play,
+    ):
         statuses = [(await play.chat()).status_code for _ in range(2)]
         response = await play.chat()
         assert (statuses, response.status_code) == ([200, 200], 429)
@@ -104,9 +111,15 @@ def _conversation(steps: int, *, changes: bool) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Fix the test."}]
     for step in range(steps):
         name = f"file_{'abcdefghijklmnopqrstuvwxyz'[step]}" if changes else "run_test"
-        call = {"id": f"call_{step}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        call = {
+            "id": f"call_{step}",
+            "type": "function",
+            "function": {"name": name, "arguments": "{}"},
+        }
         messages.append({"role": "assistant", "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"call_{step}", "content": f"1 failed in 0.{step}s"})
+        messages.append(
+            {"role": "tool", "tool_call_id": f"call_{step}", "content": f"1 failed in 0.{step}s"}
+        )
     return messages
 
 
@@ -125,7 +138,10 @@ def test_an_agent_that_repeats_one_step_is_paused_once():
 def test_different_steps_and_repeated_requests_are_no_loop():
     rules, refusals = Rules(RuleOptions(loop_steps=3)), list[Refused]()
     requests = [facts_of(_conversation(steps, changes=True)) for steps in range(12)]
-    repeated = facts_of(_conversation(3, changes=False)), facts_of([{"role": "user", "content": "hi"}], is_claude=True)
+    repeated = (
+        facts_of(_conversation(3, changes=False)),
+        facts_of([{"role": "user", "content": "hi"}], is_claude=True),
+    )
     for facts in (*requests, *repeated * 20):
         try:
             rules.check(facts)

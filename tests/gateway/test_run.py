@@ -43,7 +43,11 @@ def environ(home: Path, **more: str) -> dict[str, str]:
 
 async def test_a_program_runs_under_the_cap_and_its_status_is_returned(tmp_path: Path):
     async with OddProvider() as provider:
-        keys = {"OPENAI_API_KEY": "sk-the-real-key", "GEMINI_API_KEY": "gm-the-real-key", "GITHUB_TOKEN": "ght-123456"}
+        keys = {
+            "OPENAI_API_KEY": "sk-the-real-key",
+            "GEMINI_API_KEY": "gm-the-real-key",
+            "GITHUB_TOKEN": "ght-123456",
+        }
         options = ["--budget", "0.05", "--upstream-openai", provider.address]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "ecoshell", "run", *options, "--", sys.executable, "-c", AGENT),
@@ -58,7 +62,18 @@ async def test_a_program_runs_under_the_cap_and_its_status_is_returned(tmp_path:
 
 async def test_the_server_prints_its_address_and_ends_on_a_signal(tmp_path: Path):
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ecoshell", "gateway", "--port", "0", "--budget", "2.00", "--token", TOKEN),
+        *(
+            sys.executable,
+            "-m",
+            "ecoshell",
+            "gateway",
+            "--port",
+            "0",
+            "--budget",
+            "2.00",
+            "--token",
+            TOKEN,
+        ),
         env=environ(tmp_path),
         stdout=subprocess.PIPE,
     )
@@ -142,7 +157,9 @@ def test_presets_are_listed(capsys: pytest.CaptureFixture[str]):
     listed = capsys.readouterr().out
     assert all(f"{name} " in listed for name in PRESETS)
     assert main(["run", "--list", "--json"]) == 0
-    assert {preset["name"] for preset in json.loads(capsys.readouterr().out)["presets"]} == set(PRESETS) - {"gemini"}
+    assert {preset["name"] for preset in json.loads(capsys.readouterr().out)["presets"]} == set(
+        PRESETS
+    ) - {"gemini"}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -173,7 +190,8 @@ def test_a_preset_is_chosen_by_the_programs_name():
 
 
 @pytest.mark.parametrize(
-    ("text", "scope", "value"), [("5", "session", 5), ("day=20", "day", 20), ("month=1", "month", 1)]
+    ("text", "scope", "value"),
+    [("5", "session", 5), ("day=20", "day", 20), ("month=1", "month", 1)],
 )
 def test_budgets_have_a_scope(text: str, scope: str, value: int):
     found, amount = scoped_amount(text)

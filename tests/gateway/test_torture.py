@@ -51,7 +51,11 @@ class Biller:
         output = self.rng.randint(1, body["max_completion_tokens"])
         self.nano += self._price.cost(Usage(prompt, output))
         self.answers += 1
-        report = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+        report = {
+            "prompt_tokens": prompt,
+            "completion_tokens": output,
+            "total_tokens": prompt + output,
+        }
         dice = self.rng.random()
         cut = self.rng.randint(0, 4) if dice < 0.15 else None
         usage = self.rng.choice(ABSURD) if 0.15 <= dice < 0.3 else report
@@ -64,16 +68,35 @@ class Gateways:
 
     def __init__(self, home: Path, upstream: str, budget: str) -> None:
         self._home = home
-        self._options = ["--budget", budget, "--upstream-openai", upstream, "--token", TOKEN, "--loop-guard", "off"]
+        self._options = [
+            "--budget",
+            budget,
+            "--upstream-openai",
+            upstream,
+            "--token",
+            TOKEN,
+            "--loop-guard",
+            "off",
+        ]
         self.port = 0
         self.process: asyncio.subprocess.Process | None = None
         self.is_up = asyncio.Event()
 
     async def start(self) -> None:
         """Start and wait until it listens."""
-        command = [sys.executable, "-m", "ecoshell", "gateway", "--port", str(self.port), *self._options]
+        command = [
+            sys.executable,
+            "-m",
+            "ecoshell",
+            "gateway",
+            "--port",
+            str(self.port),
+            *self._options,
+        ]
         environ = {**os.environ, "ECOSHELL_HOME": str(self._home)}
-        self.process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=subprocess.PIPE)
+        self.process = await asyncio.create_subprocess_exec(
+            *command, env=environ, stdout=subprocess.PIPE
+        )
         assert self.process.stdout is not None
         line = (await asyncio.wait_for(self.process.stdout.readline(), 120)).decode()
         self.port = int(line.rpartition(":")[2])
@@ -87,7 +110,9 @@ class Gateways:
         await self.process.wait()
 
 
-async def torture(home: Path, *, requests: int, kills: int, budget: str) -> tuple[Biller, Counter[str]]:
+async def torture(
+    home: Path, *, requests: int, kills: int, budget: str
+) -> tuple[Biller, Counter[str]]:
     """Send the requests while the gateway is killed again and again; return the bill and the outcomes."""
     rng = random.Random(SEED)
     biller = Biller(rng)
@@ -105,7 +130,12 @@ async def torture(home: Path, *, requests: int, kills: int, budget: str) -> tupl
                 text = "x" * rng.randint(1, _LONGEST_PROMPT)
                 message = {"role": "user", "content": text}
                 limit, streams = rng.randint(16, 400), rng.random() < 0.6
-                body = {"model": CHAT, "max_completion_tokens": limit, "messages": [message], "stream": streams}
+                body = {
+                    "model": CHAT,
+                    "max_completion_tokens": limit,
+                    "messages": [message],
+                    "stream": streams,
+                }
                 outcomes[await _send(http, f"http://127.0.0.1:{gateways.port}", body, rng)] += 1
 
         async def killer() -> None:
@@ -115,7 +145,9 @@ async def torture(home: Path, *, requests: int, kills: int, budget: str) -> tupl
                 await gateways.end(signal.SIGKILL)
                 await gateways.start()
 
-        async with httpx.AsyncClient(trust_env=False, timeout=60, headers={"authorization": f"Bearer {TOKEN}"}) as http:
+        async with httpx.AsyncClient(
+            trust_env=False, timeout=60, headers={"authorization": f"Bearer {TOKEN}"}
+        ) as http:
             await asyncio.gather(killer(), *(client(http) for _ in range(CLIENTS)))
         await gateways.end(signal.SIGTERM)
     return biller, outcomes
@@ -153,7 +185,9 @@ async def test_nothing_exceeds_the_cap(requests: int, kills: int, cents: int, tm
         assert ledger.verify() == ()
         assert ledger.barred() == {}
     amounts = (f"{nano / NANO:.4f}" for nano in (biller.nano, counted, cap))
-    print(f"{requests} requests, {kills} kills: {dict(outcomes)}; billed, counted, cap: {', '.join(amounts)}")
+    print(
+        f"{requests} requests, {kills} kills: {dict(outcomes)}; billed, counted, cap: {', '.join(amounts)}"
+    )
     assert biller.nano <= counted <= cap
     assert outcomes["200"] > requests // 20
     assert outcomes["402"] > 0

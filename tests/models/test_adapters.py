@@ -149,7 +149,9 @@ async def test_each_adapter_reuses_only_its_own_cached_prompts(cast, folder):
         ("arch", "architecture qwen2.*architecture llama"),
     ],
 )
-def test_a_file_that_is_not_an_adapter_of_the_base_is_refused_immediately(tmp_path: Path, broken: str, message: str):
+def test_a_file_that_is_not_an_adapter_of_the_base_is_refused_immediately(
+    tmp_path: Path, broken: str, message: str
+):
     path = tmp_path / "adapter.gguf"
     if broken == "text":
         path.write_text("hello")
@@ -167,16 +169,25 @@ def test_a_file_that_is_not_an_adapter_of_the_base_is_refused_immediately(tmp_pa
     ("broken", "message"),
     [("width", "attn_q.weight to be 512 × 576, not 576 × 576"), ("layers", "blk.30.attn_q.weight")],
 )
-def test_an_adapter_of_another_shape_is_refused_immediately(tmp_path: Path, broken: str, message: str):
+def test_an_adapter_of_another_shape_is_refused_immediately(
+    tmp_path: Path, broken: str, message: str
+):
     path = tmp_path / "adapter.gguf"
-    make_adapter(path, scale=0, width=512 if broken == "width" else 576, layers=40 if broken == "layers" else 30)
+    make_adapter(
+        path,
+        scale=0,
+        width=512 if broken == "width" else 576,
+        layers=40 if broken == "layers" else 30,
+    )
     with pytest.raises(ModelBroken, match=message) as caught:
         LocalModel(embedded_path(), adapter=path)
     assert str(path) in caught.value.message
     assert str(embedded_path()) in caught.value.message
 
 
-async def test_an_adapter_with_unreadable_weights_names_both_files_and_the_base_still_works(cast, tmp_path: Path):
+async def test_an_adapter_with_unreadable_weights_names_both_files_and_the_base_still_works(
+    cast, tmp_path: Path
+):
     base, unfit = cast(), cast(cut_adapter(tmp_path / "adapter.gguf"))
     with pytest.raises(ModelBroken) as caught:
         await reply_of(unfit, asking("Hello"))
@@ -185,7 +196,9 @@ async def test_an_adapter_with_unreadable_weights_names_both_files_and_the_base_
     assert (await reply_of(base, asking("Hello"))).text
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(cut=st.integers(0, 3_000), at=st.integers(0, 3_000), junk=st.binary(max_size=16))
 def test_reading_a_damaged_header_never_raises(folder, tmp_path, cut, at, junk):
     header_bytes = (folder / "zero.gguf").read_bytes()[:6_000]
@@ -247,5 +260,7 @@ def test_a_wrong_adapter_writes_nothing_to_the_terminal(tmp_path: Path):
         "try: asyncio.run(ask())\n"
         "except ModelBroken: sys.exit(7)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, timeout=600, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (7, b"", b"")

@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolSchema
-from ecoshell.models import PER_MESSAGE, PER_PROMPT, PER_TOOL_ARRAY, Request, json_bound, request_bound, text_bound
+from ecoshell.models import (
+    PER_MESSAGE,
+    PER_PROMPT,
+    PER_TOOL_ARRAY,
+    Request,
+    json_bound,
+    request_bound,
+    text_bound,
+)
 from ecoshell.models.tokens import counter_for
 
 NESTED = st.recursive(
@@ -15,7 +23,9 @@ NESTED = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+TOOL = ToolSchema(
+    "read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}}
+)
 
 
 @pytest.fixture(scope="module", params=["gpt-4", "gpt-4o"])
@@ -38,7 +48,9 @@ def test_no_json_encoding_has_more_tokens_than_its_bound(counter, value):
     for indent in (None, 2, 4):
         for ascii_only in (True, False):
             printed = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-            escaped = printed.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+            escaped = (
+                printed.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+            )
             assert max(counter.count(printed), counter.count(escaped)) <= json_bound(value)
 
 
@@ -52,7 +64,9 @@ def test_half_a_surrogate_pair_has_a_bound():
 
 def test_each_message_adds_its_frame():
     single = request_bound(Request((Message("user", "a"),)), native_tools=False)
-    double = request_bound(Request((Message("user", "a"), Message("user", "b"))), native_tools=False)
+    double = request_bound(
+        Request((Message("user", "a"), Message("user", "b"))), native_tools=False
+    )
     assert single == PER_PROMPT + PER_MESSAGE + 1
     assert double - single == PER_MESSAGE + 1
 
@@ -65,4 +79,7 @@ def test_a_native_tool_array_adds_the_overhead_of_providers():
 
 def test_arguments_of_earlier_calls_are_counted():
     call = Call("write_file", {"text": "x" * 1000})
-    assert request_bound(Request((Message("assistant", "", (call,)),), (TOOL,)), native_tools=True) > 1000
+    assert (
+        request_bound(Request((Message("assistant", "", (call,)),), (TOOL,)), native_tools=True)
+        > 1000
+    )

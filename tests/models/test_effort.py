@@ -79,7 +79,12 @@ async def test_a_level_maps_to_one_the_model_accepts(name, effort, level):
 
 @pytest.mark.parametrize(
     ("effort", "max_tokens", "level"),
-    [("high", 20_000, "high"), ("high", 4_096, "medium"), ("max", 5_000, "high"), ("low", 1_024, None)],
+    [
+        ("high", 20_000, "high"),
+        ("high", 4_096, "medium"),
+        ("max", 5_000, "high"),
+        ("low", 1_024, None),
+    ],
 )
 async def test_the_thinking_budget_stays_below_the_output_limit(effort, max_tokens, level):
     level_request = request(effort, max_tokens=max_tokens)
@@ -105,10 +110,19 @@ async def test_claude_gets_a_thinking_budget(sent):
 
 async def test_claude_does_not_start_thinking_in_the_middle_of_a_turn(sent):
     call = Call("read_file", {}, "toolu_1")
-    state = {"content": None, "tool_calls": [{"id": "toolu_1", "function": {"name": "read_file", "arguments": "{}"}}]}
+    state = {
+        "content": None,
+        "tool_calls": [{"id": "toolu_1", "function": {"name": "read_file", "arguments": "{}"}}],
+    }
     step = Message("assistant", "", (call,), state=ProviderState("other", state))
     messages = (Message("user", "Hello."), step, Message("tool", "text", (call,)))
-    body = await sent(CLAUDE, Request(messages, tools=(TOOL,), callable_now=(TOOL,), max_tokens=9_000, effort="high"))
+    body = await sent(
+        CLAUDE,
+        Request(messages, tools=(TOOL,), callable_now=(TOOL,), max_tokens=9_000, effort="high"),
+    )
     assert "thinking" not in body
-    body = await sent(ADAPTIVE, Request(messages, tools=(TOOL,), callable_now=(TOOL,), max_tokens=9_000, effort="high"))
+    body = await sent(
+        ADAPTIVE,
+        Request(messages, tools=(TOOL,), callable_now=(TOOL,), max_tokens=9_000, effort="high"),
+    )
     assert body["output_config"] == {"effort": "high"}

@@ -24,7 +24,13 @@ PROPERTIES = {
     "deep": {"type": "boolean"},
     "share": {"type": ["number", "null"]},
     "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-    "either": {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+    "either": {
+        "anyOf": [
+            {"type": "integer"},
+            {"type": "string"},
+            {"type": "array", "items": {"type": "string"}},
+        ]
+    },
     "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
     "edit": {
         "type": "object",
@@ -36,7 +42,12 @@ PROPERTIES = {
 SCAN = ToolSchema(
     "scan",
     "Scan files.",
-    {"type": "object", "properties": PROPERTIES, "required": ["path", "limit"], "additionalProperties": False},
+    {
+        "type": "object",
+        "properties": PROPERTIES,
+        "required": ["path", "limit"],
+        "additionalProperties": False,
+    },
 )
 LIST = ToolSchema("list_files", "List files.", {"type": "object", "properties": {}})
 
@@ -44,7 +55,22 @@ texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\x7f"), max_size=30),
     st.text('<>/"[]{}\\\n 1parmetvluk_', max_size=30),
     st.sampled_from(
-        ["", "\n", " ", "5", "-0", "1e9", "null", "None", "True", '"a"', "[1]", '{"a": 1}', "\n\na\n", "</p"]
+        [
+            "",
+            "\n",
+            " ",
+            "5",
+            "-0",
+            "1e9",
+            "null",
+            "None",
+            "True",
+            '"a"',
+            "[1]",
+            '{"a": 1}',
+            "\n\na\n",
+            "</p",
+        ]
     ),
 )
 values = st.fixed_dictionaries(
@@ -55,12 +81,17 @@ values = st.fixed_dictionaries(
         "deep": st.booleans(),
         "share": st.none() | st.integers(-9, 9) | st.sampled_from([0.5, -2.25, 1.0]),
         "note": st.none() | texts,
-        "either": st.integers(-9, 9) | texts | st.lists(st.sampled_from(["a", "</parameter>", '"']), max_size=3),
+        "either": st.integers(-9, 9)
+        | texts
+        | st.lists(st.sampled_from(["a", "</parameter>", '"']), max_size=3),
         "tags": st.lists(texts, max_size=3),
         "edit": st.fixed_dictionaries({"old": texts}, optional={"all": st.booleans()}),
         "any": st.recursive(
             st.none() | st.booleans() | st.integers(-9, 9) | texts,
-            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+            lambda inner: (
+                st.lists(inner, max_size=2)
+                | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+            ),
             max_leaves=4,
         ),
     },
@@ -74,7 +105,9 @@ def read(text: str, form: CallFormat, *, cut: bool = False) -> Reply:
 def in_schema_order(arguments: dict) -> dict:
     ordered = {key: arguments[key] for key in PROPERTIES if key in arguments}
     if "edit" in ordered:
-        ordered["edit"] = dict(sorted(ordered["edit"].items(), reverse=True))  # `old` is declared before `all`
+        ordered["edit"] = dict(
+            sorted(ordered["edit"].items(), reverse=True)
+        )  # `old` is declared before `all`
     return ordered
 
 
@@ -127,9 +160,16 @@ def test_the_grammar_accepts_written_calls_and_rejects_invalid_ones(form):
     @given(arguments=values)
     def passes(arguments):
         tag = form.elements.value_end.strip()
-        strings = [arguments["path"], arguments.get("note"), arguments.get("any"), arguments.get("either")]
+        strings = [
+            arguments["path"],
+            arguments.get("note"),
+            arguments.get("any"),
+            arguments.get("either"),
+        ]
         assume(not any(tag in text for text in strings if isinstance(text, str)))
-        assume(not isinstance(arguments.get("any"), list | dict))  # grammars of open schemas generate text only
+        assume(
+            not isinstance(arguments.get("any"), list | dict)
+        )  # grammars of open schemas generate text only
         written = write(**in_schema_order(arguments))
         assume(
             b"".join(map(vocabulary.piece, vocabulary.tokens(written))) == written.encode()
@@ -181,7 +221,10 @@ def test_the_schema_decides_the_value_of_a_text(schema, text, value):
 
 
 @given(
-    text=texts, kinds=st.sampled_from([ANY, STRING, frozenset({"string", "null"}), frozenset({"string", "integer"})])
+    text=texts,
+    kinds=st.sampled_from(
+        [ANY, STRING, frozenset({"string", "null"}), frozenset({"string", "integer"})]
+    ),
 )
 def test_any_string_can_be_written(text, kinds):
     assert is_same(read_value(value_text(text, kinds), kinds), text)
@@ -198,8 +241,14 @@ FAULTY = [
     (QWEN, "<tool_call>\n<function=sc"),
     (QWEN, "<tool_call>\n<function=scan>\n<parameter=pa"),
     (QWEN, "<tool_call>\n<function=scan>\n<parameter=path>\nhalf a val"),
-    (QWEN, "<tool_call>\n<function=scan>\n<parameter=path>\na\n</parameter>\n<parameter=limit>\n3\n</parameter>\n"),
-    (GLM, "<tool_call>scan\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n<arg_key>limit</arg_key>\n<arg_va"),
+    (
+        QWEN,
+        "<tool_call>\n<function=scan>\n<parameter=path>\na\n</parameter>\n<parameter=limit>\n3\n</parameter>\n",
+    ),
+    (
+        GLM,
+        "<tool_call>scan\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n<arg_key>limit</arg_key>\n<arg_va",
+    ),
     (GLM, "<tool_call>scan"),
     (MINIMAX, '<minimax:tool_call>\n<invoke name="scan">\n<parameter name="path">a'),
 ]
@@ -215,13 +264,22 @@ def test_a_truncated_call_is_a_fault_and_never_a_partial_call(form, text):
 @pytest.mark.parametrize(
     ("form", "text"),
     [
-        (QWEN, "<tool_call><function=scan><parameter=path>a</parameter><parameter=limit>3</parameter></function>"),
-        (QWEN, "<function=scan>\n<parameter=path>\na\n</parameter>\n<parameter=limit>\n3\n</parameter>\n</function>"),
+        (
+            QWEN,
+            "<tool_call><function=scan><parameter=path>a</parameter><parameter=limit>3</parameter></function>",
+        ),
+        (
+            QWEN,
+            "<function=scan>\n<parameter=path>\na\n</parameter>\n<parameter=limit>\n3\n</parameter>\n</function>",
+        ),
         (
             QWEN,
             "<tool_call>\n<function=scan>\n<parameter=path>\na\n</parameter>\n<parameter=limit>\n3\n</parameter>\n</tool_call>",
         ),
-        (QWEN, '<tool_call>\n{"name": "scan", "arguments": {"path": "a", "limit": 3}}\n</tool_call>'),
+        (
+            QWEN,
+            '<tool_call>\n{"name": "scan", "arguments": {"path": "a", "limit": 3}}\n</tool_call>',
+        ),
         (
             GLM,
             "<tool_call>scan<arg_key>path</arg_key><arg_value>a</arg_value><arg_key>limit</arg_key><arg_value>3</arg_value></tool_call>",

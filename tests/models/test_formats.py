@@ -30,7 +30,11 @@ READ = ToolSchema(
     'Read a "text" file.',
     {
         "type": "object",
-        "properties": {"path": {"type": "string"}, "lines": {"type": "integer"}, "raw": {"type": "boolean"}},
+        "properties": {
+            "path": {"type": "string"},
+            "lines": {"type": "integer"},
+            "raw": {"type": "boolean"},
+        },
         "required": ["path"],
     },
 )
@@ -168,7 +172,9 @@ def template_of(family: str) -> str:
         text = vocabulary.metadata("tokenizer.chat_template") or ""
         vocabulary.close()
         return text
-    return INLINE_TEMPLATES.get(family) or (TEMPLATES / f"{family}.jinja").read_text(encoding="utf-8")
+    return INLINE_TEMPLATES.get(family) or (TEMPLATES / f"{family}.jinja").read_text(
+        encoding="utf-8"
+    )
 
 
 def prompt_of(template: ChatTemplate, messages, tools=(READ, LIST)) -> str:
@@ -223,14 +229,24 @@ def test_a_format_parses_its_own_calls_and_its_grammar_accepts_them(vocabulary, 
     reply = read(f"I look. {written}", form)
     assert (reply.text, reply.calls, reply.fault) == ("I look.", (CALL,), "")
     assert accepts(vocabulary, form.grammar([READ, LIST], marked=False, once=True), written)
-    assert accepts(vocabulary, form.grammar([READ, LIST], marked=True, once=False), written.removeprefix(form.opens))
+    assert accepts(
+        vocabulary,
+        form.grammar([READ, LIST], marked=True, once=False),
+        written.removeprefix(form.opens),
+    )
     assert not accepts(vocabulary, form.grammar([LIST], marked=False, once=True), written)
 
 
-@pytest.mark.parametrize("form", [form for form in FORMATS.values() if form.between], ids=lambda form: form.name)
+@pytest.mark.parametrize(
+    "form", [form for form in FORMATS.values() if form.between], ids=lambda form: form.name
+)
 def test_two_calls_in_a_row_pass_the_grammar_and_are_both_parsed(vocabulary, form):
     first, second = form.write("list_files", "{}"), form.write("read_file", '{"path": "a"}')
-    both = first.removesuffix(form.end) + form.between + second.removeprefix(f"{form.opens}{form.start}")
+    both = (
+        first.removesuffix(form.end)
+        + form.between
+        + second.removeprefix(f"{form.opens}{form.start}")
+    )
     assert accepts(vocabulary, form.grammar([READ, LIST], marked=False, once=False), both)
     assert not accepts(vocabulary, form.grammar([READ, LIST], marked=False, once=True), both)
     assert [call.name for call in read(both, form).calls] == ["list_files", "read_file"]
@@ -257,9 +273,15 @@ def test_control_tokens_in_schemas_calls_results_and_questions_are_text(load):
     (end,) = vocabulary.tokens("<|im_end|>", special=True)
 
     def ends(text: str) -> int:
-        tool = ToolSchema("read_file", text, {"type": "object", "properties": {text: {"enum": [text]}}})
+        tool = ToolSchema(
+            "read_file", text, {"type": "object", "properties": {text: {"enum": [text]}}}
+        )
         call = Call("read_file", {text: text})
-        turn = (Message("user", text), Message("assistant", text, (call,)), Message("tool", text, (call,)))
+        turn = (
+            Message("user", text),
+            Message("assistant", text, (call,)),
+            Message("tool", text, (call,)),
+        )
         tokens = template.tokens((*QUESTION[:1], *turn), (tool,))
         assert text in template.text((*QUESTION[:1], *turn), (tool,))
         return tokens.count(end)
@@ -276,7 +298,9 @@ def test_private_use_characters_in_a_template_are_text(load, number: str):
 def test_text_rendered_as_json_is_escaped_as_json(load):
     template = ChatTemplate(load(template_of("Qwen-Qwen2.5-7B-Instruct")))
     tool = ToolSchema("odd", 'a "quote" <b>\nand a line', {"type": "object", "properties": {}})
-    line = next(line for line in template.text(QUESTION, (tool,)).splitlines() if line.startswith('{"type"'))
+    line = next(
+        line for line in template.text(QUESTION, (tool,)).splitlines() if line.startswith('{"type"')
+    )
     assert json.loads(line) == tool.as_function()
 
 
@@ -284,7 +308,9 @@ def test_a_plain_conversation_tokenizes_like_its_text(load):
     vocabulary = load(template_of("Qwen-Qwen2.5-7B-Instruct"))
     template = ChatTemplate(vocabulary)
     messages = (*QUESTION, *CALL_STEP)
-    assert template.tokens(messages, (READ,)) == vocabulary.tokens(template.text(messages, (READ,)), special=True)
+    assert template.tokens(messages, (READ,)) == vocabulary.tokens(
+        template.text(messages, (READ,)), special=True
+    )
 
 
 # -- defective templates
@@ -310,16 +336,18 @@ def test_a_template_that_refuses_every_conversation_is_broken(load):
         "{% set ns = namespace(x='aaaa') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
     ],
 )
-def test_a_template_that_runs_or_grows_without_limit_is_stopped(load, monkeypatch: pytest.MonkeyPatch, text: str):
+def test_a_template_that_runs_or_grows_without_limit_is_stopped(
+    load, monkeypatch: pytest.MonkeyPatch, text: str
+):
     monkeypatch.setattr("ecoshell.models.chat_template._SECONDS", 2.0)
     with pytest.raises(ModelBroken, match=r"chat template fails\. Stopped"):
         ChatTemplate(load(text)).tokens(QUESTION)
 
 
 def test_training_marks_in_a_template_are_ignored(load):
-    marked = CHATML.replace("{{ '<|im_start|>' + message", "{% generation %}{{ '<|im_start|>' + message").replace(
-        "{% endfor %}", "{% endgeneration %}{% endfor %}"
-    )
+    marked = CHATML.replace(
+        "{{ '<|im_start|>' + message", "{% generation %}{{ '<|im_start|>' + message"
+    ).replace("{% endfor %}", "{% endgeneration %}{% endfor %}")
     assert ChatTemplate(load(marked)).text(QUESTION) == ChatTemplate(load(CHATML)).text(QUESTION)
 
 
@@ -338,7 +366,9 @@ def test_a_file_without_a_template_uses_chatml(load):
 def test_sampling_follows_the_file_then_the_family(load):
     family = recommended(load(None, **{"general.architecture": "qwen2"}))
     assert (family.temperature, family.top_k, family.top_p) == (0.7, 20, 0.8)
-    file = recommended(load(None, **{"general.architecture": "qwen2", "temp": "0.25", "top_k": "7"}))
+    file = recommended(
+        load(None, **{"general.architecture": "qwen2", "temp": "0.25", "top_k": "7"})
+    )
     assert (file.temperature, file.top_k, file.top_p) == (0.25, 7, 0.8)
 
 
@@ -370,7 +400,10 @@ def test_trailing_commas_are_ignored_in_each_of_several_calls():
     parsed = FORMATS["mistral"].read(
         '[TOOL_CALLS][{"name":"a","arguments":{"x":1,},},{"name":"b","arguments":{"y":2,},}]'
     )
-    assert [(call.name, call.arguments) for call in parsed.attempts] == [("a", {"x": 1}), ("b", {"y": 2})]
+    assert [(call.name, call.arguments) for call in parsed.attempts] == [
+        ("a", {"x": 1}),
+        ("b", {"y": 2}),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -387,11 +420,17 @@ def test_trailing_commas_are_ignored_in_each_of_several_calls():
     ],
 )
 def test_repairs_of_a_call_leave_its_texts_unchanged(form, call):
-    assert form.read(call).attempts[0].arguments["content"] == "split('[;,]'); return null; // \"true, }\""
+    assert (
+        form.read(call).attempts[0].arguments["content"]
+        == "split('[;,]'); return null; // \"true, }\""
+    )
 
 
 def test_a_truncated_second_call_leaves_the_first():
-    reply = read('<tool_call>\n{"name": "list_files", "arguments": {}}\n</tool_call>\n<tool_call>\n{"na', cut=True)
+    reply = read(
+        '<tool_call>\n{"name": "list_files", "arguments": {}}\n</tool_call>\n<tool_call>\n{"na',
+        cut=True,
+    )
     assert [call.name for call in reply.calls] == ["list_files"]
     assert not reply.fault
 
@@ -401,9 +440,21 @@ def test_a_truncated_second_call_leaves_the_first():
     [
         ('<tool_call>\n{"name": "read_file", "argu', True, "was cut"),
         ('<tool_call>\n{"name": "read_file", "argu', False, "could not be read"),
-        ('<tool_call>\n{"name": "raed_file", "arguments": {}}\n</tool_call>', False, "no tool named 'raed_file'"),
-        ('<tool_call>\n{"name": "read_file", "arguments": {}}\n</tool_call>', False, "'path' is a required property"),
-        ('<tool_call>\n{"name": "read_file"}\n</tool_call>', False, "'path' is a required property"),
+        (
+            '<tool_call>\n{"name": "raed_file", "arguments": {}}\n</tool_call>',
+            False,
+            "no tool named 'raed_file'",
+        ),
+        (
+            '<tool_call>\n{"name": "read_file", "arguments": {}}\n</tool_call>',
+            False,
+            "'path' is a required property",
+        ),
+        (
+            '<tool_call>\n{"name": "read_file"}\n</tool_call>',
+            False,
+            "'path' is a required property",
+        ),
         ("<tool_call>\nread_file(notes.txt)\n</tool_call>", False, "could not be read"),
     ],
 )
@@ -430,7 +481,8 @@ def test_an_answer_that_resembles_a_call_is_an_answer(text, form):
 
 
 @given(
-    text=st.text(alphabet='<tool_cal>{}[]"\\,:()=name rgums', max_size=80), form=st.sampled_from([*FORMATS.values()])
+    text=st.text(alphabet='<tool_cal>{}[]"\\,:()=name rgums', max_size=80),
+    form=st.sampled_from([*FORMATS.values()]),
 )
 def test_parsing_a_malformed_call_never_raises(text, form):
     reply = read(f"{form.opens}{text}", form)

@@ -12,7 +12,12 @@ from ecoshell.models.local_models import ModelFile, hub_file, local_files, local
 
 
 def make_gguf(
-    path: Path, *, architecture: str = "llama", context: int = 4096, kind: str = "model", label: str = ""
+    path: Path,
+    *,
+    architecture: str = "llama",
+    context: int = 4096,
+    kind: str = "model",
+    label: str = "",
 ) -> Path:
     """Write a GGUF file with metadata and no weights."""
     gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
@@ -38,7 +43,10 @@ def list_models(home: Path, tmp_path: Path):
     """Lists the model files by path, with these environment variables set."""
 
     def listed(**environ: str) -> dict[Path, ModelFile]:
-        return {file.path: file for file in model_files(tmp_path / "models", {"HOME": str(home), **environ})}
+        return {
+            file.path: file
+            for file in model_files(tmp_path / "models", {"HOME": str(home), **environ})
+        }
 
     return listed
 
@@ -47,7 +55,11 @@ def test_metadata_is_read_from_the_header(list_models, tmp_path):
     path = make_gguf(tmp_path / "models" / "mine.gguf", architecture="qwen2", context=32768)
     assert header(path)["general.architecture"] == "qwen2"
     (model,) = list_models().values()
-    assert (model.context, model.size_bytes, model.place) == (32768, path.stat().st_size, "models folder")
+    assert (model.context, model.size_bytes, model.place) == (
+        32768,
+        path.stat().st_size,
+        "models folder",
+    )
     assert local_name(model) == f"local:{path}"
 
 
@@ -75,12 +87,16 @@ def test_environment_variables_move_the_hub_cache(list_models, tmp_path, variabl
     assert [local_name(model) for model in models] == ["hf:a/b:Q8_0"]
 
 
-def test_lm_studio_models_are_listed_from_both_default_folders_and_the_configured_one(list_models, home, tmp_path):
+def test_lm_studio_models_are_listed_from_both_default_folders_and_the_configured_one(
+    list_models, home, tmp_path
+):
     new = make_gguf(home / ".lmstudio" / "models" / "a" / "b" / "new.gguf")
     old = make_gguf(home / ".cache" / "lm-studio" / "models" / "a" / "old.gguf")
     moved = make_gguf(tmp_path / "big-disk" / "models" / "moved.gguf")
     (home / ".lmstudio-home-pointer").write_text(f"{tmp_path / 'big-disk'}\n")
-    assert {path: file.place for path, file in list_models().items()} == dict.fromkeys((moved, new, old), "LM Studio")
+    assert {path: file.place for path, file in list_models().items()} == dict.fromkeys(
+        (moved, new, old), "LM Studio"
+    )
 
 
 def test_models_in_the_llama_cpp_cache_are_listed(list_models, home, tmp_path):
@@ -96,22 +112,37 @@ def test_ollama_models_are_listed_from_their_manifests(list_models, home):
     models = home / ".ollama" / "models"
     blob = make_gguf(models / "blobs" / ("sha256-" + "a" * 64))
     (models / "blobs" / ("sha256-" + "b" * 64 + "-partial")).write_bytes(b"GGUF")
-    for name, digest in (("library/qwen3/4b", "a"), ("library/gone/1b", "c"), ("someone/else/latest", "a")):
+    for name, digest in (
+        ("library/qwen3/4b", "a"),
+        ("library/gone/1b", "c"),
+        ("someone/else/latest", "a"),
+    ):
         manifest = models / "manifests" / "registry.ollama.ai" / name
         manifest.parent.mkdir(parents=True)
         layers = [
             {"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:" + "d" * 64},
-            {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:" + digest * 64, "size": 1},
+            {
+                "mediaType": "application/vnd.ollama.image.model",
+                "digest": "sha256:" + digest * 64,
+                "size": 1,
+            },
         ]
         manifest.write_text(json.dumps({"schemaVersion": 2, "layers": layers}))
-    for name, text in (("bad", "{"), ("odd", '{"layers": 3}'), ("evil", json.dumps({"layers": [evil_layer()]}))):
+    for name, text in (
+        ("bad", "{"),
+        ("odd", '{"layers": 3}'),
+        ("evil", json.dumps({"layers": [evil_layer()]})),
+    ):
         (models / "manifests" / name).write_text(text)
     assert {path: file.place for path, file in list_models().items()} == {blob: "Ollama: qwen3:4b"}
     assert local_files(local_name(list_models()[blob])).base == blob
 
 
 def evil_layer() -> dict[str, str]:
-    return {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:../../../../etc/passwd"}
+    return {
+        "mediaType": "application/vnd.ollama.image.model",
+        "digest": "sha256:../../../../etc/passwd",
+    }
 
 
 def test_files_that_are_not_chat_models_are_not_listed(list_models, tmp_path):
@@ -134,7 +165,12 @@ def test_part_one_of_zero_is_a_complete_model(list_models, tmp_path):
 
 @pytest.mark.parametrize(
     ("label", "count"),
-    [("135M", 135_000_000), ("8x7B", 56_000_000_000), ("9" * 400 + "B", None), ("9" * 5000 + "x1B", None)],
+    [
+        ("135M", 135_000_000),
+        ("8x7B", 56_000_000_000),
+        ("9" * 400 + "B", None),
+        ("9" * 5000 + "x1B", None),
+    ],
     ids=["one", "experts", "long", "longest"],
 )
 def test_an_implausible_parameter_count_is_unknown(tmp_path, label: str, count: int | None):
@@ -168,6 +204,8 @@ def test_a_missing_folder_or_a_file_in_its_place_lists_nothing(list_models, tmp_
 
 def test_a_folder_without_search_permission_lists_nothing(tmp_path):
     with read_only_folder(make_gguf(tmp_path / "some.gguf")) as folder:
-        assert [model.path.name for model in model_files(folder, {"HOME": str(folder)})] == ["some.gguf"]
+        assert [model.path.name for model in model_files(folder, {"HOME": str(folder)})] == [
+            "some.gguf"
+        ]
         with closed(folder, is_listable=True):
             assert model_files(folder, {"HOME": str(folder)}) == []

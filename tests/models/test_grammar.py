@@ -27,25 +27,52 @@ ODD_SCHEMAS = {
     "nothing": {},
     "no_parameters": {"type": "object", "properties": {}, "additionalProperties": False},
     "free_object": {"type": "object"},
-    "required_unknown": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]},
+    "required_unknown": {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "required": ["b"],
+    },
     "recursive": {
         "type": "object",
         "properties": {"tree": {"$ref": "#/$defs/node"}},
         "$defs": {"node": {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}}},
     },
     "reference_to_nowhere": {"type": "object", "properties": {"a": {"$ref": "#/no/such"}}},
-    "reference_outside": {"type": "object", "properties": {"a": {"$ref": "https://example.org/schema"}}},
-    "unions": {"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}, {"type": ["null", "string"]}]}}},
-    "tuple": {"type": "object", "properties": {"a": {"type": "array", "prefixItems": [{"type": "string"}]}}},
+    "reference_outside": {
+        "type": "object",
+        "properties": {"a": {"$ref": "https://example.org/schema"}},
+    },
+    "unions": {
+        "type": "object",
+        "properties": {"a": {"anyOf": [{"type": "integer"}, {"type": ["null", "string"]}]}},
+    },
+    "tuple": {
+        "type": "object",
+        "properties": {"a": {"type": "array", "prefixItems": [{"type": "string"}]}},
+    },
     "bare_array": {"type": "object", "properties": {"a": {"type": "array"}}},
     "huge_array": {
         "type": "object",
-        "properties": {"a": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 100_000}},
+        "properties": {
+            "a": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 100_000}
+        },
     },
-    "pattern": {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)\\d+", "maxLength": 9}}},
-    "no_type": {"type": "object", "properties": {"a": {"description": "anything"}, "b": True, "c": {"allOf": [{}]}}},
-    "quoted_keys": {"type": "object", "properties": {'a "b" \\ ü\n': {"enum": ['x "y"', 3, None, "ü"]}}},
-    "rule_names": {"type": "object", "properties": {"string": {"type": "string"}, "value": {"type": "object"}}},
+    "pattern": {
+        "type": "object",
+        "properties": {"a": {"type": "string", "pattern": "(?=x)\\d+", "maxLength": 9}},
+    },
+    "no_type": {
+        "type": "object",
+        "properties": {"a": {"description": "anything"}, "b": True, "c": {"allOf": [{}]}},
+    },
+    "quoted_keys": {
+        "type": "object",
+        "properties": {'a "b" \\ ü\n': {"enum": ['x "y"', 3, None, "ü"]}},
+    },
+    "rule_names": {
+        "type": "object",
+        "properties": {"string": {"type": "string"}, "value": {"type": "object"}},
+    },
     "not_an_object": {"type": "string"},
 }
 
@@ -112,7 +139,9 @@ def test_every_tool_of_a_large_catalog_has_a_grammar_that_compiles(vocabulary):
     refused = [
         record["name"]
         for record in records
-        if not compiles(vocabulary, call_grammar([tool_schema(record["name"], record["parameters"])]))
+        if not compiles(
+            vocabulary, call_grammar([tool_schema(record["name"], record["parameters"])])
+        )
     ]
     assert refused == []
 
@@ -151,7 +180,11 @@ def test_the_grammar_accepts_exactly_the_calls_that_fit_the_schema(vocabulary, a
 
 def test_optional_arguments_follow_the_order_of_the_schema(vocabulary):
     grammar = call_grammar(
-        [tool_schema("t", {"type": "object", "properties": {"a": {"type": "null"}, "b": {"const": 1}}})]
+        [
+            tool_schema(
+                "t", {"type": "object", "properties": {"a": {"type": "null"}, "b": {"const": 1}}}
+            )
+        ]
     )
     for arguments in ({}, {"a": None}, {"b": 1}, {"a": None, "b": 1}):
         assert accepts(vocabulary, grammar, call_text(Call("t", arguments)))
@@ -166,11 +199,18 @@ def test_a_grammar_of_calls_rejects_plain_text_and_other_tools(vocabulary):
 
 async def test_calls_sampled_at_a_high_temperature_fit_the_schema():
     model = LocalModel(embedded_path(), name="embedded")
-    tools = (tool_schema("scan", SAMPLED), tool_schema("other", {"type": "object", "properties": {}}))
+    tools = (
+        tool_schema("scan", SAMPLED),
+        tool_schema("other", {"type": "object", "properties": {}}),
+    )
     try:
         for words in ("Scan notes.txt!", 'Ünïcode and "quotes"'):
             request = Request(
-                (Message("user", words),), callable_now=tools, want="call", temperature=1.5, max_tokens=150
+                (Message("user", words),),
+                callable_now=tools,
+                want="call",
+                temperature=1.5,
+                max_tokens=150,
             )
             replies = [piece async for piece in model.stream(request) if isinstance(piece, Reply)]
             assert replies[-1].fault == "" or replies[-1].cut

@@ -42,13 +42,40 @@ ERRORS_IN_STREAM = (
 )
 """Errors in the middle of an answer, which never count as refusals."""
 REFUSALS = (400, 401, 403, 404, 413, 422, 429)
-OTHER_STATUSES = (301, 402, 405, 408, 409, 418, 425, 451, 499, 500, 501, 502, 503, 504, 520, 522, 524, 529, 599)
+OTHER_STATUSES = (
+    301,
+    402,
+    405,
+    408,
+    409,
+    418,
+    425,
+    451,
+    499,
+    500,
+    501,
+    502,
+    503,
+    504,
+    520,
+    522,
+    524,
+    529,
+    599,
+)
 ASK = Request((Message("user", "Hello?"),), want="text", max_tokens=50)
-PRICES = {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 1e-6, "output_cost_per_token": 4e-6}
+PRICES = {
+    "litellm_provider": "openai",
+    "mode": "chat",
+    "input_cost_per_token": 1e-6,
+    "output_cost_per_token": 4e-6,
+}
 
 
 def head(status=200, kind="text/event-stream", **headers):
-    fields = {"Content-Type": kind, "Connection": "close"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    fields = {"Content-Type": kind, "Connection": "close"} | {
+        k.replace("_", "-"): v for k, v in headers.items()
+    }
     lines = [f"HTTP/1.1 {status} Whatever", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*lines, "", ""]).encode()
 
@@ -64,11 +91,16 @@ def choice(finish=None, **delta):
 
 def call(arguments, name=None, index=0, call_id="c"):
     function = {"name": name, "arguments": arguments}
-    return choice(tool_calls=[{"index": index, "id": call_id, "type": "function", "function": function}])
+    return choice(
+        tool_calls=[{"index": index, "id": call_id, "type": "function", "function": function}]
+    )
 
 
 def usage(**counts):
-    return event(choices=[], usage={"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12, **counts})
+    return event(
+        choices=[],
+        usage={"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12, **counts},
+    )
 
 
 def stream_error(message, code):
@@ -157,7 +189,8 @@ MODES = {
     **{f"{name}, at once": (*mode, 0.0) for name, mode in ENDLESS.items()},
     **{
         f"status {status}": (
-            head(status, "application/json") + b'{"error": {"message": "upstream prematurely closed"}}',
+            head(status, "application/json")
+            + b'{"error": {"message": "upstream prematurely closed"}}',
             None,
             0.0,
         )
@@ -188,7 +221,9 @@ class Server(socketserver.ThreadingTCPServer):
         self.asked = []
         self.closed = threading.Event()
         super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     @property
     def base_url(self):
@@ -202,7 +237,9 @@ class Handler(socketserver.StreamRequestHandler):
             if line.lower().startswith(b"content-length:"):
                 length = int(line.partition(b":")[2])
         try:
-            name = json.loads(self.rfile.read(length))["model"] if length else ""  # a redirect may have become a GET
+            name = (
+                json.loads(self.rfile.read(length))["model"] if length else ""
+            )  # a redirect may have become a GET
             self.server.asked.append(name)
             first, again, pause = self.server.modes.get(name, (b"", b"", 0))
             self.request.sendall(first)
@@ -271,21 +308,33 @@ def memory(pid):
 
 async def test_every_call_ends_and_the_helper_survives_endless_streams(model, process):
     await process.warm()
-    assert isinstance(await outcome(model("silence", deadline=0.1)), ModelUnavailable)  # litellm is loaded now
+    assert isinstance(
+        await outcome(model("silence", deadline=0.1)), ModelUnavailable
+    )  # litellm is loaded now
     pid, gate, ends = process.pid, asyncio.Semaphore(PARALLEL_CALLS), {}
 
     async def play(name):
         async with gate:
-            ends[name] = await asyncio.wait_for(outcome(model(name, deadline=DEADLINE)), DEADLINE + 600)
+            ends[name] = await asyncio.wait_for(
+                outcome(model(name, deadline=DEADLINE)), DEADLINE + 600
+            )
 
     await asyncio.gather(*map(play, MODES))
     assert process.pid == pid
     assert memory(pid) < MEMORY_LIMIT
     replies = {name for name, end in ends.items() if isinstance(end, Reply)}
     assert all("after" in name for name in replies)  # an answer that was complete
-    unbilled = {name for name, end in ends.items() if isinstance(end, ModelError) and not end.billed}
-    assert {int(re.findall(r"(?:error|status) (\d+)", name)[0]) for name in unbilled} <= set(REFUSALS)
-    assert not [name for name, end in ends.items() if isinstance(end, ModelError) and len(end.message) > 1000]
+    unbilled = {
+        name for name, end in ends.items() if isinstance(end, ModelError) and not end.billed
+    }
+    assert {int(re.findall(r"(?:error|status) (\d+)", name)[0]) for name in unbilled} <= set(
+        REFUSALS
+    )
+    assert not [
+        name
+        for name, end in ends.items()
+        if isinstance(end, ModelError) and len(end.message) > 1000
+    ]
 
 
 async def failed_call_cost(model, ledger, server):
@@ -300,7 +349,9 @@ async def failed_call_cost(model, ledger, server):
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-async def test_a_refusal_costs_nothing_and_only_a_busy_provider_is_retried(model, ledger, server, status):
+async def test_a_refusal_costs_nothing_and_only_a_busy_provider_is_retried(
+    model, ledger, server, status
+):
     spent, reserved, requests = await failed_call_cost(model(f"status {status}"), ledger, server)
     assert (spent, reserved, requests > 1) == (0, 0, status == 429)
 
@@ -315,7 +366,15 @@ async def test_every_attempt_of_other_failures_counts_in_full(model, ledger, ser
     worst = remote.traits.price.worst(remote.size(ASK).bound, ASK.max_tokens)
     spent, reserved, requests = await failed_call_cost(remote, ledger, server)
     assert (spent, reserved, len(ledger.unreconciled())) == (worst * requests, 0, requests)
-    transient = name in ("shut", "half a head", "status 408", "status 409", "status 425", "status 500", "status 502")
+    transient = name in (
+        "shut",
+        "half a head",
+        "status 408",
+        "status 409",
+        "status 425",
+        "status 500",
+        "status 502",
+    )
     assert requests > 1 or not transient
     assert requests == 1 or name not in ("half an answer", "status 402", "status 501")
 
@@ -325,18 +384,38 @@ async def test_an_unreachable_server_costs_nothing(process, ledger, server, tmp_
     file.write_text(json.dumps({"openai/nobody": PRICES}))
     options = RemoteOptions("http://127.0.0.1:1/v1")
     keys = Keys({"OPENAI_API_KEY": "k"})
-    model = RemoteModel("openai/nobody", book=PriceBook(file=file), keys=keys, process=process, options=options)
+    model = RemoteModel(
+        "openai/nobody", book=PriceBook(file=file), keys=keys, process=process, options=options
+    )
     assert await failed_call_cost(model, ledger, server) == (0, 0, 0)
 
 
 async def test_a_connection_refused_after_a_redirect_may_have_been_billed(model, server):
-    server.modes["moved"] = (head(307, Location="http://127.0.0.1:1/v1/chat/completions"), None, 0.0)
+    server.modes["moved"] = (
+        head(307, Location="http://127.0.0.1:1/v1/chat/completions"),
+        None,
+        0.0,
+    )
     end = await outcome(model("moved"))
     assert isinstance(end, ModelUnavailable)
     assert end.billed
 
 
-COUNTS = ["true", "false", "NaN", "Infinity", "-Infinity", "-1", "1.5", "7.0", "1e3", '"7"', '"many"', "[7]", "9" * 30]
+COUNTS = [
+    "true",
+    "false",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "-1",
+    "1.5",
+    "7.0",
+    "1e3",
+    '"7"',
+    '"many"',
+    "[7]",
+    "9" * 30,
+]
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -344,7 +423,11 @@ COUNTS = ["true", "false", "NaN", "Infinity", "-Infinity", "-1", "1.5", "7.0", "
 async def test_usage_of_the_wrong_type_is_unknown(model, server, name, count):
     counts = {"prompt_tokens": "10", "completion_tokens": "2", "total_tokens": "12", name: count}
     fields = ", ".join(f'"{key}": {value}' for key, value in counts.items()).encode()
-    last = b'data: {"id": "1", "created": 1, "model": "m", "choices": [], "usage": {' + fields + b"}}\n\n"
+    last = (
+        b'data: {"id": "1", "created": 1, "model": "m", "choices": [], "usage": {'
+        + fields
+        + b"}}\n\n"
+    )
     server.modes["odd"] = (head() + HELLO + choice("stop") + last + b"data: [DONE]\n\n", None, 0.0)
     end = await outcome(model("odd"))
     assert isinstance(end, Reply)
@@ -369,7 +452,11 @@ async def test_invalid_usage_is_detected_at_any_packet_boundary(model, server, p
 
 async def test_token_counts_in_an_answer_are_not_usage(model, server):
     text = json.dumps({"prompt_tokens": True, "usage": {"completion_tokens": -1}})
-    server.modes["quoted"] = (head() + choice(content=text) + choice("stop") + usage() + b"data: [DONE]\n\n", None, 0.0)
+    server.modes["quoted"] = (
+        head() + choice(content=text) + choice("stop") + usage() + b"data: [DONE]\n\n",
+        None,
+        0.0,
+    )
     end = await outcome(model("quoted"))
     assert isinstance(end, Reply)
     assert end.usage == Usage(10, 2)
@@ -378,7 +465,9 @@ async def test_token_counts_in_an_answer_are_not_usage(model, server):
 async def test_endless_arguments_are_cut_and_disable_the_model(model, ledger, server):
     account = Account(session="s", turn=1, role="", model="", purpose="")
     for mode in ("arguments, at once", "empty arguments, at once", "no choices, at once"):
-        metered = MeteredModel(model(mode), Gate(ledger), lambda: account, retry=RetryPolicy(seconds=0))
+        metered = MeteredModel(
+            model(mode), Gate(ledger), lambda: account, retry=RetryPolicy(seconds=0)
+        )
         reply = await asyncio.wait_for(metered.ask(ASK, lambda _: None), 600)
         assert reply.cut
         assert metered.traits.name in ledger.barred()
@@ -404,7 +493,9 @@ async def test_a_helper_over_its_memory_limit_ends_with_a_clear_error_and_is_rep
         huge = Request((Message("user", "x" * 250_000_000),), want="text", max_tokens=50)
         ends = [await outcome(remote["much"], huge), await concurrent]
         assert all(isinstance(end, ModelUnavailable) for end in ends)
-        assert ["memory" in str(end).lower() for end in ends] == [True, True], [str(end)[:200] for end in ends]
+        assert ["memory" in str(end).lower() for end in ends] == [True, True], [
+            str(end)[:200] for end in ends
+        ]
         assert ends[1].billed
         server.modes["much"] = (head() + HELLO + choice("stop") + b"data: [DONE]\n\n", None, 0.0)
         assert isinstance(await outcome(remote["much"]), Reply)
@@ -417,7 +508,9 @@ async def test_a_stuck_helper_is_stopped_after_the_deadline(server):
     process = RemoteProcess(grace=0.5)
     options = RemoteOptions(server.base_url, deadline=0.5)
     keys = Keys({"OPENAI_API_KEY": "k"})
-    stuck = RemoteModel("openai/silence", book=PriceBook(), keys=keys, process=process, options=options)
+    stuck = RemoteModel(
+        "openai/silence", book=PriceBook(), keys=keys, process=process, options=options
+    )
     try:
         await process.warm()
         os.kill(process.pid, signal.SIGSTOP)
@@ -432,17 +525,31 @@ async def test_a_stuck_helper_is_stopped_after_the_deadline(server):
 @pytest.mark.parametrize("provider", ["anthropic", "ollama_chat", "hosted_vllm", "openrouter"])
 async def test_the_limits_apply_to_other_providers(process, server, provider):
     server.modes |= {
-        "flood": (head(), b": " + b"ping " * 10_000 + b"\n\n", 0.0),  # short ones take a minute to reach the limit
+        "flood": (
+            head(),
+            b": " + b"ping " * 10_000 + b"\n\n",
+            0.0,
+        ),  # short ones take a minute to reach the limit
         "bomb": (head(**PACKED), gzip.compress(bytes(50_000_000), 1), 0.0),
-        "gateway": (head(502, "application/json") + b'{"error": {"message": "upstream closed"}}', None, 0.0),
+        "gateway": (
+            head(502, "application/json") + b'{"error": {"message": "upstream closed"}}',
+            None,
+            0.0,
+        ),
         "busy": (head(429, "application/json") + b'{"error": {"message": "slow down"}}', None, 0.0),
     }
     keys = Keys({f"{provider.upper()}_API_KEY": "k"})
-    address = server.base_url if provider not in ("anthropic", "ollama_chat") else server.base_url.removesuffix("/v1")
+    address = (
+        server.base_url
+        if provider not in ("anthropic", "ollama_chat")
+        else server.base_url.removesuffix("/v1")
+    )
     options = RemoteOptions(address, deadline=60)
     for name, billed in (("flood", True), ("bomb", True), ("gateway", True), ("busy", False)):
         server.asked.clear()
-        model = RemoteModel(f"{provider}/{name}", book=PriceBook(), keys=keys, process=process, options=options)
+        model = RemoteModel(
+            f"{provider}/{name}", book=PriceBook(), keys=keys, process=process, options=options
+        )
         end = await asyncio.wait_for(outcome(model), 600)
         assert isinstance(end, ModelError)
         assert (end.billed, server.asked) == (billed, [name])

@@ -32,7 +32,9 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE"):
         monkeypatch.delenv(name, raising=False)
     with hub_server() as running:
-        running.repos[NAME] = Repo({FILE: CONTENT, "README.md": b"text", "small-q8_0.gguf": b"GGUF eight"})
+        running.repos[NAME] = Repo(
+            {FILE: CONTENT, "README.md": b"text", "small-q8_0.gguf": b"GGUF eight"}
+        )
         yield running
 
 
@@ -62,7 +64,11 @@ def pull(server: HubServer, folder: Path) -> Puller:
 
 def files_below(folder: Path) -> list[str]:
     """Every file below the folder except locks."""
-    return sorted(file.name for file in folder.rglob("*") if file.is_file() and not file.name.endswith(".lock"))
+    return sorted(
+        file.name
+        for file in folder.rglob("*")
+        if file.is_file() and not file.name.endswith(".lock")
+    )
 
 
 def test_a_pulled_model_is_complete_and_found_by_its_hub_name(pull: Puller, folder: Path) -> None:
@@ -71,12 +77,16 @@ def test_a_pulled_model_is_complete_and_found_by_its_hub_name(pull: Puller, fold
     assert path.read_bytes() == CONTENT
     assert files_below(folder) == [FILE]
     assert hub_file(hub_name(f"hf:{NAME}"), folder, {}) == path
-    assert [str(file.hub) for file in model_files(folder, {"HOME": "/nowhere"})] == [f"hf:{NAME}:Q4_K_M"]
+    assert [str(file.hub) for file in model_files(folder, {"HOME": "/nowhere"})] == [
+        f"hf:{NAME}:Q4_K_M"
+    ]
     assert pull.progress[-1] == (FILE, len(CONTENT))
     assert pull.progress == sorted(pull.progress)
 
 
-def test_an_existing_file_is_verified_and_not_downloaded_again(pull: Puller, server: HubServer) -> None:
+def test_an_existing_file_is_verified_and_not_downloaded_again(
+    pull: Puller, server: HubServer
+) -> None:
     path = pull(NAME)
     server.asked.clear()
     assert pull(NAME) == path
@@ -85,7 +95,9 @@ def test_an_existing_file_is_verified_and_not_downloaded_again(pull: Puller, ser
     assert pull(NAME).read_bytes() == CONTENT
 
 
-def test_licence_size_and_revision_are_known_before_the_download(server: HubServer, folder: Path) -> None:
+def test_licence_size_and_revision_are_known_before_the_download(
+    server: HubServer, folder: Path
+) -> None:
     pull = Hub(folder, endpoint=server.address).find(hub_name(NAME))
     assert (pull.licence, pull.size_bytes, pull.revision) == ("apache-2.0", len(CONTENT), COMMIT)
     assert not folder.exists()
@@ -99,7 +111,9 @@ def test_an_interrupted_download_resumes_where_it_stopped(pull: Puller, server: 
     assert 0 < int(second[6:-1]) < int(third[6:-1]) < len(CONTENT)
 
 
-def test_a_server_without_ranges_sends_the_complete_file_again(pull: Puller, server: HubServer) -> None:
+def test_a_server_without_ranges_sends_the_complete_file_again(
+    pull: Puller, server: HubServer
+) -> None:
     server.repos[NAME].cuts = 1
     server.repos[NAME].ranges = False
     assert pull(NAME).read_bytes() == CONTENT
@@ -112,7 +126,9 @@ def test_downloads_without_ranges_or_progress_are_given_up(pull: Puller, server:
     assert repo.cuts > 90
 
 
-def test_a_web_page_instead_of_the_remainder_is_not_appended(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_web_page_instead_of_the_remainder_is_not_appended(
+    pull: Puller, server: HubServer, folder: Path
+) -> None:
     server.repos[NAME].cuts = 100
     with pytest.raises(ModelUnavailable):
         pull(NAME)
@@ -126,7 +142,9 @@ def test_a_web_page_instead_of_the_remainder_is_not_appended(pull: Puller, serve
     assert pull(NAME).read_bytes() == CONTENT
 
 
-def test_a_partial_download_is_kept_and_never_listed_as_a_model(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_partial_download_is_kept_and_never_listed_as_a_model(
+    pull: Puller, server: HubServer, folder: Path
+) -> None:
     server.repos[NAME].cuts = 100
     server.repos[NAME].ranges = False
     with pytest.raises(ModelUnavailable, match="The download failed") as failed:
@@ -145,7 +163,9 @@ def test_a_partial_download_is_kept_and_never_listed_as_a_model(pull: Puller, se
     assert files_below(folder) == [FILE]
 
 
-def test_an_interrupted_pull_resumes_the_next_time(server: HubServer, folder: Path, pull: Puller) -> None:
+def test_an_interrupted_pull_resumes_the_next_time(
+    server: HubServer, folder: Path, pull: Puller
+) -> None:
     hub = Hub(folder, endpoint=server.address, pause=0)
 
     def interrupt(_file: HubFile, received_bytes: int) -> None:
@@ -158,7 +178,9 @@ def test_an_interrupted_pull_resumes_the_next_time(server: HubServer, folder: Pa
     assert int(server.ranges[-1][6:-1]) > 1_000_000
 
 
-def test_a_partial_file_of_another_revision_is_discarded(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_partial_file_of_another_revision_is_discarded(
+    pull: Puller, server: HubServer, folder: Path
+) -> None:
     server.repos[NAME].cuts = 100
     server.repos[NAME].ranges = False
     with pytest.raises(ModelUnavailable):
@@ -169,7 +191,9 @@ def test_a_partial_file_of_another_revision_is_discarded(pull: Puller, server: H
     assert files_below(folder) == [FILE]
 
 
-def test_a_file_with_the_wrong_checksum_is_deleted(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_file_with_the_wrong_checksum_is_deleted(
+    pull: Puller, server: HubServer, folder: Path
+) -> None:
     server.repos[NAME].wrong_hashes[FILE] = "a" * 64
     with pytest.raises(ModelBroken, match="SHA-256") as failed:
         pull(NAME)
@@ -203,7 +227,9 @@ def test_a_gated_model_names_its_terms_and_is_pulled_with_a_token(
     assert pull(NAME).read_bytes() == CONTENT
 
 
-def test_the_hub_client_does_not_detect_the_agent(pull: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub_client_does_not_detect_the_agent(
+    pull: Puller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     detections: list[str] = []
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
     monkeypatch.setattr(_headers, "detect_agent", lambda: detections.append("detected"))
@@ -211,7 +237,9 @@ def test_the_hub_client_does_not_detect_the_agent(pull: Puller, monkeypatch: pyt
     assert not detections
 
 
-def test_the_token_is_not_sent_to_the_storage(pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_not_sent_to_the_storage(
+    pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_TOKEN", "good")
     pull(NAME)
     assert server.ranges == [""]
@@ -220,14 +248,20 @@ def test_the_token_is_not_sent_to_the_storage(pull: Puller, server: HubServer, m
 
 
 @pytest.mark.parametrize("name", ["nobody/nothing", "maker/private"])
-def test_a_missing_or_private_repository_is_an_error(pull: Puller, server: HubServer, name: str) -> None:
+def test_a_missing_or_private_repository_is_an_error(
+    pull: Puller, server: HubServer, name: str
+) -> None:
     server.repos["maker/private"] = Repo({FILE: CONTENT}, private=True)
     with pytest.raises(ModelMissing, match="There is no repository"):
         pull(name)
 
 
-def test_a_repository_without_gguf_files_suggests_another_name(pull: Puller, server: HubServer) -> None:
-    server.repos["maker/torch"] = Repo({"model.safetensors": b"x", "mmproj-model-f16.gguf": b"GGUF"})
+def test_a_repository_without_gguf_files_suggests_another_name(
+    pull: Puller, server: HubServer
+) -> None:
+    server.repos["maker/torch"] = Repo(
+        {"model.safetensors": b"x", "mmproj-model-f16.gguf": b"GGUF"}
+    )
     with pytest.raises(ModelMissing, match="has no GGUF file") as failed:
         pull("maker/torch")
     assert "-GGUF" in failed.value.fix
@@ -256,8 +290,14 @@ def test_a_server_that_is_not_a_hub_is_an_error(folder: Path, server: HubServer)
 
 def described(**more: object) -> bytes:
     """A hub's description of a repository with one file and these fields."""
-    file = {"rfilename": FILE, "size": 10, "lfs": {"size": 10, "sha256": "0" * 64, "pointerSize": 1}} | more
-    return json.dumps({"id": NAME, "sha": "1", "tags": [], "siblings": [file], "cardData": file.get("card")}).encode()
+    file = {
+        "rfilename": FILE,
+        "size": 10,
+        "lfs": {"size": 10, "sha256": "0" * 64, "pointerSize": 1},
+    } | more
+    return json.dumps(
+        {"id": NAME, "sha": "1", "tags": [], "siblings": [file], "cardData": file.get("card")}
+    ).encode()
 
 
 @pytest.mark.parametrize(
@@ -265,12 +305,21 @@ def described(**more: object) -> bytes:
     [
         *(b"[" * 100_000, b'{"id": ' + b"9" * 5_000 + b"}", b"null", b"[1]", b"\xff"),
         *(described(size="ten"), described(size=-5), described(size=True), described(rfilename=5)),
-        *(described(rfilename="\x1b[2Jsmall-q4_k_m.gguf"), described(rfilename="small\x00-q4_k_m.gguf")),
-        *(described(lfs={"size": 1, "sha256": 5}), described(lfs={"size": 1, "sha256": "../x"}), described(card=[1])),
+        *(
+            described(rfilename="\x1b[2Jsmall-q4_k_m.gguf"),
+            described(rfilename="small\x00-q4_k_m.gguf"),
+        ),
+        *(
+            described(lfs={"size": 1, "sha256": 5}),
+            described(lfs={"size": 1, "sha256": "../x"}),
+            described(card=[1]),
+        ),
         itertools.repeat(b"[" + b" " * 100_000),
     ],
 )
-def test_an_invalid_hub_response_is_an_error(pull: Puller, server: HubServer, odd: bytes | Iterator[bytes]) -> None:
+def test_an_invalid_hub_response_is_an_error(
+    pull: Puller, server: HubServer, odd: bytes | Iterator[bytes]
+) -> None:
     server.odd = [odd] if isinstance(odd, bytes) else odd
     with pytest.raises((ModelUnavailable, ModelBroken)) as failed:
         pull(NAME)
@@ -301,7 +350,9 @@ def test_nothing_is_downloaded_without_enough_disk_space(
     assert server.ranges == []
 
 
-def test_a_full_disk_keeps_the_partial_download(server: HubServer, folder: Path, pull: Puller) -> None:
+def test_a_full_disk_keeps_the_partial_download(
+    server: HubServer, folder: Path, pull: Puller
+) -> None:
     hub = Hub(folder, endpoint=server.address, pause=0)
 
     def fill(_file: HubFile, received_bytes: int) -> None:
@@ -332,7 +383,9 @@ def test_a_file_in_place_of_the_models_folder_is_an_error(pull: Puller, folder: 
 def test_a_split_model_is_pulled_completely_and_unusable_without_a_part(
     pull: Puller, server: HubServer, folder: Path
 ) -> None:
-    parts = {f"Q8_0/big-Q8_0-0000{at}-of-00003.gguf": b"GGUF" + bytes([at]) * 1000 for at in (1, 2, 3)}
+    parts = {
+        f"Q8_0/big-Q8_0-0000{at}-of-00003.gguf": b"GGUF" + bytes([at]) * 1000 for at in (1, 2, 3)
+    }
     server.repos["maker/big"] = Repo(parts)
     path = pull("maker/big:Q8_0")
     assert path.name == "big-Q8_0-00001-of-00003.gguf"
@@ -347,7 +400,9 @@ def test_a_split_model_is_pulled_completely_and_unusable_without_a_part(
     assert model_files(folder, {"HOME": "/nowhere"})[0].missing == ()
 
 
-def test_a_second_pull_of_a_file_is_refused_during_the_first(server: HubServer, folder: Path, pull: Puller) -> None:
+def test_a_second_pull_of_a_file_is_refused_during_the_first(
+    server: HubServer, folder: Path, pull: Puller
+) -> None:
     hub = Hub(folder, endpoint=server.address, pause=0)
     refused: list[str] = []
 
@@ -361,7 +416,9 @@ def test_a_second_pull_of_a_file_is_refused_during_the_first(server: HubServer, 
     assert len(refused) == 1
 
 
-def test_a_file_name_that_leads_out_of_the_folder_is_refused(pull: Puller, server: HubServer, folder: Path) -> None:
+def test_a_file_name_that_leads_out_of_the_folder_is_refused(
+    pull: Puller, server: HubServer, folder: Path
+) -> None:
     server.repos[NAME] = Repo({"../../../evil-q4_k_m.gguf": CONTENT})
     with pytest.raises(ModelBroken, match="evil"):
         pull(NAME)
@@ -374,14 +431,18 @@ def test_an_invalid_repository_name_is_refused_with_an_example(typed: str) -> No
         hub_name(typed)
 
 
-@pytest.mark.parametrize("typed", ["hf:a/b:Q8_0", "a/b:Q8_0", "https://huggingface.co/a/b:Q8_0", "hf.co/a/b:Q8_0"])
+@pytest.mark.parametrize(
+    "typed", ["hf:a/b:Q8_0", "a/b:Q8_0", "https://huggingface.co/a/b:Q8_0", "hf.co/a/b:Q8_0"]
+)
 def test_a_repository_name_is_accepted_in_every_pasted_form(typed: str) -> None:
     assert str(hub_name(typed)) == "hf:a/b:Q8_0"
 
 
 def test_the_recommended_models_are_one_well_formed_table() -> None:
     assert {model.memory for model in RECOMMENDED} == {2, 4, 8}
-    assert [model.download for model in RECOMMENDED] == sorted(model.download for model in RECOMMENDED)
+    assert [model.download for model in RECOMMENDED] == sorted(
+        model.download for model in RECOMMENDED
+    )
     assert len({model.name for model in RECOMMENDED}) == len(RECOMMENDED)
     assert SUGGESTED in RECOMMENDED
     for model in RECOMMENDED:

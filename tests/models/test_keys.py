@@ -111,7 +111,11 @@ def test_a_known_key_is_always_redacted(key, prefix, suffix):
 )
 def test_text_that_looks_like_a_key_is_redacted(leak):
     redacted = Keys({}).redact(f"failed with {leak} today")
-    secret = leak.split()[-1].rpartition("=")[2] if "=" not in leak else leak.split("key=")[1].split("&")[0]
+    secret = (
+        leak.split()[-1].rpartition("=")[2]
+        if "=" not in leak
+        else leak.split("key=")[1].split("&")[0]
+    )
     assert secret.removeprefix("http://").split("@")[0] not in redacted
     assert redacted.startswith("failed with ")
     assert redacted.endswith(" today")

@@ -16,7 +16,9 @@ class Memory:
 
     def __init__(self) -> None:
         self.sequences: dict[int, list[object]] = {}
-        self.library = SimpleNamespace(llama_memory_seq_cp=self.copy, llama_memory_seq_rm=self.remove)
+        self.library = SimpleNamespace(
+            llama_memory_seq_cp=self.copy, llama_memory_seq_rm=self.remove
+        )
 
     def copy(self, _memory, source: int, target: int, begin: int, end: int) -> None:
         self.sequences[target] = self.sequences[source][begin:end]
@@ -54,7 +56,11 @@ def test_each_role_reuses_its_own_prompt():
     cache, memory = cache_of(100)
     prompts = {PLANNER: [1] * 20, CALLER: [2] * 20, SUMMARIZER: [3] * 20}
     assert [ask(cache, memory, owner, prompt) for owner, prompt in prompts.items()] == [0, 0, 0]
-    assert [ask(cache, memory, owner, [*prompt, 9]) for owner, prompt in prompts.items()] == [20, 20, 20]
+    assert [ask(cache, memory, owner, [*prompt, 9]) for owner, prompt in prompts.items()] == [
+        20,
+        20,
+        20,
+    ]
 
 
 def test_a_prefix_shared_by_roles_is_stored_once_and_outlives_its_first_role():

@@ -24,7 +24,11 @@ from ecoshell.models.local import SMALL_BYTES, LocalModel
 CALCULATE = ToolSchema(
     "calculate",
     "Work out an expression.",
-    {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]},
+    {
+        "type": "object",
+        "properties": {"expression": {"type": "string"}},
+        "required": ["expression"],
+    },
 )
 
 
@@ -69,7 +73,9 @@ async def test_the_deltas_add_up_to_the_reply_and_report_usage(model):
 
 
 async def test_the_size_equals_the_reported_input(model):
-    request = Request((Message("user", "What is 2 + 2?"),), (CALCULATE,), (CALCULATE,), "call", max_tokens=60)
+    request = Request(
+        (Message("user", "What is 2 + 2?"),), (CALCULATE,), (CALCULATE,), "call", max_tokens=60
+    )
     size = model.size(request)
     assert size.exact
     assert usage_of(await reply_of(model, request)).input == size.count == size.bound
@@ -79,7 +85,9 @@ async def test_a_growing_conversation_reuses_the_cached_prefix(model):
     first = asking("Name three colours and say why each of them is a colour that people like.")
     reply = await reply_of(model, first)
     grown = Request(
-        (*first.messages, Message("assistant", reply.text), Message("user", "One more.")), want="text", max_tokens=4
+        (*first.messages, Message("assistant", reply.text), Message("user", "One more.")),
+        want="text",
+        max_tokens=4,
     )
     usage = usage_of(await reply_of(model, grown))
     assert usage_of(reply).cached == 0
@@ -101,14 +109,18 @@ async def test_a_prompt_read_ahead_is_reused_by_a_question_that_continues_it(mod
         await reply_of(model, asking("Name three colours."))
     draft = "Name three colours and say why each of them is a colour that people like. "
     await model.warm(asking(draft))
-    await asyncio.get_running_loop().run_in_executor(model._runtime.worker, int)  # wait for the prompt to be read
+    await asyncio.get_running_loop().run_in_executor(
+        model._runtime.worker, int
+    )  # wait for the prompt to be read
     usage = usage_of(await reply_of(model, asking(f"{draft} Then name a fourth.")))
     assert 0 < usage.input - usage.cached < 16 < usage.cached
 
 
 async def test_a_question_does_not_wait_for_reading_ahead(model):
     long = "A long story of colours. " * 100
-    other = LocalModel(embedded_path(), options=EngineOptions(context=2048))  # another session, for instance
+    other = LocalModel(
+        embedded_path(), options=EngineOptions(context=2048)
+    )  # another session, for instance
     await model.warm(asking(long))
     assert usage_of(await reply_of(other, asking("Name three colours."))).output > 0
     await other.aclose()
@@ -124,7 +136,9 @@ async def test_a_cached_prefix_does_not_change_the_answer(model):
 
 
 async def test_a_call_under_the_grammar_is_valid_and_not_streamed_as_text(model):
-    request = Request((Message("user", "What is 2 + 2?"),), (CALCULATE,), (CALCULATE,), "call", max_tokens=200)
+    request = Request(
+        (Message("user", "What is 2 + 2?"),), (CALCULATE,), (CALCULATE,), "call", max_tokens=200
+    )
     pieces = [piece async for piece in model.stream(request)]
     assert pieces[-1].fault == ""
     assert pieces[-1].call.name == "calculate"
@@ -176,14 +190,18 @@ async def test_the_event_loop_is_not_blocked_by_the_model(model):
 
 
 async def test_parallel_calls_both_answer(model):
-    replies = await asyncio.gather(*(reply_of(model, asking(text)) for text in ("Say hello.", "Name a colour.")))
+    replies = await asyncio.gather(
+        *(reply_of(model, asking(text)) for text in ("Say hello.", "Name a colour."))
+    )
     assert all(reply.text for reply in replies)
 
 
 async def test_two_models_can_be_loaded_at_once(model):
     other = LocalModel(embedded_path(), options=EngineOptions(context=512))
     try:
-        replies = await asyncio.gather(reply_of(model, asking("Say hello.")), reply_of(other, asking("Say hello.")))
+        replies = await asyncio.gather(
+            reply_of(model, asking("Say hello.")), reply_of(other, asking("Say hello."))
+        )
         assert replies[0].text == replies[1].text
     finally:
         await other.aclose()
@@ -221,14 +239,23 @@ async def test_control_tokens_in_text_stay_text(vocabulary):
 
 def test_the_template_is_append_only(vocabulary):
     template = ChatTemplate(vocabulary)
-    messages = [Message("system", "Be brief."), Message("user", "Hello there"), Message("assistant", "Hello!")]
+    messages = [
+        Message("system", "Be brief."),
+        Message("user", "Hello there"),
+        Message("assistant", "Hello!"),
+    ]
     short = template.tokens(messages[:2])
     assert template.tokens([*messages, Message("user", "More")])[: len(short)] == short
 
 
 def test_strict_templates_get_alternating_user_and_assistant_messages():
     shaped = alternating(
-        [Message("system", "S"), Message("user", "A"), Message("user", "B"), Message("assistant", "C")]
+        [
+            Message("system", "S"),
+            Message("user", "A"),
+            Message("user", "B"),
+            Message("assistant", "C"),
+        ]
     )
     assert shaped == [Message("user", "S\n\nA\n\nB"), Message("assistant", "C")]
 
@@ -284,7 +311,9 @@ def test_loading_and_generating_write_nothing_to_the_terminal():
         "    await model.aclose()\n"
         "asyncio.run(main())\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=600, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=600, check=True
+    )
     assert (done.stdout, done.stderr) == (b"", b"")
 
 
@@ -293,7 +322,9 @@ def test_importing_the_local_models_loads_nothing_heavy():
         "import sys, ecoshell.models.local, ecoshell.models.embedded\n"
         "print([name for name in ('llama_cpp', 'numpy', 'jinja2', 'jsonschema') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -309,7 +340,11 @@ def test_the_error_without_the_local_extra_names_it(tmp_path: Path):
         "except ModelMissing as error: print(error.fix)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=600, check=True
+        [sys.executable, "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
     )
     assert 'pip install "ecoshell[local]"' in done.stdout
 
@@ -337,9 +372,15 @@ print({name: os.environ.get(name) for name in OPENMP})
 
 @pytest.mark.parametrize("user_environ", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}])
 def test_the_thread_wait_policy_is_set_for_llama_only_unless_the_user_sets_it(user_environ):
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    environ = {
+        name: text for name, text in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))
+    }
     environ |= {"OMP_DISPLAY_ENV": "VERBOSE", **user_environ}
-    done = subprocess.run([sys.executable, "-c", OPENMP], env=environ, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str({"OMP_WAIT_POLICY": user_environ.get("OMP_WAIT_POLICY"), "GOMP_SPINCOUNT": None})
+    done = subprocess.run(
+        [sys.executable, "-c", OPENMP], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(
+        {"OMP_WAIT_POLICY": user_environ.get("OMP_WAIT_POLICY"), "GOMP_SPINCOUNT": None}
+    )
     if "GOMP_SPINCOUNT" in done.stderr:  # a llama.cpp that uses GNU's OpenMP
         assert ("GOMP_SPINCOUNT = '1000'" in done.stderr) == (not user_environ)

@@ -65,8 +65,14 @@ def test_a_damaged_state_is_none(tmp_path: Path, state: str):
     ("build", "words"),
     [
         (LocalBuild(running=True), "preparing to compile llama.cpp"),
-        (LocalBuild(running=True, percent=34, seconds_left=366), "compiling llama.cpp: 34 %, 6 min 6 s left"),
-        (LocalBuild(running=True, percent=99, seconds_left=4.2), "compiling llama.cpp: 99 %, 4.2 s left"),
+        (
+            LocalBuild(running=True, percent=34, seconds_left=366),
+            "compiling llama.cpp: 34 %, 6 min 6 s left",
+        ),
+        (
+            LocalBuild(running=True, percent=99, seconds_left=4.2),
+            "compiling llama.cpp: 99 %, 4.2 s left",
+        ),
     ],
 )
 def test_the_state_in_words(build: LocalBuild, words: str):
@@ -74,6 +80,13 @@ def test_the_state_in_words(build: LocalBuild, words: str):
 
 
 def test_the_command_returns_at_once(tmp_path: Path):
-    arguments = ["start", "--stamp", str(tmp_path / "stamp"), "--folder", str(tmp_path / "build"), "--"]
+    arguments = [
+        "start",
+        "--stamp",
+        str(tmp_path / "stamp"),
+        "--folder",
+        str(tmp_path / "build"),
+        "--",
+    ]
     assert main([*arguments, *program("pass")]) == 0
     wait_for((tmp_path / "stamp").exists)

@@ -31,7 +31,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("local:gone++", "gone++", None),
     ],
 )
-def test_a_plus_separates_base_and_adapter_unless_it_is_part_of_a_file_name(name: str, base: str, adapter: str | None):
+def test_a_plus_separates_base_and_adapter_unless_it_is_part_of_a_file_name(
+    name: str, base: str, adapter: str | None
+):
     assert local_files(name) == LocalFiles(Path(base), Path(adapter) if adapter else None)
 
 

@@ -26,7 +26,9 @@ from ecoshell.strategies import Path, Thought
 
 ROLES = ("planner", "caller", "summarizer")
 READ = ToolSchema(
-    "read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    "read_file",
+    "Reads a file.",
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 )
 
 
@@ -57,7 +59,9 @@ def numbers(first: int, count: int = 90) -> str:
 
 async def test_roles_whose_prompts_fit_one_context_all_reuse_them(model):
     texts = [numbers(first, 60) for first in range(3)]
-    sizes = [(await usage_of(model, role, text)).input for role, text in zip(ROLES, texts, strict=True)]
+    sizes = [
+        (await usage_of(model, role, text)).input for role, text in zip(ROLES, texts, strict=True)
+    ]
     assert 400 < sum(sizes) < 500
     for role, text in zip(ROLES, texts, strict=True):
         usage = await usage_of(model, role, text)
@@ -80,7 +84,9 @@ async def test_a_role_reuses_a_prefix_read_by_another(model):
 
 
 async def test_prompts_of_other_roles_do_not_change_the_answer(model):
-    request = Request((Message("user", "Name three colours."),), want="text", max_tokens=10, role="planner")
+    request = Request(
+        (Message("user", "Name three colours."),), want="text", max_tokens=10, role="planner"
+    )
     expected = await reply_of(model, request)
     for number, role in enumerate(("caller", "summarizer")):
         await usage_of(model, role, numbers(number))
@@ -91,9 +97,13 @@ async def test_prompts_of_other_roles_do_not_change_the_answer(model):
     ("question", "temperature"),
     [("What is in a.txt?", 0.0), ("Erzähle mir einen Witz.", 1.5), ("Next: what? Next: who?", 1.5)],
 )
-async def test_every_text_of_a_planner_decodes_to_a_decision(model, question: str, temperature: float):
+async def test_every_text_of_a_planner_decodes_to_a_decision(
+    model, question: str, temperature: float
+):
     messages = (Message("system", "You are the planner."), Message("user", question))
-    request = Request(messages, want="text", max_tokens=70, temperature=temperature, endings=ENDINGS)
+    request = Request(
+        messages, want="text", max_tokens=70, temperature=temperature, endings=ENDINGS
+    )
     reply = await reply_of(model, request)
     assert not reply.cut
     assert reply.text.endswith(ENDINGS)
@@ -102,7 +112,9 @@ async def test_every_text_of_a_planner_decodes_to_a_decision(model, question: st
 
 
 async def test_a_planner_with_few_tokens_still_decides(model):
-    request = Request((Message("user", "Tell a story."),), want="text", max_tokens=18, endings=ENDINGS)
+    request = Request(
+        (Message("user", "Tell a story."),), want="text", max_tokens=18, endings=ENDINGS
+    )
     assert (await reply_of(model, request)).text.endswith(ENDINGS)
 
 
@@ -117,7 +129,9 @@ class Unmetered:
 
     async def ask(self, request, emit, *, role, aside=None):
         self.roles.append(role)
-        return Reply(self._replies.pop(0)) if self._replies else await reply_of(self._model, request)
+        return (
+            Reply(self._replies.pop(0)) if self._replies else await reply_of(self._model, request)
+        )
 
 
 @pytest.mark.parametrize("replies", [(), ("I read a.txt. Next: caller.",)])
@@ -146,7 +160,9 @@ PLANS = Problem({"read_file": signature(READ), "odd.name": signature(READ)}, max
 async def test_a_tool_graph_decodes_to_a_valid_plan(model, temperature: float):
     question = (Message("user", "How many words have a.txt and b.txt?"),)
     grammar = plan_grammar(PLANS)
-    request = Request(question, want="text", max_tokens=200, temperature=temperature, grammar=grammar)
+    request = Request(
+        question, want="text", max_tokens=200, temperature=temperature, grammar=grammar
+    )
     plan = parse((await reply_of(model, request)).text)
     validate(plan, PLANS)
     assert 1 <= len(plan.nodes) <= 3

@@ -10,7 +10,14 @@ from waits import Waits
 from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold, Price, Rates
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
-from ecoshell.errors import LimitReached, ModelBroken, ModelDisabled, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.errors import (
+    LimitReached,
+    ModelBroken,
+    ModelDisabled,
+    ModelMissing,
+    ModelUnavailable,
+    ModelUnreachable,
+)
 from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, Reasoned, TextArrived
 from ecoshell.messages import Call, Message, Usage
 from ecoshell.models import Delta, PromptSize, Purpose, Reply, Request, Traits
@@ -29,7 +36,9 @@ Attempt = Callable[[Request], AsyncIterator[Delta | Reply]]
 class ScriptedModel:
     """A model with one scripted stream per attempt."""
 
-    def __init__(self, *attempts: Attempt, local: bool = False, max_output: int | None = None) -> None:
+    def __init__(
+        self, *attempts: Attempt, local: bool = False, max_output: int | None = None
+    ) -> None:
         self._attempts = list(attempts)
         self.asked: list[Request] = []
         self.closed = False
@@ -85,7 +94,9 @@ def events() -> list[Event]:
 
 @pytest.fixture
 def metered(ledger: Ledger) -> Callable[[ScriptedModel], MeteredModel]:
-    return lambda model: MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=Waits().policy(120))
+    return lambda model: MeteredModel(
+        model, Gate(ledger), lambda: ACCOUNT, retry=Waits().policy(120)
+    )
 
 
 Metered = Callable[[ScriptedModel], MeteredModel]
@@ -104,10 +115,21 @@ async def test_a_call_is_reserved_streamed_and_settled_in_order(
 ) -> None:
     reply = await metered(ScriptedModel(FINE)).ask(REQUEST, events.append, role="planner")
     assert reply.text == "one two"
-    assert kinds(events) == ["budget_held", "text_arrived", "text_arrived", "model_replied", "budget_settled"]
+    assert kinds(events) == [
+        "budget_held",
+        "text_arrived",
+        "text_arrived",
+        "model_replied",
+        "budget_settled",
+    ]
     hold, settled = events[0], events[-1]
     assert isinstance(hold, BudgetHeld)
-    assert (hold.held_nano, hold.held_tokens, hold.max_tokens, hold.clamped) == (150 * MILLION, 150, 50, False)
+    assert (hold.held_nano, hold.held_tokens, hold.max_tokens, hold.clamped) == (
+        150 * MILLION,
+        150,
+        50,
+        False,
+    )
     assert isinstance(settled, BudgetSettled)
     assert (settled.role, settled.spent_nano, settled.reported) == ("planner", 82 * MILLION, True)
     assert (cap(ledger).spent, cap(ledger).held) == (82 * MILLION, 0)
@@ -121,7 +143,9 @@ async def test_a_call_is_reserved_streamed_and_settled_in_order(
 async def test_text_is_streamed_as_thought_or_answer_and_not_for_compaction(
     purpose: Purpose, channels: set[str], metered: Metered, events: list[Event]
 ) -> None:
-    await metered(ScriptedModel(FINE)).ask(Request(REQUEST.messages, max_tokens=50, purpose=purpose), events.append)
+    await metered(ScriptedModel(FINE)).ask(
+        Request(REQUEST.messages, max_tokens=50, purpose=purpose), events.append
+    )
     assert {event.channel for event in events if isinstance(event, TextArrived)} == channels
 
 
@@ -130,11 +154,15 @@ async def test_reasoning_is_streamed_reported_and_paid_for(
 ) -> None:
     thinking = (Delta("Let me ", reasoning=True), Delta("see.", reasoning=True))
     reply = Reply("one", usage=Usage(80, 20, reasoning=15), reasoning="Let me see.")
-    answer = await metered(ScriptedModel(streams(*thinking, Delta("one"), reply))).ask(REQUEST, events.append)
+    answer = await metered(ScriptedModel(streams(*thinking, Delta("one"), reply))).ask(
+        REQUEST, events.append
+    )
     assert answer.text == "one"
     channels = [(event.text, event.channel) for event in events if isinstance(event, TextArrived)]
     assert channels == [("Let me ", "reasoning"), ("see.", "reasoning"), ("one", "thought")]
-    assert [event for event in events if isinstance(event, Reasoned)] == [Reasoned("Let me see.", "single", 15)]
+    assert [event for event in events if isinstance(event, Reasoned)] == [
+        Reasoned("Let me see.", "single", 15)
+    ]
     assert cap(ledger).spent == 100 * MILLION
 
 
@@ -146,10 +174,14 @@ async def test_uncounted_reasoning_has_no_token_count_and_that_of_compaction_is_
     await metered(ScriptedModel(streams(reply))).ask(
         Request(REQUEST.messages, max_tokens=50, purpose="compact"), events.append
     )
-    assert [event for event in events if isinstance(event, Reasoned)] == [Reasoned("Hm.", "single", None)]
+    assert [event for event in events if isinstance(event, Reasoned)] == [
+        Reasoned("Hm.", "single", None)
+    ]
 
 
-async def test_the_answer_in_a_call_of_finish_is_streamed_as_the_answer(metered: Metered, events: list[Event]) -> None:
+async def test_the_answer_in_a_call_of_finish_is_streamed_as_the_answer(
+    metered: Metered, events: list[Event]
+) -> None:
     reply = Reply("Done.", (Call("finish", {"answer": "Milk."}),), Usage(80, 2))
     await metered(ScriptedModel(streams(Delta("Done."), Delta("Milk.", answer=True), reply))).ask(
         REQUEST, events.append
@@ -169,13 +201,17 @@ async def test_the_output_limit_never_exceeds_the_reservation(
     assert events[0].clamped
 
 
-async def test_the_reservation_never_exceeds_the_models_output_limit(metered: Metered, events: list[Event]) -> None:
+async def test_the_reservation_never_exceeds_the_models_output_limit(
+    metered: Metered, events: list[Event]
+) -> None:
     model = ScriptedModel(FINE, max_output=20)
     await metered(model).ask(REQUEST, events.append)
     assert model.asked[0].max_tokens == 20
 
 
-async def test_a_request_over_the_cap_is_not_sent(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+async def test_a_request_over_the_cap_is_not_sent(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
     ledger.set_cap("s", "session", Amount(110 * MILLION, "usd"))
     model = ScriptedModel(FINE)
     with pytest.raises(LimitReached):
@@ -196,13 +232,17 @@ async def test_a_request_over_the_cap_is_not_sent(metered: Metered, ledger: Ledg
         Usage(input=80, output=2, cached=81),
         Usage(input=80, output=2, reasoning=3),
         Usage(),
-        Usage(input=80),  # some providers report input tokens before they answer and nothing afterwards
+        Usage(
+            input=80
+        ),  # some providers report input tokens before they answer and nothing afterwards
     ],
 )
 async def test_missing_or_implausible_usage_counts_the_full_reservation(
     usage: Usage | None, metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    reply = await metered(ScriptedModel(streams(Delta("text"), Reply("text", usage=usage)))).ask(REQUEST, events.append)
+    reply = await metered(ScriptedModel(streams(Delta("text"), Reply("text", usage=usage)))).ask(
+        REQUEST, events.append
+    )
     assert reply.text == "text"
     assert reply.usage is None
     settled = events[-1]
@@ -211,8 +251,12 @@ async def test_missing_or_implausible_usage_counts_the_full_reservation(
     assert cap(ledger).spent == 150 * MILLION
 
 
-async def test_usage_below_the_estimate_is_accepted(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
-    await metered(ScriptedModel(streams(Reply("text", usage=Usage(1, 1))))).ask(REQUEST, events.append)
+async def test_usage_below_the_estimate_is_accepted(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    await metered(ScriptedModel(streams(Reply("text", usage=Usage(1, 1))))).ask(
+        REQUEST, events.append
+    )
     assert cap(ledger).spent == 2 * MILLION
 
 
@@ -231,7 +275,8 @@ async def test_a_bill_above_the_reservation_is_reported_and_disables_the_model(
 
 
 @pytest.mark.parametrize(
-    "error", [ModelUnavailable("the stream broke off"), ModelBroken("garbage"), RuntimeError("a defect")]
+    "error",
+    [ModelUnavailable("the stream broke off"), ModelBroken("garbage"), RuntimeError("a defect")],
 )
 async def test_a_call_that_fails_during_the_stream_counts_in_full(
     error: Exception, metered: Metered, ledger: Ledger, events: list[Event]
@@ -250,7 +295,9 @@ async def test_a_stream_without_a_final_reply_is_an_error_and_counts_in_full(
     assert cap(ledger).spent == 150 * MILLION
 
 
-async def test_a_missing_model_costs_nothing(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+async def test_a_missing_model_costs_nothing(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
     with pytest.raises(ModelMissing):
         await metered(ScriptedModel(streams(ModelMissing("no key")))).ask(REQUEST, events.append)
     assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
@@ -271,7 +318,9 @@ async def test_a_refused_call_is_retried_with_a_new_reservation(
 async def test_retries_back_off_until_the_time_limit(ledger: Ledger, events: list[Event]) -> None:
     waits, model = Waits(), ScriptedModel(*[BUSY] * 20)
     with pytest.raises(ModelUnavailable, match=r"429.* Gave up after \d+ attempts in \d+ s\."):
-        await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
+        await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(
+            REQUEST, events.append
+        )
     assert all(2**n / 2 <= pause <= 2**n for n, pause in enumerate(waits.pauses[:4]))
     assert len(model.asked) == len(waits.pauses) + 1
     assert 30 < waits.now <= 60
@@ -281,25 +330,40 @@ async def test_retries_back_off_until_the_time_limit(ledger: Ledger, events: lis
     assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
 
 
-async def test_the_retry_delay_of_a_provider_is_respected(ledger: Ledger, events: list[Event]) -> None:
+async def test_the_retry_delay_of_a_provider_is_respected(
+    ledger: Ledger, events: list[Event]
+) -> None:
     waits, limited = Waits(), streams(ModelUnavailable("429", billed=False, retry_after=20))
     model = ScriptedModel(limited, limited, FINE)
-    await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
+    await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(
+        REQUEST, events.append
+    )
     assert all(20 <= pause <= 23 for pause in waits.pauses)
     assert len(waits.pauses) == 2
 
 
-async def test_a_retry_delay_over_the_limit_is_not_started(ledger: Ledger, events: list[Event]) -> None:
-    waits, model = Waits(), ScriptedModel(streams(ModelUnavailable("429", billed=False, retry_after=600)), FINE)
-    with pytest.raises(ModelUnavailable, match=r"asks to wait 10 min \(Retry-After\), longer than "):
-        await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(REQUEST, events.append)
+async def test_a_retry_delay_over_the_limit_is_not_started(
+    ledger: Ledger, events: list[Event]
+) -> None:
+    waits, model = (
+        Waits(),
+        ScriptedModel(streams(ModelUnavailable("429", billed=False, retry_after=600)), FINE),
+    )
+    with pytest.raises(
+        ModelUnavailable, match=r"asks to wait 10 min \(Retry-After\), longer than "
+    ):
+        await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(
+            REQUEST, events.append
+        )
     assert (waits.pauses, len(model.asked)) == ([], 1)
 
 
 async def test_a_possibly_billed_failure_is_retried_with_a_new_reservation(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
-    await metered(ScriptedModel(streams(ModelUnavailable("HTTP 503")), FINE)).ask(REQUEST, events.append)
+    await metered(ScriptedModel(streams(ModelUnavailable("HTTP 503")), FINE)).ask(
+        REQUEST, events.append
+    )
     assert (cap(ledger).spent, cap(ledger).held) == ((150 + 82) * MILLION, 0)
 
 
@@ -308,7 +372,9 @@ async def test_a_retry_over_the_cap_ends_with_the_providers_error(
 ) -> None:
     ledger.set_cap("s", "session", Amount(200 * MILLION, "usd"))
     model = ScriptedModel(streams(ModelUnavailable("HTTP 503")), FINE)
-    with pytest.raises(ModelUnavailable, match="HTTP 503 No further attempt: The next call may need"):
+    with pytest.raises(
+        ModelUnavailable, match="HTTP 503 No further attempt: The next call may need"
+    ):
         await metered(model).ask(REQUEST, events.append)
     assert (cap(ledger).spent, cap(ledger).held, len(model.asked)) == (150 * MILLION, 0, 1)
 
@@ -324,7 +390,11 @@ async def test_a_call_is_never_retried_after_a_part_of_the_reply_arrived(
 
 
 @pytest.mark.parametrize(
-    "failure", [ModelUnreachable("No server.", billed=False), ModelUnavailable("402", billed=False, transient=False)]
+    "failure",
+    [
+        ModelUnreachable("No server.", billed=False),
+        ModelUnavailable("402", billed=False, transient=False),
+    ],
 )
 async def test_a_permanent_failure_is_not_retried(
     failure: ModelUnavailable, metered: Metered, events: list[Event]
@@ -344,7 +414,9 @@ async def test_a_retry_keeps_its_reservation_against_rivals(ledger: Ledger) -> N
         if isinstance(event, Notice):
             rivals.append(asyncio.create_task(gate.hold(Ask(PRICE, BOUND, 50, ACCOUNT))))
 
-    model = MeteredModel(ScriptedModel(BUSY, FINE), gate, lambda: ACCOUNT, retry=RetryPolicy(first_pause=0.1))
+    model = MeteredModel(
+        ScriptedModel(BUSY, FINE), gate, lambda: ACCOUNT, retry=RetryPolicy(first_pause=0.1)
+    )
     reply = await model.ask(REQUEST, reserve_the_remaining_budget_on_a_notice)
     assert reply.text == "one two"
     with pytest.raises(LimitReached):
@@ -355,7 +427,9 @@ async def test_a_cancelled_pause_releases_the_reservation(ledger: Ledger) -> Non
     slow = RetryPolicy(7200, first_pause=3600, longest_pause=3600)
     model = MeteredModel(ScriptedModel(BUSY), Gate(ledger), lambda: ACCOUNT, retry=slow)
     noticed = asyncio.Event()
-    call = asyncio.create_task(model.ask(REQUEST, lambda event: noticed.set() if event.type == "notice" else None))
+    call = asyncio.create_task(
+        model.ask(REQUEST, lambda event: noticed.set() if event.type == "notice" else None)
+    )
     await noticed.wait()
     assert cap(ledger).held > 0
     call.cancel()
@@ -408,7 +482,9 @@ async def test_a_remote_call_stopped_during_the_stream_counts_in_full(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
     started = asyncio.Event()
-    await _cancel_during_stream(ScriptedModel(_stuck(started, Delta("one "))), metered, events, started)
+    await _cancel_during_stream(
+        ScriptedModel(_stuck(started, Delta("one "))), metered, events, started
+    )
     assert (cap(ledger).spent, cap(ledger).held) == (150 * MILLION, 0)
     settled = events[-1]
     assert isinstance(settled, BudgetSettled)
@@ -459,7 +535,9 @@ async def test_an_answer_whose_settlement_fails_is_kept_and_its_reservation_coun
     other.execute("ROLLBACK")
     other.close()
     assert reply.text == "here it is"
-    assert any(isinstance(event, Notice) and "could not be settled" in event.text for event in events)
+    assert any(
+        isinstance(event, Notice) and "could not be settled" in event.text for event in events
+    )
     settled = events[-1]
     assert isinstance(settled, BudgetSettled)
     assert not settled.reported
@@ -474,7 +552,9 @@ async def test_traits_counts_and_closing_pass_to_the_model(metered: Metered) -> 
     assert scripted.closed
 
 
-async def test_a_call_is_booked_on_the_tool_it_concerns(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+async def test_a_call_is_booked_on_the_tool_it_concerns(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
     reply = Reply("", (Call("tool_register", {"tool_name": "read_file"}),), Usage(80, 2))
     await metered(ScriptedModel(streams(reply), FINE)).ask(REQUEST, events.append)
     assert [row.key for row in ledger.rows("tool")] == ["read_file"]

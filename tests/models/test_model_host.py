@@ -129,7 +129,9 @@ async def test_each_client_sends_its_own_key(warm_host, server):
     async with client(warm_host) as first, client(warm_host) as second:
         for number, key in enumerate(keys):
             await ask((first, second)[number % 2], server, key=key)
-        await asyncio.gather(*(ask(first, server, key=keys[0]) for _ in range(4)), ask(second, server, key=keys[1]))
+        await asyncio.gather(
+            *(ask(first, server, key=keys[0]) for _ in range(4)), ask(second, server, key=keys[1])
+        )
     sent = [headers["authorization"] for headers in server.headers]
     assert sent[:4] == [f"Bearer {key}" for key in keys]
     assert sorted(sent[4:]) == [f"Bearer {keys[0]}"] * 4 + [f"Bearer {keys[1]}"]
@@ -191,7 +193,9 @@ print(*holders(0), *holders(1), sep="\\n", end="")
 def test_a_key_is_not_kept_after_its_call(server, tmp_path):
     (tmp_path / "scan.py").write_text(SCAN)
     command = [sys.executable, str(tmp_path / "scan.py"), server.openai, server.address]
-    done = subprocess.run(command, env=helper_environ(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        command, env=helper_environ(), capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     sent = [headers.get("authorization") or headers["x-api-key"] for headers in server.headers]
@@ -199,13 +203,17 @@ def test_a_key_is_not_kept_after_its_call(server, tmp_path):
 
 
 @on_one_loop
-async def test_a_host_killed_during_a_call_fails_it_as_possibly_billed_and_is_replaced(folder, server):
+async def test_a_host_killed_during_a_call_fails_it_as_possibly_billed_and_is_replaced(
+    folder, server
+):
     async with client(folder) as process:
         call = asyncio.create_task(ask(process, server, "openai/slow"))
         assert await asyncio.to_thread(server.arrived.wait, LIMIT_S)
         killed = process.pid
         os.kill(killed, signal.SIGKILL)
-        with pytest.raises(ModelUnavailable, match="the helper process for remote models ended") as caught:
+        with pytest.raises(
+            ModelUnavailable, match="the helper process for remote models ended"
+        ) as caught:
             await call
         assert caught.value.billed
         assert [*folder.glob("*.sock")], "the dead host leaves its socket"
@@ -396,13 +404,25 @@ async def test_a_command_with_another_environment_does_not_use_the_host(folder, 
 
 
 def test_a_host_gets_client_settings_from_the_environment_and_no_keys():
-    settings = {"OPENAI_BASE_URL": "http://x/v1", "https_proxy": "http://y", "HOME": "/h", "SSL_CERT_FILE": "/c"}
-    keys = {"OPENAI_API_KEY": "k", "GOOGLE_API_KEY": "k", "LITELLM_MASTER_SECRET": "k", "FIREWORKS_AI_TOKEN": "k"}
+    settings = {
+        "OPENAI_BASE_URL": "http://x/v1",
+        "https_proxy": "http://y",
+        "HOME": "/h",
+        "SSL_CERT_FILE": "/c",
+    }
+    keys = {
+        "OPENAI_API_KEY": "k",
+        "GOOGLE_API_KEY": "k",
+        "LITELLM_MASTER_SECRET": "k",
+        "FIREWORKS_AI_TOKEN": "k",
+    }
     noise = {"SHLVL": "2", "TERM": "xterm", "AWS_PROFILE": "p"}
     assert host_environ(settings | keys | noise) == settings | {"PYTHONUTF8": "1"}
 
 
-@pytest.mark.parametrize(("name", "value"), [("__version__", "0.0.1"), ("sys", None), ("__file__", None)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("__version__", "0.0.1"), ("sys", None), ("__file__", None)]
+)
 def test_an_upgrade_changes_the_address(folder, monkeypatch, tmp_path, name, value):
     original = host_address.host_address(folder)
     if name == "sys":
@@ -413,7 +433,9 @@ def test_an_upgrade_changes_the_address(folder, monkeypatch, tmp_path, name, val
         monkeypatch.setattr(host_address, name, str(tmp_path / "host_address.py"))
     else:
         monkeypatch.setattr(host_address, name, value)
-    assert host_address.host_address(folder) == replace(original, key=host_address.host_address(folder).key)
+    assert host_address.host_address(folder) == replace(
+        original, key=host_address.host_address(folder).key
+    )
     assert host_address.host_address(folder).key != original.key
 
 
@@ -438,7 +460,9 @@ async def test_socket_and_folder_are_private_to_the_user(folder):
         assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="takes another user's process")
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="takes another user's process"
+)
 def test_a_listener_of_another_user_is_refused(folder):
     address = host_address.host_address(folder)
     address.require_private(make=True)

@@ -33,7 +33,9 @@ CORPUS = [
     (Path(ecoshell.__file__).parent / name).read_text(encoding="utf-8")
     for name in ("messages.py", "errors.py", "models/tokens.py", "budget/gate.py")
 ]
-UNUSUAL = "\ufdfaﷲ½™…—€äßÇéñ中文字漢ひらがなカ한국어हिन्दीالعربيةעברית🙂👩‍👩‍👧‍👦\u200b\u202e\x00\x7f𝔘𝒳ﬁ㎏①"
+UNUSUAL = (
+    "\ufdfaﷲ½™…—€äßÇéñ中文字漢ひらがなカ한국어हिन्दीالعربيةעברית🙂👩‍👩‍👧‍👦\u200b\u202e\x00\x7f𝔘𝒳ﬁ㎏①"
+)
 TEXTS = 12_000
 DRAWS_PER_TOKENIZER = 300
 
@@ -113,7 +115,10 @@ def text_of(chance: random.Random, max_length: int = 60) -> str:
     if kind < 0.7:
         return "".join(chance.choice(UNUSUAL + string.printable) for _ in range(length))
     if kind < 0.9:
-        return "".join(chr(chance.choice((chance.randrange(0x300), chance.randrange(0x110000)))) for _ in range(length))
+        return "".join(
+            chr(chance.choice((chance.randrange(0x300), chance.randrange(0x110000))))
+            for _ in range(length)
+        )
     return chance.choice(string.printable) * length
 
 
@@ -128,7 +133,11 @@ def test_no_tokenizer_exceeds_the_bound_of_a_text() -> None:
 
 
 TOOLS = tuple(
-    ToolSchema(name, f"{name} of the workspace.", {"type": "object", "properties": {"path": {"type": "string"}}})
+    ToolSchema(
+        name,
+        f"{name} of the workspace.",
+        {"type": "object", "properties": {"path": {"type": "string"}}},
+    )
     for name in ("read_file", "write_file", "edit_file", "search_files")
 )
 
@@ -141,7 +150,9 @@ def exchange_of(chance: random.Random, number: int) -> tuple[Message, ...]:
     )
     state = None
     if chance.random() < 0.5:
-        state = ProviderState("f", {"thinking_blocks": [{"thinking": text_of(chance), "signature": "c2ln" * 9}]})
+        state = ProviderState(
+            "f", {"thinking_blocks": [{"thinking": text_of(chance), "signature": "c2ln" * 9}]}
+        )
     reply = Message("assistant", text_of(chance), calls, state=state)
     return (reply, *(Message("tool", text_of(chance, 200), (call,)) for call in calls))
 
@@ -149,7 +160,9 @@ def exchange_of(chance: random.Random, number: int) -> tuple[Message, ...]:
 def changed(chance: random.Random, request: Request) -> Request:
     """The request of a later step: longer, trimmed, compacted, or with other tools or another task."""
     messages = request.messages
-    kind = chance.choice(["grow", "grow", "grow", "task", "trim", "compact", "fewer tools", "more tools", "no call"])
+    kind = chance.choice(
+        ["grow", "grow", "grow", "task", "trim", "compact", "fewer tools", "more tools", "no call"]
+    )
     if kind == "trim":
         at = chance.randrange(len(messages))
         messages = (*messages[:at], replace(messages[at], text="[trimmed]"), *messages[at + 1 :])
@@ -171,10 +184,16 @@ def counted(request: Request, tokenizer: Tokenizer, *, plain: bool, hidden: int)
     tool_texts = [str(tool.as_function()) for tool in request.tools]
     texts = [*tool_texts]
     for message in request.messages:
-        calls = (f"{call.name} {dict(call.arguments)}" for call in message.calls if message.speaker == "assistant")
+        calls = (
+            f"{call.name} {dict(call.arguments)}"
+            for call in message.calls
+            if message.speaker == "assistant"
+        )
         texts.append("\n".join((message.text, *calls)))
     reasoning = hidden * sum(message.state is not None for message in request.messages)
-    choice = 250 if request.want == "text" else 0  # a tool choice may put another text before the array
+    choice = (
+        250 if request.want == "text" else 0
+    )  # a tool choice may put another text before the array
     if plain:
         return 300 + choice + reasoning + tokenizer("\n\nHuman: ".join(texts))
     return 300 + choice + reasoning + sum(5 + tokenizer(text) for text in texts)
@@ -187,7 +206,9 @@ def test_no_provider_exceeds_the_bound_of_a_conversation(seed: int, plain: bool)
     source = tokenizers(chance)
     tokenizer = next(source) if chance.random() < 0.5 else (next(source), next(source))[1]
     reported, hidden = ReportedPrompts("m", native_tools=True), chance.choice([0, 400])
-    request = Request((Message("system", text_of(chance, 300)), Message("user", text_of(chance, 100))), TOOLS[:2])
+    request = Request(
+        (Message("system", text_of(chance, 300)), Message("user", text_of(chance, 100))), TOOLS[:2]
+    )
 
     def size_of(part: Request) -> PromptSize:
         bound = request_bound(part, native_tools=True)
@@ -216,7 +237,9 @@ def bound_after(usage: Usage, later: Request, base: Request = BASE) -> int | Non
 
 
 def test_only_messages_after_a_counted_prompt_count_as_bytes() -> None:
-    later = replace(BASE, messages=(*BASE.messages, Message("assistant", "y" * 500), Message("user", "z" * 100)))
+    later = replace(
+        BASE, messages=(*BASE.messages, Message("assistant", "y" * 500), Message("user", "z" * 100))
+    )
     bound = bound_after(Usage(2000, 10), later)
     assert bound is not None
     assert 2000 + 600 < bound < 2000 + 600 + 600
@@ -235,20 +258,38 @@ def test_a_new_native_tool_counts_in_full_and_a_changed_text_of_tools_has_no_bou
 
 def test_a_later_process_finds_a_count_by_the_digest_of_its_prompt() -> None:
     calls = (Call("read_file", {"path": "a", "lines": [1, 2]}, id="c1"),)
-    state = ProviderState("f", {"content": "I read.", "thinking_blocks": [{"thinking": "…", "signature": "s"}]})
+    state = ProviderState(
+        "f", {"content": "I read.", "thinking_blocks": [{"thinking": "…", "signature": "s"}]}
+    )
     reply = Message("assistant", "I read.", calls, state=state)
     counted = replace(BASE, messages=(*BASE.messages, reply, Message("tool", "é" * 90, calls)))
     first, later = ReportedPrompts("m", native_tools=True), ReportedPrompts("m", native_tools=True)
     usage = Usage(2000, 10)
     digests = {first.record(counted, usage, size_of(counted)): usage}
     later.restored = lambda: digests
-    stored = json.loads(json.dumps([dict(call.arguments) for call in calls] + [dict(state.message)]))
-    reread = replace(reply, calls=(replace(calls[0], arguments=stored[0]),), state=replace(state, message=stored[1]))
-    longer = (*BASE.messages, reread, counted.messages[-1], Message("assistant", "y"), Message("user", "z"))
+    stored = json.loads(
+        json.dumps([dict(call.arguments) for call in calls] + [dict(state.message)])
+    )
+    reread = replace(
+        reply,
+        calls=(replace(calls[0], arguments=stored[0]),),
+        state=replace(state, message=stored[1]),
+    )
+    longer = (
+        *BASE.messages,
+        reread,
+        counted.messages[-1],
+        Message("assistant", "y"),
+        Message("user", "z"),
+    )
     again = replace(counted, messages=longer)
     assert later.bound(again, size_of) == first.bound(again, size_of) is not None
     other_tool, other_text = replace(again, tools=TOOLS[:2]), (Message("system", "x"), *longer[1:])
-    assert later.bound(other_tool, size_of) is later.bound(replace(again, messages=other_text), size_of) is None
+    assert (
+        later.bound(other_tool, size_of)
+        is later.bound(replace(again, messages=other_text), size_of)
+        is None
+    )
     stranger = ReportedPrompts("another", native_tools=True)
     stranger.restored = lambda: digests
     assert stranger.bound(again, size_of) is None
@@ -262,17 +303,23 @@ def test_another_prefix_or_an_implausible_report_is_ignored() -> None:
 
 
 def test_reasoning_that_is_sent_back_counts_as_reported() -> None:
-    state = ProviderState("f", {"content": "y", "thinking_blocks": [{"thinking": "short", "signature": "s"}]})
+    state = ProviderState(
+        "f", {"content": "y", "thinking_blocks": [{"thinking": "short", "signature": "s"}]}
+    )
     plain = replace(BASE, messages=(*BASE.messages, Message("assistant", "y")))
     signed = replace(BASE, messages=(*BASE.messages, Message("assistant", "y", state=state)))
-    with_state, without = bound_after(Usage(2000, 900), signed), bound_after(Usage(2000, 900), plain)
+    with_state, without = (
+        bound_after(Usage(2000, 900), signed),
+        bound_after(Usage(2000, 900), plain),
+    )
     assert with_state is not None
     assert without is not None
     assert with_state - without >= 900
 
 
 @pytest.mark.parametrize(
-    ("rules", "max_tokens"), [("no cache", 1024), ("cache written at 1.25 x, read at 0.1 x", 16_384)]
+    ("rules", "max_tokens"),
+    [("no cache", 1024), ("cache written at 1.25 x, read at 0.1 x", 16_384)],
 )
 async def test_after_the_first_step_a_session_reserves_at_most_twice_the_billed_prompt(
     tmp_path: Path, rules: str, max_tokens: int
@@ -309,12 +356,17 @@ def billed_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str
     file = tmp_path_factory.mktemp("prices") / "prices.json"
     facts = {"mode": "chat", "supports_function_calling": True, "max_output_tokens": 4000}
     entries = {
-        name: {key: value for key, value in ({**facts, **RATES, **entry}).items() if value is not None}
+        name: {
+            key: value for key, value in ({**facts, **RATES, **entry}).items() if value is not None
+        }
         for name, entry in MODELS.items()
     }
     file.write_text(json.dumps(entries, indent=4))
     book = PriceBook(file=file)
-    models = {name: RemoteModel(name, book=book, keys=Keys({}), process=RemoteProcess()) for name in MODELS}
+    models = {
+        name: RemoteModel(name, book=book, keys=Keys({}), process=RemoteProcess())
+        for name in MODELS
+    }
     yield models
     for model in models.values():
         model._counter.close()
@@ -326,7 +378,9 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
         yield Gate(ledger)
 
 
-def billed_usage(chance: random.Random, model: RemoteModel, request: Request, count: int, max_tokens: int) -> Usage:
+def billed_usage(
+    chance: random.Random, model: RemoteModel, request: Request, count: int, max_tokens: int
+) -> Usage:
     """A usage within the provider's rules: hits and misses are arbitrary, but only some prompts can be written."""
     name, price = model.traits.name, model.traits.price
     assert price is not None
@@ -350,7 +404,9 @@ def test_no_bill_exceeds_its_reservation(
     model, tokenizer = billed_models[name], next(tokenizers(chance))
     plain, hidden = chance.random() < 0.5, chance.choice([0, 400])
     metered = MeteredModel(model, gate, lambda: ACCOUNT)
-    request = Request((Message("system", text_of(chance, 300)), Message("user", text_of(chance, 100))), TOOLS[:2])
+    request = Request(
+        (Message("system", text_of(chance, 300)), Message("user", text_of(chance, 100))), TOOLS[:2]
+    )
     for _ in range(6):
         request = replace(request, purpose=chance.choice(["step", "answer", "rank", "judge"]))
         ask = metered.reservation(request)

@@ -32,7 +32,10 @@ CALCULATE = ToolSchema(
 BROKEN_SCHEMA = ToolSchema("odd", "", {"type": "nonsense", "properties": 3})
 QUESTION = (Message("system", "You are ecoshell."), Message("user", "What is 17 * 23?"))
 REQUEST = Request(QUESTION, tools=(CALCULATE,), callable_now=(CALCULATE,))
-GOOD = {"thought": "Multiply.", "call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}}
+GOOD = {
+    "thought": "Multiply.",
+    "call": {"name": "calculate", "arguments": {"expression": "17 * 23"}},
+}
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -61,7 +64,9 @@ def test_a_call_and_its_observation_become_assistant_and_user_texts():
     call = Call("calculate", {"expression": "17 * 23"})
     steps = (Message("assistant", "Multiply.", (call,)), Message("tool", "391", (call,)))
     call_text, result = as_plain_messages(Request((*QUESTION, *steps)))[-2:]
-    assert call_text.text == 'Multiply.\n{"name": "calculate", "arguments": {"expression": "17 * 23"}}'
+    assert (
+        call_text.text == 'Multiply.\n{"name": "calculate", "arguments": {"expression": "17 * 23"}}'
+    )
     assert call_text.speaker == "assistant"
     assert result == Message("user", "Result of calculate:\n391")
 
@@ -112,14 +117,26 @@ def test_the_prose_before_a_call_is_its_thought():
     [
         ('{"call": {"name": "calculator", "arguments": {}}}', "no tool named 'calculator'"),
         ('{"call": {"name": "calculate", "arguments": {}}}', "'expression' is a required property"),
-        ('{"call": {"name": "calculate", "arguments": {"expression": 17}}}', "expression: 17 is not of type 'string'"),
-        ('{"call": {"name": "calculate", "arguments": {"expression": "1", "x": 1}}}', "'x' was unexpected"),
+        (
+            '{"call": {"name": "calculate", "arguments": {"expression": 17}}}',
+            "expression: 17 is not of type 'string'",
+        ),
+        (
+            '{"call": {"name": "calculate", "arguments": {"expression": "1", "x": 1}}}',
+            "'x' was unexpected",
+        ),
         ('{"call": {"name": 5, "arguments": {}}}', '"name" (a text)'),
         ('{"call": {"name": "calculate", "arguments": [1]}}', '"arguments" (an object)'),
         ('{"call": {"name": "calculate", "arguments": {"expression": NaN}}}', "could not be read"),
         ('{"call": {"name": "calculate", "arguments": {"expression": "\\ud800"}}}', "surrogate"),
-        ('{"call": {"name": "calculate", "arguments": {"expression": "1", "digits": 1e999}}}', "cannot represent"),
-        ('{"call": {"name": "calculate", "arguments": {"a": ' + "[" * 600 + "]" * 600 + "}}}", "64 levels deep"),
+        (
+            '{"call": {"name": "calculate", "arguments": {"expression": "1", "digits": 1e999}}}',
+            "cannot represent",
+        ),
+        (
+            '{"call": {"name": "calculate", "arguments": {"a": ' + "[" * 600 + "]" * 600 + "}}}",
+            "64 levels deep",
+        ),
         ('{"call": {"name": "calc', "could not be read"),
         ("391", "A call was wanted"),
     ],
@@ -202,7 +219,10 @@ def test_a_call_and_its_result_share_an_id_of_nine_letters_and_digits():
 def test_each_request_starts_with_the_messages_of_the_previous_request():
     messages = chat_body(Request(STEPS, (TOOL,)), native=True)["messages"]
     for length in (2, 4):
-        assert chat_body(Request(STEPS[:length], (TOOL,)), native=True)["messages"] == messages[:length]
+        assert (
+            chat_body(Request(STEPS[:length], (TOOL,)), native=True)["messages"]
+            == messages[:length]
+        )
 
 
 def test_a_call_without_a_result_and_a_result_without_a_call_become_text():
@@ -217,12 +237,23 @@ def test_a_call_without_a_result_and_a_result_without_a_call_become_text():
     assert "read_file" in sent[1]["content"]
 
 
-FIRST, SECOND = Call("read_file", {"path": "a"}, "x1", "g"), Call("read_file", {"path": "b"}, "x2", "g")
+FIRST, SECOND = (
+    Call("read_file", {"path": "a"}, "x1", "g"),
+    Call("read_file", {"path": "b"}, "x2", "g"),
+)
 REPLY = {
     "content": "Both.",
     "tool_calls": [
-        {"id": "prov/1", "type": "function", "function": {"name": "read_file", "arguments": '{"path" : "a"}'}},
-        {"id": "prov/2", "type": "function", "function": {"name": "read_file", "arguments": '{"path" : "b"}'}},
+        {
+            "id": "prov/1",
+            "type": "function",
+            "function": {"name": "read_file", "arguments": '{"path" : "a"}'},
+        },
+        {
+            "id": "prov/2",
+            "type": "function",
+            "function": {"name": "read_file", "arguments": '{"path" : "b"}'},
+        },
     ],
     "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s1"}],
 }
@@ -237,7 +268,10 @@ PARALLEL = (
 def test_a_reply_is_sent_back_to_its_provider_unchanged():
     sent = chat_body(Request(PARALLEL, (TOOL,)), native=True, family="anthropic")["messages"]
     assert sent[1] == {"role": "assistant", **REPLY}
-    assert [(result["tool_call_id"], result["content"]) for result in sent[2:]] == [("prov/1", "A"), ("prov/2", "B")]
+    assert [(result["tool_call_id"], result["content"]) for result in sent[2:]] == [
+        ("prov/1", "A"),
+        ("prov/2", "B"),
+    ]
 
 
 def test_another_provider_gets_the_reply_as_one_message_without_opaque_fields():
@@ -276,7 +310,9 @@ def test_a_name_is_resolved_only_if_it_matches_one_tool(written, name):
 
 
 def test_messages_without_text_are_dropped_because_providers_refuse_them():
-    sent = chat_body(Request((Message("user", ""), Message("user", "Hello")), (TOOL,)), native=True)["messages"]
+    sent = chat_body(
+        Request((Message("user", ""), Message("user", "Hello")), (TOOL,)), native=True
+    )["messages"]
     assert [message["content"] for message in sent] == ["Hello"]
 
 
@@ -289,7 +325,11 @@ def test_without_native_tools_everything_is_text():
 def test_the_system_text_and_the_last_message_are_marked_for_the_cache():
     body = chat_body(Request(STEPS, (TOOL,)), native=True)
     mark_for_cache(body, Request(STEPS, (TOOL,)))
-    marked = [index for index, message in enumerate(body["messages"]) if "cache_control" in json.dumps(message)]
+    marked = [
+        index
+        for index, message in enumerate(body["messages"])
+        if "cache_control" in json.dumps(message)
+    ]
     assert marked == [0, len(body["messages"]) - 1]
 
 
@@ -306,11 +346,17 @@ def test_a_task_of_this_request_alone_is_not_marked_for_the_cache():
 
 def test_the_result_before_a_separate_task_message_is_marked():
     request = Request(
-        (*STEPS, Message("assistant", "Enough."), Message("user", "Say it.")), (TOOL,), task="\n\nSay it."
+        (*STEPS, Message("assistant", "Enough."), Message("user", "Say it.")),
+        (TOOL,),
+        task="\n\nSay it.",
     )
     body = chat_body(request, native=True)
     mark_for_cache(body, request)
-    marked = [index for index, message in enumerate(body["messages"]) if "cache_control" in json.dumps(message)]
+    marked = [
+        index
+        for index, message in enumerate(body["messages"])
+        if "cache_control" in json.dumps(message)
+    ]
     assert marked == [0, len(STEPS) - 1]
 
 

@@ -11,7 +11,13 @@ from hostile_server import hostile_server
 
 from ecoshell.budget import PriceBook
 from ecoshell.catalog import FINISH_SCHEMA
-from ecoshell.errors import ContextExceeded, ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.errors import (
+    ContextExceeded,
+    ModelBroken,
+    ModelMissing,
+    ModelUnavailable,
+    ModelUnreachable,
+)
 from ecoshell.messages import Call, Message, ToolSchema, Usage
 from ecoshell.models import Delta, Reply, Request, request_bound
 from ecoshell.models.keys import Keys
@@ -22,8 +28,25 @@ from ecoshell.models.remote_worker import Traffic, retry_after
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY = "sk-test-0123456789abcdef"
-NATIVE = ("caller", "two-calls", "half-a-call", "deep-call", "nan-call", "list-call", "wrong-call", "stranger", "good")
-NATIVE += ("two-calls-numbered-alike", "second-call-broken", "marked-caller", "finisher", "early-finisher", "repeater")
+NATIVE = (
+    "caller",
+    "two-calls",
+    "half-a-call",
+    "deep-call",
+    "nan-call",
+    "list-call",
+    "wrong-call",
+    "stranger",
+    "good",
+)
+NATIVE += (
+    "two-calls-numbered-alike",
+    "second-call-broken",
+    "marked-caller",
+    "finisher",
+    "early-finisher",
+    "repeater",
+)
 NATIVE += ("doubler",)
 READ_FILE = ToolSchema(
     "files.read_file",
@@ -65,7 +88,11 @@ def book(tmp_path_factory):
 @pytest.fixture
 def model(server, process, book):
     def build(name, **options):
-        fields = {"base_url": server.openai, "keys": Keys({"OPENAI_API_KEY": KEY}), "book": book} | options
+        fields = {
+            "base_url": server.openai,
+            "keys": Keys({"OPENAI_API_KEY": KEY}),
+            "book": book,
+        } | options
         parts = {part: fields.pop(part) for part in ("keys", "book")}
         return RemoteModel(name, process=process, options=RemoteOptions(**fields), **parts)
 
@@ -88,7 +115,9 @@ async def failure(model, request=ASK):
 async def test_the_bound_of_an_openai_model_uses_its_tokenizer(process, book):
     text = "The quick brown fox jumps over the lazy dog. " * 200
     request = Request((Message("system", text), Message("user", "?")))
-    own = RemoteModel("openai/gpt-4o", book=book, keys=Keys({"OPENAI_API_KEY": KEY}), process=process)
+    own = RemoteModel(
+        "openai/gpt-4o", book=book, keys=Keys({"OPENAI_API_KEY": KEY}), process=process
+    )
     try:
         assert own._counter.wait()
         size = own.size(request)
@@ -105,7 +134,9 @@ async def test_the_bound_of_an_openai_model_uses_its_tokenizer(process, book):
         ("openai/gpt-4o", "rank", True),
     ],
 )
-async def test_only_a_request_with_cache_marks_can_write_to_anthropics_cache(book, process, name, purpose, writes):
+async def test_only_a_request_with_cache_marks_can_write_to_anthropics_cache(
+    book, process, name, purpose, writes
+):
     model = RemoteModel(name, book=book, keys=Keys({}), process=process)
     assert model.size(replace(ASK, purpose=purpose)).cache_writes == writes
     await model.aclose()
@@ -180,10 +211,17 @@ async def test_a_refused_request_is_not_repeated_or_billed(model, server):
         ("broken-down", True, None, "failed with HTTP 500 (internal error): oops"),
         ("reset", True, None, "did not answer: "),
         ("no-funds", False, None, "failed with HTTP 402 (payment required): pay first"),
-        ("out-of-credit", False, None, "failed with HTTP 429 (too many requests): You exceeded your current quota."),
+        (
+            "out-of-credit",
+            False,
+            None,
+            "failed with HTTP 429 (too many requests): You exceeded your current quota.",
+        ),
     ],
 )
-async def test_a_failure_has_its_status_and_its_retry_delay(model, behaviour, transient, retry_after, message):
+async def test_a_failure_has_its_status_and_its_retry_delay(
+    model, behaviour, transient, retry_after, message
+):
     error = await failure(model(f"openai/{behaviour}"))
     assert isinstance(error, ModelUnavailable)
     assert (error.transient, error.retry_after) == (transient, retry_after)
@@ -254,7 +292,11 @@ async def test_a_server_failure_is_possibly_billed(model, behaviour):
             "http://127.0.0.1:1/v1",
             "The server of openai/good does not answer on 127.0.0.1:1. Start it",
         ),
-        ("ollama/x", "http://localhost:1", "Ollama does not answer on localhost:1. Start it with ollama serve, or"),
+        (
+            "ollama/x",
+            "http://localhost:1",
+            "Ollama does not answer on localhost:1. Start it with ollama serve, or",
+        ),
         (
             "openai/good",
             "http://nowhere.invalid/v1",
@@ -262,7 +304,9 @@ async def test_a_server_failure_is_possibly_billed(model, behaviour):
         ),
     ],
 )
-async def test_an_unreachable_server_is_named_by_its_address_and_not_billed(model, name, address, message):
+async def test_an_unreachable_server_is_named_by_its_address_and_not_billed(
+    model, name, address, message
+):
     error = await failure(model(name, base_url=address))
     assert isinstance(error, ModelUnreachable)
     assert not error.billed
@@ -310,7 +354,9 @@ async def test_a_rejected_key_names_the_variable_and_not_the_key(model):
 
 async def test_no_process_starts_without_a_key(book):
     fresh = RemoteProcess()
-    error = await failure(RemoteModel("openai/good", book=book, keys=Keys({}, NoVault()), process=fresh))
+    error = await failure(
+        RemoteModel("openai/good", book=book, keys=Keys({}, NoVault()), process=fresh)
+    )
     assert isinstance(error, ModelMissing)
     assert "OPENAI_API_KEY" in error.fix
     assert fresh.pid is None
@@ -345,7 +391,9 @@ async def test_the_parameter_count_is_read_from_a_models_name(name, parameters):
 async def test_settings_override_the_price_book(book):
     parts = {"book": book, "keys": Keys({}, NoVault()), "process": RemoteProcess()}
     default = RemoteModel("openai/good", **parts).traits
-    configured = RemoteModel("openai/good", **parts, options=RemoteOptions(native_tools=False, context=4096)).traits
+    configured = RemoteModel(
+        "openai/good", **parts, options=RemoteOptions(native_tools=False, context=4096)
+    ).traits
     assert (default.native_tools, default.context) == (True, 128_000)
     assert (configured.native_tools, configured.context) == (False, 4096)
 
@@ -367,7 +415,9 @@ async def test_a_name_without_a_provider_uses_openais_protocol_at_a_custom_addre
 
 async def test_an_unknown_model_suggests_similar_names_and_starts_nothing():
     fresh = RemoteProcess()
-    error = await failure(RemoteModel("gpt-4o-mimi", book=PriceBook(), keys=Keys({}), process=fresh))
+    error = await failure(
+        RemoteModel("gpt-4o-mimi", book=PriceBook(), keys=Keys({}), process=fresh)
+    )
     assert isinstance(error, ModelMissing)
     assert "gpt-4o-mini" in error.fix
     assert fresh.pid is None
@@ -375,7 +425,9 @@ async def test_an_unknown_model_suggests_similar_names_and_starts_nothing():
 
 @pytest.mark.parametrize("name", ["nosuchprovider/model", "openai/no-such-model"])
 async def test_a_model_unknown_to_the_provider_is_missing(model, server, name):
-    error = await failure(model(name, base_url=server.openai if name.startswith("openai") else None))
+    error = await failure(
+        model(name, base_url=server.openai if name.startswith("openai") else None)
+    )
     assert isinstance(error, ModelMissing)
     assert name in error.message
     assert not error.billed
@@ -407,7 +459,9 @@ async def test_a_call_left_in_the_text_by_the_server_is_parsed(model):
 
 
 async def test_the_answer_in_a_call_of_finish_is_streamed(model):
-    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
+    request = replace(
+        ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA)
+    )
     pieces = [piece async for piece in model("openai/finisher").stream(request)]
     assert [piece.text for piece in pieces[:-1] if piece.answer] == ["Milk ", "😀, ", "eggs"]
     assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
@@ -416,7 +470,9 @@ async def test_the_answer_in_a_call_of_finish_is_streamed(model):
 
 
 async def test_the_answer_of_finish_after_another_call_is_not_streamed(model):
-    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
+    request = replace(
+        ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA)
+    )
     reply, streamed = await ask(model("openai/early-finisher"), request)
     assert [call.name for call in reply.calls] == ["files.read_file", "finish"]
     assert streamed == ""
@@ -432,13 +488,25 @@ async def test_no_temperature_is_sent_by_default(model, server):
 def record(text="", *calls, finish="stop"):
     """The helper's record of an answer."""
     functions = [{"name": "files.read_file", "arguments": arguments} for arguments in calls]
-    tool_calls = [{"id": f"c{number}", "type": "function", "function": dict(f)} for number, f in enumerate(functions)]
+    tool_calls = [
+        {"id": f"c{number}", "type": "function", "function": dict(f)}
+        for number, f in enumerate(functions)
+    ]
     message = {"content": text, "tool_calls": tool_calls} if tool_calls else {"content": text}
-    return {"text": text, "reasoning": "", "calls": functions, "message": message, "usage": None, "finish": finish}
+    return {
+        "text": text,
+        "reasoning": "",
+        "calls": functions,
+        "message": message,
+        "usage": None,
+        "finish": finish,
+    }
 
 
 async def test_reasoning_before_a_native_call_is_not_in_the_text(model):
-    reply = model("openai/caller")._reply(record("<think>secret</think>\n\nI look.", '{"path": "a"}'), ASK_WITH_TOOL)
+    reply = model("openai/caller")._reply(
+        record("<think>secret</think>\n\nI look.", '{"path": "a"}'), ASK_WITH_TOOL
+    )
     assert (reply.text, reply.reasoning, len(reply.calls)) == ("I look.", "secret", 1)
 
 
@@ -458,7 +526,9 @@ async def test_a_text_with_an_example_call_in_the_middle_is_an_answer(model):
     example = 'A call looks like this:\n```json\n{"name": "get_weather", "arguments": {}}\n```'
     native = model("openai/caller")
     assert native._reply(record(example), ASK_WITH_TOOL).attempt.name == "get_weather"
-    assert native._reply(record(f"{example}\nThat is all."), ASK_WITH_TOOL) == Reply(f"{example}\nThat is all.")
+    assert native._reply(record(f"{example}\nThat is all."), ASK_WITH_TOOL) == Reply(
+        f"{example}\nThat is all."
+    )
 
 
 async def test_a_tool_name_repeated_in_every_delta_is_one_name(model):
@@ -472,7 +542,9 @@ async def test_duplicated_arguments_are_parsed_once(model):
 
 
 async def test_deltas_of_a_call_after_a_text_are_counted(model):
-    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA))
+    request = replace(
+        ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA)
+    )
     pieces = [piece async for piece in model("openai/finisher").stream(request)]
     assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
     assert sum(piece.unseen for piece in pieces[:-1]) > len("Milk, eggs")
@@ -526,7 +598,9 @@ async def test_a_call_in_the_text_is_parsed_without_native_tools(model, server):
     assert "tools" not in server.asked[0]
 
 
-@pytest.mark.parametrize(("want", "choice"), [("call", "required"), ("either", "auto"), ("text", "none")])
+@pytest.mark.parametrize(
+    ("want", "choice"), [("call", "required"), ("either", "auto"), ("text", "none")]
+)
 async def test_the_wanted_kind_of_reply_becomes_the_tool_choice(model, server, want, choice):
     await ask(model("openai/good"), Request(QUESTION, (READ_FILE,), (READ_FILE,), want))
     assert server.asked[0]["tool_choice"] == choice
@@ -538,7 +612,11 @@ async def test_half_a_surrogate_pair_in_a_message_is_sent_as_a_question_mark(mod
 
 
 async def test_claudes_cached_and_written_tokens_are_part_of_the_input(model, server):
-    claude = model("anthropic/claude-x", base_url=server.address, keys=Keys({"ANTHROPIC_API_KEY": "k-anthropic-1"}))
+    claude = model(
+        "anthropic/claude-x",
+        base_url=server.address,
+        keys=Keys({"ANTHROPIC_API_KEY": "k-anthropic-1"}),
+    )
     reply, _ = await ask(claude)
     assert reply == Reply("The answer.", usage=Usage(input=90, output=9, cached=50, cache_write=30))
     assert server.asked[0]["system"][-1]["cache_control"] == {"type": "ephemeral"}
@@ -546,10 +624,19 @@ async def test_claudes_cached_and_written_tokens_are_part_of_the_input(model, se
 
 
 async def test_claude_gets_the_shared_prompt_of_two_requests_as_one_marked_block(model, server):
-    claude = model("anthropic/claude-x", base_url=server.address, keys=Keys({"ANTHROPIC_API_KEY": "k-anthropic-1"}))
+    claude = model(
+        "anthropic/claude-x",
+        base_url=server.address,
+        keys=Keys({"ANTHROPIC_API_KEY": "k-anthropic-1"}),
+    )
     system, question, tasks = *QUESTION, ("\n\nDecide.", "\n\nCall.")
     decided = (question, Message("assistant", "Read it."), Message("user", tasks[1].strip()))
-    await ask(claude, replace(ASK, messages=(system, replace(question, text=question.text + tasks[0])), task=tasks[0]))
+    await ask(
+        claude,
+        replace(
+            ASK, messages=(system, replace(question, text=question.text + tasks[0])), task=tasks[0]
+        ),
+    )
     await ask(claude, replace(ASK, messages=(system, *decided), task=tasks[1]))
     first, second = (body["messages"] for body in server.asked)
     shared = {"type": "text", "text": question.text, "cache_control": {"type": "ephemeral"}}
@@ -561,7 +648,9 @@ async def test_claude_gets_the_shared_prompt_of_two_requests_as_one_marked_block
 async def test_each_of_many_parallel_calls_gets_its_own_answer(model):
     echo = model("openai/echo")
     questions = [f"question number {number}" for number in range(12)]
-    replies = await asyncio.gather(*(ask(echo, Request((Message("user", text),), want="text")) for text in questions))
+    replies = await asyncio.gather(
+        *(ask(echo, Request((Message("user", text),), want="text")) for text in questions)
+    )
     assert [reply.text for reply, _ in replies] == questions
 
 
@@ -590,4 +679,8 @@ class NoVault:
 
 class KeptKey:
     def get_password(self, service_name, username):
-        return "kept-in-the-keyring" if (service_name, username) == ("ecoshell", "OPENAI_API_KEY") else None
+        return (
+            "kept-in-the-keyring"
+            if (service_name, username) == ("ecoshell", "OPENAI_API_KEY")
+            else None
+        )

@@ -22,7 +22,10 @@ URL = f"data:image/png;base64,{IMAGE.data}"
 PART = {"type": "image_url", "image_url": {"url": URL}}
 TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {}})
 QUESTION = Message("user", f"What is this?\n\n{label(IMAGE)}", images=(IMAGE,))
-CALLS = (Call("read_file", {"path": "a.png"}, "toolu_1"), Call("read_file", {"path": "b.png"}, "toolu_2"))
+CALLS = (
+    Call("read_file", {"path": "a.png"}, "toolu_1"),
+    Call("read_file", {"path": "b.png"}, "toolu_2"),
+)
 HISTORY = (
     QUESTION,
     Message("assistant", "", CALLS),
@@ -52,7 +55,11 @@ def model(server, process):
     def build(name, **options):
         address = server.address if name.startswith("anthropic/") else server.openai
         return RemoteModel(
-            name, book=PriceBook(), keys=KEYS, process=process, options=RemoteOptions(address, **options)
+            name,
+            book=PriceBook(),
+            keys=KEYS,
+            process=process,
+            options=RemoteOptions(address, **options),
         )
 
     return build
@@ -67,7 +74,9 @@ async def ask(model, *messages, tools=(TOOL,)):
 @LOOP
 async def test_an_image_in_a_question_is_sent_before_its_text(model, server):
     await ask(model("openai/good", native_tools=True), QUESTION)
-    assert server.asked[0]["messages"] == [{"role": "user", "content": [PART, {"type": "text", "text": QUESTION.text}]}]
+    assert server.asked[0]["messages"] == [
+        {"role": "user", "content": [PART, {"type": "text", "text": QUESTION.text}]}
+    ]
 
 
 @LOOP
@@ -94,8 +103,22 @@ async def test_claude_sees_images_inside_the_results(model, server):
 async def test_a_model_without_native_tools_sees_images(model, server):
     await ask(model("openai/good", native_tools=False), *HISTORY)
     sent = server.asked[0]["messages"]
-    assert [message["role"] for message in sent] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert [next(iter(message["content"])) == PART for message in sent] == [False, True, False, True, False, False]
+    assert [message["role"] for message in sent] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert [next(iter(message["content"])) == PART for message in sent] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 @LOOP
@@ -109,7 +132,8 @@ async def test_a_model_without_vision_gets_only_the_names(model, server):
 async def test_images_are_counted_and_bounded(model):
     good = model("openai/good", native_tools=True)
     with_image, without = (
-        good.size(Request((message,), tools=(TOOL,))) for message in (QUESTION, Message("user", QUESTION.text))
+        good.size(Request((message,), tools=(TOOL,)))
+        for message in (QUESTION, Message("user", QUESTION.text))
     )
     assert with_image.count == without.count + image_tokens(IMAGE)
     assert with_image.bound >= without.bound + 2_000
@@ -124,7 +148,12 @@ async def test_vision_follows_the_price_file_and_the_settings(model):
     assert RemoteModel("openai/gpt-3.5-turbo", **book).traits.vision is False
     assert model("openai/good").traits.vision is None
     assert RemoteModel("ollama/llama3", **book).traits.vision is None
-    assert RemoteModel("openai/gpt-3.5-turbo", **book, options=RemoteOptions(vision=True)).traits.vision is True
+    assert (
+        RemoteModel(
+            "openai/gpt-3.5-turbo", **book, options=RemoteOptions(vision=True)
+        ).traits.vision
+        is True
+    )
 
 
 def test_a_task_after_an_image_is_not_cached():

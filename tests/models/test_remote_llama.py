@@ -21,7 +21,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAME = "openai/smollm2"
 PRICE = Price(Rates(*[Decimal(1)] * 5), source="test")
-TOOL = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+TOOL = ToolSchema(
+    "read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}}
+)
 QUESTION = (Message("user", "Name one colour."),)
 
 
@@ -35,7 +37,11 @@ def address():
 async def model(address):
     process = RemoteProcess()
     yield RemoteModel(
-        NAME, book=PriceBook({NAME: PRICE}), keys=Keys({}), process=process, options=RemoteOptions(address)
+        NAME,
+        book=PriceBook({NAME: PRICE}),
+        keys=Keys({}),
+        process=process,
+        options=RemoteOptions(address),
     )
     await process.aclose()
 
@@ -56,7 +62,9 @@ async def test_the_users_price_applies_to_an_unlisted_model(model):
 
 async def test_the_servers_prompt_count_stays_within_the_bound(model, address):
     request = Request(QUESTION, tools=(TOOL,), callable_now=(TOOL,))
-    count = await asyncio.to_thread(count_of_server, address, {**chat_body(request, native=False), "max_tokens": 1})
+    count = await asyncio.to_thread(
+        count_of_server, address, {**chat_body(request, native=False), "max_tokens": 1}
+    )
     size = model.size(request)
     assert 50 < count <= size.bound
     assert not size.exact

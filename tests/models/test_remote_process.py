@@ -77,7 +77,9 @@ async def test_ctrl_c_does_not_reach_the_helper(model, process):
 
 
 @on_one_loop
-async def test_a_helper_killed_during_a_call_fails_it_as_possibly_billed_and_is_replaced(model, server, process):
+async def test_a_helper_killed_during_a_call_fails_it_as_possibly_billed_and_is_replaced(
+    model, server, process
+):
     task = asyncio.create_task(answer(model("openai/slow")))
     assert await asyncio.to_thread(server.arrived.wait, 600)
     killed = process.pid
@@ -93,7 +95,11 @@ async def test_a_helper_killed_during_a_call_fails_it_as_possibly_billed_and_is_
 async def test_a_helper_killed_before_sending_a_request_is_not_billed(server):
     fresh = RemoteProcess()
     slow = RemoteModel(
-        "openai/slow", book=PriceBook(), keys=Keys({}), process=fresh, options=RemoteOptions(server.openai)
+        "openai/slow",
+        book=PriceBook(),
+        keys=Keys({}),
+        process=fresh,
+        options=RemoteOptions(server.openai),
     )
     await fresh.warm()
     stopped = fresh.pid
@@ -144,7 +150,9 @@ def test_the_helper_ends_when_the_shell_is_killed():
         "    await asyncio.sleep(600)\n"
         "asyncio.run(main())\n"
     )
-    shell = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=helper_environ())
+    shell = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, env=helper_environ()
+    )
     number = int(shell.stdout.readline())
     shell.kill()
     shell.communicate()
@@ -164,7 +172,9 @@ def test_printed_text_in_the_helper_does_not_reach_the_wire():
         "wire.write(b'a line\\n')\n"
         "wire.flush()\n"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, env=helper_environ(), check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=helper_environ(), check=True
+    )
     assert result.stdout == b"a line\n"
     assert b"noise" in result.stderr
 
@@ -172,7 +182,9 @@ def test_printed_text_in_the_helper_does_not_reach_the_wire():
 def test_the_helper_imports_nothing_from_the_working_folder(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('taken over')")
     command = [sys.executable, "-P", "-m", "ecoshell.models.tokens", "no_such_encoding"]
-    result = subprocess.run(command, cwd=tmp_path, env=helper_environ(), capture_output=True, check=False)
+    result = subprocess.run(
+        command, cwd=tmp_path, env=helper_environ(), capture_output=True, check=False
+    )
     assert b"no_such_encoding" in result.stderr
     assert b"taken over" not in result.stderr
 

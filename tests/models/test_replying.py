@@ -39,7 +39,9 @@ ELEMENT_FORMATS = [form for form in FORMATS.values() if form.elements]
 
 def request_after(*results: str) -> Request:
     """A request whose history holds these tool results."""
-    return Request((*QUESTION, *(Message("tool", result) for result in results), Message("user", "And?")))
+    return Request(
+        (*QUESTION, *(Message("tool", result) for result in results), Message("user", "And?"))
+    )
 
 
 def quoted(request: Request, text: str) -> str:
@@ -48,7 +50,10 @@ def quoted(request: Request, text: str) -> str:
     return quoting.feed(text) + quoting.end()
 
 
-@given(st.lists(st.sampled_from(["[", "[res", "ult]", QUOTE, "a", " ", "]"]), max_size=9), st.text(max_size=9))
+@given(
+    st.lists(st.sampled_from(["[", "[res", "ult]", QUOTE, "a", " ", "]"]), max_size=9),
+    st.text(max_size=9),
+)
 def test_a_split_placeholder_becomes_the_last_result_once(pieces, result):
     request = request_after("first", result)
     quoting, text = Quoting(request), "".join(pieces)
@@ -166,7 +171,9 @@ def test_an_answer_is_shown_completely_and_unconstrained(chooser, text, size):
         ("", f"{{{CALL}}}"),
     ],
 )
-def test_no_byte_of_a_call_is_shown_and_its_grammar_applies_once_it_starts(chooser, lead, written, size):
+def test_no_byte_of_a_call_is_shown_and_its_grammar_applies_once_it_starts(
+    chooser, lead, written, size
+):
     visible, _, reply = read(lead + written, chooser, size=size)
     assert visible == lead
     assert reply.calls == (Call("read_file", {"path": "notes.txt"}),)
@@ -196,7 +203,9 @@ def test_after_the_marker_only_a_callable_tool_can_be_named(vocabulary, chooser)
 
 def test_a_call_of_an_unknown_tool_ends_the_reply_at_its_name(chooser):
     reader = ReplyReader(request(), ReplyForm(HERMES))
-    deltas = reader.feed('I rename it. {"name": "rename", "arguments": {"from": "a", "to": "b"', chooser)
+    deltas = reader.feed(
+        'I rename it. {"name": "rename", "arguments": {"from": "a", "to": "b"', chooser
+    )
     reply = reader.reply(Usage(), cut=False)
     assert "".join(delta.text for delta in deltas).strip() == reply.text == "I rename it."
     assert reader.over
@@ -241,7 +250,12 @@ def test_a_complete_call_of_an_unknown_tool_is_hidden_and_a_fault(chooser):
 
 def test_a_call_ends_the_reply_when_text_is_wanted(chooser):
     reader = ReplyReader(request("text"), ReplyForm(HERMES))
-    visible = [delta.text for char in f"Milk. {CALL}" if not reader.over for delta in reader.feed(char, chooser)]
+    visible = [
+        delta.text
+        for char in f"Milk. {CALL}"
+        if not reader.over
+        for delta in reader.feed(char, chooser)
+    ]
     assert "".join(visible) == "Milk. "
     assert reader.over
     assert not reader.refused
@@ -312,7 +326,10 @@ def test_text_before_an_xml_call_is_shown_and_the_grammar_applies_to_the_call(ch
 def test_a_call_without_its_opening_marker_is_recognised_by_the_function_tag(chooser):
     call = "<function=read_file>\n<parameter=path>\nnotes.txt\n</parameter>\n</function>"
     visible, _, reply = read(f"I look.\n{call}", chooser, ReplyForm(FORMATS["qwen3-coder"]))
-    assert (visible.strip(), reply.calls) == ("I look.", (Call("read_file", {"path": "notes.txt"}),))
+    assert (visible.strip(), reply.calls) == (
+        "I look.",
+        (Call("read_file", {"path": "notes.txt"}),),
+    )
     assert chooser.is_constrained
 
 
@@ -326,9 +343,13 @@ def read_remote(text: str, form: CallFormat, size: int) -> tuple[tuple[str, str]
     """Read a call by a remote model; returns (the text before it, the answer in it) and the reply."""
     tools, text = (READ, FINISH_SCHEMA), f"I have it.\n{text}"
     reader = ReplyReader(Request(QUESTION, tools, tools), ReplyForm(form, TAGS, is_remote=True))
-    deltas = [delta for at in range(0, len(text), size) for delta in reader.feed(text[at : at + size])]
+    deltas = [
+        delta for at in range(0, len(text), size) for delta in reader.feed(text[at : at + size])
+    ]
     deltas += reader.finish()
-    thought, answer = ("".join(d.text for d in deltas if d.answer is in_answer) for in_answer in (False, True))
+    thought, answer = (
+        "".join(d.text for d in deltas if d.answer is in_answer) for in_answer in (False, True)
+    )
     return (thought.strip(), answer), reader.reply(Usage(), cut=False)
 
 
@@ -422,7 +443,10 @@ async def test_an_answer_under_a_grammar_has_no_reasoning(reasoner):
     model = LocalModel(reasoner, options=EngineOptions(context=1024))
     try:
         yes_or_no = Request(
-            (Message("user", "Is milk white?"),), want="text", max_tokens=8, grammar='root ::= "yes" | "no"'
+            (Message("user", "Is milk white?"),),
+            want="text",
+            max_tokens=8,
+            grammar='root ::= "yes" | "no"',
         )
         replies = [piece async for piece in model.stream(yes_or_no) if isinstance(piece, Reply)]
     finally:
@@ -435,7 +459,9 @@ async def test_a_loaded_model_never_starts_a_call_when_text_is_wanted():
     model = LocalModel(embedded_path(), options=EngineOptions(context=1024))
     try:
         shots = (Message("user", "Read a."), Message("assistant", CALL)) * 6
-        text_request = Request((*shots, Message("user", "Read a.")), (READ,), (READ,), "text", max_tokens=30)
+        text_request = Request(
+            (*shots, Message("user", "Read a.")), (READ,), (READ,), "text", max_tokens=30
+        )
         pieces = [piece async for piece in model.stream(text_request)]
     finally:
         await model.aclose()
@@ -448,7 +474,9 @@ async def test_a_loaded_model_never_starts_a_call_when_text_is_wanted():
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
-VALUE = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=3))
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=3)
+)
 CUTS = st.lists(st.integers(1, 7), min_size=1, max_size=8)
 
 
@@ -466,7 +494,12 @@ def answer_in(arguments: str, cuts: list[int]) -> str:
     return "".join(reader.feed(piece) for piece in split_text(arguments, cuts))
 
 
-@given(TEXT, st.dictionaries(TEXT, VALUE | st.dictionaries(st.just("answer"), TEXT), max_size=3), CUTS, st.booleans())
+@given(
+    TEXT,
+    st.dictionaries(TEXT, VALUE | st.dictionaries(st.just("answer"), TEXT), max_size=3),
+    CUTS,
+    st.booleans(),
+)
 def test_an_answer_is_complete_however_its_arguments_are_split(
     answer: str, siblings: dict[str, object], cuts: list[int], escaped: bool
 ) -> None:
@@ -476,9 +509,13 @@ def test_an_answer_is_complete_however_its_arguments_are_split(
 
 
 @given(TEXT, CUTS)
-def test_a_surrogate_pair_split_over_two_pieces_is_one_character(answer: str, cuts: list[int]) -> None:
+def test_a_surrogate_pair_split_over_two_pieces_is_one_character(
+    answer: str, cuts: list[int]
+) -> None:
     halves = json.dumps({"answer": answer}, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
-    units = "".join(chr(int.from_bytes(halves[at : at + 2], "little")) for at in range(0, len(halves), 2))
+    units = "".join(
+        chr(int.from_bytes(halves[at : at + 2], "little")) for at in range(0, len(halves), 2)
+    )
     assert answer_in(units, cuts) == answer
 
 

@@ -23,7 +23,9 @@ def write(tmp_path: Path) -> Write:
 
     def writing(*lines: dict[str, Any] | str) -> Path:
         file = tmp_path / "replies.jsonl"
-        text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+        text = "".join(
+            (line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines
+        )
         file.write_text(text, encoding="utf-8")
         return file
 
@@ -65,7 +67,9 @@ async def test_a_token_is_four_bytes_by_default(write: Write) -> None:
 def test_the_bound_of_a_prompt_is_its_bytes_plus_eight_per_message(write: Write) -> None:
     model = ScriptModel(write())
     tool = ToolSchema("t", "does", {"type": "object"})
-    request = Request((Message("user", "äöü"), Message("assistant", calls=(Call("t", {"x": 1}),))), tools=(tool,))
+    request = Request(
+        (Message("user", "äöü"), Message("assistant", calls=(Call("t", {"x": 1}),))), tools=(tool,)
+    )
     size = model.size(request)
     total = 6 + len("t(x=1)") + len(tool.entry)
     assert (size.count, size.bound, size.exact) == (-(-total // 4), total + 24, False)
@@ -74,14 +78,18 @@ def test_the_bound_of_a_prompt_is_its_bytes_plus_eight_per_message(write: Write)
 async def test_a_reply_after_the_last_line_is_an_error_with_their_number(write: Write) -> None:
     model = ScriptModel(write({"text": "only"}))
     await listen(model)
-    with pytest.raises(ModelBroken, match="has only 1 replies, and another one was requested") as ended:
+    with pytest.raises(
+        ModelBroken, match="has only 1 replies, and another one was requested"
+    ) as ended:
         await listen(model)
     assert not ended.value.billed
 
 
 async def test_max_tokens_cuts_text_and_usage(write: Write) -> None:
     long = {"text": "word " * 50, "call": {"name": "t"}, "usage": {"input": 5, "output": 99}}
-    _, reply = await listen(ScriptModel(write(long)), Request((Message("user", "x"),), max_tokens=10))
+    _, reply = await listen(
+        ScriptModel(write(long)), Request((Message("user", "x"),), max_tokens=10)
+    )
     assert reply.cut
     assert reply.call is None
     assert len(reply.text.encode()) <= 40

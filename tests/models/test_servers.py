@@ -41,7 +41,12 @@ def test_ollama_models_are_listed_with_context_size_and_tool_support(serve):
     models = named(servers_in({**NOWHERE, "OLLAMA_HOST": ollama.host}).models())
     assert models == {
         "ollama_chat/qwen3:4b": Served(
-            "ollama_chat/qwen3:4b", "Ollama", f"http://{ollama.host}", 8192, native_tools=True, size_bytes=2_500_000_000
+            "ollama_chat/qwen3:4b",
+            "Ollama",
+            f"http://{ollama.host}",
+            8192,
+            native_tools=True,
+            size_bytes=2_500_000_000,
         )
     }
 
@@ -50,13 +55,24 @@ def test_ollama_models_are_listed_with_context_size_and_tool_support(serve):
     ("answers", "variable", "name", "context", "tools"),
     [
         (LM_STUDIO, "LM_STUDIO_API_BASE", "lm_studio/qwen3-4b", 16384, True),
-        ({"/v1/models": {"data": [{"id": "old"}]}}, "LM_STUDIO_API_BASE", "lm_studio/old", None, None),
+        (
+            {"/v1/models": {"data": [{"id": "old"}]}},
+            "LM_STUDIO_API_BASE",
+            "lm_studio/old",
+            None,
+            None,
+        ),
         (LLAMA_SERVER, "LLAMAFILE_API_BASE", "llamafile/small.gguf", 4096, True),
         (VLLM, "HOSTED_VLLM_API_BASE", "hosted_vllm/Qwen/Qwen3-4B", 16384, None),
     ],
 )
 def test_models_of_other_servers_are_listed(
-    serve, answers: Mapping[str, Any], variable: str, name: str, context: int | None, tools: bool | None
+    serve,
+    answers: Mapping[str, Any],
+    variable: str,
+    name: str,
+    context: int | None,
+    tools: bool | None,
 ):
     server: ModelServer = serve(answers)
     (model,) = servers_in({**NOWHERE, variable: f"http://{server.host}/v1"}).models()
@@ -154,6 +170,8 @@ def test_a_server_model_resolves_before_its_list_is_fetched(serve):
 
 def test_no_server_is_queried_without_permission(serve):
     ollama = serve(OLLAMA)
-    model = servers_in({**NOWHERE, "OLLAMA_HOST": ollama.host}).served("ollama_chat/qwen3:4b", ask=False)
+    model = servers_in({**NOWHERE, "OLLAMA_HOST": ollama.host}).served(
+        "ollama_chat/qwen3:4b", ask=False
+    )
     assert model == Served("ollama_chat/qwen3:4b", "Ollama", f"http://{ollama.host}")
     assert ollama.asked == []

@@ -15,13 +15,19 @@ from ecoshell.models.tool_search import client_calls, loaded_names, search_tool
 
 REGEX = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-READ, WEB, MAIL = (ToolSchema(name, f"{name} does it.", SCHEMA) for name in ("read_file", "web_fetch", "mail_send"))
+READ, WEB, MAIL = (
+    ToolSchema(name, f"{name} does it.", SCHEMA) for name in ("read_file", "web_fetch", "mail_send")
+)
 SEARCH_CALL = {
     "id": "srvtoolu_1",
     "type": "function",
     "function": {"name": REGEX["name"], "arguments": '{"query":"w"}'},
 }
-WEB_CALL = {"id": "toolu_1", "type": "function", "function": {"name": "web_fetch", "arguments": '{"path":"x"}'}}
+WEB_CALL = {
+    "id": "toolu_1",
+    "type": "function",
+    "function": {"name": "web_fetch", "arguments": '{"path":"x"}'},
+}
 
 
 def result(*names, search="srvtoolu_1"):
@@ -40,7 +46,10 @@ def request(*tools, loads=("web_fetch",)):
         },
     )
     call = Call("web_fetch", {"path": "x"}, "toolu_1")
-    step = (Message("assistant", "I look.", (call,), state=state), Message("tool", "Fetched.", (call,)))
+    step = (
+        Message("assistant", "I look.", (call,), state=state),
+        Message("tool", "Fetched.", (call,)),
+    )
     return Request((Message("user", "Go."), *step), tools=tools)
 
 
@@ -72,7 +81,9 @@ def deferred(schema):
         ("gemini", "gemini/gemini-3.1-pro-preview", False, True, None),
     ],
 )
-def test_a_model_searches_only_if_its_provider_supports_it(provider, name, own_server, setting, type_):
+def test_a_model_searches_only_if_its_provider_supports_it(
+    provider, name, own_server, setting, type_
+):
     tool = search_tool(provider, name, own_server=own_server, wanted=setting)
     assert (tool and tool["type"]) == type_
 
@@ -90,8 +101,16 @@ def test_the_tool_array_keeps_its_order_while_tools_are_registered():
 
 
 def test_a_loaded_tool_stays_deferred_but_a_registered_tool_does_not():
-    body = chat_body(request(READ, WEB, MAIL, deferred(MAIL)), native=True, family="anthropic", search=REGEX)
-    assert [tool.get("defer_loading", False) for tool in body["tools"]] == [False, True, False, True, False]
+    body = chat_body(
+        request(READ, WEB, MAIL, deferred(MAIL)), native=True, family="anthropic", search=REGEX
+    )
+    assert [tool.get("defer_loading", False) for tool in body["tools"]] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
     assert body["tools"][-1] == REGEX
     [assistant] = [message for message in body["messages"] if message["role"] == "assistant"]
     assert [call["id"] for call in assistant["tool_calls"]] == ["srvtoolu_1", "toolu_1"]
@@ -118,7 +137,11 @@ def test_another_provider_family_gets_no_search():
 
 
 def test_provider_state_keeps_its_searches():
-    reply = {"content": None, "tool_calls": [SEARCH_CALL], "thinking_blocks": [{"thinking": "t", "signature": "s"}]}
+    reply = {
+        "content": None,
+        "tool_calls": [SEARCH_CALL],
+        "thinking_blocks": [{"thinking": "t", "signature": "s"}],
+    }
     reply["provider_specific_fields"] = {"tool_results": [result("web_fetch")], "citations": []}
     back = sent_back(reply, "anthropic", "claude-sonnet-4-5", own_server=False)
     assert back["provider_specific_fields"] == {"tool_results": [result("web_fetch")]}
@@ -157,7 +180,16 @@ class RecordedProcess:
     async def ask(self, body, **_limits):
         self.body = body
         message = {"content": "Hi."}
-        yield {"reply": {"text": "Hi.", "reasoning": "", "calls": [], "message": message, "usage": None, "finish": ""}}
+        yield {
+            "reply": {
+                "text": "Hi.",
+                "reasoning": "",
+                "calls": [],
+                "message": message,
+                "usage": None,
+                "finish": "",
+            }
+        }
 
 
 @pytest.mark.parametrize(
@@ -169,7 +201,9 @@ async def test_deferred_tools_use_openais_responses_api(tools, name, monkeypatch
     process = RecordedProcess()
     model = RemoteModel("openai/gpt-5.4", book=PriceBook(), keys=Keys(), process=process)
     try:
-        assert [piece async for piece in model.stream(Request((Message("user", "Hi"),), tools=tools))][-1].text == "Hi."
+        assert [
+            piece async for piece in model.stream(Request((Message("user", "Hi"),), tools=tools))
+        ][-1].text == "Hi."
     finally:
         await model.aclose()
     assert process.body["model"] == name
@@ -180,7 +214,9 @@ def size_of(part):
     return PromptSize(0, request_bound(part, native_tools=True), exact=False)
 
 
-@pytest.mark.parametrize("tools", [(READ, deferred(WEB), deferred(MAIL)), (READ, WEB, deferred(MAIL))])
+@pytest.mark.parametrize(
+    "tools", [(READ, deferred(WEB), deferred(MAIL)), (READ, WEB, deferred(MAIL))]
+)
 def test_reported_usage_does_not_replace_the_bound_of_loadable_schemas(tools):
     prompts = ReportedPrompts("m", native_tools=True, defers_tools=True)
     longer = request(*tools)
@@ -190,4 +226,11 @@ def test_reported_usage_does_not_replace_the_bound_of_loadable_schemas(tools):
     added = Request(longer.messages[1:], tools=(READ,))
     schemas = sum(PER_TOOL + json_bound(tool.as_function()) for tool in (WEB, MAIL))
     loaded_again = PER_TOOL + json_bound(WEB.as_function())
-    assert bound >= 400 + schemas + loaded_again + size_of(added).bound - size_of(Request((), tools=(READ,))).bound
+    assert (
+        bound
+        >= 400
+        + schemas
+        + loaded_again
+        + size_of(added).bound
+        - size_of(Request((), tools=(READ,))).bound
+    )

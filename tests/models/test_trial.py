@@ -26,9 +26,13 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copy(embedded_path(), tmp_path / "model.gguf"))
 
 
-def test_a_file_that_crashes_llama_is_an_error(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_crashes_llama_is_an_error(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(llama, "_TRY", "import os; os.abort()")
-    with pytest.raises(ModelBroken, match=r"model\.gguf is damaged: llama\.cpp fails on it \(signal 6\)"):
+    with pytest.raises(
+        ModelBroken, match=r"model\.gguf is damaged: llama\.cpp fails on it \(signal 6\)"
+    ):
         Vocabulary(copy)
     assert not (tmp_path / "home/cache/tried.json").exists()
 
@@ -43,7 +47,9 @@ def test_a_sound_file_is_tried_once(copy: Path, monkeypatch: pytest.MonkeyPatch)
         llama.try_file(copy)
 
 
-@pytest.mark.parametrize(("built", "extra"), [(b"AVX2 = 1 | AMX_INT8 = 1 | ", False), (b"AVX2 = 1 | ", True)])
+@pytest.mark.parametrize(
+    ("built", "extra"), [(b"AVX2 = 1 | AMX_INT8 = 1 | ", False), (b"AVX2 = 1 | ", True)]
+)
 def test_a_llama_built_for_the_matrix_unit_does_not_use_it(
     monkeypatch: pytest.MonkeyPatch, built: bytes, extra: bool
 ) -> None:
@@ -78,7 +84,11 @@ def test_every_damaged_file_is_an_error_or_works(tmp_path: Path) -> None:
     assert (sound["tried"], sound["said"]) == (0, "answered")
     assert len(rows) == DAMAGED
     assert [row for row in rows if row["opened"]] == [], "the file ended the process that opened it"
-    crashes = [row for row in rows if row["tried"] >= 0 and not row["said"].startswith(("error: ", "answered"))]
+    crashes = [
+        row
+        for row in rows
+        if row["tried"] >= 0 and not row["said"].startswith(("error: ", "answered"))
+    ]
     assert crashes == []
     errors = sum(row["said"].startswith("error: ") or row["tried"] < 0 for row in rows)
     assert errors > DAMAGED / 2, "too few files were damaged"
@@ -98,7 +108,9 @@ def test_no_flipped_byte_ends_the_process(copy: Path) -> None:
         with copy.open("r+b") as file:
             file.seek(place)
             file.write(bytes([sound[place] ^ 1 << chance.randrange(8)]))
-        done = subprocess.run([sys.executable, "-c", code, str(copy)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(copy)], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, (place, done.returncode, done.stderr[-500:])
         with copy.open("r+b") as file:
             file.seek(place)

@@ -19,11 +19,15 @@ READ = ToolSchema("read_file", "Reads a file.", {"type": "object", "properties":
 CALL = Call("read_file", {"path": "a"})
 CUT_CALL = Reply("", fault="The reply was cut.", cut=True, finish="length", usage=Usage(10, 100))
 THINKING = Reply("", cut=True, finish="length", usage=Usage(10, 100, reasoning=100))
-LIMIT = LimitReached("The cap has no room for the call.", scope="session", need=2, left=1, unit="tokens")
+LIMIT = LimitReached(
+    "The cap has no room for the call.", scope="session", need=2, left=1, unit="tokens"
+)
 
 
 def cut(text):
-    return Reply(text.strip(), cut=True, finish="length", state=ProviderState("p", {"content": text}))
+    return Reply(
+        text.strip(), cut=True, finish="length", state=ProviderState("p", {"content": text})
+    )
 
 
 class StandIn:
@@ -56,7 +60,9 @@ class StandIn:
 
 
 def view(*steps, **more):
-    return View(Path("What is in a?", steps), "What is in a?", (), ("read_file",), (READ,), PLAIN, **more)
+    return View(
+        Path("What is in a?", steps), "What is in a?", (), ("read_file",), (READ,), PLAIN, **more
+    )
 
 
 async def think(*replies, path=(), **traits):
@@ -64,13 +70,22 @@ async def think(*replies, path=(), **traits):
     model = StandIn(*replies, **traits)
     mode = Single(model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
     thought = await mode.think(view(*path), model.events.append)
-    return thought, model.requests, [event.text for event in model.events if isinstance(event, Notice)]
+    return (
+        thought,
+        model.requests,
+        [event.text for event in model.events if isinstance(event, Notice)],
+    )
 
 
 async def test_a_cut_text_is_continued_and_joined():
-    thought, requests, notices = await think(cut("It is a long "), cut("and winding"), Reply(" road.", finish="stop"))
+    thought, requests, notices = await think(
+        cut("It is a long "), cut("and winding"), Reply(" road.", finish="stop")
+    )
     assert thought == Thought("It is a long and winding road.")
-    assert [message.text for message in requests[2].messages[-2:]] == ["It is a long and winding", CONTINUE]
+    assert [message.text for message in requests[2].messages[-2:]] == [
+        "It is a long and winding",
+        CONTINUE,
+    ]
     assert requests[2].messages[:-2] == requests[0].messages
     assert notices == []
 
@@ -97,7 +112,9 @@ async def test_an_unusable_cut_reply_is_retried_with_twice_the_output_limit(repl
     assert "100 tokens" in notice
 
 
-@pytest.mark.parametrize(("traits", "max_tokens"), [({"max_output": 150}, 150), ({"context": 230}, 130)])
+@pytest.mark.parametrize(
+    ("traits", "max_tokens"), [({"max_output": 150}, 150), ({"context": 230}, 130)]
+)
 async def test_the_retry_stays_within_the_limits_of_the_model(traits, max_tokens):
     _, requests, _ = await think(THINKING, Reply("Yes."), **traits)
     assert requests[1].max_tokens == max_tokens
@@ -107,7 +124,9 @@ async def test_a_reply_at_the_maximum_of_the_model_is_not_retried():
     with pytest.raises(ModelBroken, match="output limit") as error:
         await think(THINKING, max_output=100)
     assert "max_output_tokens" in error.value.fix
-    thought, requests, _ = await think(THINKING, max_output=100, path=[Step("", CALL, Observation("a poem"))])
+    thought, requests, _ = await think(
+        THINKING, max_output=100, path=[Step("", CALL, Observation("a poem"))]
+    )
     assert thought == Thought("")  # the turn has a result for the answer
     assert len(requests) == 1
 
@@ -130,7 +149,9 @@ async def test_complete_calls_before_a_cut_one_are_kept():
 
 async def test_a_call_after_a_continued_text_has_the_whole_text():
     state = ProviderState("p", {"content": "now.", "tool_calls": [{"id": "one"}]})
-    thought, _, _ = await think(cut("I read it "), Reply("now.", (CALL,), state=state, finish="tool_calls"))
+    thought, _, _ = await think(
+        cut("I read it "), Reply("now.", (CALL,), state=state, finish="tool_calls")
+    )
     assert (thought.rationale, thought.call) == ("I read it now.", CALL)
     assert thought.state is not None
     assert thought.state.message == {**state.message, "content": "I read it now."}

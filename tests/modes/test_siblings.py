@@ -37,7 +37,10 @@ def test_a_verdict_is_one_letter_or_empty(reply, letter):
 
 
 def test_attempts_are_listed_with_their_outcome():
-    attempts = (Sibling(Call("count_text", {"path": "a"}), "given up: a is empty"), Sibling(Call("read_file")))
+    attempts = (
+        Sibling(Call("count_text", {"path": "a"}), "given up: a is empty"),
+        Sibling(Call("read_file")),
+    )
     message = siblings_message(view(Path("?"), siblings=attempts))
     assert message.speaker == "user"
     assert '- count_text(path="a"): given up: a is empty' in message.text
@@ -46,9 +49,14 @@ def test_attempts_are_listed_with_their_outcome():
 
 def test_forbidden_registered_tools_are_listed_after_attempts():
     forbidden = frozenset({"read_file", "count_text"})
-    text = siblings_message(view(Path("?"), siblings=(Sibling(Call("x")),), forbidden=forbidden)).text
+    text = siblings_message(
+        view(Path("?"), siblings=(Sibling(Call("x")),), forbidden=forbidden)
+    ).text
     assert text.endswith("Not to be used any more: read_file.")
-    assert "Not to be used" not in siblings_message(view(Path("?"), siblings=(Sibling(Call("x")),))).text
+    assert (
+        "Not to be used"
+        not in siblings_message(view(Path("?"), siblings=(Sibling(Call("x")),))).text
+    )
 
 
 def test_a_ranking_request_omits_schemas_and_cuts_long_texts():
@@ -65,6 +73,10 @@ def test_a_ranking_request_omits_schemas_and_cuts_long_texts():
 
 def test_a_ranking_request_labels_failures_and_answers():
     path = Path("?", (Step("", Call("read_file"), Observation("no such file", ok=False)),))
-    text = ranking_request(view(path), Thought("It is 42."), Thought("", Call("count_text"))).messages[-1].text
+    text = (
+        ranking_request(view(path), Thought("It is 42."), Thought("", Call("count_text")))
+        .messages[-1]
+        .text
+    )
     assert "- read_file(): failed: no such file" in text
     assert "A: answer: It is 42." in text

@@ -24,13 +24,21 @@ COUNT = tool_schema("path", path=PATH)
 
 def test_the_example_in_the_prompt_is_a_plan():
     example = next(line for line in draft_text(DraftTask()).splitlines() if line.startswith("["))
-    assert [node.label for node in parse(example).nodes] == ["file_size", "file_size#2", "calculate"]
+    assert [node.label for node in parse(example).nodes] == [
+        "file_size",
+        "file_size#2",
+        "calculate",
+    ]
 
 
 def test_the_numbered_example_is_the_same_plan():
     prompt = draft_text(DraftTask(), numbered=True)
     example = next(line for line in prompt.splitlines() if line.startswith("[["))
-    assert [node.label for node in parse(example).nodes] == ["file_size", "file_size#2", "calculate"]
+    assert [node.label for node in parse(example).nodes] == [
+        "file_size",
+        "file_size#2",
+        "calculate",
+    ]
     assert '"file_size#2"' not in prompt
 
 
@@ -38,7 +46,11 @@ def test_the_prompt_contains_the_error_or_the_results_of_the_last_plan():
     assert "cannot be run" not in draft_text(DraftTask())
     faulty = draft_text(DraftTask(faulty='["a", ["a"]]', fault="`a` waits for itself."))
     assert '["a", ["a"]]\n`a` waits for itself.' in faulty
-    again = draft_text(DraftTask("the plan", unfinished=("b failed: gone",), finished=("a", "a#2"), costs="a costs 1"))
+    again = draft_text(
+        DraftTask(
+            "the plan", unfinished=("b failed: gone",), finished=("a", "a#2"), costs="a costs 1"
+        )
+    )
     assert "the plan\ndone: a, a#2\n- b failed: gone" in again
     assert "a costs 1" in again
 
@@ -52,15 +64,21 @@ async def drafted(reply):
     async def make(text):
         return Request((Message("user", text),))
 
-    return await ask_for_draft(SimpleNamespace(traits=SimpleNamespace(local=False)), DraftTask(), make, ask)
+    return await ask_for_draft(
+        SimpleNamespace(traits=SimpleNamespace(local=False)), DraftTask(), make, ask
+    )
 
 
-@pytest.mark.parametrize("text", ["Answer: It is 42.", "**Answer:** It is 42.", "answer : It is 42."])
+@pytest.mark.parametrize(
+    "text", ["Answer: It is 42.", "**Answer:** It is 42.", "answer : It is 42."]
+)
 async def test_an_answer_instead_of_a_plan_is_a_thought(text):
     assert await drafted(Reply(text)) == Thought("It is 42.")
 
 
-@pytest.mark.parametrize("answer", ["-12", "$5", "- a\n- b", "**yes**, it is", "`rm x`", ".gitignore", "[1, 2]"])
+@pytest.mark.parametrize(
+    "answer", ["-12", "$5", "- a\n- b", "**yes**, it is", "`rm x`", ".gitignore", "[1, 2]"]
+)
 async def test_an_answer_instead_of_a_plan_keeps_its_first_character(answer):
     assert await drafted(Reply(f"Answer: {answer}")) == Thought(answer)
     assert await drafted(Reply(f"**Answer:** {answer}")) == Thought(answer)
@@ -74,7 +92,9 @@ async def test_a_call_is_a_thought_and_any_other_reply_is_read_as_a_plan():
 
 
 def test_the_prompt_for_a_call_gives_its_node_and_the_other_calls():
-    task = FillTask("count_text#2", COUNT, "the plan", use=2, uses=2, calls=(Call("count_text", {"path": "a"}),))
+    task = FillTask(
+        "count_text#2", COUNT, "the plan", use=2, uses=2, calls=(Call("count_text", {"path": "a"}),)
+    )
     prompt = fill_text(task)
     assert "It is count_text#2 in the plan the plan." in prompt
     assert "use 2 of 2" in prompt

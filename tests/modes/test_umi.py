@@ -25,7 +25,9 @@ class StandIn:
     """A model that gives fixed replies and counts four characters as one token."""
 
     def __init__(self, *replies, context=None, native=True, parameters=None):
-        self.traits = Traits("stand-in", None, context, None, native_tools=native, local=True, parameters=parameters)
+        self.traits = Traits(
+            "stand-in", None, context, None, native_tools=native, local=True, parameters=parameters
+        )
         self.calls = []
         self.replies = list(replies)
 
@@ -49,7 +51,9 @@ def view(path=PATH, **more):
 
 
 def play(*replies, **traits):
-    model = StandIn(*(Reply(reply) if isinstance(reply, str) else reply for reply in replies), **traits)
+    model = StandIn(
+        *(Reply(reply) if isinstance(reply, str) else reply for reply in replies), **traits
+    )
     return model, Umi(model, model, model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
 
 
@@ -65,7 +69,9 @@ async def test_small_roles_get_the_same_lines_and_their_own_task():
     replies = ("Read b. Next: caller.", call, "Enough. Next: conclusion.", "conclusion: A poem.")
     model, mode = play(*replies, parameters=SMALL)
     assert await mode.think(view(), ignore) == Thought("Read b.", CALL)
-    assert await mode.think(view(), ignore) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
+    assert await mode.think(view(), ignore) == Thought(
+        "Enough.", Call(FINISH, {"answer": "A poem."})
+    )
     assert [role for role, _ in model.calls] == ["planner", "caller", "planner", "summarizer"]
     (_, planner), (_, caller), _, (_, summarizer) = model.calls
     lines = "assistant: Read a. Next: caller."
@@ -84,7 +90,9 @@ async def test_small_roles_get_the_same_lines_and_their_own_task():
 @pytest.mark.parametrize("native", [True, False])
 async def test_prompts_of_one_model_differ_only_in_the_task(native):
     call = Reply("", (CALL,))
-    model, mode = play("Read b. Next: caller.", call, "Enough. Next: conclusion.", "A poem.", native=native)
+    model, mode = play(
+        "Read b. Next: caller.", call, "Enough. Next: conclusion.", "A poem.", native=native
+    )
     await mode.think(view(), ignore)
     await mode.think(view(), ignore)
     requests = [request for _, request in model.calls]
@@ -100,12 +108,17 @@ async def test_prompts_of_one_model_differ_only_in_the_task(native):
 
 def replied(text, *calls):
     """A reply as a provider with native tool calls sends it."""
-    tool_calls = [{"id": f"id-{call.arguments['path']}", "type": "function", "function": {}} for call in calls]
+    tool_calls = [
+        {"id": f"id-{call.arguments['path']}", "type": "function", "function": {}} for call in calls
+    ]
     state = ProviderState(
-        "provider", {"content": text or None, "tool_calls": tool_calls, "thinking_blocks": ["signed"]}
+        "provider",
+        {"content": text or None, "tool_calls": tool_calls, "thinking_blocks": ["signed"]},
     )
     return Reply(
-        text, tuple(replace(call, id=f"id-{call.arguments['path']}", group="m1") for call in calls), state=state
+        text,
+        tuple(replace(call, id=f"id-{call.arguments['path']}", group="m1") for call in calls),
+        state=state,
     )
 
 
@@ -118,22 +131,40 @@ async def test_several_calls_of_a_capable_caller_are_one_thought_with_the_planne
     reply = replied("", read("b"), read("c"))
     model, mode = play(f"{words} Next: caller.", reply, "Enough. Next: conclusion.", "Done.")
     thought = await mode.think(view(), ignore)
-    assert (thought.rationale, thought.call, thought.more) == (words, reply.calls[0], reply.calls[1:])
+    assert (thought.rationale, thought.call, thought.more) == (
+        words,
+        reply.calls[0],
+        reply.calls[1:],
+    )
     assert thought.state == reply.state
     caller = model.calls[1][1]
     assert (caller.want, caller.several) == ("call", True)
     assert caller.messages[-2] == Message("assistant", words)
-    steps = [Step(words if not at else "", call, Observation(f"text {at}")) for at, call in enumerate(reply.calls)]
+    steps = [
+        Step(words if not at else "", call, Observation(f"text {at}"))
+        for at, call in enumerate(reply.calls)
+    ]
     path = PATH.then(replace(steps[0], state=thought.state), steps[1])
     await mode.think(view(path), ignore)
     planner, summarizer = (request for _, request in model.calls[2:])
     for request in (planner, summarizer):
         sent = chat_body(request, native=True, family="provider")["messages"]
         roles = [message["role"] for message in sent]
-        assert roles[:8] == ["system", "user", "assistant", "tool", "assistant", "tool", "tool", roles[7]]
+        assert roles[:8] == [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "tool",
+            "tool",
+            roles[7],
+        ]
         assert (sent[4]["content"], sent[4]["thinking_blocks"]) == (words, ["signed"])
         assert [message["tool_call_id"] for message in sent[5:7]] == ["id-b", "id-c"]
-    assert summarizer.max_tokens == planner.max_tokens == 100  # rather than the 50 reserved for an answer
+    assert (
+        summarizer.max_tokens == planner.max_tokens == 100
+    )  # rather than the 50 reserved for an answer
 
 
 async def test_a_faulty_call_of_a_provider_is_left_to_the_guards():
@@ -146,14 +177,21 @@ async def test_a_faulty_call_of_a_provider_is_left_to_the_guards():
 
 
 @pytest.mark.parametrize(("presentation", "is_mentioned"), [(GROW, True), (PLAIN, False)])
-async def test_the_prompt_mentions_registration_only_if_tools_can_be_registered(presentation, is_mentioned):
+async def test_the_prompt_mentions_registration_only_if_tools_can_be_registered(
+    presentation, is_mentioned
+):
     model, mode = play("Enough. Next: conclusion.", "Done.")
     await mode.think(replace(view(), presentation=presentation), ignore)
-    assert all(("tool_register" in request.messages[0].text) is is_mentioned for _, request in model.calls)
+    assert all(
+        ("tool_register" in request.messages[0].text) is is_mentioned for _, request in model.calls
+    )
 
 
 async def test_roles_of_different_models_get_different_prompts():
-    capable, small = StandIn(Reply("Read b. Next: caller.")), StandIn(Reply("", (read("b"),)), parameters=SMALL)
+    capable, small = (
+        StandIn(Reply("Read b. Next: caller.")),
+        StandIn(Reply("", (read("b"),)), parameters=SMALL),
+    )
     mode = Umi(capable, small, capable, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
     await mode.think(view(), ignore)
     ((_, planner),), ((_, caller),) = capable.calls, small.calls
@@ -174,7 +212,9 @@ async def test_roles_of_different_models_get_different_prompts():
         ("Hm.", "Hm.", None),
     ],
 )
-def test_the_last_decision_of_a_capable_planner_counts_and_its_words_stay(text, rationale, following):
+def test_the_last_decision_of_a_capable_planner_counts_and_its_words_stay(
+    text, rationale, following
+):
     decided = own_decision(text)
     assert decided.next == following
     assert rationale is None or decided.rationale == rationale
@@ -186,11 +226,18 @@ def test_several_calls_of_a_reply_follow_one_line_of_the_planner():
     messages = lines((Message("user", "Go."), Message("assistant", "Both.", calls), *results))
     assert [message.speaker for message in messages] == ["user", "assistant", "user"]
     assert messages[2].text.count("caller: Action") == 2
-    assert messages[2].text.index("text b") < messages[2].text.index('"c"') < messages[2].text.index("text c")
+    assert (
+        messages[2].text.index("text b")
+        < messages[2].text.index('"c"')
+        < messages[2].text.index("text c")
+    )
 
 
 async def test_a_summarizer_with_a_separate_model_gets_no_tools():
-    planner, other = StandIn(Reply("Enough. Next: conclusion.")), StandIn(Reply("A poem."), native=False)
+    planner, other = (
+        StandIn(Reply("Enough. Next: conclusion.")),
+        StandIn(Reply("A poem."), native=False),
+    )
     mode = Umi(planner, planner, other, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
     await mode.think(view(), ignore)
     ((_, request),) = other.calls
@@ -248,15 +295,21 @@ async def test_forbidden_tools_cannot_be_called():
 
 
 async def test_an_answer_by_finish_loses_its_label():
-    _, mode = play("Enough. Next: conclusion.", Reply("", (Call(FINISH, {"answer": "conclusion: Done."}),)))
+    _, mode = play(
+        "Enough. Next: conclusion.", Reply("", (Call(FINISH, {"answer": "conclusion: Done."}),))
+    )
     thought = await mode.think(view(), ignore)
     assert thought.call == Call(FINISH, {"answer": "Done."})
 
 
 async def test_old_results_are_cut_in_a_short_context_and_schemas_are_not():
     schema = "read_file: " + "d" * 800
-    register = Step("Need it.", Call("tool_register", {"tool_name": "read_file"}), Observation(schema))
-    path = replace(PATH, steps=(register, replace(PATH.steps[0], observation=Observation("x" * 9_000))))
+    register = Step(
+        "Need it.", Call("tool_register", {"tool_name": "read_file"}), Observation(schema)
+    )
+    path = replace(
+        PATH, steps=(register, replace(PATH.steps[0], observation=Observation("x" * 9_000)))
+    )
     model, mode = play("Enough. Next: conclusion.", "Done.", context=1_500)
     await mode.think(view(path), ignore)
     assert [role for role, _ in model.calls] == ["planner", "summarizer"]
@@ -274,13 +327,25 @@ async def test_planner_and_caller_get_earlier_attempts():
         assert "given up: empty" in "\n".join(message.text for message in request.messages)
 
 
-LIMIT = LimitReached("The cap has no room for the call.", scope="session", need=2, left=1, unit="tokens")
+LIMIT = LimitReached(
+    "The cap has no room for the call.", scope="session", need=2, left=1, unit="tokens"
+)
 
 
 async def test_a_decision_interrupted_by_a_limit_is_executed_later_without_another_call():
-    replies = ("Read b. Next: caller.", LIMIT, Reply("", (CALL,)), "Enough. Next: conclusion.", LIMIT, "A poem.")
+    replies = (
+        "Read b. Next: caller.",
+        LIMIT,
+        Reply("", (CALL,)),
+        "Enough. Next: conclusion.",
+        LIMIT,
+        "A poem.",
+    )
     model, mode = play(*replies)
-    for answer in (Thought("Read b.", CALL), Thought("Enough.", Call(FINISH, {"answer": "A poem."}))):
+    for answer in (
+        Thought("Read b.", CALL),
+        Thought("Enough.", Call(FINISH, {"answer": "A poem."})),
+    ):
         with pytest.raises(LimitReached):
             await mode.think(view(), ignore)
         assert await mode.think(view(), ignore) == answer
@@ -290,7 +355,9 @@ async def test_a_decision_interrupted_by_a_limit_is_executed_later_without_anoth
 
 async def test_a_decision_is_kept_for_its_own_path_and_turn_only():
     call = Reply("", (CALL,))
-    model, mode = play("One. Next: caller.", LIMIT, "Two. Next: caller.", call, "Three. Next: caller.", LIMIT)
+    model, mode = play(
+        "One. Next: caller.", LIMIT, "Two. Next: caller.", call, "Three. Next: caller.", LIMIT
+    )
     with pytest.raises(LimitReached):
         await mode.think(view(), ignore)
     elsewhere = view(Path("What is in a?"))
@@ -306,7 +373,9 @@ async def test_a_conclusion_instead_of_a_plan_is_kept_as_well():
     model, mode = play("Enough. Next: conclusion.", LIMIT, "A poem.")
     with pytest.raises(LimitReached):
         await mode.draft(view(), DraftTask(), ignore)
-    assert await mode.draft(view(), DraftTask(), ignore) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
+    assert await mode.draft(view(), DraftTask(), ignore) == Thought(
+        "Enough.", Call(FINISH, {"answer": "A poem."})
+    )
     assert [role for role, _ in model.calls] == ["planner", "summarizer", "summarizer"]
 
 
@@ -347,7 +416,9 @@ async def test_each_role_and_step_reads_the_cached_prefix_of_the_previous():
     for (blocks, marked), (following, later) in itertools.pairwise(sent):
         assert following[:marked] == blocks[:marked]
         assert later >= marked
-    assert [blocks[marked - 1][1][-6:] for blocks, marked in sent] == ["a poem"] * 2 + ["lines\n"] * 4
+    assert [blocks[marked - 1][1][-6:] for blocks, marked in sent] == ["a poem"] * 2 + [
+        "lines\n"
+    ] * 4
     assert [len(blocks) - marked for blocks, marked in sent] == [1, 2, 1, 2, 1, 2]
 
 

@@ -49,12 +49,17 @@ def test_a_written_decision_is_read_back(rationale, following, upper, end):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
-@given(st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True), st.dictionaries(st.text(max_size=8), JSON, max_size=4))
+@given(
+    st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True),
+    st.dictionaries(st.text(max_size=8), JSON, max_size=4),
+)
 def test_a_written_action_is_read_back(name, arguments):
     call = Call(name, arguments)
     assert action_in(f"I call it.\n{action_text(call)}\nThat is all.") == call

@@ -52,13 +52,18 @@ def test_each_tier_of_table_b2_applies_up_to_its_last_megabyte(megabytes, rates)
 
 
 def test_the_last_tier_applies_to_more_memory():
-    assert TABLE_B2.price(1, Footprint(cpu_mb=20_000)) == Decimal("2e-7") + 20_000 * Decimal("1.667e-7")
+    assert TABLE_B2.price(1, Footprint(cpu_mb=20_000)) == Decimal("2e-7") + 20_000 * Decimal(
+        "1.667e-7"
+    )
 
 
 def test_constant_and_instant_memory_add_up_over_the_run():
     price = TABLE_B2.price(250.5, Footprint(100.0, 50.0, 200.0, 25.0))
     by_hand = Decimal("2e-7") + Decimal("250.5") * (
-        100 * Decimal("2.1e-9") + 50 * Decimal("3.02e-14") + 200 * Decimal("2.49e-8") + 25 * Decimal("9.06e-14")
+        100 * Decimal("2.1e-9")
+        + 50 * Decimal("3.02e-14")
+        + 200 * Decimal("2.49e-8")
+        + 25 * Decimal("9.06e-14")
     )
     assert price == by_hand
 
@@ -71,7 +76,9 @@ def test_quality_weighs_performance_against_cost_without_clipping():
     assert quality(1.0, Decimal(0)) == 0.5
     assert quality(0.0, 3 * OPENCATP_MAX_COST) == pytest.approx(-1.5)
     assert quality(0.8, Decimal("0.1"), alpha=1.0) == 0.8
-    assert quality(0.8, Decimal(2), alpha=0.25, max_cost=Decimal(8)) == pytest.approx(0.2 - 0.75 * 0.25)
+    assert quality(0.8, Decimal(2), alpha=0.25, max_cost=Decimal(8)) == pytest.approx(
+        0.2 - 0.75 * 0.25
+    )
 
 
 @given(st.floats(0, 1), st.integers(0, 10**12), st.floats(0, 1), st.integers(1, 10**12))
@@ -98,7 +105,9 @@ def test_the_longest_path_is_the_longest_of_all_paths(data):
         times[label] = data.draw(st.floats(0, 100))
 
     def paths(node):
-        return [(*path, node) for earlier in waits[node] - {TASK} for path in paths(earlier)] or [(node,)]
+        return [(*path, node) for earlier in waits[node] - {TASK} for path in paths(earlier)] or [
+            (node,)
+        ]
 
     length, path = longest_path(waits, times)
     all_paths = [path for node in waits for path in paths(node)]
@@ -136,7 +145,10 @@ def test_the_clustering_has_the_smallest_error(drawn_sizes):
         pieces = itertools.pairwise((0, *cuts, len(points)))
         return [sum(points[begin:end]) / (end - begin) for begin, end in pieces]
 
-    best = min(error(means(cuts)) for cuts in itertools.combinations(range(1, len(points)), len(levels) - 1))
+    best = min(
+        error(means(cuts))
+        for cuts in itertools.combinations(range(1, len(points)), len(levels) - 1)
+    )
     assert list(levels) == sorted(levels)
     assert error([math.log(max(centre, 1.0)) for centre in levels]) <= best + 1e-6
 
@@ -149,11 +161,19 @@ def test_levels_do_not_depend_on_order_and_their_number_is_limited(drawn_sizes):
 
 
 def test_a_size_belongs_to_the_level_whose_centre_is_nearest_by_ratio():
-    assert [level_of(size, IMAGE_CENTRES) for size in (1, 250_000, 270_000, 1_345_584, 9e9)] == [0, 0, 1, 2, 3]
+    assert [level_of(size, IMAGE_CENTRES) for size in (1, 250_000, 270_000, 1_345_584, 9e9)] == [
+        0,
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_the_importance_vector_follows_equation_2():
-    assert importance(4, 1) == pytest.approx([math.cos(math.pi / 8), 1.0, math.cos(math.pi / 8), math.cos(math.pi / 4)])
+    assert importance(4, 1) == pytest.approx(
+        [math.cos(math.pi / 8), 1.0, math.cos(math.pi / 8), math.cos(math.pi / 4)]
+    )
     assert max(importance(4, 3)) == importance(4, 3)[3] == 1.0
 
 
@@ -184,7 +204,9 @@ def test_the_prompt_lists_costs_for_the_input_and_their_growth():
 def test_costs_for_an_unknown_size_are_weighted_by_importance_for_the_middle_level():
     vector = CostVector((Decimal(1), Decimal(2), Decimal(6)), (True,) * 3)
     outer = Decimal(repr(math.cos(math.pi / 6)))  # importance of the levels around the middle one
-    assert float(vector.at(None)) == pytest.approx(float((outer * 1 + 2 + outer * 6) / (1 + 2 * outer)))
+    assert float(vector.at(None)) == pytest.approx(
+        float((outer * 1 + 2 + outer * 6) / (1 + 2 * outer))
+    )
     assert CostVector((Decimal(7),), (True,)).at(None) == 7
     vectors = {"a": vector, "b": CostVector((Decimal(1),) * 3, (True,) * 3)}
     assert CostTable((1.0, 2.0, 3.0), vectors).prompt(vectors, None).splitlines() == [

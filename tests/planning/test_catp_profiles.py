@@ -31,7 +31,10 @@ def test_profiles_are_stored(tmp_path):
         store.replace("read_file", AT, [SMALL, LARGE])
         store.replace("count_text", AT, [SMALL])
     with closing(ProfileStore(tmp_path / "profiles.sqlite")) as store:
-        assert store.profiles() == {"read_file": Profile.of([SMALL, LARGE]), "count_text": Profile.of([SMALL])}
+        assert store.profiles() == {
+            "read_file": Profile.of([SMALL, LARGE]),
+            "count_text": Profile.of([SMALL]),
+        }
 
 
 def test_a_new_profile_replaces_the_previous_one(tmp_path):
@@ -68,7 +71,9 @@ def test_tools_share_size_levels():
     assert table.levels == Profile.of([SMALL, LARGE]).levels
     assert table.vectors["read_file"].costs == (SMALL.price(), LARGE.price())
     assert table.vectors["count_text"].costs == (SMALL.price(), SMALL.price())
-    assert table.seconds("read_file") == pytest.approx((SMALL.milliseconds + LARGE.milliseconds) / 2_000)
+    assert table.seconds("read_file") == pytest.approx(
+        (SMALL.milliseconds + LARGE.milliseconds) / 2_000
+    )
     assert table.seconds("read_file", SMALL.size) == pytest.approx(SMALL.milliseconds / 1_000)
     assert table.seconds("read_file", LARGE.size) == pytest.approx(LARGE.milliseconds / 1_000)
     assert table.seconds("no_such_tool") is None

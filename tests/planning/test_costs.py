@@ -14,11 +14,23 @@ STEP = StepCost(nano=2_000, tokens=300)
 
 def test_an_unused_tool_costs_its_declared_price_and_the_estimated_step():
     cost = expected_cost(NO_EVIDENCE, 500, STEP, "usd")
-    assert (cost.tool, cost.step, cost.time, cost.total, cost.spread, cost.sample_count) == (500, 2_000, 0, 2_500, 0, 0)
+    assert (cost.tool, cost.step, cost.time, cost.total, cost.spread, cost.sample_count) == (
+        500,
+        2_000,
+        0,
+        2_500,
+        0,
+        0,
+    )
 
 
 def test_means_of_past_uses_replace_declared_prices_and_estimates():
-    past = Evidence(uses=4, price=Figure(4, 700.2, 3.0), step_nano=Figure(4, 1_000.0, 4.0), seconds=Figure(4, 2.0, 0.0))
+    past = Evidence(
+        uses=4,
+        price=Figure(4, 700.2, 3.0),
+        step_nano=Figure(4, 1_000.0, 4.0),
+        seconds=Figure(4, 2.0, 0.0),
+    )
     cost = expected_cost(past, 500, STEP, "usd")
     assert (cost.tool, cost.step, cost.total) == (701, 1_000, 1_701)
     assert cost.spread == 5
@@ -56,7 +68,9 @@ def test_a_use_in_this_task_changes_the_expected_cost_of_the_next():
         return ""
 
     past = Evidence(uses=1, price=Figure(1, 100.0, 0.0), seconds=Figure(1, 2.5, 0.0))
-    costs = ToolCosts(Catalog([FunctionTool(look, effects=())]), {"look": past}, ["look"], resources={})
+    costs = ToolCosts(
+        Catalog([FunctionTool(look, effects=())]), {"look": past}, ["look"], resources={}
+    )
     twin = costs.copy()
     costs.learn("look", StepCost(None, 40, 0.5), price=300, seconds=1.0)
     now, unchanged = (each.expected("usd", STEP, hour_nano=3_600)["look"] for each in (costs, twin))

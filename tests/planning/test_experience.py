@@ -111,7 +111,9 @@ def test_columns_start_after_a_use(store):
 
 
 def test_uses_can_be_selected_by_tool_question_and_time(store):
-    late = replace(USE, tool="read_file", call="c2", query="What is in a.txt?", at="2026-11-21T10:00:00+00:00")
+    late = replace(
+        USE, tool="read_file", call="c2", query="What is in a.txt?", at="2026-11-21T10:00:00+00:00"
+    )
     store.add([USE, late])
     for choice, tool in (
         (Choice(tool="read_file"), "read_file"),
@@ -149,7 +151,9 @@ def test_forgotten_uses_are_erased_after_many_additions(store, tmp_path):
     for start in range(0, 290, 29):
         store.forget(Choice(ids=numbers[start : start + 29]))
     contents = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    remaining = {number for number in range(1, 301) if f"zebra{number - 1:03}!".encode() in contents}
+    remaining = {
+        number for number in range(1, 301) if f"zebra{number - 1:03}!".encode() in contents
+    }
     assert remaining == {*numbers[290:]}
 
 
@@ -192,7 +196,10 @@ def _writes(path, number):
 
 def test_processes_can_write_in_parallel_without_loss(store, tmp_path):
     context = get_context("spawn")
-    processes = [context.Process(target=_writes, args=(tmp_path / "experience.sqlite", turn)) for turn in range(3)]
+    processes = [
+        context.Process(target=_writes, args=(tmp_path / "experience.sqlite", turn))
+        for turn in range(3)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -202,7 +209,10 @@ def test_processes_can_write_in_parallel_without_loss(store, tmp_path):
 
 
 def test_threads_can_write_in_parallel_without_loss(store):
-    threads = [threading.Thread(target=lambda turn=turn: store.add([replace(USE, turn=turn)])) for turn in range(8)]
+    threads = [
+        threading.Thread(target=lambda turn=turn: store.add([replace(USE, turn=turn)]))
+        for turn in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -259,7 +269,9 @@ def test_a_blocked_erasure_is_completed_by_the_next_one(store, tmp_path):
     assert b"zebracorn" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("damage", ["helpful = 'abc'", "tool = x'00'", "seconds = 'soon'", "ok = 7"])
+@pytest.mark.parametrize(
+    "damage", ["helpful = 'abc'", "tool = x'00'", "seconds = 'soon'", "ok = 7"]
+)
 def test_a_use_with_an_invalid_value_is_named(store, tmp_path, damage):
     store.add([USE])
     with closing(sqlite3.connect(tmp_path / "experience.sqlite")) as db, db:

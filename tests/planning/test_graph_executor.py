@@ -16,7 +16,9 @@ def plans(draw, max_nodes=12):
     nodes = []
     for index in range(1, draw(st.integers(1, max_nodes)) + 1):
         labels = [node.label for node in nodes]
-        after = draw(st.lists(st.sampled_from([TASK, *labels]), min_size=1, max_size=4, unique=True))
+        after = draw(
+            st.lists(st.sampled_from([TASK, *labels]), min_size=1, max_size=4, unique=True)
+        )
         nodes.append(Node("t", tuple(after), index))
     return GraphPlan(tuple(nodes))
 
@@ -82,7 +84,9 @@ def test_a_node_starts_after_its_dependencies_and_gets_their_results(plan, paral
         assert ancestors(plan, label) <= ended
     for node in plan.nodes:
         dependencies = set(node.after) - {TASK}
-        assert recorder.inputs[node.label] == {label: f"result of {label}" for label in dependencies}
+        assert recorder.inputs[node.label] == {
+            label: f"result of {label}" for label in dependencies
+        }
     assert recorder.max_running <= parallel
 
 
@@ -130,7 +134,9 @@ def test_a_cancellation_stops_all_nodes_and_reports_them(plan, turns):
 
     async def run_and_cancel():
         task = asyncio.create_task(
-            run_graph(plan, recorder, parallel=3, watch=lambda run: runs.update({run.node.label: run}))
+            run_graph(
+                plan, recorder, parallel=3, watch=lambda run: runs.update({run.node.label: run})
+            )
         )
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -160,7 +166,9 @@ async def test_a_defect_in_a_node_stops_the_graph_and_is_raised():
     runs = {}
     plan = GraphPlan((Node("waits"), Node("breaks"), Node("waits", index=2)))
     with pytest.raises(ZeroDivisionError, match="a defect"):
-        await run_graph(plan, run_node, parallel=2, watch=lambda run: runs.update({run.node.label: run}))
+        await run_graph(
+            plan, run_node, parallel=2, watch=lambda run: runs.update({run.node.label: run})
+        )
     assert ended == ["waits"]
     assert [(label, run.state, run.reason) for label, run in runs.items()] == [
         ("waits", "stopped", ""),
@@ -174,7 +182,9 @@ async def test_a_node_that_cancels_itself_fails():
         raise asyncio.CancelledError
 
     ran = await run_graph(side_by_side(1), run_node, parallel=1)
-    assert [(run.state, run.reason) for run in ran.nodes] == [("failed", "it was cancelled from within")]
+    assert [(run.state, run.reason) for run in ran.nodes] == [
+        ("failed", "it was cancelled from within")
+    ]
 
 
 async def test_start_and_end_times_of_nodes_are_recorded():

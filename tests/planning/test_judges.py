@@ -21,7 +21,9 @@ def judged(text, call=ANY, *, query=QUERY, **more):
 
 def enveloped(text, *, failed=False):
     """A result in the format of an MCP server."""
-    return json.dumps({"_meta": None, "content": [{"type": "text", "text": text}], "isError": failed}, indent=2)
+    return json.dumps(
+        {"_meta": None, "content": [{"type": "text", "text": text}], "isError": failed}, indent=2
+    )
 
 
 def printed(text, *, failed=False):
@@ -98,7 +100,8 @@ def test_a_failure_reported_in_a_result_is_unhelpful(text):
         '{"title": "Oslo", "tags": []}',
         '{"status": "ok", "trains": [{"at": "06:12"}]}',
         "[0, 0]",
-        "Errors and exceptions\n\nAn error: what a program reports when it fails. " + "Handle it with care. " * 40,
+        "Errors and exceptions\n\nAn error: what a program reports when it fails. "
+        + "Handle it with care. " * 40,
         "Error: how to read it. " + "Every compiler prints one now and then. " * 40,
         "No train is late today, and no delays are expected on any of the lines to Oslo.",
         "Document report.docx created successfully",
@@ -151,7 +154,9 @@ def test_a_call_that_failed_without_a_mistake_is_unhelpful(text):
 
 
 def test_a_call_that_was_not_run_is_not_judged():
-    verdict = judged("timetable is not registered, so it was not run.", ok=False, refused="unregistered")
+    verdict = judged(
+        "timetable is not registered, so it was not run.", ok=False, refused="unregistered"
+    )
     assert (verdict.helpful, verdict.by, verdict.reason) == (None, "", "the call was not run")
 
 
@@ -160,7 +165,9 @@ def test_a_changed_file_is_helpful_with_any_text():
     assert (verdict.helpful, verdict.sure) == (True, True)
 
 
-@pytest.mark.parametrize("name", ["mkdir", "calendar.create_event", "TravelAPI.bookFlight", "fs__write"])
+@pytest.mark.parametrize(
+    "name", ["mkdir", "calendar.create_event", "TravelAPI.bookFlight", "fs__write"]
+)
 def test_an_empty_result_of_an_action_is_not_judged(name):
     verdict = judged("null", Call(name))
     assert (verdict.helpful, verdict.sure) == (None, False)
@@ -175,11 +182,16 @@ def test_an_error_the_user_searches_for_is_not_a_failure():
     line = "ERROR: disk full on /dev/sda1"
     assert judged(line, query="What went wrong last night? Look for errors.").helpful is None
     assert judged(line, Call("grep", {"pattern": "ERROR"})).helpful is None
-    assert judged(f"{line}\nERROR: gave up\n", Call("read_file", {"path": "night.txt"})).helpful is None
+    assert (
+        judged(f"{line}\nERROR: gave up\n", Call("read_file", {"path": "night.txt"})).helpful
+        is None
+    )
     assert judged(line).helpful is False
 
 
-@pytest.mark.parametrize("wrapped", [enveloped, printed, lambda text, **more: printed(enveloped(text, **more))])
+@pytest.mark.parametrize(
+    "wrapped", [enveloped, printed, lambda text, **more: printed(enveloped(text, **more))]
+)
 def test_a_result_is_judged_inside_its_envelope(wrapped):
     assert judged(wrapped("Oslo 06:12")).helpful is True
     assert judged(wrapped("")).helpful is False
@@ -199,7 +211,10 @@ def test_a_truncated_envelope_is_unwrapped_as_far_as_possible(wrapped):
 
 def test_several_content_parts_are_joined():
     parts = [{"type": "text", "text": "Oslo"}, {"type": "image", "data": "…"}, "06:12"]
-    assert unwrapped(json.dumps({"content": parts, "isError": False})) == ("Oslo\n[image]\n06:12", False)
+    assert unwrapped(json.dumps({"content": parts, "isError": False})) == (
+        "Oslo\n[image]\n06:12",
+        False,
+    )
 
 
 @given(st.text(max_size=400), st.text(max_size=20), st.booleans())
@@ -213,7 +228,11 @@ json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["error", "status", "results", "count", "success", "x"]), inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["error", "status", "results", "count", "success", "x"]),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=12,
 )
@@ -296,4 +315,6 @@ async def test_wrong_arguments_do_not_count_against_a_built_in_tool(tools, tool,
 )
 async def test_results_of_built_in_tools_are_judged_by_content(tools, tool, arguments, helpful):
     observation = await tools[tool].run(arguments)
-    assert by_rules("Do it.", Call(tool, arguments), observation).helpful is helpful, observation.text
+    assert by_rules("Do it.", Call(tool, arguments), observation).helpful is helpful, (
+        observation.text
+    )

@@ -19,15 +19,24 @@ from ecoshell.planning.btp.knapsack import solve
 Instance = tuple[list[Any], list[Any], list[int], Any]
 
 
-def totals(counts: Sequence[int], values: Sequence[Any], costs: Sequence[Any]) -> tuple[Fraction, Fraction]:
+def totals(
+    counts: Sequence[int], values: Sequence[Any], costs: Sequence[Any]
+) -> tuple[Fraction, Fraction]:
     """Value and cost of a plan, exactly."""
     return (
-        sum((Fraction(value) * count for value, count in zip(values, counts, strict=True)), Fraction()),
-        sum((Fraction(cost) * count for cost, count in zip(costs, counts, strict=True)), Fraction()),
+        sum(
+            (Fraction(value) * count for value, count in zip(values, counts, strict=True)),
+            Fraction(),
+        ),
+        sum(
+            (Fraction(cost) * count for cost, count in zip(costs, counts, strict=True)), Fraction()
+        ),
     )
 
 
-def brute(values: Sequence[int], costs: Sequence[int], bounds: Sequence[int], budget: int) -> tuple[int, int]:
+def brute(
+    values: Sequence[int], costs: Sequence[int], bounds: Sequence[int], budget: int
+) -> tuple[int, int]:
     """The greatest value and the smallest cost that has it, by trying every plan."""
     plans = product(*(range(bound + 1) for bound in bounds))
     figures = (
@@ -59,10 +68,17 @@ def test_no_plan_is_better_or_cheaper_than_the_solution() -> None:
         counts = solve(values, costs, bounds, budget)
         value, cost = totals(counts, values, costs)
         assert all(0 <= count <= bound for count, bound in zip(counts, bounds, strict=True))
-        assert (value, cost) == brute(values, costs, bounds, budget), (values, costs, bounds, budget)
+        assert (value, cost) == brute(values, costs, bounds, budget), (
+            values,
+            costs,
+            bounds,
+            budget,
+        )
 
 
-def algorithm_1(values: Sequence[int], costs: Sequence[int], bounds: Sequence[int], budget: int) -> int:
+def algorithm_1(
+    values: Sequence[int], costs: Sequence[int], bounds: Sequence[int], budget: int
+) -> int:
     """The value of Algorithm 1 as printed, which reads the row it is writing (`V[i]`)."""
     row = [0] * (budget + 1)
     for value, cost, bound in zip(values, costs, bounds, strict=True):
@@ -88,10 +104,17 @@ def test_scaling_integer_values_to_reals_does_not_change_the_plan() -> None:
     draw = random.Random(21)
     for _ in range(1_000):
         integers, costs, bounds, budget = small_instance(draw)
-        unusable = [1e300 if cost > budget else value / 1_000 for value, cost in zip(integers, costs, strict=True)]
+        unusable = [
+            1e300 if cost > budget else value / 1_000
+            for value, cost in zip(integers, costs, strict=True)
+        ]
         expected = brute([value if value > 0 else -1 for value in integers], costs, bounds, budget)
         for values in ([value / 1_000 for value in integers], unusable):
-            assert totals(solve(values, costs, bounds, budget), integers, costs) == expected, (values, costs, bounds)
+            assert totals(solve(values, costs, bounds, budget), integers, costs) == expected, (
+                values,
+                costs,
+                bounds,
+            )
 
 
 def test_values_that_differ_by_float_rounding_are_equal() -> None:
@@ -100,7 +123,9 @@ def test_values_that_differ_by_float_rounding_are_equal() -> None:
     assert solve([0.3, 0.1, 0.2], [4, 1, 2], [1, 1, 1], 4) == [0, 1, 1]
 
 
-REALS = st.one_of(st.floats(0, 100), st.floats(0, 1e-3), st.floats(0, 1.7e308), st.integers(0, 10**6))
+REALS = st.one_of(
+    st.floats(0, 100), st.floats(0, 1e-3), st.floats(0, 1.7e308), st.integers(0, 10**6)
+)
 
 
 @given(st.lists(st.tuples(REALS, REALS, st.integers(0, 5)), max_size=8), REALS)
@@ -120,11 +145,18 @@ def hard_instance(seed: int, number: int) -> Instance:
     draw = random.Random(seed)
     costs = [draw.uniform(1, 10) for _ in range(number)]
     bounds = [draw.randint(1, 3) for _ in costs]
-    return [cost + 1 for cost in costs], costs, bounds, sum(map(float.__mul__, costs, map(float, bounds))) / 2
+    return (
+        [cost + 1 for cost in costs],
+        costs,
+        bounds,
+        sum(map(float.__mul__, costs, map(float, bounds))) / 2,
+    )
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_loss_with_too_many_plans_is_below_epsilon(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loss_with_too_many_plans_is_below_epsilon(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values, costs, bounds, budget = hard_instance(seed, 12)
     epsilon = (sum(bounds) + 1) * budget / 2**14  # BTP Appendix A.1
     lower_value, _ = totals(solve(values, costs, bounds, budget - epsilon), values, costs)
@@ -170,7 +202,9 @@ def test_the_cheapest_of_thousands_of_equal_tools_are_used() -> None:
     ],
 )
 @pytest.mark.filterwarnings("error")
-def test_edge_cases(tools: tuple[list[Any], list[Any], list[Any]], budget: Any, counts: list[int]) -> None:
+def test_edge_cases(
+    tools: tuple[list[Any], list[Any], list[Any]], budget: Any, counts: list[int]
+) -> None:
     assert solve(*tools, budget) == counts
 
 
@@ -210,7 +244,9 @@ def test_narrow_integer_arrays_do_not_overflow() -> None:
         (([1, "2"], [1, 2], [1, 1]), 3, "value 1 is '2'"),
     ],
 )
-def test_invalid_arguments_are_refused_by_name(tools: tuple[Any, Any, Any], budget: Any, wrong: str) -> None:
+def test_invalid_arguments_are_refused_by_name(
+    tools: tuple[Any, Any, Any], budget: Any, wrong: str
+) -> None:
     with pytest.raises(ValueError, match=wrong):
         solve(*tools, budget)
 
@@ -221,7 +257,9 @@ def test_a_fully_affordable_plan_does_not_load_numpy() -> None:
         from ecoshell.planning.btp.knapsack import solve
         print(solve([3, 2], [2, 1], [2, 2], 6), "numpy" in sys.modules)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[2, 2] False\n"
 
 

@@ -34,7 +34,13 @@ KINDS = st.sampled_from(["image", "text"])
 
 
 def problem(tools, outputs, inputs=("image",), **limits):
-    return Problem({name: Signature.strict(*io) for name, io in tools.items()}, inputs, outputs, uses=1, **limits)
+    return Problem(
+        {name: Signature.strict(*io) for name, io in tools.items()},
+        inputs,
+        outputs,
+        uses=1,
+        **limits,
+    )
 
 
 def all_drawable(task: Problem) -> set[str]:
@@ -67,9 +73,13 @@ def mutated(plan, rng):
 def test_drawn_plans_are_valid_and_validator_and_judge_agree_on_others(name):
     task, rng = problems(TYPES)[name], random.Random(6)
     plans = [random_plan(task, rng) for _ in range(60)]
-    unmasked = [*(mutated(plan, rng) for plan in plans), *(random_plan(task, rng, masked=False) for _ in range(60))]
+    unmasked = [
+        *(mutated(plan, rng) for plan in plans),
+        *(random_plan(task, rng, masked=False) for _ in range(60)),
+    ]
     verdicts = {
-        plan: solves(plan, TYPES, list(task.inputs), task.outputs, task.max_tokens) for plan in (*plans, *unmasked)
+        plan: solves(plan, TYPES, list(task.inputs), task.outputs, task.max_tokens)
+        for plan in (*plans, *unmasked)
     }
     assert all(verdicts[plan] for plan in plans)
     assert {plan: valid(plan, task) for plan in verdicts} == verdicts
@@ -85,7 +95,9 @@ def test_every_combination_of_types_has_a_problem():
 @settings(max_examples=40, deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from("abc"), st.tuples(st.lists(KINDS, min_size=1, max_size=2).map(tuple), KINDS), min_size=1
+        st.sampled_from("abc"),
+        st.tuples(st.lists(KINDS, min_size=1, max_size=2).map(tuple), KINDS),
+        min_size=1,
     ),
     st.lists(KINDS, min_size=1, max_size=2),
     st.lists(KINDS, min_size=1, max_size=2),
@@ -105,7 +117,11 @@ def in_order(plan):
 
 
 def test_token_and_node_limits_force_the_shortest_end_of_a_plan():
-    tools = {"blur": (("image",), "image"), "caption": (("image",), "text"), "translate": (("text",), "text")}
+    tools = {
+        "blur": (("image",), "image"),
+        "caption": (("image",), "text"),
+        "translate": (("text",), "text"),
+    }
     tight = problem(tools, ("text",), max_tokens=9)
     assert {len(plan.split()) - 1 for plan in all_drawable(tight)} == {5, 9}
     two = problem(tools, ("text",), max_nodes=2)
@@ -148,7 +164,11 @@ def test_a_problem_without_a_solution_has_no_first_token():
         ('["captoin", ["<task>"]]', "captoin", "tool called `captoin`. Nearest: `caption`"),
         ('["caption", ["<task>"], "caption#2", ["<task>"]]', "caption#2", "at most"),
         ('["caption#2", ["<task>"]]', "caption#2", "call it `caption`"),
-        ('["caption", ["<task>"], "classify", ["caption"]]', "classify", "takes image, and `caption` gives text"),
+        (
+            '["caption", ["<task>"], "classify", ["caption"]]',
+            "classify",
+            "takes image, and `caption` gives text",
+        ),
         ('["translate", ["<task>"]]', "translate", "takes text, and `<task>` gives image"),
         ('["look_and_answer", ["<task>"]]', "look_and_answer", "needs text"),
         (
@@ -156,7 +176,11 @@ def test_a_problem_without_a_solution_has_no_first_token():
             "denoise",
             "asks for text, nothing more and nothing less; the plan ends in `denoise`",
         ),
-        ('["caption", ["<task>"], "detect", ["<task>"]]', "caption", "ends in `caption` (text), `detect` (text)"),
+        (
+            '["caption", ["<task>"], "detect", ["<task>"]]',
+            "caption",
+            "ends in `caption` (text), `detect` (text)",
+        ),
     ],
 )
 def test_a_fault_of_a_plan_names_its_node(text, label, words):
@@ -173,7 +197,9 @@ def test_several_faults_are_reported_together():
 
 
 def test_a_plan_of_a_thousand_nodes_is_valid_and_rendered():
-    tools = {f"t{number}": Signature(frozenset({"text"}), frozenset({"text"})) for number in range(1_000)}
+    tools = {
+        f"t{number}": Signature(frozenset({"text"}), frozenset({"text"})) for number in range(1_000)
+    }
     nodes = [Node("t0"), *(Node(f"t{at}", (f"t{at - 1}", f"t{at // 2}")) for at in range(3, 1_000))]
     plan = GraphPlan((nodes[0], Node("t1"), Node("t2", ("t1",)), *nodes[1:]))
     assert faults(plan, Problem(tools, max_nodes=1_000)) == []
@@ -184,7 +210,10 @@ def test_a_plan_of_a_thousand_nodes_is_valid_and_rendered():
 @pytest.mark.skipif(not OPENCATP.exists(), reason="the recorded plans are missing")
 def test_the_recorded_plans_are_valid_for_their_outputs():
     constants = json.loads((OPENCATP / "constants.json").read_text(encoding="utf-8"))
-    types = {tool: (tuple(takes.split("-")), gives) for tool, (takes, gives) in constants["tool_io"].items()}
+    types = {
+        tool: (tuple(takes.split("-")), gives)
+        for tool, (takes, gives) in constants["tool_io"].items()
+    }
     tasks, checked = problems(types), set()
     for name in ("seq_plan_pool.jsonl", "nonseq_plan_pool.jsonl"):
         for line in (OPENCATP / name).read_text(encoding="utf-8").splitlines():

@@ -68,7 +68,9 @@ def store(tmp_path: Path) -> Iterator[ExperienceStore]:
     store.close()
 
 
-def evidence_for(store: ExperienceStore, query: str = WEATHER, tool: str = "look", model: str = "small") -> Evidence:
+def evidence_for(
+    store: ExperienceStore, query: str = WEATHER, tool: str = "look", model: str = "small"
+) -> Evidence:
     return Past(store).evidence(query, NOW, model)[tool]
 
 
@@ -85,13 +87,20 @@ def test_numpy_is_not_loaded_without_experience(tmp_path: Path):
         "sys.exit('numpy' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode
+        == 0
+    )
 
 
 def test_a_use_for_the_same_question_has_weight_one(store: ExperienceStore):
     store.add([use(WEATHER, helpful=True)])
     evidence = evidence_for(store)
-    assert (evidence.uses, evidence.weight, evidence.helpful_weight) == (1, pytest.approx(1.0), pytest.approx(1.0))
+    assert (evidence.uses, evidence.weight, evidence.helpful_weight) == (
+        1,
+        pytest.approx(1.0),
+        pytest.approx(1.0),
+    )
     assert value(evidence) == pytest.approx(0.55)
 
 
@@ -240,8 +249,14 @@ def damage(folder: Path, change: str) -> None:
 def test_evidence_can_be_queried_while_threads_add_uses(store: ExperienceStore):
     past = Past(store)
     with ThreadPoolExecutor(4) as pool:
-        adding = pool.submit(lambda: [store.add([use(f"question {turn}", turn=turn, call="c")]) for turn in range(30)])
-        queries = [pool.submit(past.evidence, f"question {number}", NOW, "small") for number in range(30)]
+        adding = pool.submit(
+            lambda: [
+                store.add([use(f"question {turn}", turn=turn, call="c")]) for turn in range(30)
+            ]
+        )
+        queries = [
+            pool.submit(past.evidence, f"question {number}", NOW, "small") for number in range(30)
+        ]
         adding.result()
         counts = [query.result()["look"].uses for query in queries]
     assert all(0 <= count <= 30 for count in counts)
@@ -279,14 +294,17 @@ def evidence_of(uses: Sequence[Use], query: str) -> dict[str, Evidence]:
 def approximate(evidence: Evidence) -> dict[str, object]:
     """The evidence as numbers that are compared approximately."""
     return {
-        name: pytest.approx(tuple(field.values()) if isinstance(field, dict) else field, rel=1e-6, abs=1e-6)
+        name: pytest.approx(
+            tuple(field.values()) if isinstance(field, dict) else field, rel=1e-6, abs=1e-6
+        )
         for name, field in asdict(evidence).items()
     }
 
 
 def flat(evidence: Evidence) -> dict[str, object]:
     return {
-        name: tuple(field.values()) if isinstance(field, dict) else field for name, field in asdict(evidence).items()
+        name: tuple(field.values()) if isinstance(field, dict) else field
+        for name, field in asdict(evidence).items()
     }
 
 
@@ -299,7 +317,9 @@ def test_evidence_does_not_depend_on_the_order_of_uses(uses, query, random):
     for tool in NOW:
         assert flat(first[tool]) == approximate(second[tool])
         worth = value(first[tool])
-        assert frequency_bound(first[tool], worth, 0.15) == frequency_bound(second[tool], worth, 0.15)
+        assert frequency_bound(first[tool], worth, 0.15) == frequency_bound(
+            second[tool], worth, 0.15
+        )
 
 
 @settings(max_examples=30, deadline=None)
@@ -326,7 +346,9 @@ def test_sums_match_the_formulas(uses, query):
         counts = [len(task) if any(use.helpful for use in task) else 1 for task in tasks.values()]
         assert evidence[tool].uses == len(tool_uses)
         assert evidence[tool].weight == pytest.approx(sum(weight for weight, _ in judged))
-        assert evidence[tool].helpful_weight == pytest.approx(sum(weight for weight, use in judged if use.helpful))
+        assert evidence[tool].helpful_weight == pytest.approx(
+            sum(weight for weight, use in judged if use.helpful)
+        )
         assert evidence[tool].query_weight == pytest.approx(sum(map(weight, tasks.values())))
         assert evidence[tool].frequency_weight == pytest.approx(
             sum(weight(task) * count for task, count in zip(tasks.values(), counts, strict=True))

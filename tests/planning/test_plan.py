@@ -9,11 +9,17 @@ from ecoshell.planning.btp.plan import Candidate, TaskPlan
 
 candidate_lists = st.lists(
     st.tuples(st.floats(0.0, 1.0), st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=6
-).map(lambda fields: [Candidate(f"t{i}", value, bound, cost) for i, (value, bound, cost) in enumerate(fields)])
+).map(
+    lambda fields: [
+        Candidate(f"t{i}", value, bound, cost) for i, (value, bound, cost) in enumerate(fields)
+    ]
+)
 
 
 def test_affordable_tools_are_planned_by_value_or_as_new():
-    plan = TaskPlan([Candidate("a", 0.8, 2, 5), Candidate("b", 0.1, 1, 5, is_judged=False)]).solve(20)
+    plan = TaskPlan([Candidate("a", 0.8, 2, 5), Candidate("b", 0.1, 1, 5, is_judged=False)]).solve(
+        20
+    )
     assert [(row.tool, row.state, row.why, row.planned, row.left) for row in plan.rows] == [
         ("a", "planned", "value", 2, 2),
         ("b", "planned", "new", 1, 1),
@@ -90,17 +96,25 @@ def test_call_is_refused_only_when_a_better_cheaper_use_becomes_unaffordable():
     new = Candidate("requested", 0.3, 1, 8, chance=0.01, is_judged=False)
     two_uses = Candidate("likely", 0.8, 2, 4, chance=0.9)
     assert TaskPlan([likely, requested]).solve(10).better("requested").tool == "likely"
-    assert TaskPlan([likely, requested]).solve(12).better("requested") is None  # both are affordable
-    assert TaskPlan([two_uses, requested]).solve(12).better("requested") is None  # one of the uses is affordable
+    assert (
+        TaskPlan([likely, requested]).solve(12).better("requested") is None
+    )  # both are affordable
+    assert (
+        TaskPlan([two_uses, requested]).solve(12).better("requested") is None
+    )  # one of the uses is affordable
     assert TaskPlan([likely, new]).solve(10).better("requested") is None  # its value is a guess
-    assert TaskPlan([unlikely, requested]).solve(10).better("requested") is None  # the call shows that it is needed
+    assert (
+        TaskPlan([unlikely, requested]).solve(10).better("requested") is None
+    )  # the call shows that it is needed
     assert TaskPlan([likely, as_cheap]).solve(6).better("requested") is None
     assert TaskPlan([likely, requested]).solve(None).better("requested") is None
     assert TaskPlan([likely, requested]).solve(10).better("likely") is None
 
 
 @given(candidate_lists, st.integers(0, 40))
-def test_allowed_calls_are_affordable_and_refused_ones_would_displace_a_planned_use(candidates, budget):
+def test_allowed_calls_are_affordable_and_refused_ones_would_displace_a_planned_use(
+    candidates, budget
+):
     plan = TaskPlan(candidates).solve(budget)
     for row in plan.rows:
         better = plan.better(row.tool)

@@ -39,7 +39,9 @@ def rules_of(grammar: str) -> Rules:
 
 def random_text(rules: Rules, rng: random.Random, name: str = "root") -> str:
     """A random text of the grammar, drawn evenly from the alternatives."""
-    return "".join(literal or random_text(rules, rng, inner) for literal, inner in rng.choice(rules[name]))
+    return "".join(
+        literal or random_text(rules, rng, inner) for literal, inner in rng.choice(rules[name])
+    )
 
 
 def all_texts(rules: Rules, name: str = "root") -> set[str]:
@@ -48,7 +50,11 @@ def all_texts(rules: Rules, name: str = "root") -> set[str]:
     for alternative in rules[name]:
         texts = {""}
         for literal, inner in alternative:
-            texts = {text + end for text in texts for end in ({literal} if literal else all_texts(rules, inner))}
+            texts = {
+                text + end
+                for text in texts
+                for end in ({literal} if literal else all_texts(rules, inner))
+            }
         rule_texts |= texts
     return rule_texts
 
@@ -57,7 +63,10 @@ def all_texts(rules: Rules, name: str = "root") -> set[str]:
     "problem",
     [
         Problem({f"tool_{number}": TEXT_TOOL for number in range(20)}, max_nodes=12),
-        Problem({'my "tool"\\': TEXT_TOOL, "größe": TEXT_TOOL, "#2": TEXT_TOOL, "a\nb": TEXT_TOOL}, max_nodes=4),
+        Problem(
+            {'my "tool"\\': TEXT_TOOL, "größe": TEXT_TOOL, "#2": TEXT_TOOL, "a\nb": TEXT_TOOL},
+            max_nodes=4,
+        ),
         Problem(PICTURES, ("image",), max_nodes=6),
         Problem(PICTURES, ("image",), ("text",), max_nodes=5),
         Problem(PICTURES, ("image",), ("image", "text"), max_nodes=4),
@@ -87,7 +96,10 @@ def test_the_grammar_generates_exactly_the_valid_plans(outputs):
         for label in ('"<task>"', *map(str, range(1, number))):
             waits += [f"{labels}, {label}" if labels else label for labels in waits]
         prefixes = {
-            f'{prefix}[{number}, "{tool}", [{wait}]]' for prefix in prefixes for tool in tools for wait in waits[1:]
+            f'{prefix}[{number}, "{tool}", [{wait}]]'
+            for prefix in prefixes
+            for tool in tools
+            for wait in waits[1:]
         }
         plans |= {f"{prefix}]" for prefix in prefixes if not faults(parse(f"{prefix}]"), problem)}
         prefixes = {f"{prefix}, " for prefix in prefixes}

@@ -9,7 +9,9 @@ from ecoshell.planning.catp.rules import Problem, faults, validate
 from ecoshell.planning.catp.tpl import MAX_TEXT, find_plan, render
 from ecoshell.planning.catp.types import Signature
 
-PLAN = GraphPlan((Node("count", ("<task>",)), Node("count", ("<task>",), 2), Node("sum", ("count", "count#2"))))
+PLAN = GraphPlan(
+    (Node("count", ("<task>",)), Node("count", ("<task>",), 2), Node("sum", ("count", "count#2")))
+)
 TOOLS = {"count", "sum", "odd [name", 'odd] "name'}
 FORMS = ("tokens", "text", "numbered")
 AROUND = [
@@ -43,7 +45,10 @@ def test_brackets_and_quotes_in_names_do_not_end_a_plan(form):
 
 
 def test_the_same_plan_in_two_forms_is_one_plan():
-    assert find_plan(f"{render(PLAN, 'numbered')} is {render(PLAN)} and {render(PLAN, 'text')}").plan == PLAN
+    assert (
+        find_plan(f"{render(PLAN, 'numbered')} is {render(PLAN)} and {render(PLAN, 'text')}").plan
+        == PLAN
+    )
 
 
 @given(st.text(alphabet='a "\n.,(){}', max_size=30), st.text(alphabet="a [].,(){}\n", max_size=30))
@@ -55,7 +60,12 @@ def test_a_plan_is_found_in_any_prose_without_brackets(prefix, suffix):
     ("text", "line", "column", "words"),
     [
         ('Here is [my]\nplan: ["count", ["lost"]] [so]', 2, 18, "`lost`, which is not in the plan"),
-        ('Here is [my] plan: ["cuont", ["<task>"]]', 1, 21, "no tool called `cuont`. Nearest: `count`"),
+        (
+            'Here is [my] plan: ["cuont", ["<task>"]]',
+            1,
+            21,
+            "no tool called `cuont`. Nearest: `count`",
+        ),
         ('A [plan]:\n```\n["count", ["<task>"\n```', 4, 1, "Expected `,` or `]`"),
         ("[ab] [count, [<task>]] [c]", 1, 7, "a tool's name in quotes; here is `count"),
         ("Plan: [SoP] [count] <SoD> <task> <EoD> [my] words", 1, 45, "Expected `<SoD>`"),
@@ -107,7 +117,9 @@ def test_a_text_over_the_length_limit_is_refused():
     written = render(PLAN)
     padding = " " * (MAX_TEXT - len(written))
     assert find_plan(padding + written).plan == PLAN
-    with pytest.raises(PlanFault, match=r"has 200,001 characters; at most 200,000 are read") as caught:
+    with pytest.raises(
+        PlanFault, match=r"has 200,001 characters; at most 200,000 are read"
+    ) as caught:
         find_plan(f" {padding}{written}")
     assert caught.value.column == MAX_TEXT + 1
 
@@ -129,13 +141,31 @@ def problem(**limits):
         ('["caption", ["<task>"],\n "blur", ["caption"]]', problem(wanted=()), "blur", 2, 11),
         ('["caption", ["<task>"],\n "compare", ["<task>"]]', problem(wanted=()), "compare", 2, 2),
         ('A plan:\n["blur", ["<task>"]]', problem(), "blur", 2, 2),
-        ('["blur", ["<task>"], "blur#2", ["blur"],\n"caption", ["blur#2"]]', problem(max_nodes=2), "caption", 2, 1),
-        ('["blur", ["<task>"], "blur#2", ["blur"],\n"caption", ["blur#2"]]', problem(uses=1), "blur#2", 1, 22),
+        (
+            '["blur", ["<task>"], "blur#2", ["blur"],\n"caption", ["blur#2"]]',
+            problem(max_nodes=2),
+            "caption",
+            2,
+            1,
+        ),
+        (
+            '["blur", ["<task>"], "blur#2", ["blur"],\n"caption", ["blur#2"]]',
+            problem(uses=1),
+            "blur#2",
+            1,
+            22,
+        ),
         ('["blur", ["<task>"], "caption", ["blur"]]', problem(max_tokens=8), "caption", 1, 22),
         ('["blur", ["<task>"], "caption", ["blur"]]', problem(max_tokens=2), "blur", 1, 2),
         ('["caption#3", ["<task>"]]', problem(), "caption#3", 1, 2),
         ('[[1, "caption", ["<task>"]],\n [2, "blur", ["<task>", 1]]]', problem(), "blur", 2, 25),
-        ("[SoP] [caption] <SoD> <task> <EoD>\n[blur] <SoD> < caption > <EoD> [EoP]", problem(), "blur", 2, 16),
+        (
+            "[SoP] [caption] <SoD> <task> <EoD>\n[blur] <SoD> < caption > <EoD> [EoP]",
+            problem(),
+            "blur",
+            2,
+            16,
+        ),
     ],
 )
 def test_a_fault_of_a_plan_in_text_has_node_line_and_column(text, task, node, line, column):
@@ -148,7 +178,9 @@ def test_a_fault_of_a_plan_in_text_has_node_line_and_column(text, task, node, li
 
 
 def test_several_faults_are_reported_with_their_positions():
-    located = find_plan('["blur", ["<task>"],\n"caption", ["blur"], "blur#2",\n["caption"], "blur#3", ["caption"]]')
+    located = find_plan(
+        '["blur", ["<task>"],\n"caption", ["blur"], "blur#2",\n["caption"], "blur#3", ["caption"]]'
+    )
     with pytest.raises(PlanFault) as caught:
         validate(located.plan, problem(wanted=()), located)
     message = str(caught.value)

@@ -103,16 +103,43 @@ def test_values_of_secret_variables_are_redacted_in_every_encoding(written):
 
 
 def test_a_short_value_of_a_secret_variable_is_redacted_only_as_a_word():
-    assert redacted("abc12, xabc12x, true", {"DB_PASS": "abc12", "USE_TOKEN": "true"}) == f"{MARK}, xabc12x, true"
+    assert (
+        redacted("abc12, xabc12x, true", {"DB_PASS": "abc12", "USE_TOKEN": "true"})
+        == f"{MARK}, xabc12x, true"
+    )
 
 
 def test_variables_with_names_similar_to_secrets_are_not_redacted():
-    environ = {"KEYBOARD_LAYOUT": "german-layout", "TOKENIZERS_PARALLELISM": "parallel", "PASSENGER_ROOT": "/opt/thing"}
-    assert redacted("german-layout parallel /opt/thing", environ) == "german-layout parallel /opt/thing"
+    environ = {
+        "KEYBOARD_LAYOUT": "german-layout",
+        "TOKENIZERS_PARALLELISM": "parallel",
+        "PASSENGER_ROOT": "/opt/thing",
+    }
+    assert (
+        redacted("german-layout parallel /opt/thing", environ)
+        == "german-layout parallel /opt/thing"
+    )
 
 
 PIECES = st.sampled_from(
-    [*SECRETS, MARK, "password", "_KEY", "token", "Bearer ", "://", "a:b@", "=", ": ", '"', '\\"', "'", "\n", "[", "x1"]
+    [
+        *SECRETS,
+        MARK,
+        "password",
+        "_KEY",
+        "token",
+        "Bearer ",
+        "://",
+        "a:b@",
+        "=",
+        ": ",
+        '"',
+        '\\"',
+        "'",
+        "\n",
+        "[",
+        "x1",
+    ]
 )
 
 
@@ -162,7 +189,12 @@ def test_a_shortened_text_has_no_part_of_a_secret():
 
 
 def test_arguments_stay_valid_json_of_limited_length():
-    arguments = {"path": "a.txt", "api_key": {"value": ["abc"]}, "content": "x" * 9_000, "note": "\nghp_" + "a1" * 12}
+    arguments = {
+        "path": "a.txt",
+        "api_key": {"value": ["abc"]},
+        "content": "x" * 9_000,
+        "note": "\nghp_" + "a1" * 12,
+    }
     output = redacted_json(arguments, {}, 2_000)
     assert len(output) <= 2_000
     result = json.loads(output)
@@ -180,9 +212,23 @@ def test_arguments_that_json_cannot_represent_are_replaced():
     deep: list[object] = []
     for _ in range(5_000):
         deep = [deep]
-    odd = {"deep": deep, "set": {1}, "bytes": b"x", "none": None, "secret": None, "count": 3, "half": "\ud800"}
+    odd = {
+        "deep": deep,
+        "set": {1},
+        "bytes": b"x",
+        "none": None,
+        "secret": None,
+        "count": 3,
+        "half": "\ud800",
+    }
     result = json.loads(redacted_json(odd, {}, 2_000))
-    assert [result[key] for key in ("set", "none", "secret", "count", "half")] == ["…", None, None, 3, "\ud800"]
+    assert [result[key] for key in ("set", "none", "secret", "count", "half")] == [
+        "…",
+        None,
+        None,
+        3,
+        "\ud800",
+    ]
 
 
 def test_a_digest_distinguishes_texts_but_not_secrets():
@@ -193,7 +239,12 @@ def test_a_digest_distinguishes_texts_but_not_secrets():
 
 
 def test_size_levels_follow_the_limits():
-    assert [size_level(count) for count in (0, *(limit + 1 for limit in SIZE_LIMITS))] == [0, 1, 2, 3]
+    assert [size_level(count) for count in (0, *(limit + 1 for limit in SIZE_LIMITS))] == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +316,11 @@ def test_ports_and_other_short_options_are_unchanged(text):
 
 
 def test_a_password_in_a_short_option_is_redacted_in_a_list_of_arguments():
-    words = ["mysql", "-u", "root", "-phunter2"], ["docker", "login", "-p", "hunter2"], ["ssh", "-p", "8080"]
+    words = (
+        ["mysql", "-u", "root", "-phunter2"],
+        ["docker", "login", "-p", "hunter2"],
+        ["ssh", "-p", "8080"],
+    )
     output = redacted_json({"argv": words}, {}, 2_000)
     assert json.loads(output)["argv"] == [
         ["mysql", "-u", "root", f"-p{MARK}"],

@@ -13,7 +13,10 @@ JSON_VALUES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["type", "properties", "items", "anyOf", "enum", "format", "required", "image", "x"]), inner
+            st.sampled_from(
+                ["type", "properties", "items", "anyOf", "enum", "format", "required", "image", "x"]
+            ),
+            inner,
         )
     ),
     max_leaves=12,
@@ -21,7 +24,9 @@ JSON_VALUES = st.recursive(
 
 
 def tool_schema(name="tool", *, required=(), **properties):
-    return ToolSchema(name, "A tool.", {"type": "object", "properties": properties, "required": list(required)})
+    return ToolSchema(
+        name, "A tool.", {"type": "object", "properties": properties, "required": list(required)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,11 @@ def tool_schema(name="tool", *, required=(), **properties):
         ("options", {"type": "object"}, {"json"}),
         ("rows", {"type": "array", "items": {"type": "object"}}, {"table"}),
         ("tags", {"type": "array", "items": {"type": "string"}}, {"json"}),
-        ("value", {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]}, {"number", "text"}),
+        (
+            "value",
+            {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]},
+            {"number", "text"},
+        ),
         ("value", {"type": ["integer", "null"]}, {"number"}),
         ("value", {}, {ANY}),
         ("value", True, {ANY}),
@@ -54,8 +63,12 @@ def test_the_type_of_an_argument_follows_its_schema_or_its_name(name, schema, ki
 
 
 def test_only_arguments_that_text_cannot_provide_need_a_dependency():
-    tool = tool_schema(required=("image", "prompt"), image={"type": "string"}, prompt={"type": "string"})
-    assert signature(tool) == Signature(frozenset({"image", "text"}), frozenset({"text"}), ("image",))
+    tool = tool_schema(
+        required=("image", "prompt"), image={"type": "string"}, prompt={"type": "string"}
+    )
+    assert signature(tool) == Signature(
+        frozenset({"image", "text"}), frozenset({"text"}), ("image",)
+    )
     assert signature(tool_schema(image={"type": "string"})).needs == ()
 
 
@@ -78,7 +91,9 @@ def test_a_tool_gives_text_unless_its_name_implies_more(name, gives):
 
 
 def test_text_can_serve_as_any_written_type_but_not_as_media():
-    assert all(serves({"text"}, kind) for kind in ("text", "json", "number", "table", "file", "url"))
+    assert all(
+        serves({"text"}, kind) for kind in ("text", "json", "number", "table", "file", "url")
+    )
     assert not any(serves({"text"}, kind) for kind in ("image", "audio", "video"))
     assert serves({"file"}, "image")
     assert not serves({"image"}, "text")

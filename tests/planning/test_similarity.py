@@ -28,7 +28,9 @@ def test_the_same_question_has_cosine_one():
 
 
 def test_a_question_is_more_similar_to_one_of_its_kind():
-    near, far = cosines(WEATHER, ["weather tomorrow in London", "Refactor the parser of the config file"])
+    near, far = cosines(
+        WEATHER, ["weather tomorrow in London", "Refactor the parser of the config file"]
+    )
     assert near > 0.3 > far
 
 
@@ -73,7 +75,9 @@ def test_cosines_are_the_same_in_another_process():
         f"index.add([{WEATHER!r}, 'weather in Rome']); print(index.cosines('weather')[1])"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     assert float(run.stdout) == cosines("weather", [WEATHER, "weather in Rome"])[1]
 
 
@@ -96,9 +100,19 @@ def test_rare_words_weigh_more(rows: list[set[str]], query: set[str]):
         return math.log((1 + len(rows)) / (1 + sum(word in row for row in rows))) + 1
 
     def dot(first: set[str], second: set[str]) -> float:
-        blank = math.log((1 + len(rows)) / (1 + sum(map(bool, rows)))) + 1  # the blank that marks a word's ends
-        return sum(FEATURES_PER_WORD * weight(word) ** 2 for word in first & second) + bool(first and second) * blank**2
+        blank = (
+            math.log((1 + len(rows)) / (1 + sum(map(bool, rows)))) + 1
+        )  # the blank that marks a word's ends
+        return (
+            sum(FEATURES_PER_WORD * weight(word) ** 2 for word in first & second)
+            + bool(first and second) * blank**2
+        )
 
     lengths = [math.sqrt(dot(row, row) * dot(query, query)) for row in rows]
-    expected = [dot(row, query) / length if length else 0.0 for row, length in zip(rows, lengths, strict=True)]
-    assert cosines(" ".join(sorted(query)), [" ".join(sorted(row)) for row in rows]) == pytest.approx(expected)
+    expected = [
+        dot(row, query) / length if length else 0.0
+        for row, length in zip(rows, lengths, strict=True)
+    ]
+    assert cosines(
+        " ".join(sorted(query)), [" ".join(sorted(row)) for row in rows]
+    ) == pytest.approx(expected)

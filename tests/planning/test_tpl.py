@@ -42,7 +42,9 @@ def plans(draw, names=NAMES, max_nodes=12):
         labels = [earlier.label for earlier in nodes]
         if node.label in labels or node.label == TASK:
             continue
-        after = draw(st.lists(st.sampled_from([TASK, *labels]), min_size=1, max_size=5, unique=True))
+        after = draw(
+            st.lists(st.sampled_from([TASK, *labels]), min_size=1, max_size=5, unique=True)
+        )
         nodes.append(Node(node.tool, tuple(after), node.index))
     return GraphPlan(tuple(nodes) or (Node("a"),))
 
@@ -69,7 +71,9 @@ def test_the_numbered_form_is_parsed_unchanged_if_indices_count_uses(drawn):
 
 
 def test_the_three_forms_of_one_plan():
-    plan = GraphPlan((Node("read_file"), Node("read_file", index=2), Node("calc", ("read_file", "read_file#2"))))
+    plan = GraphPlan(
+        (Node("read_file"), Node("read_file", index=2), Node("calc", ("read_file", "read_file#2")))
+    )
     assert render(plan) == (
         "[SoP] [read_file] <SoD> <task> <EoD> [read_file#2] <SoD> <task> <EoD> "
         "[calc] <SoD> <read_file> <read_file#2> <EoD> [EoP]"
@@ -78,7 +82,8 @@ def test_the_three_forms_of_one_plan():
         '["read_file", ["<task>"], "read_file#2", ["<task>"], "calc", ["read_file", "read_file#2"]]'
     )
     assert (
-        render(plan, "numbered") == '[[1, "read_file", ["<task>"]], [2, "read_file", ["<task>"]], [3, "calc", [1, 2]]]'
+        render(plan, "numbered")
+        == '[[1, "read_file", ["<task>"]], [2, "read_file", ["<task>"]], [3, "calc", [1, 2]]]'
     )
 
 
@@ -89,7 +94,11 @@ def test_whitespace_and_a_code_fence_are_ignored():
 
 
 def test_a_byte_order_mark_is_ignored_in_columns():
-    assert parse('\ufeff["a", ["<task>"]]') == parse('\ufeff```json\n["a", ["<task>"]]\n```') == GraphPlan((Node("a"),))
+    assert (
+        parse('\ufeff["a", ["<task>"]]')
+        == parse('\ufeff```json\n["a", ["<task>"]]\n```')
+        == GraphPlan((Node("a"),))
+    )
     with pytest.raises(PlanFault, match=r"^line 1, column 8: ") as caught:
         parse('\ufeff["a", ["b"]]')
     assert caught.value.position == 8
@@ -98,8 +107,12 @@ def test_a_byte_order_mark_is_ignored_in_columns():
 
 
 def test_whitespace_unknown_to_json_can_separate_dependencies():
-    assert parse('["a",\xa0["<task>"], "b", ["a",\xa0"<task>"]]') == GraphPlan((Node("a"), Node("b", ("a", TASK))))
-    assert parse('[[1, "a", ["<task>"]], [2, "b", [1,\xa0"<task>"]]]') == GraphPlan((Node("a"), Node("b", ("a", TASK))))
+    assert parse('["a",\xa0["<task>"], "b", ["a",\xa0"<task>"]]') == GraphPlan(
+        (Node("a"), Node("b", ("a", TASK)))
+    )
+    assert parse('[[1, "a", ["<task>"]], [2, "b", [1,\xa0"<task>"]]]') == GraphPlan(
+        (Node("a"), Node("b", ("a", TASK)))
+    )
 
 
 @pytest.mark.parametrize("plan", [None, 123, b'["a", ["<task>"]]', ["a", ["<task>"]]])
@@ -109,8 +122,12 @@ def test_a_plan_that_is_not_text_is_refused_with_its_type(plan):
 
 
 def test_plans_of_the_recorded_pools_are_parsed():
-    written = json.dumps(["image_denoising", ["input_of_query"], "object_detection", ["image_denoising"]])
-    assert parse(written) == GraphPlan((Node("image_denoising"), Node("object_detection", ("image_denoising",))))
+    written = json.dumps(
+        ["image_denoising", ["input_of_query"], "object_detection", ["image_denoising"]]
+    )
+    assert parse(written) == GraphPlan(
+        (Node("image_denoising"), Node("object_detection", ("image_denoising",)))
+    )
 
 
 def test_a_name_that_ends_like_an_index_is_distinguished_from_one():
@@ -144,7 +161,12 @@ def test_a_tool_called_task_is_distinguished_from_the_task():
         ('["a", ["<task>", "<task>"]]', 1, 18, "twice"),
         (" \n  [ ]", 2, 3, "empty"),
         ('["a",\n ["a"]]', 2, 3, "waits for itself"),
-        ('["a", ["<task>"], "b", ["<task>", "a",\n"x\\"y" , "a"]]', 2, 1, "which is not in the plan"),
+        (
+            '["a", ["<task>"], "b", ["<task>", "a",\n"x\\"y" , "a"]]',
+            2,
+            1,
+            "which is not in the plan",
+        ),
         ('["a", ["<task>"], "b", ["<task>" ,"a", 1]]', 1, 40, "a dependency in quotes"),
         ('["a", [["<task>"]]]', 1, 8, "a dependency in quotes"),
         ('["a", [null]]', 1, 8, "a dependency in quotes"),
@@ -153,8 +175,18 @@ def test_a_tool_called_task_is_distinguished_from_the_task():
         ('[[1, "a", ["<task>"]], [2, "b", [-1]]]', 1, 34, "not in the plan"),
         ('[[1, "a", ["<task>"]], [2, "b", [1.0]]]', 1, 35, "`]`"),
         ('[[1, "a", ["<task>"]], [2, "b", [true]]]', 1, 34, "a node's number"),
-        ('[SoP] [a] <SoD> <task> <EoD> [b] <SoD> <task> <"x y"> <a> <EoD> [EoP]', 1, 48, "`x y`, which is not"),
-        ("[SoP] [a] <SoD> <task> <EoD> [b,c] <SoD> <a> <b,c> <EoD> [EoP]", 1, 47, "waits for itself"),
+        (
+            '[SoP] [a] <SoD> <task> <EoD> [b] <SoD> <task> <"x y"> <a> <EoD> [EoP]',
+            1,
+            48,
+            "`x y`, which is not",
+        ),
+        (
+            "[SoP] [a] <SoD> <task> <EoD> [b,c] <SoD> <a> <b,c> <EoD> [EoP]",
+            1,
+            47,
+            "waits for itself",
+        ),
         ('["a", ["b"], "b", ["a"]]', 1, 8, "in a cycle: `a` → `b` → `a`"),
         ('["a", ["b"], "b", ["<task>"]]', 1, 8, "stands later"),
         ('["a", ["<task>"],\n"b", ["x"]]', 2, 7, "`x`, which is not in the plan"),
@@ -183,7 +215,9 @@ def test_an_invalid_plan_is_refused_at_its_position(text, line, column, words):
 
 
 def test_an_unknown_tool_is_named_with_its_position_and_similar_names():
-    with pytest.raises(PlanFault, match=r"line 1, column 2: .*tool called `read_fil`. Nearest: `read_file`"):
+    with pytest.raises(
+        PlanFault, match=r"line 1, column 2: .*tool called `read_fil`. Nearest: `read_file`"
+    ):
         parse('["read_fil", ["<task>"]]', tools=["read_file", "current_time"])
 
 
@@ -232,7 +266,9 @@ def test_an_invalid_plan_cannot_be_constructed(nodes, message):
 
 def test_a_fully_connected_plan_is_parsed_from_every_form_unchanged():
     names = [f"tool_{number}" for number in range(300)]
-    plan = GraphPlan(tuple(Node(name, tuple(names[:at]) or (TASK,)) for at, name in enumerate(names)))
+    plan = GraphPlan(
+        tuple(Node(name, tuple(names[:at]) or (TASK,)) for at, name in enumerate(names))
+    )
     assert all(parse(render(plan, form)) == plan for form in ("tokens", "text", "numbered"))
 
 

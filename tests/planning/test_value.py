@@ -49,7 +49,9 @@ def test_more_helpful_uses_never_lower_the_value(past: Evidence, less: float):
 
 
 @given(histories(), st.floats(0, 1))
-def test_a_used_tool_has_bound_zero_exactly_if_its_value_is_below_the_threshold(past: Evidence, threshold: float):
+def test_a_used_tool_has_bound_zero_exactly_if_its_value_is_below_the_threshold(
+    past: Evidence, threshold: float
+):
     bound = frequency_bound(past, value(past), threshold)
     assert (bound == 0) == (value(past) < threshold)
 
@@ -61,7 +63,8 @@ def test_a_bound_is_the_mean_number_of_uses_within_half_a_use(past: Evidence):
 
 
 @pytest.mark.parametrize(
-    ("mean", "bound"), [(0.3, 1), (1.0, 1), (1.49, 1), (1.5, 2), (2.5, 3), (math.nextafter(2.5, 0), 3)]
+    ("mean", "bound"),
+    [(0.3, 1), (1.0, 1), (1.49, 1), (1.5, 2), (2.5, 3), (math.nextafter(2.5, 0), 3)],
 )
 def test_bounds_round_half_up_and_are_at_least_one(mean: float, bound: int):
     past = Evidence(uses=3, weight=1.0, helpful_weight=1.0, query_weight=1.0, frequency_weight=mean)
@@ -79,14 +82,18 @@ def test_the_chance_without_experience_is_the_rankers(prior: float, usual: float
 
 
 @given(histories(), st.floats(0.001, 0.9), st.floats(0.001, 0.9))
-def test_a_tool_used_more_than_average_is_likelier_than_its_fit(past: Evidence, prior: float, usual: float):
+def test_a_tool_used_more_than_average_is_likelier_than_its_fit(
+    past: Evidence, prior: float, usual: float
+):
     result = chance(past, prior, usual)
     assert result >= prior - 1e-9 if past.chance >= usual else result <= prior + 1e-9
     assert result <= max(prior, MAX_CHANCE)
 
 
 @given(histories(), st.floats(0.001, 0.9), shares, st.floats(0.001, 0.9))
-def test_more_past_uses_never_make_a_tool_less_likely(past: Evidence, prior: float, less: float, usual: float):
+def test_more_past_uses_never_make_a_tool_less_likely(
+    past: Evidence, prior: float, less: float, usual: float
+):
     rarer = replace(past, chance=past.chance * less)
     assert chance(rarer, prior, usual) <= chance(past, prior, usual) + 1e-9
 
@@ -101,18 +108,26 @@ def test_one_past_task_with_the_same_question_outweighs_the_ranker():
 
 
 def test_the_prior_without_experience_is_the_fit_and_at_least_a_tenth():
-    assert priors({}, {"a": 0.7, "b": 0.01}, {"a": "", "b": ""}) == pytest.approx({"a": 0.7, "b": 0.1})
+    assert priors({}, {"a": 0.7, "b": 0.01}, {"a": "", "b": ""}) == pytest.approx(
+        {"a": 0.7, "b": 0.1}
+    )
 
 
 def test_the_prior_of_an_unused_tool_follows_similar_tools():
-    good, bad = Evidence(uses=9, weight=9.0, helpful_weight=8.1), Evidence(uses=9, weight=9.0, helpful_weight=0.9)
+    good, bad = (
+        Evidence(uses=9, weight=9.0, helpful_weight=8.1),
+        Evidence(uses=9, weight=9.0, helpful_weight=0.9),
+    )
     kinds = {"used": "one", "new": "one", "failing": "two", "other": "two", "alone": "three"}
     values = priors({"used": good, "failing": bad}, {}, kinds)
     assert values["other"] < values["alone"] < values["new"]
     assert values["new"] > 0.8
 
 
-@given(st.dictionaries(st.sampled_from("abcdef"), histories()), st.dictionaries(st.sampled_from("abcdef"), shares))
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), histories()),
+    st.dictionaries(st.sampled_from("abcdef"), shares),
+)
 def test_priors_and_the_values_based_on_them_lie_between_zero_and_one(evidence, fits):
     values = priors(evidence, fits, dict(zip("abcdef", "xxyyzz", strict=True)))
     assert all(0 < prior < 1 + 1e-9 for prior in values.values())

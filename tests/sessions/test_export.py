@@ -55,7 +55,9 @@ TURN: list[Event] = [
     CallFinished("c1", "count_text", True, "1,204 words", False, 0.012),
     Notice("half of it was guessed"),
     Answer("notes.txt has **1,204** words."),
-    TurnFinished(1, "answered", "notes.txt has …", 3_100_000, Usage(1200, 30, 200), 3, ("count_text",), 2.1),
+    TurnFinished(
+        1, "answered", "notes.txt has …", 3_100_000, Usage(1200, 30, 200), 3, ("count_text",), 2.1
+    ),
 ]
 
 
@@ -65,7 +67,11 @@ def timed(events: list[Event]) -> list[tuple[float, Event]]:
 
 def blocks(markdown: str) -> list[str]:
     """Return the types of the top-level blocks."""
-    return [token.type for token in MarkdownIt().parse(markdown) if token.level == 0 and token.nesting >= 0]
+    return [
+        token.type
+        for token in MarkdownIt().parse(markdown)
+        if token.level == 0 and token.nesting >= 0
+    ]
 
 
 def test_markdown_contains_the_turn_in_order() -> None:
@@ -102,7 +108,9 @@ def test_results_of_parallel_calls_follow_their_calls() -> None:
     parallel = [first[0], second[0], second[1], first[1], second[2], first[2], second[3], first[3]]
     start = TURN[0]
     assert as_markdown(timed([start, *parallel])) == as_markdown(timed([start, *first, *second]))
-    again = as_markdown(timed([start, *first, start, *parallel]))  # Call IDs are unique within a turn.
+    again = as_markdown(
+        timed([start, *first, start, *parallel])
+    )  # Call IDs are unique within a turn.
     assert again == as_markdown(timed([start, *first, start, *first, *second]))
 
 
@@ -110,7 +118,9 @@ def test_markdown_contains_errors_limits_and_denials() -> None:
     text = as_markdown(
         timed(
             [
-                CallFinished("c1", "write_file", False, "not approved", False, 0.0, refused="unapproved"),
+                CallFinished(
+                    "c1", "write_file", False, "not approved", False, 0.0, refused="unapproved"
+                ),
                 LimitHit("session", "usd", 10, 5, "the session's cap is reached"),
                 ErrorHappened("ModelUnavailable", "no network", "the session is kept", "try again"),
                 Answer("so far", partial=True),
@@ -128,7 +138,8 @@ def test_markdown_contains_errors_limits_and_denials() -> None:
 
 def test_markdown_explains_calls_that_did_not_run() -> None:
     calls = [
-        CallFinished("c1", "read_file", False, "…", False, 0.0, refused=why) for why in ("stopped", "unregistered")
+        CallFinished("c1", "read_file", False, "…", False, 0.0, refused=why)
+        for why in ("stopped", "unregistered")
     ]
     text = as_markdown(timed([TURN[0], *calls]))
     assert "**Not run: the turn was stopped**" in text
@@ -138,7 +149,9 @@ def test_markdown_explains_calls_that_did_not_run() -> None:
 def test_markdown_contains_proposals_and_backtracking_of_a_search() -> None:
     proposed = StepProposed("Look *around*.", "list_files()", "single")
     abandoned = BranchLeft(("c1",), 1, "given up: <nothing>")
-    text = as_markdown(timed([proposed, abandoned, BranchLeft((), 2, "no answer after 8 steps", ("read_file",))]))
+    text = as_markdown(
+        timed([proposed, abandoned, BranchLeft((), 2, "no answer after 8 steps", ("read_file",))])
+    )
     assert "Proposed `list_files()`: Look \\*around\\*." in text
     assert "**Back to step 1**: given up: \\<nothing\\>" in text
     assert "**Back to the beginning**: no answer after 8 steps" in text
@@ -191,12 +204,17 @@ HOSTILE_LINES = (
 )
 
 
-@given(st.lists(st.sampled_from(HOSTILE_LINES), max_size=6).map("\n".join), st.sampled_from([prose, quoted]))
+@given(
+    st.lists(st.sampled_from(HOSTILE_LINES), max_size=6).map("\n".join),
+    st.sampled_from([prose, quoted]),
+)
 @example("```x``` <img src=x>", prose)
 @example("- a\n\n  ```\n<script>x</script>", prose)
 @example("- a\n\n  ```\n  x", prose)
 @example("\\<b>", prose)
-def test_html_is_escaped_and_cannot_swallow_what_follows(text: str, write: Callable[[str], str]) -> None:
+def test_html_is_escaped_and_cannot_swallow_what_follows(
+    text: str, write: Callable[[str], str]
+) -> None:
     tokens = MarkdownIt().parse(f"{write(text)}\n\n## after\n")
     parts = [part for token in tokens for part in (token, *(token.children or ()))]
     assert not [part for part in parts if part.type.startswith("html")]
@@ -214,13 +232,18 @@ def test_title_has_no_markup(title: str) -> None:
     assert not any(tag in rendered for tag in ("<em>", "<strong>", "<a ", "<code>", "<img"))
 
 
-@pytest.mark.parametrize(("name", "markdown"), [("gpt-4", "`gpt-4`"), ("a`b", "`` a`b ``"), ("x\ny", "`x y`")])
+@pytest.mark.parametrize(
+    ("name", "markdown"), [("gpt-4", "`gpt-4`"), ("a`b", "`` a`b ``"), ("x\ny", "`x y`")]
+)
 def test_name_is_inline_code(name: str, markdown: str) -> None:
     assert code(name) == markdown
 
 
 def test_control_characters_are_exported_as_text() -> None:
-    events: list[Event] = [CallFinished("c", "t", True, "\x1b[2Jgone", False, 0.0), Answer("\x1b]0;title\x07")]
+    events: list[Event] = [
+        CallFinished("c", "t", True, "\x1b[2Jgone", False, 0.0),
+        Answer("\x1b]0;title\x07"),
+    ]
     assert "\x1b" not in as_markdown(timed(events))
     assert "\x07" not in as_markdown(timed(events))
 
@@ -251,13 +274,16 @@ def test_markdown_contains_the_plan_once_per_turn():
     document = as_markdown(timed([PLANNED, USED]))
     assert document.count("Plan") == 1
     assert (
-        "Plan (btp): `count_text` up to 2×, `read_file` up to 1×, `list_folder` up to 1×; about $0.002 to" in document
+        "Plan (btp): `count_text` up to 2×, `read_file` up to 1×, `list_folder` up to 1×; about $0.002 to"
+        in document
     )
 
 
 def test_markdown_contains_the_score_of_a_plan():
     scored = PlanScored(1, 0.5, "you + rules", 2_000_000, 50_000_000, 0.5, 0.23)
-    assert "Plan of turn 1: QoP 0.23: P 0.50 by you + rules, C $0.002 of $0.05" in as_markdown(timed([scored]))
+    assert "Plan of turn 1: QoP 0.23: P 0.50 by you + rules, C $0.002 of $0.05" in as_markdown(
+        timed([scored])
+    )
 
 
 def test_markdown_marks_plans_without_price_enforcement_or_tools():

@@ -52,7 +52,9 @@ async def test_record_returns_when_the_event_is_on_disk(store: SessionStore, pat
 async def test_concurrent_recording_preserves_order(store: SessionStore) -> None:
     first, second = (store.create(workspace="/w", model="m") for _ in range(2))
     log = EventLog(store)
-    await asyncio.gather(*(log.record((first, second)[number % 2], Notice(str(number))) for number in range(40)))
+    await asyncio.gather(
+        *(log.record((first, second)[number % 2], Notice(str(number))) for number in range(40))
+    )
     assert texts(store, first) == [str(number) for number in range(0, 40, 2)]
     assert texts(store, second) == [str(number) for number in range(1, 40, 2)]
 
@@ -87,7 +89,9 @@ async def test_event_of_a_cancelled_call_is_written_once(path: Path) -> None:
     patient.close()
 
 
-async def test_failure_of_a_cancelled_call_is_raised_by_the_next_flush(store: SessionStore, path: Path) -> None:
+async def test_failure_of_a_cancelled_call_is_raised_by_the_next_flush(
+    store: SessionStore, path: Path
+) -> None:
     session = store.create(workspace="/w", model="m")
     log = EventLog(store)
     with locked(path):

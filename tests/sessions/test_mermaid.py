@@ -13,7 +13,9 @@ from ecoshell.sessions.export import as_markdown
 from ecoshell.sessions.mermaid import escaped, flowchart
 from ecoshell.sessions.tool_graphs import ToolGraph, tool_graphs
 
-NODE = re.compile(r'    n(\d+)\["(?P<label>(?:\* )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
+NODE = re.compile(
+    r'    n(\d+)\["(?P<label>(?:\* )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)'
+)
 EDGE = re.compile(r"    n(\d+) (-->|==>) n(\d+)")
 CLASS = re.compile(r"    classDef [a-z]+ [a-z0-9:#, -]+")
 
@@ -89,11 +91,19 @@ def test_flowchart_has_only_nodes_edges_and_classes(labels):
     head, *lines = flowchart(ToolGraph(GraphPlanned(tuple(nodes), ""))).splitlines()
     assert head == "flowchart TD"
     assert sum(bool(NODE.fullmatch(line)) for line in lines) == len(nodes)
-    assert all(NODE.fullmatch(line) or EDGE.fullmatch(line) or CLASS.fullmatch(line) for line in lines)
+    assert all(
+        NODE.fullmatch(line) or EDGE.fullmatch(line) or CLASS.fullmatch(line) for line in lines
+    )
 
 
 def test_export_draws_the_final_state_of_each_plan():
-    events = (TurnStarted(1, "how many?", "embedded", "single", "graph"), PLANNED, *RUNNING, *FAILED, *AGAIN)
+    events = (
+        TurnStarted(1, "how many?", "embedded", "single", "graph"),
+        PLANNED,
+        *RUNNING,
+        *FAILED,
+        *AGAIN,
+    )
     text = as_markdown([(0.0, event) for event in events])
     first, second = re.findall(r"```mermaid\n(.*?)```", text, re.DOTALL)
     assert ":::failed" in first

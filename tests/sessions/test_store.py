@@ -57,7 +57,10 @@ def stored_events(store: SessionStore, session: str) -> list[Event]:
 
 def test_events_are_read_in_order_and_unchanged(store: SessionStore, path: Path) -> None:
     session = new_session(store)
-    events = [question("how many?"), CallStarted("c1", "word_count", {"path": "a.txt", "deep": {"list": [1, 2]}})]
+    events = [
+        question("how many?"),
+        CallStarted("c1", "word_count", {"path": "a.txt", "deep": {"list": [1, 2]}}),
+    ]
     store.append(session, events)
     store.append(session, [CallFinished("c1", "word_count", True, "12\n\x1b[31m", False, 0.1)])
     again = SessionStore(path)
@@ -70,7 +73,10 @@ def test_events_are_read_in_order_and_unchanged(store: SessionStore, path: Path)
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_can_be_stored(text: str) -> None:
-    with TemporaryDirectory() as folder, closing(SessionStore(Path(folder, "sessions.sqlite"))) as store:
+    with (
+        TemporaryDirectory() as folder,
+        closing(SessionStore(Path(folder, "sessions.sqlite"))) as store,
+    ):
         session = new_session(store)
         store.append(session, [question(text), Notice(text)])
         assert stored_events(store, session)[1] == Notice(text)
@@ -132,7 +138,8 @@ def test_find_lists_the_matches_of_an_ambiguous_prefix(store: SessionStore) -> N
     for session in sessions:
         store.append(session, [question("one")])
     letter = max(
-        "23456789abcdefghjkmnpqrstuvwxyz", key=lambda prefix: sum(name.startswith(prefix) for name in sessions)
+        "23456789abcdefghjkmnpqrstuvwxyz",
+        key=lambda prefix: sum(name.startswith(prefix) for name in sessions),
     )
     with pytest.raises(UsageError, match="several sessions") as caught:
         store.find(letter)
@@ -170,8 +177,12 @@ def test_events_of_other_versions_are_skipped(store: SessionStore, path: Path) -
     session = new_session(store)
     store.append(session, [Notice("one"), Notice("two"), Notice("three"), Notice("four")])
     with sqlite3.connect(path) as other:
-        other.execute("""UPDATE events SET json = '{"type": "from_the_future", "x": 1}' WHERE seq = 1""")
-        other.execute("""UPDATE events SET json = '{"type": "notice", "text": "two", "more": 1}' WHERE seq = 2""")
+        other.execute(
+            """UPDATE events SET json = '{"type": "from_the_future", "x": 1}' WHERE seq = 1"""
+        )
+        other.execute(
+            """UPDATE events SET json = '{"type": "notice", "text": "two", "more": 1}' WHERE seq = 2"""
+        )
         other.execute("""UPDATE events SET json = '{"type": "notice"}' WHERE seq = 3""")
     other.close()
     assert stored_events(store, session) == [Notice("two"), Notice("four")]
@@ -188,12 +199,17 @@ def test_two_shells_can_write_concurrently(path: Path) -> None:
         list(pool.map(write, range(60)))
     texts = [event.text for event in stored_events(stores[0], shared) if isinstance(event, Notice)]
     assert sorted(texts) == sorted(f"{number}{half}" for number in range(60) for half in "ab")
-    assert all(second == first.replace("a", "b") for first, second in zip(texts[::2], texts[1::2], strict=True))
+    assert all(
+        second == first.replace("a", "b")
+        for first, second in zip(texts[::2], texts[1::2], strict=True)
+    )
     for store in stores:
         store.close()
 
 
-def test_locked_file_is_reported_and_events_can_be_written_later(store: SessionStore, path: Path) -> None:
+def test_locked_file_is_reported_and_events_can_be_written_later(
+    store: SessionStore, path: Path
+) -> None:
     session = new_session(store)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -285,7 +301,9 @@ while True:
 
 @pytest.mark.parametrize("after", [1, 40, 150])
 def test_killed_process_loses_at_most_one_event(path: Path, after: int) -> None:
-    writer = subprocess.Popen([sys.executable, "-c", WRITE_UNTIL_KILLED, str(path)], stdout=subprocess.PIPE, text=True)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITE_UNTIL_KILLED, str(path)], stdout=subprocess.PIPE, text=True
+    )
     assert writer.stdout is not None
     session = writer.stdout.readline().strip()
     for _ in range(after):
@@ -295,7 +313,9 @@ def test_killed_process_loses_at_most_one_event(path: Path, after: int) -> None:
     writer.wait()
     writer.stdout.close()
     store = SessionStore(path)
-    numbers = [int(event.text) for event in stored_events(store, session) if isinstance(event, Notice)]
+    numbers = [
+        int(event.text) for event in stored_events(store, session) if isinstance(event, Notice)
+    ]
     store.close()
     reported = after + len(later_lines)  # A truncated last line also reports a written event.
     assert numbers == list(range(len(numbers)))
@@ -305,14 +325,25 @@ def test_killed_process_loses_at_most_one_event(path: Path, after: int) -> None:
 def streamed_turn(turn: int, status: Status, *, is_complete: bool) -> list[Event]:
     """Return a turn whose text arrives in two pieces."""
     text = f"answer {turn}"
-    pieces = [TextArrived("answer ", "answer", "single"), TextArrived(str(turn), "answer", "single")]
+    pieces = [
+        TextArrived("answer ", "answer", "single"),
+        TextArrived(str(turn), "answer", "single"),
+    ]
     finished = TurnFinished(turn, status, text if is_complete else "", 0, Usage(), 1, (), 0.1)
-    return [question(f"question {turn}"), *pieces, *([Answer(text)] if is_complete else []), finished]
+    return [
+        question(f"question {turn}"),
+        *pieces,
+        *([Answer(text)] if is_complete else []),
+        finished,
+    ]
 
 
 def test_history_has_pieces_of_text_only_for_turns_that_were_cut_short(store: SessionStore) -> None:
     session = new_session(store)
-    first, second = streamed_turn(1, "answered", is_complete=True), streamed_turn(2, "interrupted", is_complete=False)
+    first, second = (
+        streamed_turn(1, "answered", is_complete=True),
+        streamed_turn(2, "interrupted", is_complete=False),
+    )
     third, killed = (
         streamed_turn(3, "answered", is_complete=True),
         streamed_turn(4, "interrupted", is_complete=False)[:-1],

@@ -99,7 +99,11 @@ def test_missing_file_is_created_with_its_folders_for_its_owner_alone(tmp_path: 
         ("budget.session", "1", "1"),
         ("tui.theme", "2024", "2024"),
         ("approval.deny", "run_command:rm *", ["run_command:rm *"]),
-        ("approval.allow", '["read_file", "run_command:git *"]', ["read_file", "run_command:git *"]),
+        (
+            "approval.allow",
+            '["read_file", "run_command:git *"]',
+            ["read_file", "run_command:git *"],
+        ),
         ("plugins.web.hosts", '["a", "b"]', ["a", "b"]),
         ("plugins.web.weights", "[0.1, 2]", [0.1, 2]),
         ("mcp.servers.x.env.PHONE", "+4912345", "+4912345"),
@@ -109,7 +113,9 @@ def test_missing_file_is_created_with_its_folders_for_its_owner_alone(tmp_path: 
         ('models."a/b.c".base_url', "http://localhost:1/v1", "http://localhost:1/v1"),
     ],
 )
-def test_typed_value_is_written_with_the_type_of_its_key(file: Path, key: str, typed: str, written: object) -> None:
+def test_typed_value_is_written_with_the_type_of_its_key(
+    file: Path, key: str, typed: str, written: object
+) -> None:
     file.write_text("[mcp.servers.x]\ncommand = 'x'\n")
     write_settings(file, {parse_key(key): typed})
     value: object = tomllib.loads(file.read_text())
@@ -122,7 +128,9 @@ def test_typed_value_is_written_with_the_type_of_its_key(file: Path, key: str, t
 
 def test_dependent_keys_are_written_together(file: Path) -> None:
     price = ("models", "openai/x", "price")
-    assert "price.output is missing" in refused(file, 'models."openai/x".price.input', "0.20").message
+    assert (
+        "price.output is missing" in refused(file, 'models."openai/x".price.input', "0.20").message
+    )
     settings = write_settings(file, {(*price, "input"): "0.20", (*price, "output"): "0.80"})
     price = settings.models.named["openai/x"].price
     assert price is not None
@@ -145,7 +153,11 @@ def test_removing_a_missing_key_changes_nothing(file: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "typed", "reason"),
     [
-        ("agent.max_steps", "many", 'agent.max_steps must be "auto" or a whole number of at least 1'),
+        (
+            "agent.max_steps",
+            "many",
+            'agent.max_steps must be "auto" or a whole number of at least 1',
+        ),
         ("agent.max_steps", "0", 'agent.max_steps must be "auto" or a whole number of at least 1'),
         ("agent.registration", "some", "must be 'auto', 'names', 'all' or 'all_text', not 'some'"),
         ("budget.day", "-3", "budget.day must be dollars"),
@@ -157,7 +169,9 @@ def test_removing_a_missing_key_changes_nothing(file: Path) -> None:
         ('models."\udcff".context', "8", "is not UTF-8 text"),
     ],
 )
-def test_invalid_change_is_refused_with_its_key(file: Path, key: str, typed: str, reason: str) -> None:
+def test_invalid_change_is_refused_with_its_key(
+    file: Path, key: str, typed: str, reason: str
+) -> None:
     file.write_text(OWN)
     error = refused(file, key, typed)
     assert reason.partition(", unable")[0] in error.message
@@ -183,7 +197,9 @@ def test_invalid_key_can_be_corrected_or_removed(file: Path) -> None:
     assert file.read_text() == "model = 'y'\n"
 
 
-def test_file_saved_in_the_meantime_keeps_both_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_saved_in_the_meantime_keeps_both_changes(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file.write_text("[agent]\nmax_steps = 5\n")
     changed, contents = edit.edited, list[bytes]()
 
@@ -199,7 +215,9 @@ def test_file_saved_in_the_meantime_keeps_both_changes(file: Path, monkeypatch: 
     assert len(contents) == 2
 
 
-def test_concurrent_writers_keep_each_others_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_writers_keep_each_others_changes(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write, fsync, started = edit.write_settings, os.fsync, threading.Event()
     other = threading.Thread(target=write, args=(file, {("tui", "theme"): "moss"}))
 
@@ -277,7 +295,9 @@ def test_unwritable_folder_is_reported(file: Path) -> None:
     ],
     ids=["dotted", "inline", "out of order", "empty tables", "list over lines", "inline in inline"],
 )
-@pytest.mark.parametrize("key", ["agent.answer_tokens", "agent.max_steps", "models.x.context", "tui.theme", "model"])
+@pytest.mark.parametrize(
+    "key", ["agent.answer_tokens", "agent.max_steps", "models.x.context", "tui.theme", "model"]
+)
 def test_layout_of_tables_is_kept(file: Path, text: str, key: str) -> None:
     file.write_text(text)
     expected = tomllib.loads(text)
@@ -295,12 +315,16 @@ def test_layout_of_tables_is_kept(file: Path, text: str, key: str) -> None:
 
 
 KEYS = some.sampled_from(["a", "b", "c d"])
-VALUES = some.one_of(some.integers(), some.text(alphabet="ab'\"\\ é\u202e", max_size=6), some.booleans())
+VALUES = some.one_of(
+    some.integers(), some.text(alphabet="ab'\"\\ é\u202e", max_size=6), some.booleans()
+)
 TABLES = some.dictionaries(KEYS, VALUES, max_size=3)
 COMMENTS = some.sampled_from(["", "# note\n", "\n", "\n# note\n\n"])
 
 
-@given(some.dictionaries(KEYS, some.tuples(COMMENTS, TABLES, COMMENTS), max_size=3), KEYS, KEYS, VALUES)
+@given(
+    some.dictionaries(KEYS, some.tuples(COMMENTS, TABLES, COMMENTS), max_size=3), KEYS, KEYS, VALUES
+)
 def test_one_key_changes_and_all_comments_stay(tables, table, key, value) -> None:
     import tomlkit
 
@@ -313,7 +337,9 @@ def test_one_key_changes_and_all_comments_stay(tables, table, key, value) -> Non
     expected.setdefault(table, {})[key] = value
     assert tomllib.loads(done) == expected
     assert done.count("# note") == text.count("# note")
-    assert [line for line in done.splitlines() if line in text.splitlines()].count(f"[{dotted([table])}]") <= 1
+    assert [line for line in done.splitlines() if line in text.splitlines()].count(
+        f"[{dotted([table])}]"
+    ) <= 1
 
 
 @pytest.mark.parametrize("key", ["", "a..b", "a = 1 #", "a = 0 #", "a\nb", "[a] #", "'open"])

@@ -7,7 +7,15 @@ from ecoshell.settings.keys import closest_key, dotted, key_lines
 
 names = st.text("abcdefgh_", min_size=1, max_size=6)
 values = st.sampled_from(
-    ['"text"', "3", "2.50", "true", '[\n  "a", # one\n  "]",\n]', '"""\nmodel = 3\n[fake]\n"""', "{ in = 1, out = 2 }"]
+    [
+        '"text"',
+        "3",
+        "2.50",
+        "true",
+        '[\n  "a", # one\n  "]",\n]',
+        '"""\nmodel = 3\n[fake]\n"""',
+        "{ in = 1, out = 2 }",
+    ]
 )
 fillers = st.sampled_from(["", "# [comment]", "   "])
 

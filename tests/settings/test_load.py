@@ -26,14 +26,20 @@ def refused(file: Path, text: str, environ: Mapping[str, str] | None = None) -> 
 
 def test_settings_have_defaults_without_a_file(file: Path) -> None:
     settings = load_settings(file, {}).settings
-    assert (settings.model, settings.agent.max_steps, settings.agent.registration) == ("embedded", "auto", "auto")
+    assert (settings.model, settings.agent.max_steps, settings.agent.registration) == (
+        "embedded",
+        "auto",
+        "auto",
+    )
     assert settings.budget.day is None
     assert settings.approval.allow == ()
 
 
 def test_environment_overrides_file_and_file_overrides_default(file: Path) -> None:
     text = '[agent]\nmax_steps = 5\nanswer_tokens = 99\n[budget]\nday = 2.00\nmonth = "20000tok"\n'
-    result = loaded(file, text, {"ECOSHELL_AGENT_MAX_STEPS": "7", "ECOSHELL_MODEL": "openai/gpt-4o-mini"})
+    result = loaded(
+        file, text, {"ECOSHELL_AGENT_MAX_STEPS": "7", "ECOSHELL_MODEL": "openai/gpt-4o-mini"}
+    )
     assert result.settings.agent.max_steps == 7
     assert result.settings.agent.answer_tokens == 99
     assert result.settings.budget.day == "2.00"
@@ -48,7 +54,11 @@ def test_prices_are_never_floats(file: Path) -> None:
     text = '[models."openai/x"]\nprice = { input = 0.1, output = "0.30", cached_input = 0.01 }\n'
     price = loaded(file, text).settings.models.named["openai/x"].price
     assert price is not None
-    assert (price.input, price.output, price.cached_input) == (Decimal("0.1"), Decimal("0.30"), Decimal("0.01"))
+    assert (price.input, price.output, price.cached_input) == (
+        Decimal("0.1"),
+        Decimal("0.30"),
+        Decimal("0.01"),
+    )
     assert price.reasoning is None
 
 
@@ -65,10 +75,16 @@ def test_unknown_key_is_refused_with_its_line_and_a_suggestion(file: Path) -> No
         ("modle = 'x'", "modle", "model"),
         ("[agnet]\nmax_steps = 1", "agnet", "agent"),
         ("max_steps = 1", "max_steps", "agent.max_steps"),
-        ('[models."a b".price]\ninput = 1\noutput = 2\ncached = 1', 'models."a b".price.cached', 'models."a b".price'),
+        (
+            '[models."a b".price]\ninput = 1\noutput = 2\ncached = 1',
+            'models."a b".price.cached',
+            'models."a b".price',
+        ),
     ],
 )
-def test_misplaced_or_misspelt_key_has_a_suggestion(file: Path, text: str, key: str, right: str) -> None:
+def test_misplaced_or_misspelt_key_has_a_suggestion(
+    file: Path, text: str, key: str, right: str
+) -> None:
     error = refused(file, text)
     assert f"unknown key {key}" in error.message
     assert right in error.fix
@@ -77,8 +93,16 @@ def test_misplaced_or_misspelt_key_has_a_suggestion(file: Path, text: str, key: 
 @pytest.mark.parametrize(
     ("text", "line", "demand"),
     [
-        ("[agent]\nmax_steps = 'many'", 2, 'agent.max_steps must be "auto" or a whole number of at least 1'),
-        ("[plugins]\nenabled = 'git'", 2, 'plugins.enabled must be a list, such as ["one", "two"], not'),
+        (
+            "[agent]\nmax_steps = 'many'",
+            2,
+            'agent.max_steps must be "auto" or a whole number of at least 1',
+        ),
+        (
+            "[plugins]\nenabled = 'git'",
+            2,
+            'plugins.enabled must be a list, such as ["one", "two"], not',
+        ),
         ("[agent]\nmax_steps = true", 2, 'agent.max_steps must be "auto" or a whole number'),
         ("[agent]\nmax_steps = 0", 2, 'must be "auto" or a whole number of at least 1'),
         (
@@ -86,19 +110,47 @@ def test_misplaced_or_misspelt_key_has_a_suggestion(file: Path, text: str, key: 
             3,
             "registration must be 'auto', 'names', 'all' or 'all_text', not 'some'",
         ),
-        ("[agent]\ncompact_at = 1.5", 2, 'agent.compact_at must be "off" or a number from 0.3 to 0.95'),
-        ("[agent]\ncompact_at = true", 2, 'agent.compact_at must be "off" or a number from 0.3 to 0.95'),
-        ("[agent]\ntemperature = 'hot'", 2, 'agent.temperature must be "auto" or a number from 0 to 2'),
-        ("[agent]\ntemperature = 2.1", 2, 'agent.temperature must be "auto" or a number from 0 to 2'),
-        ("[agent]\ntemperature = nan", 2, 'agent.temperature must be "auto" or a number from 0 to 2'),
-        ("[agent]\ntemperature = true", 2, 'agent.temperature must be "auto" or a number from 0 to 2'),
+        (
+            "[agent]\ncompact_at = 1.5",
+            2,
+            'agent.compact_at must be "off" or a number from 0.3 to 0.95',
+        ),
+        (
+            "[agent]\ncompact_at = true",
+            2,
+            'agent.compact_at must be "off" or a number from 0.3 to 0.95',
+        ),
+        (
+            "[agent]\ntemperature = 'hot'",
+            2,
+            'agent.temperature must be "auto" or a number from 0 to 2',
+        ),
+        (
+            "[agent]\ntemperature = 2.1",
+            2,
+            'agent.temperature must be "auto" or a number from 0 to 2',
+        ),
+        (
+            "[agent]\ntemperature = nan",
+            2,
+            'agent.temperature must be "auto" or a number from 0 to 2',
+        ),
+        (
+            "[agent]\ntemperature = true",
+            2,
+            'agent.temperature must be "auto" or a number from 0 to 2',
+        ),
         ("[budget]\nday = '-3'", 2, "budget.day must be dollars"),
         ("[budget]\nday = 0", 2, "budget.day must be dollars"),
         ("[budget]\nday = nan", 2, "budget.day must be dollars"),
         ("[budget]\nday = 1e999999999999", 2, "budget.day must be dollars"),
         ("[budget]\nday = true", 2, "budget.day must be dollars"),
         ("[local]\nthreads = 0", 2, 'local.threads must be "auto" or a whole number of at least 1'),
-        ("[approval]\nallow = [\n'read_file',\n3]", 2, "approval.allow must be a valid string, not '3'"),
+        (
+            "[approval]\nallow = [\n'read_file',\n3]",
+            2,
+            "approval.allow must be a valid string, not '3'",
+        ),
         ("agent = 3", 1, "agent must be a table"),
         ("[registration]\nnames_share = 1.5", 2, "must be less than or equal to 1"),
         ("[registration]\nnames_share = true", 2, "must be a number"),
@@ -138,7 +190,10 @@ def test_problems_are_listed_in_the_order_of_the_file(file: Path) -> None:
 
 def test_invalid_toml_is_refused_with_its_line(file: Path) -> None:
     assert f"{file} line 2: this is not TOML" in refused(file, "[agent]\nmax_steps = yes\n").message
-    assert f"{file} line 3: this is not TOML" in refused(file, "[agent]\nmax_steps = 1\nmax_steps = 2\n").message
+    assert (
+        f"{file} line 3: this is not TOML"
+        in refused(file, "[agent]\nmax_steps = 1\nmax_steps = 2\n").message
+    )
     assert "this is not TOML" in refused(file, 'model = """never closed\n').message
 
 
@@ -197,7 +252,10 @@ def test_unknown_variable_is_refused_with_a_suggestion(file: Path) -> None:
 
 
 def test_home_folder_and_empty_variables_are_not_settings(file: Path) -> None:
-    assert load_settings(file, {"ECOSHELL_HOME": "/x", "ECOSHELL_MODEL": ""}).settings.model == "embedded"
+    assert (
+        load_settings(file, {"ECOSHELL_HOME": "/x", "ECOSHELL_MODEL": ""}).settings.model
+        == "embedded"
+    )
 
 
 def test_settings_have_distinct_variables() -> None:
@@ -225,14 +283,18 @@ def test_api_key_in_the_file_is_refused_without_being_repeated(file: Path, text:
     assert "keyring" in str(error)
 
 
-@pytest.mark.parametrize(("text", "read"), [('"0.05"', "0.05"), ("0.05", "0.05"), ('"$2"', "$2"), ('"off"', "off")])
+@pytest.mark.parametrize(
+    ("text", "read"), [('"0.05"', "0.05"), ("0.05", "0.05"), ('"$2"', "$2"), ('"off"', "off")]
+)
 def test_ask_above_accepts_dollars_or_off(file: Path, text: str, read: str) -> None:
     assert loaded(file, f"[budget]\nask_above = {text}\n").settings.budget.ask_above == read
 
 
 @pytest.mark.parametrize("text", ['"20000tok"', '"-1"', '"0"', "true", '"soon"'])
 def test_ask_above_refuses_other_values(file: Path, text: str) -> None:
-    assert 'must be dollars, such as "0.05", or "off"' in str(refused(file, f"[budget]\nask_above = {text}\n"))
+    assert 'must be dollars, such as "0.05", or "off"' in str(
+        refused(file, f"[budget]\nask_above = {text}\n")
+    )
 
 
 PRESETS = '[modes.umi]\npreset = "frugal"\n[modes.umi.presets.frugal]\ncaller = "embedded"\n'
@@ -240,20 +302,34 @@ PRESETS = '[modes.umi]\npreset = "frugal"\n[modes.umi.presets.frugal]\ncaller = 
 
 def test_roles_and_presets_are_read(file: Path) -> None:
     umi = loaded(file, PRESETS, {"ECOSHELL_MODES_UMI_PLANNER": "openai/x"}).settings.modes.umi
-    assert (umi.planner, umi.preset, umi.presets["frugal"].caller) == ("openai/x", "frugal", "embedded")
+    assert (umi.planner, umi.preset, umi.presets["frugal"].caller) == (
+        "openai/x",
+        "frugal",
+        "embedded",
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message", "fix"),
     [
-        ('[modes.umi]\npreset = "frugel"\n', "modes.umi has no preset 'frugel'; available: none", ""),
+        (
+            '[modes.umi]\npreset = "frugel"\n',
+            "modes.umi has no preset 'frugel'; available: none",
+            "",
+        ),
         ('[modes.umi.presets.caller]\nplanner = "x"\n', "cannot have a preset named 'caller'", ""),
         ('[modes.umi]\nplanner = " "\n', "line 2: modes.umi.planner must not be empty", ""),
-        ('[modes.umi.presets.frugal]\nplannr = "x"\n', "unknown key", "modes.umi.presets.frugal.planner"),
+        (
+            '[modes.umi.presets.frugal]\nplannr = "x"\n',
+            "unknown key",
+            "modes.umi.presets.frugal.planner",
+        ),
         ('[modes.umi]\nsumarizer = "x"\n', "unknown key", "modes.umi.summarizer"),
     ],
 )
-def test_invalid_roles_and_presets_are_refused_with_the_reason(file: Path, text: str, message: str, fix: str) -> None:
+def test_invalid_roles_and_presets_are_refused_with_the_reason(
+    file: Path, text: str, message: str, fix: str
+) -> None:
     error = refused(file, text)
     assert message in error.message
     assert fix in error.fix

@@ -34,7 +34,12 @@ def test_kind_of_a_setting_follows_from_its_type() -> None:
     assert kinds["models.NAME.native_tools"] == "switch"
     assert kinds["approval.allow"] == "list"
     assert kinds["budget.session"] == kinds["model"] == kinds["tui.theme"] == "text"
-    assert kinds["agent.max_steps"] == kinds["local.threads"] == kinds["models.NAME.price.input"] == "value"
+    assert (
+        kinds["agent.max_steps"]
+        == kinds["local.threads"]
+        == kinds["models.NAME.price.input"]
+        == "value"
+    )
     registration = descriptions()["agent", "registration"]
     assert registration.choices == ("auto", "names", "all", "all_text")
 
@@ -43,9 +48,17 @@ def test_rows_have_value_default_and_origin(file: Path) -> None:
     file.write_text('[agent]\nmax_steps = 5\n[approval]\nallow = ["read_file", "a\\"b"]\n')
     listed = overview(file, {"ECOSHELL_MODEL": "openai/x"})
     assert listed.problems == ()
-    steps, model, day = row(listed, "agent.max_steps"), row(listed, "model"), row(listed, "budget.day")
+    steps, model, day = (
+        row(listed, "agent.max_steps"),
+        row(listed, "model"),
+        row(listed, "budget.day"),
+    )
     assert (steps.value, steps.default, steps.origin) == ("5", "auto", f"{file} line 2")
-    assert (model.value, model.default, model.variable) == ("openai/x", "embedded", "ECOSHELL_MODEL")
+    assert (model.value, model.default, model.variable) == (
+        "openai/x",
+        "embedded",
+        "ECOSHELL_MODEL",
+    )
     assert (day.value, day.default, day.origin, day.variable) == ("", "", "default", "")
     assert row(listed, "approval.allow").value == '["read_file", "a\\"b"]'
     assert (row(listed, "tools.prices").value, row(listed, "tools.prices").default) == ("", "")
@@ -84,7 +97,9 @@ def test_removing_a_required_price_removes_both(file: Path) -> None:
 def test_complaint_precedes_writing(file: Path) -> None:
     listed = overview(file, {})
     steps = row(listed, "agent.max_steps")
-    assert 'agent.max_steps must be "auto" or a whole number of at least 1' in listed.complaint(steps.changes("0"))
+    assert 'agent.max_steps must be "auto" or a whole number of at least 1' in listed.complaint(
+        steps.changes("0")
+    )
     assert listed.complaint(steps.changes("7")) == ""
     assert listed.complaint(steps.changes("")) == ""
     assert not file.exists()

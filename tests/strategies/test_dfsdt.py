@@ -19,8 +19,18 @@ def walk(*thoughts, **play):
 
 def test_a_question_without_failures_costs_as_much_as_with_react():
     played = walk(calls("a"), calls("b"), answers("3"))
-    assert [type(request) for request in played.requests] == [AskModel, CallTool, AskModel, CallTool, AskModel]
-    assert (played.outcome.ending, played.outcome.answer, len(played.outcome.path.steps)) == ("answered", "3", 2)
+    assert [type(request) for request in played.requests] == [
+        AskModel,
+        CallTool,
+        AskModel,
+        CallTool,
+        AskModel,
+    ]
+    assert (played.outcome.ending, played.outcome.answer, len(played.outcome.path.steps)) == (
+        "answered",
+        "3",
+        2,
+    )
 
 
 def test_giving_up_replaces_the_last_step():
@@ -28,15 +38,18 @@ def test_giving_up_replaces_the_last_step():
     assert played.called_tools == ["a", "b", "c"]
     assert [step.call.name for step in played.outcome.path.steps] == ["a", "c"]
     (backtrack,) = played.of(Backtrack)
-    assert ([step.call.name for step in backtrack.path.steps], len(backtrack.to.steps)) == (["a", "b"], 1)
+    assert ([step.call.name for step in backtrack.path.steps], len(backtrack.to.steps)) == (
+        ["a", "b"],
+        1,
+    )
 
 
 def test_siblings_get_earlier_attempts_with_their_outcome():
     played = walk(calls("a", path="x"), gives_up("x is empty"), calls("b"), answers())
     attempts = played.of(AskModel)[2].siblings
-    assert [(attempt.call.name, attempt.call.arguments, attempt.outcome) for attempt in attempts] == [
-        ("a", {"path": "x"}, "given up: x is empty")
-    ]
+    assert [
+        (attempt.call.name, attempt.call.arguments, attempt.outcome) for attempt in attempts
+    ] == [("a", {"path": "x"}, "given up: x is empty")]
 
 
 def test_a_branch_does_not_contain_steps_of_an_abandoned_branch():
@@ -64,7 +77,9 @@ def test_an_exhausted_search_gives_the_last_reason():
 def test_consecutive_failures_backtrack_before_the_first_of_them():
     failing = [calls("fail", path=str(at)) for at in range(FAILURES)]
     thoughts = [calls("a"), *failing, calls("b"), answers()]
-    played = walk(*thoughts, observe=lambda call: FAILED if call.name == "fail" else Observation(""))
+    played = walk(
+        *thoughts, observe=lambda call: FAILED if call.name == "fail" else Observation("")
+    )
     (backtrack,) = played.of(Backtrack)
     assert [step.call.name for step in backtrack.to.steps] == ["a"]
     assert "no such file" in backtrack.reason
@@ -88,7 +103,11 @@ def test_only_an_answer_is_accepted_at_the_depth_limit():
 def test_the_step_limit_returns_the_path_with_most_results():
     fail, again, third = (calls("fail", at=at) for at in range(3))
     thoughts = [calls("a"), calls("b"), fail, gives_up(), again, gives_up(), third, gives_up()]
-    played = walk(*thoughts, max_steps=8, observe=lambda call: FAILED if call.name == "fail" else Observation(""))
+    played = walk(
+        *thoughts,
+        max_steps=8,
+        observe=lambda call: FAILED if call.name == "fail" else Observation(""),
+    )
     assert played.outcome.ending == "exhausted"
     assert [step.call for step in played.outcome.path.steps[:2]] == [
         request.calls[0] for request in played.of(CallTool)[:2]
@@ -101,9 +120,13 @@ def test_the_step_limit_returns_the_path_with_most_results():
     max_steps=st.integers(1, 40),
     luck=st.lists(st.booleans(), min_size=41, max_size=41),
 )
-def test_every_search_stays_within_its_limits_and_ends_at_the_first_answer(thoughts, max_steps, luck):
+def test_every_search_stays_within_its_limits_and_ends_at_the_first_answer(
+    thoughts, max_steps, luck
+):
     outcomes = iter(luck)
-    played = walk(*thoughts, max_steps=max_steps, observe=lambda call: Observation("seen", ok=next(outcomes)))
+    played = walk(
+        *thoughts, max_steps=max_steps, observe=lambda call: Observation("seen", ok=next(outcomes))
+    )
     thought = len(played.of(AskModel))
     assert thought <= max_steps
     assert played.longest <= DFSDT_DEPTH

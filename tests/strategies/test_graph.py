@@ -43,19 +43,37 @@ def test_a_plan_is_drafted_and_run_before_the_answer():
 
 def test_an_invalid_plan_is_drafted_again_with_its_error():
     requests, _ = play([GraphDraft("a waits for itself"), GraphDraft(), GraphResult((A,)), ANSWER])
-    assert requests[:3] == [DraftGraph(START), DraftGraph(START, "a waits for itself"), RunGraph(START)]
+    assert requests[:3] == [
+        DraftGraph(START),
+        DraftGraph(START, "a waits for itself"),
+        RunGraph(START),
+    ]
 
 
 def test_two_invalid_plans_fall_back_to_single_steps():
     call = Call("a", {})
-    requests, outcome = play([GraphDraft("no"), GraphDraft("no"), Thought("", call), (Observation("seen"),), ANSWER])
-    assert [type(request) for request in requests] == [DraftGraph, DraftGraph, AskModel, CallTool, AskModel]
+    requests, outcome = play(
+        [GraphDraft("no"), GraphDraft("no"), Thought("", call), (Observation("seen"),), ANSWER]
+    )
+    assert [type(request) for request in requests] == [
+        DraftGraph,
+        DraftGraph,
+        AskModel,
+        CallTool,
+        AskModel,
+    ]
     assert outcome.answer == "42"
 
 
 def test_a_failure_leads_to_a_second_plan_that_keeps_finished_steps():
     requests, outcome = play(
-        [GraphDraft(), GraphResult((A,), ("b failed: gone",)), GraphDraft(), GraphResult((B,)), ANSWER]
+        [
+            GraphDraft(),
+            GraphResult((A,), ("b failed: gone",)),
+            GraphDraft(),
+            GraphResult((B,)),
+            ANSWER,
+        ]
     )
     assert requests[2] == DraftGraph(START.then(A), "", ("b failed: gone",))
     assert requests[3] == RunGraph(START.then(A))
@@ -65,7 +83,13 @@ def test_a_failure_leads_to_a_second_plan_that_keeps_finished_steps():
 def test_there_is_no_third_plan():
     failed = GraphResult((), ("b failed: gone",))
     requests, outcome = play([GraphDraft(), failed, GraphDraft(), failed, ANSWER])
-    assert [type(request) for request in requests] == [DraftGraph, RunGraph, DraftGraph, RunGraph, AskModel]
+    assert [type(request) for request in requests] == [
+        DraftGraph,
+        RunGraph,
+        DraftGraph,
+        RunGraph,
+        AskModel,
+    ]
     assert outcome.ending == "answered"
 
 
@@ -78,7 +102,10 @@ def test_an_answer_instead_of_a_plan_ends_the_turn():
 def test_a_call_instead_of_a_plan_runs():
     call = Call("a", {})
     requests, _ = play([Thought("Look.", call), (Observation("seen"),), ANSWER])
-    assert requests[1:] == [CallTool(START, (call,)), AskModel(START.then(Step("Look.", call, Observation("seen"))))]
+    assert requests[1:] == [
+        CallTool(START, (call,)),
+        AskModel(START.then(Step("Look.", call, Observation("seen")))),
+    ]
 
 
 def test_without_a_planner_the_model_is_called_for_a_step():

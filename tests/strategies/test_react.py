@@ -54,7 +54,10 @@ def test_each_call_extends_the_path_by_a_step():
 
 def test_the_step_limit_ends_the_path_without_an_answer():
     call = Call("list_files", {})
-    _, outcome = play([Thought("", call), (Observation("a"),), Thought("", call), (Observation("a"),)], max_steps=2)
+    _, outcome = play(
+        [Thought("", call), (Observation("a"),), Thought("", call), (Observation("a"),)],
+        max_steps=2,
+    )
     assert (outcome.ending, outcome.answer, len(outcome.path.steps)) == ("exhausted", "", 2)
 
 

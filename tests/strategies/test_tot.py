@@ -17,7 +17,9 @@ def prefer(*names):
     """A judge that prefers tools in this order, whichever is listed first."""
 
     def choose(request):
-        return min(request.first, request.second, key=lambda thought: names.index(thought.call.name))
+        return min(
+            request.first, request.second, key=lambda thought: names.index(thought.call.name)
+        )
 
     return choose
 
@@ -78,14 +80,22 @@ def test_an_answer_proposed_first_ends_the_search_at_once():
 
 def test_an_answer_proposed_second_is_ranked_like_any_step():
     lost = walk(calls("a"), answers("early"), answers("late"), rank=prefer_first)
-    won = walk(calls("a"), Thought("early"), rank=lambda request: max(request.first, request.second, key=is_answer))
+    won = walk(
+        calls("a"),
+        Thought("early"),
+        rank=lambda request: max(request.first, request.second, key=is_answer),
+    )
     assert (lost.called_tools, lost.outcome.answer) == (["a"], "late")
     assert (won.called_tools, won.outcome.answer) == ([], "early")
 
 
 def test_a_losing_answer_is_given_after_the_winner_failed():
     played = walk(calls("a"), answers("early"), gives_up())
-    assert (played.called_tools, played.outcome.ending, played.outcome.answer) == (["a"], "answered", "early")
+    assert (played.called_tools, played.outcome.ending, played.outcome.answer) == (
+        ["a"],
+        "answered",
+        "early",
+    )
 
 
 def test_a_second_proposal_that_gives_up_or_repeats_is_not_ranked():
@@ -98,7 +108,10 @@ def test_a_failed_step_without_a_rival_is_followed_by_a_new_step():
     played = walk(calls("a"), gives_up("no other"), gives_up("a is empty"), calls("b"), answers())
     assert played.called_tools == ["a", "b"]
     request = played.of(AskModel)[3]
-    assert (request.proposal, [attempt.outcome for attempt in request.siblings]) == (False, ["given up: a is empty"])
+    assert (request.proposal, [attempt.outcome for attempt in request.siblings]) == (
+        False,
+        ["given up: a is empty"],
+    )
 
 
 def test_no_second_proposal_is_requested_at_the_depth_limit():
@@ -110,16 +123,24 @@ def test_no_second_proposal_is_requested_at_the_depth_limit():
 
 def test_the_only_proposal_runs_with_one_step_left():
     played = walk(calls("a"), max_steps=1)
-    assert (played.called_tools, played.outcome.ending, len(played.outcome.path.steps)) == (["a"], "exhausted", 1)
+    assert (played.called_tools, played.outcome.ending, len(played.outcome.path.steps)) == (
+        ["a"],
+        "exhausted",
+        1,
+    )
 
 
 @given(
     thoughts=st.lists(ANY_THOUGHT, min_size=41, max_size=41),
     max_steps=st.integers(1, 40),
     luck=st.lists(st.booleans(), min_size=41, max_size=41),
-    verdicts=st.lists(st.sampled_from([prefer_first, prefer_second, undecided]), min_size=82, max_size=82),
+    verdicts=st.lists(
+        st.sampled_from([prefer_first, prefer_second, undecided]), min_size=82, max_size=82
+    ),
 )
-def test_every_search_stays_within_its_limits_under_any_ranking(thoughts, max_steps, luck, verdicts):
+def test_every_search_stays_within_its_limits_under_any_ranking(
+    thoughts, max_steps, luck, verdicts
+):
     outcomes, ranks = iter(luck), iter(verdicts)
 
     def observe(call):

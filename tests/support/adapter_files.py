@@ -10,7 +10,13 @@ LAYERS = 30
 
 
 def make_adapter(
-    path: Path, *, scale: float, arch: str = "llama", width: int = WIDTH, layers: int = LAYERS, role: str = ""
+    path: Path,
+    *,
+    scale: float,
+    arch: str = "llama",
+    width: int = WIDTH,
+    layers: int = LAYERS,
+    role: str = "",
 ) -> Path:
     """Write a rank-4 adapter of every query projection; scale 0 changes nothing, 0.1 changes the output strongly."""
     gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
@@ -26,7 +32,9 @@ def make_adapter(
     for layer in range(layers):
         name = f"blk.{layer}.attn_q.weight"
         writer.add_tensor(f"{name}.lora_a", draw.normal(size=(rank, width)).astype(np.float32))
-        writer.add_tensor(f"{name}.lora_b", (scale * draw.normal(size=(WIDTH, rank))).astype(np.float32))
+        writer.add_tensor(
+            f"{name}.lora_b", (scale * draw.normal(size=(WIDTH, rank))).astype(np.float32)
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -87,7 +87,11 @@ async def turn(shell, question="How many lines has notes.txt?"):
 
 def every_pair(first, second, third):
     """Pairwise combinations: every pair of the first two lists, with values of the third list spread over them."""
-    return [(a, b, third[(at + by) % len(third)]) for at, a in enumerate(first) for by, b in enumerate(second)]
+    return [
+        (a, b, third[(at + by) % len(third)])
+        for at, a in enumerate(first)
+        for by, b in enumerate(second)
+    ]
 
 
 def is_replayed(shell):
@@ -106,5 +110,7 @@ def with_traits(shell, **traits):
     """Give the shell's scripted model these traits, and the aids that follow from them."""
     metered = shell.deps.models.current.model
     metered._model.traits = replace(metered.traits, **traits)
-    shell.deps.models.current = ModelSet(metered, single_mode(metered, max_tokens=200, answer_tokens=100))
+    shell.deps.models.current = ModelSet(
+        metered, single_mode(metered, max_tokens=200, answer_tokens=100)
+    )
     return shell

@@ -16,7 +16,9 @@ from ecoshell.tui.prompt.drafts import History
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.questions import Question
 
-DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+TWO\n+two and a half\n three"
+DIFF = (
+    "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+TWO\n+two and a half\n three"
+)
 WRITES = ApprovalWanted(
     id="c1",
     name="write_file",
@@ -38,7 +40,9 @@ RUNS = ApprovalWanted(
 OFFERS = (
     ModelOffer("embedded", True, 0, 4_100, True),
     ModelOffer("openai/gpt-5-nano", False, 1_200_000, 9_300, True),
-    ModelOffer("openrouter/a-provider/name-of-a-model-that-does-not-end", False, 31_200_000, 9_300, False),
+    ModelOffer(
+        "openrouter/a-provider/name-of-a-model-that-does-not-end", False, 31_200_000, 9_300, False
+    ),
 )
 LIMIT = LimitHit(
     scope="session",
@@ -51,7 +55,11 @@ LIMIT = LimitHit(
 )
 COST = CostWanted("single", "openai/gpt-5", 12_000_000, 84_000_000, 50_000_000, OFFERS)
 
-TRUST = TrustWanted("/home/me/project/AGENTS.md", "Use tabs.\n" + "One rule of many.\n" * 30 + "The end.", changed=True)
+TRUST = TrustWanted(
+    "/home/me/project/AGENTS.md",
+    "Use tabs.\n" + "One rule of many.\n" * 30 + "The end.",
+    changed=True,
+)
 
 
 class AskingApp(App[None]):

@@ -25,7 +25,10 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
 
 def written(path: Path, *records: Any) -> Path:
     """Write records to a file as JSON Lines and return its path."""
-    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records),
+        encoding="utf-8",
+    )
     return path
 
 
@@ -35,7 +38,13 @@ SAME_ANSWERS = [{"text": "It is 1,204."}] * 40
 
 def task(name: str, **changes: Any) -> dict[str, Any]:
     """Return a task that the answer 1,204 passes."""
-    return {"id": name, "kind": "sums", "request": f"Sum {name}?", "check": {"answer_contains": ["1204"]}, **changes}
+    return {
+        "id": name,
+        "kind": "sums",
+        "request": f"Sum {name}?",
+        "check": {"answer_contains": ["1204"]},
+        **changes,
+    }
 
 
 def without_seconds(value: Any) -> Any:
@@ -57,12 +66,18 @@ class Bench:
     def script(self, name: str, *replies: Any) -> str:
         return f"script:{written(self.folder / name, *replies)}"
 
-    def run(self, tasks: Iterable[Any] | None, *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
+    def run(
+        self, tasks: Iterable[Any] | None, *arguments: str, script: Iterable[Any] = ()
+    ) -> dict[str, Any]:
         """Run these tasks, or the packaged ones if None, and return the printed record."""
-        suite = [] if tasks is None else ["--suite", str(written(self.folder / "suite.jsonl", *tasks))]
+        suite = (
+            [] if tasks is None else ["--suite", str(written(self.folder / "suite.jsonl", *tasks))]
+        )
         model = self.script("model.jsonl", *script)
         self.capsys.readouterr()
-        self.status = bench("tasks", *suite, "--model", model, "--registration", "names", "--json", *arguments)
+        self.status = bench(
+            "tasks", *suite, "--model", model, "--registration", "names", "--json", *arguments
+        )
         printed = self.capsys.readouterr()
         self.notes = printed.err
         record: dict[str, Any] = json.loads(printed.out)

@@ -54,7 +54,13 @@ _LOOPS = (
     "(a*)(?1)*b",
     "(?|(a)|(aa))*+b|(?R)a",
 )
-_COUNTED = ("(?:a?){%d}b", "(?:a{%d}){%d}", "(?:(?:a{0,%d}){0,%d}){0,99}b", "(?:x|y?|z?){%d}", "(?:foobar){e<=%d}")
+_COUNTED = (
+    "(?:a?){%d}b",
+    "(?:a{%d}){%d}",
+    "(?:(?:a{0,%d}){0,%d}){0,99}b",
+    "(?:x|y?|z?){%d}",
+    "(?:foobar){e<=%d}",
+)
 _AROUND = ("%s", "(?:%s)+z", "(?=%s)%s", "(?<=%s)b", "(?i)%s(?:é|E)*", "^(%s)\\1+$")
 _STEPS = (
     "[@,@]",
@@ -78,19 +84,35 @@ _SUMS = (
     "tan(%s)",
     "log(%s, 1.0000001)",
 )
-_TERMS = ("9^9^9^9^9", "1400!!!", "10^1e9", "2^-1e99", "1e999999999", "factorial(1400)^factorial(1400)")
+_TERMS = (
+    "9^9^9^9^9",
+    "1400!!!",
+    "10^1e9",
+    "2^-1e99",
+    "1e999999999",
+    "factorial(1400)^factorial(1400)",
+)
 _UNITS = ("9**9**9**9", "m**99999999999", "(m**9)**9**9**9", "m" * 59, "((((((((((m))))))))))", "m*" * 29 + "m",
           "km/" * 19 + "s", "1e9**1e9*m", "(2**2)**(2**99)*m", "m^" * 20 + "9")  # fmt: skip
 
 
 def bombs(count: int = ALL) -> list[Bomb]:
     """This many of three hundred calls, spread over all kinds."""
-    calls = [*itertools.islice(_patterns(), 110), *itertools.islice(_queries(), 100), *_arithmetic(), *_texts()]
+    calls = [
+        *itertools.islice(_patterns(), 110),
+        *itertools.islice(_queries(), 100),
+        *_arithmetic(),
+        *_texts(),
+    ]
     return calls[: ALL : ALL // count]
 
 
 def _patterns() -> Iterator[Bomb]:
-    counted = [pattern.replace("%d", str(times)) for pattern in _COUNTED for times in (30, 9_999, 2_147_483_647)]
+    counted = [
+        pattern.replace("%d", str(times))
+        for pattern in _COUNTED
+        for times in (30, 9_999, 2_147_483_647)
+    ]
     for around, inner in itertools.product(_AROUND, (*_LOOPS, *counted)):
         yield "search_text", {"text": around.replace("%s", inner), "regex": True, "path": "a.txt"}
 
@@ -112,9 +134,14 @@ def _arithmetic() -> Iterator[Bomb]:
 
 def _texts() -> Iterator[Bomb]:
     """Changes whose diff takes minutes, and texts that almost match a file with long lines."""
-    for count, pattern in itertools.product((1_000, 2_000, 100_000), (("x",), ("a", "b"), ("", "}", "  return"))):
+    for count, pattern in itertools.product(
+        (1_000, 2_000, 100_000), (("x",), ("a", "b"), ("", "}", "  return"))
+    ):
         lines = list(itertools.islice(itertools.cycle(pattern), count))
-        yield "preview write_file", {"path": "repeated.txt", "content": "\n".join([*lines[1::2], "y", *lines])}
+        yield (
+            "preview write_file",
+            {"path": "repeated.txt", "content": "\n".join([*lines[1::2], "y", *lines])},
+        )
     for sign, length in itertools.product("文中x", (3_000, 50_000, 400_000)):
         yield "preview edit_file", {"path": "long.txt", "old": sign * length + "b", "new": "c"}
         yield "edit_file", {"path": "long.txt", "old": (sign + "中") * (length // 2), "new": "c"}
@@ -127,7 +154,9 @@ def filled(root: Path) -> Path:
         json.dumps([{"name": f"user {number}", "list": [number] * 9} for number in range(2_000)])
     )
     (root / "repeated.txt").write_text("x\n" * 2_000)
-    (root / "long.txt").write_text("\n".join(sign * length for sign in "中文x" for length in (3_000, 50_000, 400_000)))
+    (root / "long.txt").write_text(
+        "\n".join(sign * length for sign in "中文x" for length in (3_000, 50_000, 400_000))
+    )
     return root
 
 
@@ -138,14 +167,20 @@ async def main(count: int) -> None:
         fast = builtin_tools(workspace, options=ToolOptions(file_seconds=SECONDS))
         slower = builtin_tools(workspace, options=ToolOptions(file_seconds=UNITS_SECONDS))
         tools = {tool.schema.name: tool for tool in fast}
-        tools["convert_units"] = next(tool for tool in slower if tool.schema.name == "convert_units")
+        tools["convert_units"] = next(
+            tool for tool in slower if tool.schema.name == "convert_units"
+        )
         room, turns = asyncio.Semaphore(AT_ONCE), list[tuple[float, float]]()
         with _bystander(turns):
             rows = await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs(count)))
     for bomb, limit, ended, result in rows:
-        waited = sum(max(0.0, min(end, ended) - max(began, limit) - _NAP - _WORK) for began, end in turns)
+        waited = sum(
+            max(0.0, min(end, ended) - max(began, limit) - _NAP - _WORK) for began, end in turns
+        )
         print(json.dumps({"bomb": bomb, "over": ended - limit, "waited": waited, "said": result}))
-    shell = int((peak_mb("self") or 0) * 1e6)  # unlike getrusage, without the memory of the parent process
+    shell = int(
+        (peak_mb("self") or 0) * 1e6
+    )  # unlike getrusage, without the memory of the parent process
     workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     print(json.dumps({"shell_bytes": shell, "worker_bytes": workers}))
 
@@ -168,7 +203,9 @@ def _bystander(turns: list[tuple[float, float]]) -> Iterator[None]:
                 turns.append((began, ended))
 
 
-async def _set_off(tools: Mapping[str, Tool], bomb: Bomb, room: asyncio.Semaphore) -> tuple[str, float, float, str]:
+async def _set_off(
+    tools: Mapping[str, Tool], bomb: Bomb, room: asyncio.Semaphore
+) -> tuple[str, float, float, str]:
     """Run a call; return the call, the time of its limit, the time of its end and its result."""
     name, arguments = bomb
     tool = tools[name.removeprefix("preview ")]

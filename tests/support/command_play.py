@@ -20,7 +20,10 @@ class Ended:
 
 
 CALCULATE = (
-    {"text": "I need a calculator.", "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}}},
+    {
+        "text": "I need a calculator.",
+        "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}},
+    },
     {"call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}},
     {"text": "391", "usage": {"input": 400, "cached": 0, "output": 10}},
 )
@@ -33,7 +36,9 @@ SLEEP = (
 Command = Callable[..., Ended]
 
 
-def commands(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def commands(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
     """Run commands in a folder of `place`, next to their home, with `typed` as standard input instead of a terminal."""
     monkeypatch.setenv("ECOSHELL_HOME", str(place / "home"))
 

@@ -31,7 +31,11 @@ class Agrees:
         print(text)
 
     async def form(self, server, message, schema):
-        return {name: field["default"] for name, field in schema["properties"].items() if "default" in field}
+        return {
+            name: field["default"]
+            for name, field in schema["properties"].items()
+            if "default" in field
+        }
 
     async def visit(self, server, message, address):
         asyncio.get_running_loop().run_in_executor(None, browse, address)
@@ -49,7 +53,9 @@ def browse(address):
 
 def oauth():
     """How this client identifies itself to an authorization server."""
-    credentials = {name: CONTEXT[name] for name in ("client_id", "client_secret") if name in CONTEXT}
+    credentials = {
+        name: CONTEXT[name] for name in ("client_id", "client_secret") if name in CONTEXT
+    }
     return credentials or {"metadata_url": "https://conformance-test.local/client-metadata.json"}
 
 
@@ -57,7 +63,10 @@ def arguments(tool):
     """A value for each required argument of a tool."""
     parameters = tool.schema.parameters
     needed = parameters.get("required", ())
-    return {name: VALUES.get(parameters["properties"].get(name, {}).get("type"), "text") for name in needed}
+    return {
+        name: VALUES.get(parameters["properties"].get(name, {}).get("type"), "text")
+        for name in needed
+    }
 
 
 async def main(address: str) -> int:
@@ -65,13 +74,17 @@ async def main(address: str) -> int:
     caller.set(Agrees())
     with tempfile.TemporaryDirectory() as folder:
         declared = Server("tried", url=address, oauth=oauth() if SIGNS_IN else {})
-        server = McpServer(declared, folder=Path(folder), result=ResultSize(8_000), connect_seconds=100.0)
+        server = McpServer(
+            declared, folder=Path(folder), result=ResultSize(8_000), connect_seconds=100.0
+        )
         try:
             await (server.sign_in() if SIGNS_IN else server.connect())
             tools = {tool.listed.name: tool for tool in server.tools}
             requested = [(call["name"], call["arguments"]) for call in CONTEXT.get("toolCalls", ())]
             calls = requested or [(name, arguments(tool)) for name, tool in tools.items()]
-            runs = [tools[name].run(call_arguments) for name, call_arguments in calls if name in tools]
+            runs = [
+                tools[name].run(call_arguments) for name, call_arguments in calls if name in tools
+            ]
             for result in await asyncio.gather(*runs):
                 print(result.ok, result.text)
         finally:

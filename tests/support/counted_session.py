@@ -22,7 +22,9 @@ from ecoshell.models.protocol import chat_body
 from ecoshell.models.tokens import TokenCounter, counter_for
 
 PRICES = {
-    "cache written at 1.25 x, read at 0.1 x": Price(Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15")))),
+    "cache written at 1.25 x, read at 0.1 x": Price(
+        Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15")))
+    ),
     "cache read at 0.1 x": Price(Rates(*map(Decimal, ("3", "0.3", "3", "15", "15")))),
     "cache read at 0.5 x": Price(Rates(*map(Decimal, ("3", "1.5", "3", "15", "15")))),
     "no cache": Price(Rates(*map(Decimal, ("3", "3", "3", "15", "15")))),
@@ -57,21 +59,37 @@ class CountingModel:
         tokens = [self._tokens(text) + MESSAGE_TOKENS for text in segments]
         tokens[0] += TOOL_ARRAY_TOKENS
         common = 0
-        while common < min(len(segments), len(self._read)) and segments[common] == self._read[common]:
+        while (
+            common < min(len(segments), len(self._read)) and segments[common] == self._read[common]
+        ):
             common += 1
         self._read = segments
         cached, total = sum(tokens[:common]), sum(tokens)
         step = len(body["messages"])
-        call = Call("read_file", {"path": f"ecoshell/module_{step}.py", "start": 1, "end": 200}, id=f"toolu_{step}")
-        made = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": "{}"}}
-        thinking = [{"type": "thinking", "thinking": "Next I read the module.", "signature": "c2ln" * 150}]
-        state = ProviderState("f", {"content": "Reading.", "tool_calls": [made], "thinking_blocks": thinking})
+        call = Call(
+            "read_file",
+            {"path": f"ecoshell/module_{step}.py", "start": 1, "end": 200},
+            id=f"toolu_{step}",
+        )
+        made = {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": "{}"},
+        }
+        thinking = [
+            {"type": "thinking", "thinking": "Next I read the module.", "signature": "c2ln" * 150}
+        ]
+        state = ProviderState(
+            "f", {"content": "Reading.", "tool_calls": [made], "thinking_blocks": thinking}
+        )
         output = 60 + REASONING_TOKENS
         usage = Usage(total, output, cached, total - cached, REASONING_TOKENS)
         yield Reply("Reading.", (call,), usage, finish="tool_calls", state=state)
 
     def _tokens(self, text: str) -> int:
-        return sum(self._counter.count(text[at : at + 50_000]) for at in range(0, len(text), 50_000))
+        return sum(
+            self._counter.count(text[at : at + 50_000]) for at in range(0, len(text), 50_000)
+        )
 
     async def aclose(self) -> None:
         self._counter.close()
@@ -80,7 +98,9 @@ class CountingModel:
 def _text(message: dict[str, object]) -> str:
     """The text that the provider counts for a message: reasoning tokens replace the signature."""
     blocks = message.pop("thinking_blocks", None)
-    return json.dumps(message, ensure_ascii=False) + (" reasoning" * REASONING_TOKENS if blocks else "")
+    return json.dumps(message, ensure_ascii=False) + (
+        " reasoning" * REASONING_TOKENS if blocks else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +121,30 @@ async def play(path: Path, price: Price, *, max_tokens: int = 1024) -> list[Step
     ledger = Ledger(path)
     ledger.set_cap("s", "session", CAP)
     model = MeteredModel(CountingModel(counter, price), Gate(ledger), lambda: ACCOUNT)
-    sources = sorted(Path(ecoshell.__file__).parent.rglob("*.py"), key=lambda file: file.stat().st_size)
+    sources = sorted(
+        Path(ecoshell.__file__).parent.rglob("*.py"), key=lambda file: file.stat().st_size
+    )
     texts = [file.read_text(encoding="utf-8")[:8000] for file in sources[-STEPS:]]
     tools = tuple(
         ToolSchema(name, f"{name.replace('_', ' ')} in the workspace.", _SCHEMA)
-        for name in ("read_file", "write_file", "edit_file", "run_command", "search_files", "list_files")
+        for name in (
+            "read_file",
+            "write_file",
+            "edit_file",
+            "run_command",
+            "search_files",
+            "list_files",
+        )
     )
-    messages = [Message("system", "You are an agent in a terminal. " * 40), Message("user", "Explain the package.")]
+    messages = [
+        Message("system", "You are an agent in a terminal. " * 40),
+        Message("user", "Explain the package."),
+    ]
     events: list[Event] = []
     for text in texts:
-        reply = await model.ask(Request(tuple(messages), tools, tools, max_tokens=max_tokens), events.append)
+        reply = await model.ask(
+            Request(tuple(messages), tools, tools, max_tokens=max_tokens), events.append
+        )
         messages.append(Message("assistant", reply.text, reply.calls, state=reply.state))
         messages.append(Message("tool", text, reply.calls))
         (cap,) = ledger.caps("s", 1)
@@ -121,7 +155,12 @@ async def play(path: Path, price: Price, *, max_tokens: int = 1024) -> list[Step
     reserved = [event for event in events if isinstance(event, BudgetHeld)]
     settled = [event for event in events if isinstance(event, BudgetSettled)]
     return [
-        Step(hold.held_tokens - hold.max_tokens, bill.usage, hold.held_nano or 0, bill.spent_nano or 0)
+        Step(
+            hold.held_tokens - hold.max_tokens,
+            bill.usage,
+            hold.held_nano or 0,
+            bill.spent_nano or 0,
+        )
         for hold, bill in zip(reserved, settled, strict=True)
     ]
 
@@ -144,10 +183,16 @@ def main() -> None:
             first, *later = asyncio.run(play(Path(folder) / "ledger.sqlite", price))
         if not number:
             tokens = [step.held_prompt / step.usage.input for step in later]
-            sys.stdout.write(f"first step: {first.held_prompt / first.usage.input:.2f} (prompt tokens)\n")
-            sys.stdout.write(f"prompt tokens: median {statistics.median(tokens):.2f}, most {max(tokens):.2f}\n")
+            sys.stdout.write(
+                f"first step: {first.held_prompt / first.usage.input:.2f} (prompt tokens)\n"
+            )
+            sys.stdout.write(
+                f"prompt tokens: median {statistics.median(tokens):.2f}, most {max(tokens):.2f}\n"
+            )
         ratios = [step.held_nano / step.spent_nano for step in later]
-        sys.stdout.write(f"dollars, {rules}: median {statistics.median(ratios):.2f}, most {max(ratios):.2f}\n")
+        sys.stdout.write(
+            f"dollars, {rules}: median {statistics.median(ratios):.2f}, most {max(ratios):.2f}\n"
+        )
 
 
 if __name__ == "__main__":

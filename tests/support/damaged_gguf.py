@@ -49,7 +49,9 @@ def tiny_model(path: Path) -> Path:
     square = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
     shapes = {f"blk.0.{name}.weight": (WIDTH, WIDTH) for name in square}
     shapes |= dict.fromkeys(("token_embd.weight", "output.weight"), (VOCABULARY, WIDTH))
-    shapes |= dict.fromkeys(("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight"), (WIDTH,))
+    shapes |= dict.fromkeys(
+        ("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight"), (WIDTH,)
+    )
     for name, shape in shapes.items():
         writer.add_tensor(name, draw.normal(size=shape).astype(np.float32))
     writer.write_header_to_file()
@@ -99,7 +101,9 @@ def _cut(data: bytearray, chance: random.Random, head: int) -> None:
 def _lengthen(data: bytearray, chance: random.Random, head: int) -> None:
     """Make the number of tensors or entries, or the length of a text or array, far too large."""
     place = chance.choice([8, 16, 24, chance.randrange(24, head)])
-    data[place : place + 8] = struct.pack("<Q", chance.choice([2**63 - 1, 2**64 - 1, 2**40, 2**31, 10**6, 300]))
+    data[place : place + 8] = struct.pack(
+        "<Q", chance.choice([2**63 - 1, 2**64 - 1, 2**40, 2**31, 10**6, 300])
+    )
 
 
 def _retype(data: bytearray, chance: random.Random, head: int) -> None:
@@ -130,8 +134,13 @@ def main(folder: Path, count: int) -> None:
         path = folder / "model.gguf"
         path.write_bytes(data)
         trial = _forked(_try, path)
-        opened, outcome = (_forked(_open, path), (folder / "outcome").read_text()) if trial >= 0 else (0, "")
-        print(json.dumps({"name": name, "tried": trial, "opened": opened, "said": outcome}), flush=True)
+        opened, outcome = (
+            (_forked(_open, path), (folder / "outcome").read_text()) if trial >= 0 else (0, "")
+        )
+        print(
+            json.dumps({"name": name, "tried": trial, "opened": opened, "said": outcome}),
+            flush=True,
+        )
 
 
 def _try(path: Path) -> None:

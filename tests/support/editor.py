@@ -50,7 +50,11 @@ class Editor:
 
     def of(self, kind, session=None):
         """The updates of one kind, from one session or from all."""
-        return [update for name, update in self.told if isinstance(update, kind) and session in (None, name)]
+        return [
+            update
+            for name, update in self.told
+            if isinstance(update, kind) and session in (None, name)
+        ]
 
     def text(self, kind=schema.AgentMessageChunk, session=None):
         """The joined text of the chunks of one kind."""
@@ -83,7 +87,9 @@ class Opened(Editor):
 
     async def new(self, cwd=None, servers=()):
         """Create a session and return its ID."""
-        return (await self.agent.new_session(cwd=str(cwd or self.workspace), mcp_servers=[*servers])).session_id
+        return (
+            await self.agent.new_session(cwd=str(cwd or self.workspace), mcp_servers=[*servers])
+        ).session_id
 
     async def ask(self, session, *blocks):
         """Send a prompt of texts and blocks; return the stop reason."""
@@ -113,7 +119,11 @@ async def editor(home, lines, *options):
         *command(home, lines, *options),
         env=environment(home),
         cwd=home,
-        transport_kwargs={"stderr": None, "limit": 1 << 26, "shutdown_timeout": 60.0},  # a busy machine is slow
+        transport_kwargs={
+            "stderr": None,
+            "limit": 1 << 26,
+            "shutdown_timeout": 60.0,
+        },  # a busy machine is slow
         use_unstable_protocol=True,
     ) as (agent, process):
         opened.agent, opened.process = agent, process

@@ -99,7 +99,12 @@ _REPOSITORY = {
     "editor": "echo x > .vscode/tasks.json",
     "hooks in a submodule": "echo x > .git/modules/sub/hooks/post-checkout",
 }
-CONTROLLED = {**_WRITES, **{f"read {name}": text for name, text in _READS.items()}, **_OTHER_READS, **_PROCESSES}
+CONTROLLED = {
+    **_WRITES,
+    **{f"read {name}": text for name, text in _READS.items()},
+    **_OTHER_READS,
+    **_PROCESSES,
+}
 CONTROLLED |= _REPOSITORY
 """Attempts that succeed without the sandbox, for root at least."""
 
@@ -130,7 +135,9 @@ _SYSTEM = {
     "interfaces": "grep -c : /proc/net/dev | grep -qx 1 || echo ESCAPED",
     "end all processes": "kill -9 -1",
 }
-SYSTEM = {name: text for name, text in _SYSTEM.items() if os.geteuid() == 0 or name != "end all processes"}
+SYSTEM = {
+    name: text for name, text in _SYSTEM.items() if os.geteuid() == 0 or name != "end all processes"
+}
 """Attempts that are made only in the sandbox."""
 
 _HEAD = """

@@ -45,7 +45,9 @@ class Play:
         with closing(Ledger(self.paths.ledger_file)) as ledger, ledger.reading() as db:
             from ecoshell.budget.entries import entry_from_row
 
-            rows = db.execute("SELECT * FROM entries WHERE session = ? ORDER BY id", (self.serving.session,))
+            rows = db.execute(
+                "SELECT * FROM entries WHERE session = ? ORDER BY id", (self.serving.session,)
+            )
             return [entry_from_row(row) for row in rows]
 
 
@@ -56,7 +58,12 @@ def message_of(response: httpx.Response) -> str:
 
 @asynccontextmanager
 async def playing(
-    folder: Path, upstream: str, *, budget: str | None = "1.00", rules: RuleOptions | None = None, **options: Any
+    folder: Path,
+    upstream: str,
+    *,
+    budget: str | None = "1.00",
+    rules: RuleOptions | None = None,
+    **options: Any,
 ) -> AsyncGenerator[Play]:
     """Serve one upstream for all formats."""
     paths = Paths.under(folder)
@@ -69,5 +76,7 @@ async def playing(
     )
     async with serving(paths, replace(chosen, **options)) as server:
         headers = {"authorization": f"Bearer {TOKEN}"}
-        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=30, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=server.url, headers=headers, timeout=30, trust_env=False
+        ) as client:
             yield Play(server, client, paths)

@@ -12,7 +12,9 @@ class Probe:
     """A tool with the given effects and price that runs `act`."""
 
     def __init__(self, name, act=None, *, effects=(), price=0, parameters=None):
-        self.schema = ToolSchema(name, f"Does {name}.", parameters or {"type": "object", "properties": {}})
+        self.schema = ToolSchema(
+            name, f"Does {name}.", parameters or {"type": "object", "properties": {}}
+        )
         self.effects = frozenset(effects)
         self.price_nano = price
         self._act = act

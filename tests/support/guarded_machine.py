@@ -15,7 +15,15 @@ from pathlib import Path
 from escapes import SECRET, SECRET_PATHS
 
 _CREATE, _REMOVE = 0o1000 | 0o600, 0
-_GUARDED = (".git/hooks", ".git/config", ".git/modules", ".git/commondir", ".ecoshell", ".envrc", ".vscode")
+_GUARDED = (
+    ".git/hooks",
+    ".git/config",
+    ".git/modules",
+    ".git/commondir",
+    ".ecoshell",
+    ".envrc",
+    ".vscode",
+)
 
 
 class GuardedMachine:
@@ -34,7 +42,13 @@ class GuardedMachine:
         (self.home / ".bashrc").write_text("old\n")
         (self.outside / "empty").mkdir(parents=True)
         (self.outside / "f").write_text("old\n")
-        for name in (".git/hooks", ".git/modules/sub/hooks", ".git/objects", ".git/refs", ".vscode"):
+        for name in (
+            ".git/hooks",
+            ".git/modules/sub/hooks",
+            ".git/objects",
+            ".git/refs",
+            ".vscode",
+        ):
             (self.workspace / name).mkdir(parents=True, exist_ok=True)
         (self.workspace / ".git/HEAD").write_text("ref: refs/heads/main\n")
         for name in (".git/config", ".vscode/tasks.json", ".envrc"):
@@ -47,10 +61,14 @@ class GuardedMachine:
                 cwd=self.home / ".ssh",
                 env={"VICTIM_KEY": SECRET},
             )
-        self._files = [Path(folder, f"ecoshell-secret-{self._victim.pid}") for folder in ("/dev/shm", "/tmp")]
+        self._files = [
+            Path(folder, f"ecoshell-secret-{self._victim.pid}") for folder in ("/dev/shm", "/tmp")
+        ]
         for file in self._files:
             file.write_text(SECRET)
-        self._traces = [Path(folder, f"ecoshell-escape-{self._victim.pid}") for folder in ("/dev/shm", "/tmp")]
+        self._traces = [
+            Path(folder, f"ecoshell-escape-{self._victim.pid}") for folder in ("/dev/shm", "/tmp")
+        ]
         self._memory = ctypes.CDLL(None).shmget(self._victim.pid, 4096, _CREATE)
         self._listeners = self._listening()
         self._before = dict(self._state())
@@ -74,13 +92,17 @@ class GuardedMachine:
     def harm(self) -> str:
         """What has been reached or changed since the start; empty if nothing."""
         after = dict(self._state())
-        if changed := {path for path in {*self._before, *after} if self._before.get(path) != after.get(path)}:
+        if changed := {
+            path for path in {*self._before, *after} if self._before.get(path) != after.get(path)
+        }:
             return f"changed: {sorted(changed)}"
         if self._victim.poll() is not None or self._status() in "Tt":
             return "the process was signalled"
         if traces := [path for path in self._traces if path.exists()]:
             return f"created: {traces}"
-        return next((f"reached: {listener}" for listener in self._listeners if _was_reached(listener)), "")
+        return next(
+            (f"reached: {listener}" for listener in self._listeners if _was_reached(listener)), ""
+        )
 
     def close(self) -> None:
         self._victim.send_signal(signal.SIGKILL)
@@ -116,7 +138,10 @@ class GuardedMachine:
     def _state(self) -> Iterator[tuple[str, object]]:
         """Every file outside the workspace, and the parts of the workspace that are executed later."""
         roots = [self._base, *(self.workspace / name for name in _GUARDED)]
-        yield "repository", (self.workspace / ".git").stat().st_ino if (self.workspace / ".git").is_dir() else None
+        yield (
+            "repository",
+            (self.workspace / ".git").stat().st_ino if (self.workspace / ".git").is_dir() else None,
+        )
         for root in roots:
             for folder, folders, files in os.walk(root):
                 if folder == str(self.home):

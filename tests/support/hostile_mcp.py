@@ -19,11 +19,22 @@ def tool(name: str, **more: object) -> dict[str, object]:
 
 TOOLS = {
     "names": [tool("good"), tool("bad name\n"), tool("good"), tool("x" * 500)],
-    "lies": [tool("go", outputSchema={**ANY, "properties": {"n": {"type": "integer"}}, "required": ["n"]})],
-    "regex": [tool("go", outputSchema={**ANY, "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}})],
+    "lies": [
+        tool(
+            "go", outputSchema={**ANY, "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        )
+    ],
+    "regex": [
+        tool(
+            "go",
+            outputSchema={**ANY, "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}},
+        )
+    ],
     "many": [tool(f"go{at}") for at in range(2_001)],
     "long_lists": [tool(f"go{at}", description="x" * 30_000) for at in range(200)],
-    "tasks": [tool(support, execution={"taskSupport": support}) for support in ("optional", "required")],
+    "tasks": [
+        tool(support, execution={"taskSupport": support}) for support in ("optional", "required")
+    ],
     "read_only": [tool("go", annotations={"readOnlyHint": True})],
 }
 
@@ -39,10 +50,18 @@ FORM = {
     "required": ["age"],
 }
 ASKS = {
-    "asks_form": ("elicitation/create", {"message": "Who are you?\x1b[2J", "requestedSchema": FORM}),
+    "asks_form": (
+        "elicitation/create",
+        {"message": "Who are you?\x1b[2J", "requestedSchema": FORM},
+    ),
     "asks_visit": (
         "elicitation/create",
-        {"mode": "url", "message": "Sign.", "url": "https://example.org/sign", "elicitationId": "1"},
+        {
+            "mode": "url",
+            "message": "Sign.",
+            "url": "https://example.org/sign",
+            "elicitationId": "1",
+        },
     ),
     "asks_sample": (
         "sampling/createMessage",
@@ -62,22 +81,38 @@ ASKS = {
     "asks_picture": (
         "sampling/createMessage",
         {
-            "messages": [{"role": "user", "content": {"type": "image", "data": "", "mimeType": "image/png"}}],
+            "messages": [
+                {"role": "user", "content": {"type": "image", "data": "", "mimeType": "image/png"}}
+            ],
             "maxTokens": 50,
         },
     ),
     "asks_roots": ("roots/list", {}),
     "asks_long_form": (
         "elicitation/create",
-        {"message": "Who?", "requestedSchema": {**FORM, "properties": {"a": {"type": "string", "title": "x" * 10**6}}}},
+        {
+            "message": "Who?",
+            "requestedSchema": {
+                **FORM,
+                "properties": {"a": {"type": "string", "title": "x" * 10**6}},
+            },
+        },
     ),
     "asks_long_address": (
         "elicitation/create",
-        {"mode": "url", "message": "Sign.", "url": f"https://example.org/{'x' * 10**6}", "elicitationId": "1"},
+        {
+            "mode": "url",
+            "message": "Sign.",
+            "url": f"https://example.org/{'x' * 10**6}",
+            "elicitationId": "1",
+        },
     ),
     "asks_long_sample": (
         "sampling/createMessage",
-        {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 10**6}}], "maxTokens": 50},
+        {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "x" * 10**6}}],
+            "maxTokens": 50,
+        },
     ),
 }
 """Requests that a server sends during every call; the response becomes the result of the call."""
@@ -128,7 +163,13 @@ def call(way: str, request: dict) -> None:
                 sys.stdout.write("not a message\n")
         case "messages":
             while True:
-                say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": ""}})
+                say(
+                    {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/message",
+                        "params": {"level": "info", "data": ""},
+                    }
+                )
         case "leaves":
             answer(request, text("the last answer"))
             os._exit(0)
@@ -138,7 +179,13 @@ def call(way: str, request: dict) -> None:
             answer(request, text("", structuredContent={"n": "a" * 60 + "!"}))
         case "subscribes":
             for address in request["params"]["arguments"].values():
-                say({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": address}})
+                say(
+                    {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/resources/updated",
+                        "params": {"uri": address},
+                    }
+                )
             answer(request, text("edited"))
         case "escapes":
             answer(request, text("\x1b[2J\x1b]0;owned\x07red"))
@@ -178,7 +225,15 @@ def main(way: str) -> None:
             case "tools/list" if way == "changes":
                 lists += 1
                 wants = {"type": "object", "properties": {f"v{lists}": {"type": "string"}}}
-                answer(request, {"tools": [tool("go", inputSchema=wants), *([tool("gone")] if lists == 1 else [])]})
+                answer(
+                    request,
+                    {
+                        "tools": [
+                            tool("go", inputSchema=wants),
+                            *([tool("gone")] if lists == 1 else []),
+                        ]
+                    },
+                )
             case "tools/list":
                 answer(request, {"tools": TOOLS.get(way, [tool("go")])})
             case "tools/call":
@@ -186,7 +241,13 @@ def main(way: str) -> None:
                 if way == "changes":
                     say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             case "server/discover":
-                say({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "no such method"}})
+                say(
+                    {
+                        "jsonrpc": "2.0",
+                        "id": request["id"],
+                        "error": {"code": -32601, "message": "no such method"},
+                    }
+                )
             case _:
                 pass
     while way == "stubborn":

@@ -39,7 +39,9 @@ class HostileServer:
         handler = type("Handler", (_Handler,), {"record": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     @property
     def address(self) -> str:
@@ -80,7 +82,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.record.asked.append(body)
         self.record.headers.append({name.lower(): value for name, value in self.headers.items()})
         self.record.arrived.set()
-        behaviour = "do_as_claude" if self.path.endswith("/messages") else f"do_as_{body['model'].replace('-', '_')}"
+        behaviour = (
+            "do_as_claude"
+            if self.path.endswith("/messages")
+            else f"do_as_{body['model'].replace('-', '_')}"
+        )
         try:
             getattr(self, behaviour)(body)
         except OSError:
@@ -103,7 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Decides as a planner: first a calculation by the caller, then the conclusion."""
         done = "caller: Action: calculate" in json.dumps(body["messages"])
         thought = "17 * 23 is to be worked out with calculate."
-        self._stream_texts("That is enough. Next: conclusion." if done else f"{thought} Next: caller.")
+        self._stream_texts(
+            "That is enough. Next: conclusion." if done else f"{thought} Next: caller."
+        )
         self._end(usage=GOOD_USAGE)
 
     def do_as_ender(self, body: dict[str, Any]) -> None:
@@ -119,8 +127,17 @@ class _Handler(BaseHTTPRequestHandler):
     def do_as_double_usage(self, body: dict[str, Any]) -> None:
         self._stream_texts("The answer.")
         self._finish("stop")
-        self._event(_chunk(choices=[], usage={"prompt_tokens": 70, "completion_tokens": 12, "total_tokens": 82}))
-        self._event(_chunk(choices=[], usage={"prompt_tokens": 140, "completion_tokens": 24, "total_tokens": 164}))
+        self._event(
+            _chunk(
+                choices=[], usage={"prompt_tokens": 70, "completion_tokens": 12, "total_tokens": 82}
+            )
+        )
+        self._event(
+            _chunk(
+                choices=[],
+                usage={"prompt_tokens": 140, "completion_tokens": 24, "total_tokens": 164},
+            )
+        )
         self._done()
 
     def do_as_hidden_reasoner(self, body: dict[str, Any]) -> None:
@@ -191,7 +208,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_as_refuser(self, body: dict[str, Any]) -> None:
         self._stream_texts("")
-        self._event(_chunk(choices=[{"index": 0, "delta": {"refusal": "I cannot."}, "finish_reason": None}]))
+        self._event(
+            _chunk(choices=[{"index": 0, "delta": {"refusal": "I cannot."}, "finish_reason": None}])
+        )
         self._end(usage=GOOD_USAGE)
 
     def do_as_no_funds(self, body: dict[str, Any]) -> None:
@@ -204,13 +223,19 @@ class _Handler(BaseHTTPRequestHandler):
         self._refuse(504, "upstream timed out")
 
     def do_as_wrong_key(self, body: dict[str, Any]) -> None:
-        self._refuse(401, f"Incorrect API key provided: {self.headers['authorization']}. Or sk-abcdef123456.")
+        self._refuse(
+            401, f"Incorrect API key provided: {self.headers['authorization']}. Or sk-abcdef123456."
+        )
 
     def do_as_no_such_model(self, body: dict[str, Any]) -> None:
         self._refuse(404, "the model does not exist")
 
     def do_as_too_long(self, body: dict[str, Any]) -> None:
-        self._refuse(400, "This model's maximum context length is 4097 tokens.", code="context_length_exceeded")
+        self._refuse(
+            400,
+            "This model's maximum context length is 4097 tokens.",
+            code="context_length_exceeded",
+        )
 
     def do_as_picky(self, body: dict[str, Any]) -> None:
         self._refuse(422, "I do not like this")
@@ -331,21 +356,48 @@ class _Handler(BaseHTTPRequestHandler):
         self._end(usage=GOOD_USAGE)
 
     def do_as_marked_caller(self, body: dict[str, Any]) -> None:
-        call = '<tool_call>\n{"name": "files.read_file", "arguments": {"path": "a.txt"}}\n</tool_call>'
+        call = (
+            '<tool_call>\n{"name": "files.read_file", "arguments": {"path": "a.txt"}}\n</tool_call>'
+        )
         self._stream_texts("<think>Which one?</think>I look.\n", call)
         self._end(usage=GOOD_USAGE)
 
     def do_as_claude(self, body: dict[str, Any]) -> None:
         """Anthropic's protocol: input tokens first, output tokens last, cached tokens separate from the input."""
         self._head(200, "text/event-stream")
-        counted = {"input_tokens": 10, "cache_read_input_tokens": 50, "cache_creation_input_tokens": 30}
-        start = {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "content": []}
+        counted = {
+            "input_tokens": 10,
+            "cache_read_input_tokens": 50,
+            "cache_creation_input_tokens": 30,
+        }
+        start = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "content": [],
+        }
         for event in (
-            {"type": "message_start", "message": {**start, "usage": {**counted, "output_tokens": 1}}},
-            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "The answer."}},
+            {
+                "type": "message_start",
+                "message": {**start, "usage": {**counted, "output_tokens": 1}},
+            },
+            {
+                "type": "content_block_start",
+                "index": 0,
+                "content_block": {"type": "text", "text": ""},
+            },
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "text_delta", "text": "The answer."},
+            },
             {"type": "content_block_stop", "index": 0},
-            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "end_turn"},
+                "usage": {"output_tokens": 9},
+            },
             {"type": "message_stop"},
         ):
             self._write(f"event: {event['type']}\n".encode())
@@ -378,7 +430,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int, message: str, *headers: tuple[str, str], code: str = "") -> None:
         self._head(status, "application/json", *headers)
-        self._write(json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode())
+        self._write(
+            json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode()
+        )
 
     def _head(self, status: int, kind: str, *headers: tuple[str, str]) -> None:
         self.send_response(status)
@@ -397,14 +451,27 @@ class _Handler(BaseHTTPRequestHandler):
 def _chunk(
     text: str = "", *, choices: list[dict[str, Any]] | None = None, usage: Usage | None = None
 ) -> dict[str, Any]:
-    text_choices = [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]
+    text_choices = [
+        {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+    ]
     chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "hostile"}
-    return {**chunk, "choices": text_choices if choices is None else choices, **({"usage": usage} if usage else {})}
+    return {
+        **chunk,
+        "choices": text_choices if choices is None else choices,
+        **({"usage": usage} if usage else {}),
+    }
 
 
-def _call_chunk(index: int, name: str, arguments: str, call_id: str | None = None) -> dict[str, Any]:
+def _call_chunk(
+    index: int, name: str, arguments: str, call_id: str | None = None
+) -> dict[str, Any]:
     function = {"name": name or None, "arguments": arguments}
-    call = {"index": index, "id": f"c{index}" if call_id is None else call_id, "type": "function", "function": function}
+    call = {
+        "index": index,
+        "id": f"c{index}" if call_id is None else call_id,
+        "type": "function",
+        "function": function,
+    }
     return _chunk(choices=[{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}])
 
 
@@ -418,7 +485,9 @@ def _text_bytes(body: dict[str, Any]) -> int:
 
 def _work(body: dict[str, Any]) -> str:
     """The next call of a model that never finishes: registers a tool, then calls it with a new text each time."""
-    replies = [json.dumps(message) for message in body["messages"] if message["role"] == "assistant"]
+    replies = [
+        json.dumps(message) for message in body["messages"] if message["role"] == "assistant"
+    ]
     call = {"name": "tool_register", "arguments": {"tool_name": "count_text"}}
     if any("tool_register" in text for text in replies):
         call = {"name": "count_text", "arguments": {"text": f"text {len(replies)}"}}

@@ -57,7 +57,9 @@ class HubServer:
         handler = type("Handler", (_Handler,), {"hub": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     @property
     def address(self) -> str:
@@ -126,14 +128,20 @@ class _Handler(BaseHTTPRequestHandler):
             return
         repo = self.hub.repos.get(name)
         if repo is None or (repo.private and self.headers.get("authorization") != "Bearer good"):
-            self._say(401, {"error": "Invalid username or password."}, {"X-Error-Code": "RepoNotFound"})
+            self._say(
+                401, {"error": "Invalid username or password."}, {"X-Error-Code": "RepoNotFound"}
+            )
             return
         siblings = [
             {
                 "rfilename": file,
                 "size": len(data),
                 "blobId": "0" * 40,
-                **({"lfs": self._lfs(repo, file)} if repo.has_hashes and file.endswith(".gguf") else {}),
+                **(
+                    {"lfs": self._lfs(repo, file)}
+                    if repo.has_hashes and file.endswith(".gguf")
+                    else {}
+                ),
             }
             for file, data in repo.files.items()
         ]
@@ -154,14 +162,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _lfs(self, repo: Repo, file: str) -> dict[str, object]:
         digest = hashlib.sha256(repo.files[file]).hexdigest()
-        return {"sha256": repo.wrong_hashes.get(file, digest), "size": len(repo.files[file]), "pointerSize": 135}
+        return {
+            "sha256": repo.wrong_hashes.get(file, digest),
+            "size": len(repo.files[file]),
+            "pointerSize": 135,
+        }
 
     def _resolve(self, name: str, file: str) -> None:
         repo = self.hub.repos.get(name)
         if repo is None or file not in repo.files:
             self._say(404, {}, {"X-Error-Code": "EntryNotFound" if repo else "RepoNotFound"})
         elif repo.gated and self.headers.get("authorization") != "Bearer good":
-            self._say(401, {"error": "Access to this model is restricted."}, {"X-Error-Code": "GatedRepo"})
+            self._say(
+                401, {"error": "Access to this model is restricted."}, {"X-Error-Code": "GatedRepo"}
+            )
         else:
             self.send_response(302)
             self.send_header("Location", f"{self.hub.storage}/storage/{name}/{file}?signed=yes")

@@ -8,7 +8,13 @@ from pathlib import Path
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    [__name__, "ecoshell.assembly.shell", "ecoshell.models.script", "ecoshell.modes.single", "ecoshell.settings.schema"]
+    [
+        __name__,
+        "ecoshell.assembly.shell",
+        "ecoshell.models.script",
+        "ecoshell.modes.single",
+        "ecoshell.settings.schema",
+    ]
 )
 
 

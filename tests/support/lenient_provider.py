@@ -4,7 +4,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from providers import AnthropicMessages, Emulator, OpenAIChat, OpenAIResponses, Prompt, Reply, Text, ToolCall
+from providers import (
+    AnthropicMessages,
+    Emulator,
+    OpenAIChat,
+    OpenAIResponses,
+    Prompt,
+    Reply,
+    Text,
+    ToolCall,
+)
 from providers.server import Body
 
 ANSWER = "The file is written."
@@ -25,8 +34,12 @@ class _Lenient(Emulator):
 
     def read(self, path: str, body: Body) -> Prompt:
         tools: list[Body] = body.get("tools") or []
-        names = tuple(str(tool.get("name") or (tool.get("function") or {}).get("name")) for tool in tools)
-        limits = (body.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
+        names = tuple(
+            str(tool.get("name") or (tool.get("function") or {}).get("name")) for tool in tools
+        )
+        limits = (
+            body.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens")
+        )
         return Prompt(
             number=self.next_number,
             body=body,
@@ -45,12 +58,20 @@ class LenientMessages(_Lenient, AnthropicMessages):
 
 class LenientChat(_Lenient, OpenAIChat):
     def usage(self, prompt: Prompt, reply: Reply) -> Body:
-        return {"prompt_tokens": INPUT_TOKENS, "completion_tokens": 10, "total_tokens": INPUT_TOKENS + 10}
+        return {
+            "prompt_tokens": INPUT_TOKENS,
+            "completion_tokens": 10,
+            "total_tokens": INPUT_TOKENS + 10,
+        }
 
 
 class LenientResponses(_Lenient, OpenAIResponses):
     def usage(self, prompt: Prompt, reply: Reply) -> Body:
-        return {"input_tokens": INPUT_TOKENS, "output_tokens": 10, "total_tokens": INPUT_TOKENS + 10}
+        return {
+            "input_tokens": INPUT_TOKENS,
+            "output_tokens": 10,
+            "total_tokens": INPUT_TOKENS + 10,
+        }
 
 
 def one_command(prompt: Prompt) -> Reply:

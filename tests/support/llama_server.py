@@ -29,9 +29,20 @@ def llama_server(port: int, *, context: int = 2048) -> Iterator[str]:
     """Run the server and yield its base URL; skip the test if its extras are not installed."""
     pytest.importorskip("fastapi", reason="the extra llama-cpp-python[server] is not installed")
     pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
-    options = ["--model", str(embedded_path()), "--port", str(port), "--n_ctx", str(context), "--verbose", "False"]
+    options = [
+        "--model",
+        str(embedded_path()),
+        "--port",
+        str(port),
+        "--n_ctx",
+        str(context),
+        "--verbose",
+        "False",
+    ]
     options += ["--logits_all", "False"]  # the default is twice as slow
-    server = subprocess.Popen([sys.executable, "-m", "llama_cpp.server", *options], stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "llama_cpp.server", *options], stderr=subprocess.DEVNULL
+    )
     try:
         _wait_for(f"{llama_address(port)}/models", server)
         yield llama_address(port)

@@ -76,7 +76,9 @@ def die() -> str:
 @server.tool()
 def leave_behind() -> str:
     """Start a process in another process session and return its ID."""
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+    )
     return f"{process.pid} {os.getpid()}"
 
 
@@ -91,7 +93,9 @@ async def count(to: int, ctx: Context) -> str:
 @server.tool()
 def draw() -> list[TextContent | ImageContent | AudioContent | EmbeddedResource]:
     """Give a picture, a sound, broken pictures and a blob."""
-    blob = BlobResourceContents(uri="file:///some.pdf", mime_type="application/pdf", blob=encoded(b"blob"))
+    blob = BlobResourceContents(
+        uri="file:///some.pdf", mime_type="application/pdf", blob=encoded(b"blob")
+    )
     return [
         TextContent(type="text", text="Drawn:"),
         ImageContent(type="image", mime_type="image/png", data=encoded(b"picture")),
@@ -136,7 +140,9 @@ async def values(ref, argument, context):
     choices = {"file": ["notes.txt", "new notes.txt", "\x1b[2J"], "tone": ["kind", "keen"]}
     if argument.name == "tone" and not (context and context.arguments.get("file")):
         return None
-    return Completion(values=[value for value in choices[argument.name] if value.startswith(argument.value)])
+    return Completion(
+        values=[value for value in choices[argument.name] if value.startswith(argument.value)]
+    )
 
 
 @server.tool()

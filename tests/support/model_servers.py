@@ -11,11 +11,18 @@ OLLAMA = {
     "/api/tags": {
         "models": [
             {"name": "qwen3:4b", "model": "qwen3:4b", "size": 2_500_000_000},
-            {"name": "nomic-embed-text:latest", "model": "nomic-embed-text:latest", "size": 270_000_000},
+            {
+                "name": "nomic-embed-text:latest",
+                "model": "nomic-embed-text:latest",
+                "size": 270_000_000,
+            },
         ]
     },
     "/api/ps": {"models": [{"name": "qwen3:4b", "context_length": 8192}]},
-    "/api/show qwen3:4b": {"capabilities": ["completion", "tools"], "parameters": "num_ctx                  4096"},
+    "/api/show qwen3:4b": {
+        "capabilities": ["completion", "tools"],
+        "parameters": "num_ctx                  4096",
+    },
     "/api/show nomic-embed-text:latest": {"capabilities": ["embedding"]},
 }
 LM_STUDIO = {
@@ -33,8 +40,14 @@ LM_STUDIO = {
     },
 }
 LLAMA_SERVER = {
-    "/v1/models": {"object": "list", "data": [{"id": "small.gguf", "meta": {"size": 1000, "n_ctx_train": 32768}}]},
-    "/props": {"default_generation_settings": {"n_ctx": 4096}, "chat_template_caps": {"supports_tool_calls": True}},
+    "/v1/models": {
+        "object": "list",
+        "data": [{"id": "small.gguf", "meta": {"size": 1000, "n_ctx_train": 32768}}],
+    },
+    "/props": {
+        "default_generation_settings": {"n_ctx": 4096},
+        "chat_template_caps": {"supports_tool_calls": True},
+    },
 }
 VLLM = {"/v1/models": {"object": "list", "data": [{"id": "Qwen/Qwen3-4B", "max_model_len": 16384}]}}
 
@@ -46,11 +59,15 @@ class ModelServer:
         self.asked: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         """Bodies of the chat requests."""
-        handler = type("Handler", (_Handler,), {"answers": answers, "record": self, "silent": silent})
+        handler = type(
+            "Handler", (_Handler,), {"answers": answers, "record": self, "silent": silent}
+        )
         self.closed = threading.Event()
         self._server = _Quiet(("127.0.0.1", port), handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     @property
     def host(self) -> str:
@@ -63,7 +80,9 @@ class ModelServer:
 
 
 @contextmanager
-def model_server(answers: Mapping[str, Any], *, silent: bool = False, port: int = 0) -> Iterator[ModelServer]:
+def model_server(
+    answers: Mapping[str, Any], *, silent: bool = False, port: int = 0
+) -> Iterator[ModelServer]:
     server = ModelServer(answers, silent=silent, port=port)
     try:
         yield server
@@ -110,7 +129,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _chat_ollama(self, body: dict[str, Any]) -> None:
         name = body["model"]
-        first = {"model": name, "message": {"role": "assistant", "content": f"I am {name}."}, "done": False}
+        first = {
+            "model": name,
+            "message": {"role": "assistant", "content": f"I am {name}."},
+            "done": False,
+        }
         last = {
             "model": name,
             "message": {"role": "assistant", "content": ""},
@@ -150,4 +173,6 @@ class _Handler(BaseHTTPRequestHandler):
             json.dumps(end),
             "[DONE]",
         )
-        self._send("".join(f"data: {part}\n\n" for part in parts).encode(), kind="text/event-stream")
+        self._send(
+            "".join(f"data: {part}\n\n" for part in parts).encode(), kind="text/event-stream"
+        )

@@ -67,9 +67,17 @@ class Authority(OAuthAuthorizationServerProvider):
 
     def _issue(self, client, scopes):
         access, renewal = secrets.token_urlsafe(), secrets.token_urlsafe()
-        self.tokens = {access: AccessToken(token=access, client_id=client.client_id, scopes=scopes, expires_at=None)}
-        self.renewals[renewal] = RefreshToken(token=renewal, client_id=client.client_id, scopes=scopes)
-        return OAuthToken(access_token=access, expires_in=3600, refresh_token=renewal, scope=" ".join(scopes))
+        self.tokens = {
+            access: AccessToken(
+                token=access, client_id=client.client_id, scopes=scopes, expires_at=None
+            )
+        }
+        self.renewals[renewal] = RefreshToken(
+            token=renewal, client_id=client.client_id, scopes=scopes
+        )
+        return OAuthToken(
+            access_token=access, expires_in=3600, refresh_token=renewal, scope=" ".join(scopes)
+        )
 
 
 AUTHORITY = Authority()

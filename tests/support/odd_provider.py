@@ -54,7 +54,10 @@ class OddProvider:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-                fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
+                fields = {
+                    name.lower(): value
+                    for name, _, value in (line.partition(": ") for line in head[1:])
+                }
                 data = await reader.readexactly(int(fields.get("content-length", 0)))
                 self.heads.append(head)
                 body: Body = json.loads(data) if data else {}
@@ -63,7 +66,9 @@ class OddProvider:
                     break
         writer.close()
 
-    async def _reply(self, body: Body, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _reply(
+        self, body: Body, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         answer = self.answer(body)
         if answer.cut_after == 0:
             return False
@@ -94,7 +99,11 @@ class OddProvider:
 
     async def _reply_whole(self, body: Body, answer: Answer, writer: asyncio.StreamWriter) -> bool:
         message = {"role": "assistant", "content": "word " * answer.pieces}
-        reply: Body = {"id": "c", "model": body.get("model"), "choices": [{"index": 0, "message": message}]}
+        reply: Body = {
+            "id": "c",
+            "model": body.get("model"),
+            "choices": [{"index": 0, "message": message}],
+        }
         if answer.usage is not None:
             reply["usage"] = answer.usage
         data = json.dumps(reply if answer.status == 200 else {"error": {"message": "no"}}).encode()
@@ -109,7 +118,9 @@ class OddProvider:
 def events(body: Body, answer: Answer) -> list[bytes]:
     """The events of a stream; the usage comes if the request asks for it."""
     chunk = {"id": "c", "model": body.get("model")}
-    texts: list[Body] = [{**chunk, "choices": [{"index": 0, "delta": {"content": "word "}}]}] * answer.pieces
+    texts: list[Body] = [
+        {**chunk, "choices": [{"index": 0, "delta": {"content": "word "}}]}
+    ] * answer.pieces
     if answer.usage is not None and (body.get("stream_options") or {}).get("include_usage"):
         texts.append({**chunk, "choices": [], "usage": answer.usage})
     return [*(f"data: {json.dumps(text)}\n\n".encode() for text in texts), b"data: [DONE]\n\n"]

@@ -46,4 +46,6 @@ def here(picker: Picker) -> str:
 
 async def read(pilot, picker: Picker) -> None:
     """Wait until the picker has loaded its list."""
-    await eventually(pilot, lambda: picker.is_mounted and "reading" not in str(picker.query_one("#state").visual))
+    await eventually(
+        pilot, lambda: picker.is_mounted and "reading" not in str(picker.query_one("#state").visual)
+    )

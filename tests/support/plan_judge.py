@@ -30,7 +30,11 @@ def nodes_of(text: str) -> list[tuple[str, list[str]]] | None:
 def solves(text, tools, inputs, outputs, max_tokens):
     """Whether a plan that uses each tool, `{name: (inputs, output)}`, at most once solves the task."""
     nodes = nodes_of(text)
-    if not nodes or len(text.split(" ")) - 1 > max_tokens or len({tool for tool, _ in nodes}) < len(nodes):
+    if (
+        not nodes
+        or len(text.split(" ")) - 1 > max_tokens
+        or len({tool for tool, _ in nodes}) < len(nodes)
+    ):
         return False
     done: list[str] = []
     for tool, deps in nodes:
@@ -59,9 +63,18 @@ def all_solutions(tools, inputs, outputs, max_tokens):
             choices = []
             for at in range(size):
                 pool = ["task", *order[:at]]
-                choices.append([pick for n in range(1, len(pool) + 1) for pick in itertools.permutations(pool, n)])
+                choices.append(
+                    [
+                        pick
+                        for n in range(1, len(pool) + 1)
+                        for pick in itertools.permutations(pool, n)
+                    ]
+                )
             for picks in itertools.product(*choices):
-                body = [f"[{t}] <SoD> {' '.join(f'<{d}>' for d in p)} <EoD>" for t, p in zip(order, picks, strict=True)]
+                body = [
+                    f"[{t}] <SoD> {' '.join(f'<{d}>' for d in p)} <EoD>"
+                    for t, p in zip(order, picks, strict=True)
+                ]
                 text = f"[SoP] {' '.join(body)} [EoP]"
                 if solves(text, tools, inputs, outputs, max_tokens):
                     solutions.add(text)

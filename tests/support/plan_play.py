@@ -41,7 +41,9 @@ SPENT = replace(
     planned_cost=0, rows=(*BLACKLISTED.rows[:2], replace(LIST, planned=0, state="forbidden", why="budget"), FETCH, RUN),
     low=700_000, high=700_000,
 )  # fmt: skip
-ADVICE = replace(QUOTA, cap=None, budget=None, reserved=0, enforced=False, number=1, reason="the question")
+ADVICE = replace(
+    QUOTA, cap=None, budget=None, reserved=0, enforced=False, number=1, reason="the question"
+)
 PROMPT = replace(PLANNED, mode="prompt", enforced=False)
 TOKEN_PLAN = replace(
     PLANNED, unit="tokens", cap=200_000, reserved=1_300, budget=198_700, planned_cost=5_450, low=900, high=6_100,
@@ -67,10 +69,24 @@ FOLLOWED: tuple[Event, ...] = (
 
 def plan_of_many(count: int = 16_464) -> PlanChanged:
     """A plan over this many tools with sixty rows; some names are wide, hostile or very long."""
-    odd = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e", "a_name_that_is_longer_than_any_panel_" * 3)
+    odd = (
+        "数える_言葉_とても長い名前の道具",
+        "tool\x1b[31mred\u202e",
+        "a_name_that_is_longer_than_any_panel_" * 3,
+    )
     names = [*odd, *(f"service_{at % 37:02d}_operation_{at:03d}" for at in range(60 - len(odd)))]
     rows = tuple(
-        PlanRow(name, round(0.9 - at / 100, 2), 1_000_000 + at * 137_000, at * 40_000, 1, 1, 0, "planned", "value")
+        PlanRow(
+            name,
+            round(0.9 - at / 100, 2),
+            1_000_000 + at * 137_000,
+            at * 40_000,
+            1,
+            1,
+            0,
+            "planned",
+            "value",
+        )
         for at, name in enumerate(names)
     )
     return replace(PLANNED, rows=rows, others=count - len(rows))

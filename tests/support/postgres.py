@@ -36,12 +36,27 @@ class Postgres:
         password = folder / "password"
         password.write_text(self.PASSWORD)
         auth = ("--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password}")
-        self._run("initdb", "-U", "postgres", "--encoding=utf8", "--no-sync", *auth, "-D", self._data)
+        self._run(
+            "initdb", "-U", "postgres", "--encoding=utf8", "--no-sync", *auth, "-D", self._data
+        )
 
     def start(self) -> None:
         """Start the server and wait until it accepts connections."""
         options = f"-h 127.0.0.1 -p {self.port} -k '' -c max_connections=200 -c shared_buffers=64MB -c fsync=off"
-        self._run("pg_ctl", "-s", "-w", "-t", "600", "-D", self._data, "-l", self._log, "-o", options, "start")
+        self._run(
+            "pg_ctl",
+            "-s",
+            "-w",
+            "-t",
+            "600",
+            "-D",
+            self._data,
+            "-l",
+            self._log,
+            "-o",
+            options,
+            "start",
+        )
 
     def stop(self, mode: str = "fast") -> None:
         """Stop the server; mode `immediate` simulates a power failure."""
@@ -51,11 +66,15 @@ class Postgres:
         """The address of a database for a user."""
         return f"postgresql://{person}@127.0.0.1:{port or self.port}/{database}"
 
-    def sql(self, database: str, text: str, *values: Any, person: str = "postgres") -> list[tuple[Any, ...]]:
+    def sql(
+        self, database: str, text: str, *values: Any, person: str = "postgres"
+    ) -> list[tuple[Any, ...]]:
         """Run a statement as a user and return its rows."""
         import psycopg
 
-        with psycopg.connect(self.address(database, person), password=self.PASSWORD, autocommit=True) as connection:
+        with psycopg.connect(
+            self.address(database, person), password=self.PASSWORD, autocommit=True
+        ) as connection:
             done = connection.execute(text.encode(), values or None)
             return done.fetchall() if done.description else []
 
@@ -67,7 +86,11 @@ class Postgres:
     def _run(self, program: str, *arguments: str | Path) -> None:
         command = [self._bin / program, *arguments]
         done = subprocess.run(
-            command, user=self._user, cwd="/" if self._user else None, capture_output=program == "initdb", check=False
+            command,
+            user=self._user,
+            cwd="/" if self._user else None,
+            capture_output=program == "initdb",
+            check=False,
         )
         assert done.returncode == 0, (program, done.stderr)
 
@@ -83,7 +106,9 @@ def _programs() -> Path:
 @contextmanager
 def running() -> Generator[Postgres]:
     """A running server for the duration of the tests."""
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # a test's own folder is closed to the server's user
+    folder = Path(
+        tempfile.mkdtemp(prefix="pg-")
+    )  # a test's own folder is closed to the server's user
     server = Postgres(folder)
     server.start()
     try:

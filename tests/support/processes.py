@@ -10,7 +10,9 @@ def processes_of(home: Path) -> list[str]:
     """Command lines of running processes that were started with this `ECOSHELL_HOME`."""
     if not Path("/proc/self/environ").exists():
         pytest.skip("the environment of other processes cannot be read here")
-    return [line for folder in Path("/proc").glob("[0-9]*") if (line := _command_line(folder, home))]
+    return [
+        line for folder in Path("/proc").glob("[0-9]*") if (line := _command_line(folder, home))
+    ]
 
 
 async def process_appears(home: Path, part: str) -> None:

@@ -24,7 +24,14 @@ COMMANDS = (
     Completion("/tools", "what is registered"),
 )
 MODELS = ("embedded", "local:tiny.gguf", "openai/gpt-5-mini")
-NAMES = ("README.md", "docs/", "docs/read me.md", "ecoshell/tui/keys.py", "ecoshell/tui/prompt/prompt.py", "notes.txt")
+NAMES = (
+    "README.md",
+    "docs/",
+    "docs/read me.md",
+    "ecoshell/tui/keys.py",
+    "ecoshell/tui/prompt/prompt.py",
+    "notes.txt",
+)
 LONG = "\n".join(f"line {at}" for at in range(312))
 """A paste long enough to become an attachment."""
 

@@ -38,14 +38,19 @@ class Terminal:
         """One line; the remaining half of an overwritten wide character is a blank, as in a terminal."""
         cells = [self._screen.buffer[y][x].data for x in range(COLUMNS)]
         followed = zip(["", *cells], cells, strict=False)
-        return "".join(cell or ("" if cell_len(previous) == 2 else " ") for previous, cell in followed).rstrip()
+        return "".join(
+            cell or ("" if cell_len(previous) == 2 else " ") for previous, cell in followed
+        ).rstrip()
 
     def type(self, text: str) -> None:
         self.child.send(text.encode())
 
     def wait(self, pattern: str) -> str:
         """Read until the screen shows the pattern; return the screen."""
-        return self._until(lambda: re.search(pattern, self.text, re.MULTILINE) is not None, f"{pattern!r} never came")
+        return self._until(
+            lambda: re.search(pattern, self.text, re.MULTILINE) is not None,
+            f"{pattern!r} never came",
+        )
 
     def ended(self) -> int:
         """Read until the process ends; return its exit status."""
@@ -83,7 +88,11 @@ class Terminal:
 def opened(home: Path, workspace: Path, *arguments: str, **environment: str) -> Terminal:
     """Start `ecoshell` with these arguments in a given workspace and home."""
     env: dict[str, Any] = {
-        **{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("NO_COLOR", "FORCE_COLOR")
+        },
         "ECOSHELL_HOME": str(home),
         "TERM": "xterm-256color",
         "PYTHONUTF8": "1",

@@ -23,7 +23,9 @@ def gives_up(why="no such file"):
 
 
 ANY_THOUGHT = st.one_of(
-    st.builds(lambda name, path: calls(name, path=path), st.sampled_from("abc"), st.sampled_from("xyz")),
+    st.builds(
+        lambda name, path: calls(name, path=path), st.sampled_from("abc"), st.sampled_from("xyz")
+    ),
     st.builds(gives_up, st.sampled_from(["nothing here", ""])),
     st.builds(answers),
     st.just(Thought("It is 42.")),
@@ -38,7 +40,9 @@ def is_answer(thought):
 class StrategyRun:
     """One run of a strategy; `thoughts` are its model's replies, `observe` answers calls and `rank` comparisons."""
 
-    def __init__(self, strategy, thoughts, *, max_steps=24, observe=None, rank=lambda request: request.first):
+    def __init__(
+        self, strategy, thoughts, *, max_steps=24, observe=None, rank=lambda request: request.first
+    ):
         self.requests = []
         self._thoughts = iter(thoughts)
         self._observe = observe or (lambda call: Observation(f"{call.name} did it"))
@@ -72,7 +76,9 @@ class StrategyRun:
     @property
     def longest(self):
         """Steps of the longest path."""
-        return max(len(request.path.steps) + isinstance(request, CallTool) for request in self.requests)
+        return max(
+            len(request.path.steps) + isinstance(request, CallTool) for request in self.requests
+        )
 
     def _reply(self, request):
         match request:
@@ -88,4 +94,8 @@ class StrategyRun:
     def _numbered(self, thought):
         """The thought as the driver returns it, with a unique id for its call."""
         self._count += 1
-        return thought if thought.call is None else replace(thought, call=replace(thought.call, id=f"c{self._count}"))
+        return (
+            thought
+            if thought.call is None
+            else replace(thought, call=replace(thought.call, id=f"c{self._count}"))
+        )

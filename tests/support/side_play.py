@@ -12,7 +12,15 @@ from tui_play import CAP, STATUS
 
 from ecoshell.agent.shell_status import ShellStatus, ToolRow
 from ecoshell.budget import CapState
-from ecoshell.events import BudgetHeld, BudgetSettled, Event, StepStarted, ToolRegistered, TurnFinished, TurnStarted
+from ecoshell.events import (
+    BudgetHeld,
+    BudgetSettled,
+    Event,
+    StepStarted,
+    ToolRegistered,
+    TurnFinished,
+    TurnStarted,
+)
 from ecoshell.messages import Usage
 from ecoshell.paths import Paths
 from ecoshell.tui.side.bars import TitleBar
@@ -36,8 +44,18 @@ TWO_MODELS: tuple[Event, ...] = (
     *TURN,
     TurnStarted(2, "and lines?", "openai/gpt-4.1-mini", "umi", "react"),
     StepStarted(1, "planner", "openai/gpt-4.1-mini"),
-    BudgetSettled(2, "planner", "openai/gpt-4.1-mini", 12_400_000, Usage(8_700, 420, cached=4_100), True, 6.4),
-    BudgetHeld(3, "caller", "local:/home/me/models/qwen2.5-1.5b-instruct-q4.gguf", 0, 1_900, 256, clamped=False),
+    BudgetSettled(
+        2, "planner", "openai/gpt-4.1-mini", 12_400_000, Usage(8_700, 420, cached=4_100), True, 6.4
+    ),
+    BudgetHeld(
+        3,
+        "caller",
+        "local:/home/me/models/qwen2.5-1.5b-instruct-q4.gguf",
+        0,
+        1_900,
+        256,
+        clamped=False,
+    ),
 )
 
 
@@ -48,16 +66,28 @@ def plain(lines: Iterable[Line]) -> str:
 
 def said(panel: Panel) -> str:
     """The visible text of a panel."""
-    rows = (panel.render_line(y).text.rstrip() for y in range(panel.scrollable_content_region.height))
+    rows = (
+        panel.render_line(y).text.rstrip() for y in range(panel.scrollable_content_region.height)
+    )
     return "\n".join(rows).strip("\n")
 
 
 def many_tools(count: int = 527) -> ShellStatus:
     """A status with this many tools, every fiftieth registered; some names are wide, hostile or very long."""
-    odd = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e", "a_name_that_is_longer_than_any_panel_" * 3)
+    odd = (
+        "数える_言葉_とても長い名前の道具",
+        "tool\x1b[31mred\u202e",
+        "a_name_that_is_longer_than_any_panel_" * 3,
+    )
     names = [*odd, *(f"service_{at % 37:02d}_operation_{at:03d}" for at in range(count - len(odd)))]
     tools = tuple(
-        ToolRow(name, 90 + at * 7 % 400, at % 50 == 0, "user" if at % 100 else "upfront", f"Does thing {at}.")
+        ToolRow(
+            name,
+            90 + at * 7 % 400,
+            at % 50 == 0,
+            "user" if at % 100 else "upfront",
+            f"Does thing {at}.",
+        )
         for at, name in enumerate(names)
     )
     return replace(READY, tools=tools, context_tokens=5_230, everything_tokens=141_200)
@@ -106,7 +136,9 @@ class SideScreen(Screen[None]):
 class SideApp(ThemedApp[int]):
     """The chat's use of the side panels, without a chat; `wanted` records requested tools."""
 
-    def __init__(self, paths: Paths, status: ShellStatus | None = READY, past: Iterable[Event] = ()) -> None:
+    def __init__(
+        self, paths: Paths, status: ShellStatus | None = READY, past: Iterable[Event] = ()
+    ) -> None:
         super().__init__(paths)
         self.chat = SideScreen(status, past)
         self.body = self.chat.body

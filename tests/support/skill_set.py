@@ -80,7 +80,10 @@ REQUESTS = (
     ("make me a spreadsheet with the monthly revenue and a sum at the bottom", "xlsx"),
     ("turn this outline into ten slides for the board", "pptx"),
     ("our landing page looks boring, give it a fresh design", "frontend-design"),
-    ("click through the signup in the browser and tell me whether it still works", "webapp-testing"),
+    (
+        "click through the signup in the browser and tell me whether it still works",
+        "webapp-testing",
+    ),
     ("I want the agent to talk to our ticket system, write an MCP server for it", "mcp-builder"),
     ("write the weekly status report for the team", "internal-comms"),
     ("add a feature to export users as CSV, and write the tests first", "test-driven-development"),
@@ -104,7 +107,10 @@ REQUESTS = (
     ("publish this package to PyPI", "python-packaging"),
     ("add types to utils.py so that mypy is happy", "type-annotations"),
     ("get rid of the unwraps in the Rust parser", "rust-errors"),
-    ("can blind people use our checkout? check the keyboard and screen reader support", "accessibility-audit"),
+    (
+        "can blind people use our checkout? check the keyboard and screen reader support",
+        "accessibility-audit",
+    ),
     ("prepare the app for translation into French and Polish: extract all strings", "i18n"),
     ("there are duplicates and missing values in customers.csv, clean it", "data-cleaning"),
     ("draw a chart of sales per region", "data-visualization"),
@@ -180,4 +186,6 @@ def write(folder, entries, body="Follow these steps.\n"):
     """Write skills as folders with a SKILL.md."""
     for name, about in entries.items():
         (folder / name).mkdir(parents=True)
-        (folder / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: {about}\n---\n# {name}\n\n{body}")
+        (folder / name / "SKILL.md").write_text(
+            f"---\nname: {name}\ndescription: {about}\n---\n# {name}\n\n{body}"
+        )

@@ -10,7 +10,16 @@ from textual.widgets.option_list import Option
 
 from ecoshell.tui.themes import ThemedApp
 
-_TONES = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "foreground-muted")
+_TONES = (
+    "primary",
+    "secondary",
+    "accent",
+    "success",
+    "warning",
+    "error",
+    "foreground",
+    "foreground-muted",
+)
 _LINES = range(0x2500, 0x25A0)
 """Box drawing and block characters, which do not count as text."""
 
@@ -45,7 +54,11 @@ def segments(app: App[object]) -> Iterator[Segment]:
 
 def words(app: App[object]) -> str:
     """The text on the screen, without box drawing and with single blanks."""
-    signs = (" " if sign and ord(sign) in _LINES else sign for segment in segments(app) for sign in segment.text)
+    signs = (
+        " " if sign and ord(sign) in _LINES else sign
+        for segment in segments(app)
+        for sign in segment.text
+    )
     return " ".join("".join(signs).split())
 
 
@@ -69,5 +82,7 @@ def least_contrast(app: App[object]) -> tuple[float, str]:
 
 def _luminance(color: Color) -> float:
     parts = [part / 255 for part in color.rgb]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -6,7 +6,9 @@ from ecoshell.events import Event, GraphNode, GraphPlanned, NodeChanged, TurnFin
 from ecoshell.messages import Usage
 
 
-def node(label: str, *after: str, price: int | None = 1_000_000, seconds: float | None = 1.2) -> GraphNode:
+def node(
+    label: str, *after: str, price: int | None = 1_000_000, seconds: float | None = 1.2
+) -> GraphNode:
     """A node that depends on these nodes, or only on the question."""
     return GraphNode(label, label.partition("#")[0], after or ("<task>",), (), (), price, seconds)
 
@@ -22,8 +24,12 @@ NODES = (
     node("calculate", "count_text", "count_text#2", price=0, seconds=0.02),
     node("write_file", "calculate", "current_time", price=None, seconds=None),
 )
-PLANNED = GraphPlanned(NODES, "…", critical=("count_text", "calculate", "write_file"), price_nano=None, seconds=None)
-RUNNING = tuple(NodeChanged(label, "running") for label in ("count_text", "count_text#2", "current_time"))
+PLANNED = GraphPlanned(
+    NODES, "…", critical=("count_text", "calculate", "write_file"), price_nano=None, seconds=None
+)
+RUNNING = tuple(
+    NodeChanged(label, "running") for label in ("count_text", "count_text#2", "current_time")
+)
 DONE = (
     done("current_time", 0.002, 0),
     done("count_text#2", 0.8),

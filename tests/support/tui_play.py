@@ -62,10 +62,14 @@ OVERVIEW = (
     ("/quit", "leave; everything is kept"),
 )
 STARTED = TurnStarted(1, "how many words are in notes.txt?", "embedded", "single", "react")
-FINISHED = TurnFinished(1, "answered", "", 3_100_000, Usage(900, 60), 3, ("count_text",), 2.1, 4_200)
+FINISHED = TurnFinished(
+    1, "answered", "", 3_100_000, Usage(900, 60), 3, ("count_text",), 2.1, 4_200
+)
 COUNTING: tuple[Event, ...] = (
     STARTED,
-    ToolsOffered(tuple(tool.name for tool in TOOLS), (), "grow", 1_800, 14_120, True, "names only is cheaper"),
+    ToolsOffered(
+        tuple(tool.name for tool in TOOLS), (), "grow", 1_800, 14_120, True, "names only is cheaper"
+    ),
     TextArrived("I need a word ", "thought", "single"),
     TextArrived("counter.", "thought", "single"),
     Rationale("I need a word counter.", "single"),
@@ -80,9 +84,19 @@ COUNTING: tuple[Event, ...] = (
 )
 WRITING = CallStarted("c1", "write_file", {"path": "notes.txt", "text": "first line\nsecond line"})
 WANTED = ApprovalWanted(
-    "c1", "write_file", WRITING.arguments, ("write",), "It would change files. “Always” allows every write_file."
+    "c1",
+    "write_file",
+    WRITING.arguments,
+    ("write",),
+    "It would change files. “Always” allows every write_file.",
 )
-HIT = LimitHit("session", "usd", 12_000_000, 4_000_000, "The session cap of $0.50 could be passed by the next call.")
+HIT = LimitHit(
+    "session",
+    "usd",
+    12_000_000,
+    4_000_000,
+    "The session cap of $0.50 could be passed by the next call.",
+)
 
 
 @dataclass
@@ -121,7 +135,9 @@ class FakeShell:
     printed: Mapping[str, str] = field(default_factory=dict)
     """Output of commands; other commands print `done`."""
 
-    async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncIterator[Event]:
+    async def ask(
+        self, question: str, attachments: Sequence[Attachment] = ()
+    ) -> AsyncIterator[Event]:
         self.asked.append(question)
         self.attached.append(tuple(attachments))
         for at, event in enumerate(self.events):
@@ -147,7 +163,9 @@ class FakeShell:
         self.ran.append(command)
         return CommandRan(command, "clean\n", ok=True, truncated=False, seconds=0.1)
 
-    async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> tuple[CallMarked, ...]:
+    async def mark(
+        self, turn: int, call: str, name: str, helpful: bool | None
+    ) -> tuple[CallMarked, ...]:
         self.marks.append(CallMarked(turn, call, name, helpful))
         return (self.marks[-1],)
 

@@ -29,7 +29,9 @@ EFFECTS: dict[str, set[Effect]] = {
 
 @pytest.fixture
 def tools(workspace: Workspace) -> dict[str, Tool]:
-    builtin = builtin_tools(workspace, options=ToolOptions(command_seconds=0.3, result=ResultSize(1_000)))
+    builtin = builtin_tools(
+        workspace, options=ToolOptions(command_seconds=0.3, result=ResultSize(1_000))
+    )
     return {tool.schema.name: tool for tool in builtin}
 
 
@@ -43,14 +45,20 @@ def test_schemas_are_small_and_describe_every_argument(tools: dict[str, Tool]):
         assert tool_schema.description.endswith(".")
         assert "\n" not in tool_schema.description
         assert len(tool_schema.as_text()) < 700
-        assert all(schema["description"] for schema in tool_schema.parameters["properties"].values())
+        assert all(
+            schema["description"] for schema in tool_schema.parameters["properties"].values()
+        )
         assert "title" not in str(tool_schema.parameters)
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [
-        ("write_file", {"path": "README.md", "content": "one\ntwo\n"}, "README.md created: 2 lines, 8 bytes."),
+        (
+            "write_file",
+            {"path": "README.md", "content": "one\ntwo\n"},
+            "README.md created: 2 lines, 8 bytes.",
+        ),
         ("read_file", {"path": "notes.txt"}, "hello\n"),
         ("list_files", {}, "notes.txt  6 bytes"),
         ("search_text", {"text": "hell"}, "notes.txt:1: hello"),
@@ -63,7 +71,11 @@ def test_schemas_are_small_and_describe_every_argument(tools: dict[str, Tool]):
         ("run_command", {"command": "echo $((6 * 7))"}, "42"),
         ("run_python", {"code": "print(6 * 7)"}, "42"),
         ("calculate", {"expression": "17 * 23"}, "17 * 23 = 391"),
-        ("convert_units", {"value": 5, "from_unit": "miles", "to_unit": "km"}, "5 miles = 8.04672 km"),
+        (
+            "convert_units",
+            {"value": 5, "from_unit": "miles", "to_unit": "km"},
+            "5 miles = 8.04672 km",
+        ),
         ("json_query", {"query": "a", "text": '{"a": 1}'}, "1"),
     ],
 )
@@ -77,7 +89,10 @@ async def test_every_tool_runs(
 
 async def test_a_command_that_times_out_keeps_its_output(tools: dict[str, Tool]):
     observation = await tools["run_command"].run({"command": "echo before; sleep 100"})
-    assert (observation.ok, observation.text) == (False, "before\n[stopped: the time limit was reached]")
+    assert (observation.ok, observation.text) == (
+        False,
+        "before\n[stopped: the time limit was reached]",
+    )
 
 
 async def test_a_long_output_is_truncated_once(tools: dict[str, Tool]):

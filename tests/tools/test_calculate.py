@@ -214,7 +214,9 @@ def test_large_results_are_formatted():
         ("3 kg", "kg", "g", "3 kg = 3000 g"),
     ],
 )
-def test_quantities_in_everyday_notation_are_converted(value: str, source: str, target: str, result: str):
+def test_quantities_in_everyday_notation_are_converted(
+    value: str, source: str, target: str, result: str
+):
     assert convert_units(value, source, target) == result
 
 
@@ -236,7 +238,9 @@ def test_quantities_in_everyday_notation_are_converted(value: str, source: str, 
         ("1", "m\0", "m", "not a unit"),
     ],
 )
-def test_invalid_conversions_are_explained_quickly(value: str, source: str, target: str, words: str):
+def test_invalid_conversions_are_explained_quickly(
+    value: str, source: str, target: str, words: str
+):
     started = time.process_time()
     with pytest.raises(ToolError, match=words):
         convert_units(value, source, target)

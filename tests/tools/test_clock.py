@@ -43,7 +43,8 @@ def test_places_are_found_by_their_common_names(name: str, zone: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "offset"), [("+02:00", "+02:00"), ("UTC-3", "-03:00"), ("gmt+5:30", "+05:30"), ("-0930", "-09:30")]
+    ("name", "offset"),
+    [("+02:00", "+02:00"), ("UTC-3", "-03:00"), ("gmt+5:30", "+05:30"), ("-0930", "-09:30")],
 )
 def test_an_offset_is_accepted_as_a_zone(name: str, offset: str):
     assert current_time(name).endswith(f"(UTC{offset})")

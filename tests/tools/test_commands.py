@@ -34,7 +34,9 @@ class Life:
 
     def sign(self) -> bytes:
         """Return the next written bytes; empty once all writers have ended."""
-        assert select.select([self._end], [], [], 10)[0], "neither output nor the end of the processes within 10 s"
+        assert select.select([self._end], [], [], 10)[0], (
+            "neither output nor the end of the processes within 10 s"
+        )
         return os.read(self._end, 100)
 
     def close(self) -> None:
@@ -48,7 +50,9 @@ def life(workspace: Workspace) -> Iterator[Life]:
     pipe.close()
 
 
-async def test_a_command_runs_in_the_workspace_with_interleaved_outputs(commands: CommandTools, workspace: Workspace):
+async def test_a_command_runs_in_the_workspace_with_interleaved_outputs(
+    commands: CommandTools, workspace: Workspace
+):
     result = await commands.run_command("pwd; echo oops >&2; echo done")
     assert (result.ok, result.text) == (True, f"{workspace.root}\noops\ndone")
 
@@ -60,7 +64,9 @@ async def test_exit_statuses_and_signals_are_reported(commands: CommandTools):
     assert (killed.ok, killed.text) == (False, "[no output]\n[ended by signal 9]")
 
 
-async def test_python_imports_modules_of_the_workspace(commands: CommandTools, workspace: Workspace):
+async def test_python_imports_modules_of_the_workspace(
+    commands: CommandTools, workspace: Workspace
+):
     (workspace.root / "prices.py").write_text("TEA = 4.2")
     result = await commands.run_python(
         "from __future__ import annotations\nimport prices, sys\nprint(prices.TEA, sys.argv)"
@@ -68,11 +74,15 @@ async def test_python_imports_modules_of_the_workspace(commands: CommandTools, w
     assert result.text == "4.2 ['-c']"
 
 
-async def test_python_runs_isolated_and_gives_a_hint_without_output(commands: CommandTools, workspace: Workspace):
+async def test_python_runs_isolated_and_gives_a_hint_without_output(
+    commands: CommandTools, workspace: Workspace
+):
     (workspace.root / "json.py").write_text("raise SystemExit('the wrong module')")
     result = await commands.run_python("import json, sys; print(json.dumps([sys.flags.isolated]))")
     assert result.text == "[1]"
-    assert (await commands.run_python("1 + 1")).text == "[no output. Use print(...) to see a value.]"
+    assert (
+        await commands.run_python("1 + 1")
+    ).text == "[no output. Use print(...) to see a value.]"
     assert "ZeroDivisionError" in (await commands.run_python("1 / 0")).text
 
 
@@ -92,7 +102,9 @@ async def test_endless_output_is_bounded_in_memory_and_time(hasty: CommandTools)
 
 
 async def test_long_output_keeps_its_beginning_and_end(commands: CommandTools):
-    result = await commands.run_command("echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last")
+    result = await commands.run_command(
+        "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last"
+    )
     assert result.ok
     assert result.text.startswith("first\nxxx")
     assert result.text.endswith("xxx\nlast")
@@ -103,8 +115,12 @@ async def test_invalid_utf8_in_output_is_replaced(commands: CommandTools):
     assert (await commands.run_command(r"printf 'a\377b'")).text == "a\ufffdb"
 
 
-async def test_the_time_limit_ends_the_whole_group_and_keeps_the_output(hasty: CommandTools, life: Life):
-    result = await hasty.run_command("exec 3>life; echo before; (trap '' TERM; sleep 300) & sleep 300")
+async def test_the_time_limit_ends_the_whole_group_and_keeps_the_output(
+    hasty: CommandTools, life: Life
+):
+    result = await hasty.run_command(
+        "exec 3>life; echo before; (trap '' TERM; sleep 300) & sleep 300"
+    )
     assert not result.ok
     assert result.text == "before\n[stopped: the time limit was reached]"
     assert life.sign() == b""
@@ -116,7 +132,9 @@ async def test_a_command_that_ignores_the_first_signal_is_killed(hasty: CommandT
 
 
 async def test_cancelling_a_call_ends_the_whole_group(commands: CommandTools, life: Life):
-    task = asyncio.create_task(commands.run_command("exec 3>life; sleep 300 & echo up >&3; sleep 300"))
+    task = asyncio.create_task(
+        commands.run_command("exec 3>life; sleep 300 & echo up >&3; sleep 300")
+    )
     assert await asyncio.to_thread(life.sign) == b"up\n"
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -135,7 +153,9 @@ async def test_cancelling_a_call_while_it_starts_ends_the_whole_group(
         return process
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", slow_start)
-    task = asyncio.create_task(commands.run_command("exec 3>life; sleep 300 & echo up >&3; sleep 300"))
+    task = asyncio.create_task(
+        commands.run_command("exec 3>life; sleep 300 & echo up >&3; sleep 300")
+    )
     assert await asyncio.to_thread(life.sign) == b"up\n"
     task.cancel()
     await asyncio.sleep(0)
@@ -224,9 +244,14 @@ def test_variables_that_look_like_secrets_are_removed_unless_allowed(variable: s
     assert safe_environment({name: value}, frozenset({name}))[name] == value
 
 
-@pytest.mark.parametrize("name", ["PATH", "HOME", "PWD", "OLDPWD", "LANG", "KEYBOARD", "EDITOR", "VIRTUAL_ENV"])
+@pytest.mark.parametrize(
+    "name", ["PATH", "HOME", "PWD", "OLDPWD", "LANG", "KEYBOARD", "EDITOR", "VIRTUAL_ENV"]
+)
 def test_ordinary_variables_are_kept(name: str):
-    assert safe_environment({name: "/usr/bin:https://example.org/a"})[name] == "/usr/bin:https://example.org/a"
+    assert (
+        safe_environment({name: "/usr/bin:https://example.org/a"})[name]
+        == "/usr/bin:https://example.org/a"
+    )
 
 
 OPTIONS = ToolOptions(command_seconds=20)
@@ -234,7 +259,13 @@ OPTIONS = ToolOptions(command_seconds=20)
 
 @pytest.mark.parametrize(
     ("command", "passed"),
-    [("grep -q 391", True), ("grep -q 392", False), ("exit 3", False), ("true", True), ("yes | head -c 1000000", True)],
+    [
+        ("grep -q 391", True),
+        ("grep -q 392", False),
+        ("exit 3", False),
+        ("true", True),
+        ("yes | head -c 1000000", True),
+    ],
 )
 async def test_a_checker_reads_the_text_and_decides_by_its_exit_status(tmp_path, command, passed):
     assert await passes(command, "It is 391.\n", folder=tmp_path, options=OPTIONS) is passed
@@ -242,7 +273,9 @@ async def test_a_checker_reads_the_text_and_decides_by_its_exit_status(tmp_path,
 
 async def test_a_checker_need_not_read_a_long_text(tmp_path):
     assert await passes("true", "x" * 5_000_000, folder=tmp_path, options=OPTIONS)
-    assert await passes("test $(wc -c) = 5000000", "x" * 5_000_000, folder=tmp_path, options=OPTIONS)
+    assert await passes(
+        "test $(wc -c) = 5000000", "x" * 5_000_000, folder=tmp_path, options=OPTIONS
+    )
 
 
 async def test_a_checker_gets_utf8_also_for_unpaired_surrogates(tmp_path):
@@ -258,7 +291,11 @@ async def test_a_checker_runs_in_the_workspace_without_secrets(tmp_path, monkeyp
 
 @pytest.mark.parametrize(
     ("command", "reason"),
-    [("/nowhere/checker", "cannot be run"), ("kill -9 $$", "signal 9"), ("sleep 600", "longer than 0.2 s")],
+    [
+        ("/nowhere/checker", "cannot be run"),
+        ("kill -9 $$", "signal 9"),
+        ("sleep 600", "longer than 0.2 s"),
+    ],
 )
 async def test_a_checker_that_fails_to_decide_is_an_error(tmp_path, command, reason):
     options = ToolOptions(command_seconds=0.2 if "sleep" in command else 20)
@@ -269,7 +306,9 @@ async def test_a_checker_that_fails_to_decide_is_an_error(tmp_path, command, rea
 async def test_cancelling_a_checker_ends_its_program(tmp_path):
     os.mkfifo(tmp_path / "started")
     options = ToolOptions(command_seconds=600)
-    checking = asyncio.create_task(passes("echo $$ > started; exec sleep 600", "391", folder=tmp_path, options=options))
+    checking = asyncio.create_task(
+        passes("echo $$ > started; exec sleep 600", "391", folder=tmp_path, options=options)
+    )
     process = int(await asyncio.to_thread((tmp_path / "started").read_text))
     checking.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -37,14 +37,18 @@ def folder(workspace: Workspace) -> Path:
     (root / "sub").mkdir()
     with gzip.open(root / "sub" / "more-sales.csv.gz", "wt") as packed:
         packed.write(SALES)
-    (root / "people.json").write_text('[{"name": "Ada", "has": {"cats": [1, 2]}}, {"name": "Bé", "has": null}]')
+    (root / "people.json").write_text(
+        '[{"name": "Ada", "has": {"cats": [1, 2]}}, {"name": "Bé", "has": null}]'
+    )
     (root / "lines.jsonl").write_text('{"number": 1}\n{"number": 2}\n')
     duckdb.sql("SELECT range AS number, 'row ' || range AS text FROM range(50000)").write_parquet(
         str(root / "many.parquet")
     )
     with sqlite3.connect(root / "shop.db") as shop:
         shop.execute("CREATE TABLE orders (id INTEGER, total REAL, who TEXT, odd, blob BLOB)")
-        shop.execute("INSERT INTO orders VALUES (1, 2.5, 'Ada', 'x', x'00ff'), (2, 4, 'Bé', 7, NULL)")
+        shop.execute(
+            "INSERT INTO orders VALUES (1, 2.5, 'Ada', 'x', x'00ff'), (2, 4, 'Bé', 7, NULL)"
+        )
         shop.execute("CREATE TABLE sales (it TEXT)")
         shop.execute("CREATE VIEW dear AS SELECT id FROM orders WHERE total > 3")
         shop.execute("CREATE TABLE computed (n, twice AS (2 * n))")
@@ -85,7 +89,10 @@ async def refused(run: Run, query: str, *paths: str) -> str:
 
 def test_only_data_plot_writes_and_all_declare_their_paths(workspace: Workspace) -> None:
     assert {
-        name: (sorted(tool(workspace, name).effects), {*subjects_of(tool(workspace, name)).values()})
+        name: (
+            sorted(tool(workspace, name).effects),
+            {*subjects_of(tool(workspace, name)).values()},
+        )
         for name in ("data_describe", "data_query", "data_plot")
     } == {
         "data_describe": (["read"], {Subject.PATH}),
@@ -98,16 +105,27 @@ def test_only_data_plot_writes_and_all_declare_their_paths(workspace: Workspace)
 @pytest.mark.parametrize(
     ("path", "lines"),
     [
-        ("sales.csv", ["sales.csv is CSV, with these tables:", "Table sales: 3 rows", "  amount  DOUBLE"]),
+        (
+            "sales.csv",
+            ["sales.csv is CSV, with these tables:", "Table sales: 3 rows", "  amount  DOUBLE"],
+        ),
         ("sales.csv", ["region  month       amount  note", "north   2026-02-01   12.25  ␛[31mred"]),
         ("sub/more-sales.csv.gz", ["Table more_sales: 3 rows"]),
-        ("people.json", ["people.json is JSON, with these tables:", "  has  STRUCT(cats BIGINT[])"]),
+        (
+            "people.json",
+            ["people.json is JSON, with these tables:", "  has  STRUCT(cats BIGINT[])"],
+        ),
         ("lines.jsonl", ["Table lines: 2 rows", "  number  BIGINT"]),
         ("many.parquet", ["Table many: 50000 rows", "     2  row 2"]),
-        ("shop.db", ["Table orders: 2 rows", "  total  REAL", "Table sales: 0 rows", "Table dear: 1 rows"]),
+        (
+            "shop.db",
+            ["Table orders: 2 rows", "  total  REAL", "Table sales: 0 rows", "Table dear: 1 rows"],
+        ),
     ],
 )
-async def test_describe_lists_tables_columns_and_rows(path: str, lines: list[str], run: Run) -> None:
+async def test_describe_lists_tables_columns_and_rows(
+    path: str, lines: list[str], run: Run
+) -> None:
     result = await run("data_describe", path=path)
     assert result.ok
     assert {*lines} <= {*result.text.splitlines()}, result.text
@@ -134,7 +152,9 @@ async def test_query_returns_rows(query: str, paths: list[str], expected: str, r
     assert " ".join(" ".join(rows).split()) == expected
 
 
-async def test_order_is_preserved_and_omitted_rows_are_counted(workspace: Workspace, run: Run) -> None:
+async def test_order_is_preserved_and_omitted_rows_are_counted(
+    workspace: Workspace, run: Run
+) -> None:
     query = {"query": "SELECT * FROM many ORDER BY number DESC", "paths": ["many.parquet"]}
     result = await tool(workspace, "data_query", result=ResultSize(1_000)).run(query)
     lines = result.text.splitlines()
@@ -143,13 +163,18 @@ async def test_order_is_preserved_and_omitted_rows_are_counted(workspace: Worksp
     assert (result.truncated, len(result.text) <= 1_000, len(lines) > 20) == (True, True, True)
 
 
-async def test_wide_rows_are_truncated_and_empty_results_name_their_columns(workspace: Workspace, run: Run) -> None:
+async def test_wide_rows_are_truncated_and_empty_results_name_their_columns(
+    workspace: Workspace, run: Run
+) -> None:
     columns = ", ".join(f"repeat('x', 9000) AS c{number}" for number in range(40))
     result = await tool(workspace, "data_query", result=ResultSize(1_000)).run(
         {"query": f"SELECT {columns} FROM lines", "paths": ["lines.jsonl"]}
     )
     assert (result.ok, result.truncated, len(result.text) <= 1_000) == (True, True, True)
-    assert await ask(run, "SELECT name FROM people WHERE false", "people.json") == "No rows. Columns: name."
+    assert (
+        await ask(run, "SELECT name FROM people WHERE false", "people.json")
+        == "No rows. Columns: name."
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,10 +186,15 @@ async def test_wide_rows_are_truncated_and_empty_results_name_their_columns(work
         ("SELECT sum(note) FROM sales", "No function matches"),
     ],
 )
-async def test_invalid_sql_is_reported_with_the_available_tables(query: str, words: str, run: Run) -> None:
+async def test_invalid_sql_is_reported_with_the_available_tables(
+    query: str, words: str, run: Run
+) -> None:
     message = await refused(run, query, "sales.csv", "shop.db")
     assert words in message
-    assert "Available: sales (region VARCHAR, month DATE, amount DOUBLE, note VARCHAR); orders (id INTEGER" in message
+    assert (
+        "Available: sales (region VARCHAR, month DATE, amount DOUBLE, note VARCHAR); orders (id INTEGER"
+        in message
+    )
     assert "shop.sales (it TEXT)" in message
 
 
@@ -187,10 +217,16 @@ async def test_invalid_sql_is_reported_with_the_available_tables(query: str, wor
         ("", NO_CHANGE),
         ("SELECT * FROM read_csv('{outside}/secret.txt')", f"read_csv {NO_FUNCTION}"),
         ("SELECT * FROM read_text('/etc/passwd')", f"read_text {NO_FUNCTION}"),
-        ("SELECT (SELECT content FROM read_blob('/etc/passwd')) FROM sales", f"read_blob {NO_FUNCTION}"),
+        (
+            "SELECT (SELECT content FROM read_blob('/etc/passwd')) FROM sales",
+            f"read_blob {NO_FUNCTION}",
+        ),
         ("SELECT * FROM glob('/*')", f"glob {NO_FUNCTION}"),
         ("SELECT * FROM query('SELECT * FROM read_text(''/etc/passwd'')')", f"query {NO_FUNCTION}"),
-        ("SELECT * FROM json_execute_serialized_sql('{{}}')", f"json_execute_serialized_sql {NO_FUNCTION}"),
+        (
+            "SELECT * FROM json_execute_serialized_sql('{{}}')",
+            f"json_execute_serialized_sql {NO_FUNCTION}",
+        ),
         ("SELECT * FROM arrow_scan(1, 2, 3)", f"arrow_scan {NO_FUNCTION}"),
         ("SELECT * FROM '{outside}/secret.txt'", "does not exist"),
         ("SELECT * FROM '{outside}/secret.csv'", "and no other file or address"),
@@ -206,7 +242,9 @@ async def test_query_cannot_write_or_read_other_files(
 ) -> None:
     (outside / "secret.csv").write_text("a\n1\n")
     contents = contents_of(folder.parent)
-    message = await refused(run, query.format(outside=outside, root=folder), "sales.csv", "lines.jsonl")
+    message = await refused(
+        run, query.format(outside=outside, root=folder), "sales.csv", "lines.jsonl"
+    )
     assert words in message
     assert "do not read me" not in message
     assert contents_of(folder.parent) == contents
@@ -223,13 +261,19 @@ async def test_duckdb_itself_refuses_other_files(
     from ecoshell_data import database
 
     monkeypatch.setattr(database, "_TABLE_FUNCTIONS", {"read_text", "glob", "read_csv"})
-    for call in (f"read_text('{outside}/secret.txt')", "glob('/*')", "read_csv('https://example.org/a.csv')"):
+    for call in (
+        f"read_text('{outside}/secret.txt')",
+        "glob('/*')",
+        "read_csv('https://example.org/a.csv')",
+    ):
         with pytest.raises(Exception, match="and no other file or address"):
             database.run_query(Workspace(folder), f"SELECT * FROM {call}", ["sales.csv"])
     assert database.run_query(Workspace(folder), "SELECT * FROM sales", ["sales.csv"]).total == 3
 
 
-async def test_paths_outside_links_and_other_formats_are_refused(run: Run, folder: Path, outside: Path) -> None:
+async def test_paths_outside_links_and_other_formats_are_refused(
+    run: Run, folder: Path, outside: Path
+) -> None:
     (folder / "link.csv").symlink_to(outside / "secret.txt")
     (folder / "book.xlsx").write_bytes(b"PK\x03\x04\0\0")
     (folder / "torn.parquet").write_bytes(b"PAR1torn")
@@ -263,7 +307,9 @@ async def test_inconsistent_rows_are_reported_in_a_sentence(run: Run, folder: Pa
     (folder / "long.csv").write_text("a,b\n" + "1,2\n" * 30_000 + "x,y,z\n")
     result = await run("data_describe", path="long.csv")
     assert not result.ok
-    assert result.text.startswith("Invalid Input Error: CSV Error on Line: 30002 Original Line: x,y,z Expected Number")
+    assert result.text.startswith(
+        "Invalid Input Error: CSV Error on Line: 30002 Original Line: x,y,z Expected Number"
+    )
     assert result.text.endswith("Available: long (a BIGINT, b BIGINT).")
 
 
@@ -284,7 +330,10 @@ async def test_unreadable_table_does_not_hide_the_others(run: Run, folder: Path)
     assert "Table wrong cannot be read: " in description  # Its rows cannot be evaluated.
     assert (await run("data_query", query="SELECT n FROM good", paths=["odd.db"])).text == "n\n7"
     lost = await run("data_query", query="SELECT * FROM lost", paths=["odd.db"])
-    assert (lost.ok, lost.text) == (False, "odd.db cannot be read as SQLite: no such table: main.gone.")
+    assert (lost.ok, lost.text) == (
+        False,
+        "odd.db cannot be read as SQLite: no such table: main.gone.",
+    )
 
 
 async def test_awkward_file_names_get_usable_table_names(run: Run, folder: Path) -> None:
@@ -295,21 +344,37 @@ async def test_awkward_file_names_get_usable_table_names(run: Run, folder: Path)
         assert await ask(run, f"SELECT a FROM {table}", name) == "a\n1"
     both = ["sales.csv", "sub/sales.csv"]
     (folder / "sub" / "sales.csv").write_text("a\n1\n")
-    assert await ask(run, "SELECT a, count(*) AS n FROM sales, sales_2 GROUP BY a", *both) == "a  n\n1  3"
+    assert (
+        await ask(run, "SELECT a, count(*) AS n FROM sales, sales_2 GROUP BY a", *both)
+        == "a  n\n1  3"
+    )
 
 
-async def test_memory_limit_is_an_error_and_the_next_query_works(workspace: Workspace, folder: Path) -> None:
+async def test_memory_limit_is_an_error_and_the_next_query_works(
+    workspace: Workspace, folder: Path
+) -> None:
     query_tool = tool(workspace, "data_query")
-    for query in ("SELECT repeat('x', 2000000000)", "SELECT list(a.text || b.text) FROM many a, many b"):
+    for query in (
+        "SELECT repeat('x', 2000000000)",
+        "SELECT list(a.text || b.text) FROM many a, many b",
+    ):
         result = await query_tool.run({"query": query, "paths": ["many.parquet"]})
-        assert (result.ok, "it took more than 512 MB of memory" in result.text) == (False, True), result.text
-    counted = await query_tool.run({"query": "SELECT count(*) AS n FROM many", "paths": ["many.parquet"], "plot": "no"})
+        assert (result.ok, "it took more than 512 MB of memory" in result.text) == (False, True), (
+            result.text
+        )
+    counted = await query_tool.run(
+        {"query": "SELECT count(*) AS n FROM many", "paths": ["many.parquet"], "plot": "no"}
+    )
     assert counted.text == "    n\n50000"
-    drawn = await query_tool.run({"query": "SELECT 'a', 1", "paths": ["many.parquet"], "plot": "bar"})
+    drawn = await query_tool.run(
+        {"query": "SELECT 'a', 1", "paths": ["many.parquet"], "plot": "bar"}
+    )
     assert drawn.text.splitlines()[1] == f"a  {'█' * 50} 1"
 
 
-async def test_query_ends_at_its_time_limit_and_when_cancelled(workspace: Workspace, folder: Path) -> None:
+async def test_query_ends_at_its_time_limit_and_when_cancelled(
+    workspace: Workspace, folder: Path
+) -> None:
     endless = {
         "query": "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range + b.range = 7",
         "paths": ["sales.csv"],
@@ -335,7 +400,11 @@ def computing_workers() -> set[int]:
     for place in Path("/proc").glob("[0-9]*"):
         try:
             status = (place / "stat").read_text().rpartition(")")[2].split()
-            if int(status[1]) == os.getpid() and status[0] == "R" and "_duckdb" in (place / "maps").read_text():
+            if (
+                int(status[1]) == os.getpid()
+                and status[0] == "R"
+                and "_duckdb" in (place / "maps").read_text()
+            ):
                 workers.add(int(place.name))
         except (OSError, IndexError):  # The process has ended.
             continue
@@ -350,10 +419,18 @@ async def test_result_is_drawn_as_text(run: Run) -> None:
         f"north2026-02-01  {'█' * 50} 12.25",
     ]
     line = await ask(
-        run, "SELECT month, sum(amount) AS total FROM sales GROUP BY 1 ORDER BY 1", "sales.csv", plot="line"
+        run,
+        "SELECT month, sum(amount) AS total FROM sales GROUP BY 1 ORDER BY 1",
+        "sales.csv",
+        plot="line",
     )
     assert all(part in line for part in ("(total)", "(month)", "26-01-01", "3.5 |"))
-    points = await ask(run, "SELECT number, number % 7 AS a, 9 AS b FROM many LIMIT 20", "many.parquet", plot="scatter")
+    points = await ask(
+        run,
+        "SELECT number, number % 7 AS a, 9 AS b FROM many LIMIT 20",
+        "many.parquet",
+        plot="scatter",
+    )
     assert "(a, b o)" in points
     assert "o" in points.partition("\n")[2]
     assert "\x1b" not in bars + line + points
@@ -362,9 +439,15 @@ async def test_result_is_drawn_as_text(run: Run) -> None:
 async def test_drawing_is_bounded_and_counts_omitted_rows(run: Run) -> None:
     for kind, shown in {"bar": 50, "line": 2_000}.items():
         result = await run(
-            "data_query", query="SELECT number, number AS n FROM many", paths=["many.parquet"], plot=kind
+            "data_query",
+            query="SELECT number, number AS n FROM many",
+            paths=["many.parquet"],
+            plot=kind,
         )
-        assert (result.truncated, result.text.splitlines()[-1]) == (True, f"[truncated: {shown} of 50000 rows shown]")
+        assert (result.truncated, result.text.splitlines()[-1]) == (
+            True,
+            f"[truncated: {shown} of 50000 rows shown]",
+        )
         assert len(result.text) <= 8_000
 
 
@@ -390,28 +473,41 @@ async def test_all_numeric_results_can_be_drawn(query: str, run: Run, workspace:
 
 
 async def test_plot_without_numbers_is_refused(run: Run) -> None:
-    result = await run("data_query", query="SELECT region, note FROM sales", paths=["sales.csv"], plot="bar")
+    result = await run(
+        "data_query", query="SELECT region, note FROM sales", paths=["sales.csv"], plot="bar"
+    )
     assert (
-        result.text == "A plot needs rows and a numeric column after the first: 3 rows of region VARCHAR, note VARCHAR."
+        result.text
+        == "A plot needs rows and a numeric column after the first: 3 rows of region VARCHAR, note VARCHAR."
     )
 
 
 @pytest.mark.parametrize("kind", ["bar", "line", "scatter"])
-async def test_plot_is_saved_as_an_image_and_can_be_undone(kind: str, folder: Path, tmp_path: Path) -> None:
+async def test_plot_is_saved_as_an_image_and_can_be_undone(
+    kind: str, folder: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     undo = UndoLog(tmp_path / "undo")
     copies = undo.enter("session", 1)
     plot_tool = tool(Workspace(folder, undo=undo), "data_plot")
     query = "SELECT region || '$\\frac', amount, amount * 2 AS more FROM sales"
-    result = await plot_tool.run({"query": query, "paths": ["sales.csv"], "plot": kind, "path": "out/plot.png"})
+    result = await plot_tool.run(
+        {"query": query, "paths": ["sales.csv"], "plot": kind, "path": "out/plot.png"}
+    )
     assert result.ok, result.text
     assert (folder / "out" / "plot.png").read_bytes().startswith(b"\x89PNG")
-    assert [(write.path, write.existed) for write in undo.writes("session", copies)] == [("out/plot.png", False)]
+    assert [(write.path, write.existed) for write in undo.writes("session", copies)] == [
+        ("out/plot.png", False)
+    ]
 
 
-async def test_image_cannot_replace_other_files_or_leave_the_workspace(run: Run, folder: Path) -> None:
+async def test_image_cannot_replace_other_files_or_leave_the_workspace(
+    run: Run, folder: Path
+) -> None:
     for path in ("sales.csv", "notes.md", "../plot.png"):
-        result = await run("data_plot", query="SELECT 1 AS a, 2 AS b", paths=["sales.csv"], plot="bar", path=path)
+        result = await run(
+            "data_plot", query="SELECT 1 AS a, 2 AS b", paths=["sales.csv"], plot="bar", path=path
+        )
         assert not result.ok
     assert not (folder.parent / "plot.png").exists()
     assert (folder / "sales.csv").read_text() == SALES

@@ -57,12 +57,17 @@ def test_changed_line_ends_are_reported():
 
 
 def test_only_line_feeds_separate_lines():
-    assert unified("a.txt", "a\fb\u2028c\nd\n", "a\fb\u2028c\ne\n").splitlines(keepends=False)[-1] == "+e"
+    assert (
+        unified("a.txt", "a\fb\u2028c\nd\n", "a\fb\u2028c\ne\n").splitlines(keepends=False)[-1]
+        == "+e"
+    )
     assert "@@ -1,2 +1,2 @@" in unified("a.txt", "a\fb\u2028c\nd\n", "a\fb\u2028c\ne\n")
 
 
 def test_a_large_change_is_not_compared_line_by_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 60.0)  # comparing all lines would take hours
+    monkeypatch.setattr(
+        "ecoshell.tools.diffs._SECONDS", 60.0
+    )  # comparing all lines would take hours
     diff = unified("a.txt", "x\n" * 500_000, "y\n" * 500_000)
     assert diff.endswith("[truncated: the diff continues]")
     assert len(diff) < 50_000

@@ -25,23 +25,47 @@ PAGE = f"""<html><head><title>Foxes and dogs</title><script>var hidden = 1;</scr
 PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/": (200, {"Content-Type": "text/html; charset=utf-8"}, PAGE.encode()),
     "/plain": (200, {"Content-Type": "text/plain; charset=latin-1"}, "café".encode("latin-1")),
-    "/meta": (200, {"Content-Type": "text/html"}, '<meta charset="windows-1252"><p>café</p>'.encode("cp1252")),
+    "/meta": (
+        200,
+        {"Content-Type": "text/html"},
+        '<meta charset="windows-1252"><p>café</p>'.encode("cp1252"),
+    ),
     "/badcharset": (200, {"Content-Type": "text/plain; charset=hex"}, b"text"),
     "/json": (200, {"Content-Type": "application/vnd.api+json"}, b'{"a": 1}'),
     "/image": (200, {"Content-Type": "image/png"}, b"\x89PNG"),
     "/none": (200, {}, b"no type"),
     "/empty": (200, {"Content-Type": "text/html"}, b""),
     "/missing": (404, {"Content-Type": "text/plain"}, b"nothing here"),
-    "/zipped": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, gzip.compress(b"z" * 1_000_000)),
-    "/deflated": (200, {"Content-Type": "text/plain", "Content-Encoding": "deflate"}, zlib.compress(b"zipped")),
-    "/raw": (200, {"Content-Type": "text/plain", "Content-Encoding": "Deflate"}, zlib.compress(b"zipped", wbits=-15)),
-    "/gzipped": (200, {"Content-Type": "text/plain", "Content-Encoding": "x-gzip"}, gzip.compress(b"zipped")),
+    "/zipped": (
+        200,
+        {"Content-Type": "text/plain", "Content-Encoding": "gzip"},
+        gzip.compress(b"z" * 1_000_000),
+    ),
+    "/deflated": (
+        200,
+        {"Content-Type": "text/plain", "Content-Encoding": "deflate"},
+        zlib.compress(b"zipped"),
+    ),
+    "/raw": (
+        200,
+        {"Content-Type": "text/plain", "Content-Encoding": "Deflate"},
+        zlib.compress(b"zipped", wbits=-15),
+    ),
+    "/gzipped": (
+        200,
+        {"Content-Type": "text/plain", "Content-Encoding": "x-gzip"},
+        gzip.compress(b"zipped"),
+    ),
     "/parts": (
         200,
         {"Content-Type": "text/plain", "Content-Encoding": "gzip"},
         gzip.compress(b"zip") + gzip.compress(b"ped") + b"\0" * 9,
     ),
-    "/nogzip": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"not packed at all"),
+    "/nogzip": (
+        200,
+        {"Content-Type": "text/plain", "Content-Encoding": "gzip"},
+        b"not packed at all",
+    ),
     "/moved": (302, {"Location": "/plain"}, b""),
     "/circle": (302, {"Location": "/circle"}, b""),
     "/tofile": (302, {"Location": "file:///etc/passwd"}, b""),
@@ -116,7 +140,9 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     requests: list[tuple[str, str]] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("RecordingHandler", (Handler,), {"requests": requests}))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("RecordingHandler", (Handler,), {"requests": requests})
+    )
     server.daemon_threads = True
     server.released = threading.Event()  # pyright: ignore[reportAttributeAccessIssue]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -130,7 +156,14 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -173,12 +206,20 @@ async def test_an_empty_page_is_reported(near: FetchTool, site: Site):
     assert (await near.fetch_url(site.url("/empty"))).text == f"{site.url('/empty')} has no text."
 
 
-@pytest.mark.parametrize("piece", ["<td>x", "<p>a,b", "<br>", "<a href=x>", "<div>", "&lt;", "<!--", "<"])
+@pytest.mark.parametrize(
+    "piece", ["<td>x", "<p>a,b", "<br>", "<a href=x>", "<div>", "&lt;", "<!--", "<"]
+)
 async def test_extracting_a_slow_page_times_out(near: FetchTool, site: Site, piece: str):
-    PAGES["/bomb"] = (200, {"Content-Type": "text/html"}, ("<table><tr>" + piece * 400_000).encode())
+    PAGES["/bomb"] = (
+        200,
+        {"Content-Type": "text/html"},
+        ("<table><tr>" + piece * 400_000).encode(),
+    )
     hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=1))
     try:
-        assert isinstance((await asyncio.wait_for(hasty.fetch_url(site.url("/bomb")), 600)).text, str)
+        assert isinstance(
+            (await asyncio.wait_for(hasty.fetch_url(site.url("/bomb")), 600)).text, str
+        )
     except ToolError as error:
         assert "Stopped" in str(error) or "in time" in str(error)  # noqa: PT017 - two possible errors
     assert "brown fox" in (await near.fetch_url(site.url("/"))).text
@@ -195,7 +236,9 @@ async def test_a_page_that_is_not_text_is_refused(near: FetchTool, site: Site):
 
 
 @pytest.mark.parametrize("path", ["/endless", "/zipped"])
-async def test_a_large_response_is_truncated_while_it_arrives(near: FetchTool, site: Site, path: str):
+async def test_a_large_response_is_truncated_while_it_arrives(
+    near: FetchTool, site: Site, path: str
+):
     observation = await near.fetch_url(site.url(path))
     assert observation.truncated
     assert len(observation.text) < 50_100
@@ -233,7 +276,20 @@ async def test_an_endless_slow_response_times_out(site: Site, path: str):
 
 
 @pytest.mark.parametrize(
-    "charset", ["punycode", "idna", "base64", "hex", "bz2", "zip", "rot13", "uu", "quopri", "unicode_escape", "utf-7"]
+    "charset",
+    [
+        "punycode",
+        "idna",
+        "base64",
+        "hex",
+        "bz2",
+        "zip",
+        "rot13",
+        "uu",
+        "quopri",
+        "unicode_escape",
+        "utf-7",
+    ],
 )
 async def test_an_unsupported_charset_is_read_as_utf8(site: Site, charset: str):
     patient = FetchTool(ToolOptions(allow_private=True))
@@ -243,12 +299,22 @@ async def test_an_unsupported_charset_is_read_as_utf8(site: Site, charset: str):
     assert observation.text == body.decode()
 
 
-@pytest.mark.parametrize("charset", ["cp1252", "latin-1", "Shift_JIS", "EUC-KR", "gb18030", "koi8-r", "utf-16", "big5"])
+@pytest.mark.parametrize(
+    "charset", ["cp1252", "latin-1", "Shift_JIS", "EUC-KR", "gb18030", "koi8-r", "utf-16", "big5"]
+)
 async def test_text_charsets_are_decoded(near: FetchTool, site: Site, charset: str):
-    word = {"Shift_JIS": "日本", "EUC-KR": "한국", "gb18030": "中国", "koi8-r": "мир", "big5": "中國"}.get(
-        charset, "café"
+    word = {
+        "Shift_JIS": "日本",
+        "EUC-KR": "한국",
+        "gb18030": "中国",
+        "koi8-r": "мир",
+        "big5": "中國",
+    }.get(charset, "café")
+    PAGES["/charset"] = (
+        200,
+        {"Content-Type": f"text/plain; charset={charset}"},
+        word.encode(charset),
     )
-    PAGES["/charset"] = (200, {"Content-Type": f"text/plain; charset={charset}"}, word.encode(charset))
     assert (await near.fetch_url(site.url("/charset"))).text == word
 
 
@@ -261,7 +327,9 @@ async def test_redirects_are_limited_in_number_and_scheme(near: FetchTool, site:
 
 async def test_a_silent_server_times_out(site: Site):
     tool = FunctionTool(
-        FetchTool(ToolOptions(allow_private=True)).fetch_url, effects=["network"], limits=Limits(seconds=0.3)
+        FetchTool(ToolOptions(allow_private=True)).fetch_url,
+        effects=["network"],
+        limits=Limits(seconds=0.3),
     )
     observation = await contained(tool, {"url": site.url("/silent")}, tool.limits)
     assert (observation.ok, observation.text) == (
@@ -275,7 +343,9 @@ async def test_a_silent_server_times_out(site: Site):
 async def test_an_unreachable_server_is_an_error(near: FetchTool):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening
-        assert "could not be fetched" in await refusal(near, f"http://127.0.0.1:{closed.getsockname()[1]}/")
+        assert "could not be fetched" in await refusal(
+            near, f"http://127.0.0.1:{closed.getsockname()[1]}/"
+        )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +369,8 @@ async def test_other_addresses_are_refused(near: FetchTool, url: str):
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::ffff:127.0.0.1]"]
+    "host",
+    ["127.0.0.1", "localhost", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::ffff:127.0.0.1]"],
 )
 async def test_this_machine_is_refused_under_any_name(site: Site, host: str):
     message = await refusal(FetchTool(ToolOptions()), site.url("/plain", host))
@@ -308,13 +379,16 @@ async def test_this_machine_is_refused_under_any_name(site: Site, host: str):
 
 
 @pytest.mark.parametrize(
-    "host", ["10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]", "[::1]"]
+    "host",
+    ["10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]", "[::1]"],
 )
 async def test_the_local_network_is_refused(host: str):
     assert "local network" in await refusal(FetchTool(ToolOptions()), f"http://{host}/")
 
 
-async def test_the_connection_goes_to_the_checked_address(near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch):
+async def test_the_connection_goes_to_the_checked_address(
+    near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch
+):
     resolve, lookups = socket.getaddrinfo, list[str]()
 
     def fickle(host: str, *arguments: object, **options: object):
@@ -362,8 +436,23 @@ async def test_an_unsupported_proxy_is_an_error(proxy: str, monkeypatch: pytest.
 
 
 PRIVATE = [
-    *("127.0.0.0/8", "0.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10"),
-    *("169.254.169.254/32", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "127.0.0.1/32", "224.0.0.0/4"),
+    *(
+        "127.0.0.0/8",
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "169.254.0.0/16",
+        "100.64.0.0/10",
+    ),
+    *(
+        "169.254.169.254/32",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+        "192.0.0.192/32",
+        "127.0.0.1/32",
+        "224.0.0.0/4",
+    ),
 ]
 PRIVATE_V6 = [
     "::/128",
@@ -397,19 +486,34 @@ def private_hosts(draw: st.DrawFn) -> str:
     dots = "." * draw(st.integers(0, 2))
     kind = draw(st.sampled_from(("v4", "inside", "6to4", "v6", "name")))
     if kind == "v6":
-        return bracketed(draw, IPv6Address(draw(bits(IPv6Network(draw(st.sampled_from(PRIVATE_V6)))))))
+        return bracketed(
+            draw, IPv6Address(draw(bits(IPv6Network(draw(st.sampled_from(PRIVATE_V6))))))
+        )
     if kind == "name":
-        name = draw(st.sampled_from(("localhost", "printer", "x.localhost", "a.local", "metadata.google.internal")))
+        name = draw(
+            st.sampled_from(
+                ("localhost", "printer", "x.localhost", "a.local", "metadata.google.internal")
+            )
+        )
         return draw(st.sampled_from((name, name.upper(), name.title()))) + dots
     number = draw(bits(IPv4Network(draw(st.sampled_from(PRIVATE)))))
     if kind == "inside":
-        return bracketed(draw, IPv6Address(int(IPv6Address(draw(st.sampled_from(CARRIERS)))) | number))
+        return bracketed(
+            draw, IPv6Address(int(IPv6Address(draw(st.sampled_from(CARRIERS)))) | number)
+        )
     if kind == "6to4":
-        return bracketed(draw, IPv6Address((0x2002 << 112) | (number << 80) | draw(st.integers(0, 1))))
-    first = draw(st.integers(0, 3))  # number of separate bytes; the last part contains the other ones
+        return bracketed(
+            draw, IPv6Address((0x2002 << 112) | (number << 80) | draw(st.integers(0, 1)))
+        )
+    first = draw(
+        st.integers(0, 3)
+    )  # number of separate bytes; the last part contains the other ones
     parts = [*number.to_bytes(4)[:first], number & ((1 << (32 - 8 * first)) - 1)]
     return (
-        ".".join(draw(st.sampled_from(("{:d}", "0x{:x}", "0X{:X}", "0{:o}", "0x0{:x}"))).format(part) for part in parts)
+        ".".join(
+            draw(st.sampled_from(("{:d}", "0x{:x}", "0X{:X}", "0{:o}", "0x0{:x}"))).format(part)
+            for part in parts
+        )
         + dots
     )
 
@@ -418,16 +522,22 @@ def bracketed(draw: st.DrawFn, address: IPv6Address) -> str:
     return f"[{draw(st.sampled_from((str(address), address.exploded, address.exploded.upper())))}]"
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(host=private_hosts())
-def test_no_spelling_of_a_private_address_passes_to_a_proxy(host: str, site: Site, monkeypatch: pytest.MonkeyPatch):
+def test_no_spelling_of_a_private_address_passes_to_a_proxy(
+    host: str, site: Site, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("http_proxy", site.url(""))
     with pytest.raises(ToolError):
         asyncio.run(FetchTool(ToolOptions()).fetch_url(f"http://{host}/page"))
     assert site.requests == []
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(host=private_hosts())
 def test_a_redirect_to_a_private_address_is_not_followed_by_a_proxy(
     host: str, site: Site, monkeypatch: pytest.MonkeyPatch
@@ -443,7 +553,9 @@ def test_a_redirect_to_a_private_address_is_not_followed_by_a_proxy(
 @pytest.mark.parametrize(
     "host", ["example.org", "8.8.8.8", "134744072", "[2606:4700:4700::1111]", "[64:ff9b::808:808]"]
 )
-async def test_a_public_name_passes_to_a_proxy(host: str, site: Site, monkeypatch: pytest.MonkeyPatch):
+async def test_a_public_name_passes_to_a_proxy(
+    host: str, site: Site, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("http_proxy", site.url(""))
     for name in (host, host.strip("[]")):  # httpcore sends a proxy the address without brackets.
         PAGES[f"http://{name}/page"] = (200, {"Content-Type": "text/plain"}, b"by proxy")
@@ -455,7 +567,11 @@ async def test_a_public_name_passes_to_a_proxy(host: str, site: Site, monkeypatc
 def test_an_ipv4_address_is_as_public_inside_ipv6_as_outside(number: int):
     plain = IPv4Address(number)
     for carrier in (0xFFFF << 32, 0x64FF9B << 96, 0):
-        inside = IPv6Address(carrier | number) if carrier else IPv6Address((0x2002 << 112) | (number << 80))
+        inside = (
+            IPv6Address(carrier | number)
+            if carrier
+            else IPv6Address((0x2002 << 112) | (number << 80))
+        )
         assert is_public(inside) <= is_public(plain)
 
 
@@ -465,7 +581,9 @@ def test_the_open_internet_is_public(address: str):
     require_public_name(address)
 
 
-@pytest.mark.parametrize("address", ["224.0.0.1", "255.255.255.255", "100.64.0.1", "ff02::1", "::", "2001:db8::1"])
+@pytest.mark.parametrize(
+    "address", ["224.0.0.1", "255.255.255.255", "100.64.0.1", "ff02::1", "::", "2001:db8::1"]
+)
 def test_special_addresses_are_not_public(address: str):
     assert not is_public(ip_address(address))
 
@@ -494,6 +612,9 @@ def test_a_deeply_nested_page_is_read():
 
 def test_a_page_that_is_not_an_article_keeps_all_its_text():
     items = "".join(f"<li><a href='/{number}'>Entry {number}</a></li>" for number in range(50))
-    text = in_worker(readable_text, f"<html><title>Index</title><body><ul>{items}</ul><p>Short.</p></body></html>")
+    text = in_worker(
+        readable_text,
+        f"<html><title>Index</title><body><ul>{items}</ul><p>Short.</p></body></html>",
+    )
     assert "Entry 0" in text
     assert "Entry 49" in text

@@ -41,7 +41,9 @@ def refusal(function: Any, *arguments: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_a_listing_shows_shallow_entries_first_and_hides_git(files: FileTools, workspace: Workspace):
+def test_a_listing_shows_shallow_entries_first_and_hides_git(
+    files: FileTools, workspace: Workspace
+):
     write(workspace, a__b__c_txt="deep", a__x_txt="12", z_txt="123", empty="")
     for folder in (".git", ".venv"):
         (workspace.root / folder).mkdir()
@@ -77,7 +79,8 @@ def test_a_long_listing_is_truncated_with_its_length(files: FileTools, workspace
 
 
 @pytest.mark.parametrize(
-    ("path", "words"), [("missing", "no such file"), ("a.txt/b", "not a folder"), ("..", "outside the workspace")]
+    ("path", "words"),
+    [("missing", "no such file"), ("a.txt/b", "not a folder"), ("..", "outside the workspace")],
 )
 def test_invalid_folders_are_errors(files: FileTools, workspace: Workspace, path: str, words: str):
     write(workspace, a_txt="")
@@ -124,7 +127,9 @@ def test_an_empty_file_is_reported(files: FileTools, workspace: Workspace):
     assert files.read_file("a.txt").text == "The file a.txt is empty."
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(lengths=st.lists(st.integers(0, 700), min_size=1, max_size=12))
 def test_following_the_truncation_marks_reads_the_complete_file(
     files: FileTools, workspace: Workspace, lengths: list[int]
@@ -167,7 +172,9 @@ def test_writing_reports_what_was_done(files: FileTools, workspace: Workspace):
         ("../a.txt", "x", "outside"),
     ],
 )
-def test_invalid_writes_are_errors(files: FileTools, workspace: Workspace, path: str, content: str, words: str):
+def test_invalid_writes_are_errors(
+    files: FileTools, workspace: Workspace, path: str, content: str, words: str
+):
     (workspace.root / "folder").mkdir()
     assert words in refusal(files.write_file, path, content)
     assert [entry.name for entry in workspace.root.iterdir()] == ["folder"]
@@ -175,7 +182,10 @@ def test_invalid_writes_are_errors(files: FileTools, workspace: Workspace, path:
 
 def test_an_edit_replaces_an_exact_text(files: FileTools, workspace: Workspace):
     write(workspace, a_py="a = 1\nb = 2\nc = 3\n")
-    assert files.edit_file("a.py", "b = 2", "b = 4\nd = 5").text == "a.py edited at line 2: 1 line replaced by 2 lines."
+    assert (
+        files.edit_file("a.py", "b = 2", "b = 4\nd = 5").text
+        == "a.py edited at line 2: 1 line replaced by 2 lines."
+    )
     assert (workspace.root / "a.py").read_text() == "a = 1\nb = 4\nd = 5\nc = 3\n"
 
 
@@ -187,7 +197,9 @@ def test_an_edit_keeps_the_files_line_ends(files: FileTools, workspace: Workspac
     assert (workspace.root / "a.txt").read_bytes() == "1\r\n2\r\n2½\r\nthree\r\n".encode()
 
 
-def test_an_edit_that_does_not_match_exactly_once_changes_nothing(files: FileTools, workspace: Workspace):
+def test_an_edit_that_does_not_match_exactly_once_changes_nothing(
+    files: FileTools, workspace: Workspace
+):
     text = "first line\nsame\nother\nsame\n"
     write(workspace, a_txt=text)
     assert "2 times in a.txt (lines 2, 4)" in refusal(files.edit_file, "a.txt", "same", "x")
@@ -209,7 +221,9 @@ def test_an_edit_that_does_not_match_exactly_once_changes_nothing(files: FileToo
         ("write_file", {"path": "new.txt", "content": "ab\n" * 1_000_000}),
     ],
 )
-def test_many_short_lines_are_not_split_into_objects(workspace: Workspace, tool: str, arguments: dict[str, Any]):
+def test_many_short_lines_are_not_split_into_objects(
+    workspace: Workspace, tool: str, arguments: dict[str, Any]
+):
     """Creating them would block Ctrl-C and the screen."""
     write(workspace, many_txt="ab\n" * 1_000_000)
     files = FileTools(workspace, ToolOptions())
@@ -237,8 +251,13 @@ def test_any_range_of_lines_matches_the_text(lines: list[str], size: int, data: 
     with patch.object(files_module, "_SLICE", size), TemporaryDirectory() as folder:
         workspace = Workspace(Path(folder))
         workspace.write_text("a", text)
-        wide, narrow = (FileTools(workspace, ToolOptions(result=ResultSize(room + 200))) for room in (10_000, 100))
-        assert wide.read_file("a", first, last).text.startswith("".join(all_lines[first - 1 : last]))
+        wide, narrow = (
+            FileTools(workspace, ToolOptions(result=ResultSize(room + 200)))
+            for room in (10_000, 100)
+        )
+        assert wide.read_file("a", first, last).text.startswith(
+            "".join(all_lines[first - 1 : last])
+        )
         truncated = narrow.read_file("a", first, last).text
     requested = all_lines[first - 1 : last]
     fits = [length for length in itertools.accumulate(map(len, requested)) if length <= 100]
@@ -249,7 +268,10 @@ async def test_a_folder_is_listed_in_the_worker(workspace: Workspace):
     worker = in_worker(os.getpid)
     os.kill(worker, signal.SIGSTOP)
     try:
-        tools = {tool.schema.name: tool for tool in builtin_tools(workspace, options=ToolOptions(file_seconds=0.3))}
+        tools = {
+            tool.schema.name: tool
+            for tool in builtin_tools(workspace, options=ToolOptions(file_seconds=0.3))
+        }
         observation = await contained(tools["list_files"], {}, limits_of(tools["list_files"]))
     finally:
         with suppress(ProcessLookupError):

@@ -46,7 +46,9 @@ def tool_of(function: Callable[..., Any], **options: Any) -> FunctionTool:
     return FunctionTool(function, effects=["read"], **options)
 
 
-async def observation_of(function: Callable[..., Any], limits: Limits | None = None, **arguments: Any) -> Observation:
+async def observation_of(
+    function: Callable[..., Any], limits: Limits | None = None, **arguments: Any
+) -> Observation:
     return await tool_of(function, limits=limits).run(arguments)
 
 
@@ -85,11 +87,15 @@ async def test_a_dataclass_argument_is_described_inline_and_constructed():
     schema = tool_of(go).schema.parameters["properties"]["place"]
     assert schema["properties"]["title"] == {"type": "string"}
     assert "$" not in str(schema)
-    observation = await observation_of(go, place={"title": "A", "inside": {"title": "B"}}, scores={"x": 1})
+    observation = await observation_of(
+        go, place={"title": "A", "inside": {"title": "B"}}, scores={"x": 1}
+    )
     assert observation.text == "A {'x': 1.0}"
 
 
-@pytest.mark.parametrize("kind", [str, int, float, bool, list[int], Literal["a", "b"], list[list[str]]])
+@pytest.mark.parametrize(
+    "kind", [str, int, float, bool, list[int], Literal["a", "b"], list[list[str]]]
+)
 def test_plain_types_are_described_as_pydantic_does(kind: Any):
     def function(value: Any) -> None: ...
 
@@ -128,7 +134,9 @@ def test_constraints_of_annotations_are_described():
     ],
 )
 async def test_an_invalid_value_of_the_right_type_is_explained(wrong: dict[str, Any], words: str):
-    observation = await observation_of(reserve, **{"place": {"title": "A"}, "when": "2026-05-01"} | wrong)
+    observation = await observation_of(
+        reserve, **{"place": {"title": "A"}, "when": "2026-05-01"} | wrong
+    )
     assert words in observation.text
 
 
@@ -152,7 +160,9 @@ def test_a_function_with_positional_arguments_is_rejected():
         (object(), {}),
     ],
 )
-async def test_a_default_is_described_as_json_and_passed_unchanged(default: Any, described: dict[str, Any]):
+async def test_a_default_is_described_as_json_and_passed_unchanged(
+    default: Any, described: dict[str, Any]
+):
     def echo(value: object = default) -> str:
         return str(value is default)
 
@@ -207,7 +217,11 @@ NAMES = st.sampled_from(["name", "times", "tone", "tags"]) | st.text(max_size=6)
 
 
 @settings(max_examples=50)
-@given(arguments=st.dictionaries(NAMES, st.recursive(st.none() | st.floats() | st.text(), st.lists, max_leaves=4)))
+@given(
+    arguments=st.dictionaries(
+        NAMES, st.recursive(st.none() | st.floats() | st.text(), st.lists, max_leaves=4)
+    )
+)
 def test_any_arguments_are_accepted_or_give_a_tool_error(arguments: dict[str, Any]):
     with contextlib.suppress(ToolError):  # any other error fails the test
         assert "name" in GREETING.check(arguments)
@@ -222,7 +236,10 @@ async def test_errors_of_a_tool_become_observations():
 
     assert await observation_of(refuse) == Observation("Not today.", ok=False)
     crashed = await observation_of(crash)
-    assert (crashed.ok, crashed.text) == (False, "crash failed: ZeroDivisionError: division by zero")
+    assert (crashed.ok, crashed.text) == (
+        False,
+        "crash failed: ZeroDivisionError: division by zero",
+    )
 
 
 async def test_values_become_json():
@@ -267,7 +284,10 @@ async def test_a_timeout_ends_the_thread_of_a_tool():
 
     observation = await contained(FunctionTool(loop, effects=()), {}, Limits(seconds=0.1))
     advice = "Give it less to do, or continue without it."
-    assert (observation.ok, observation.text) == (False, f"loop was stopped: it took longer than 0.1 s. {advice}")
+    assert (observation.ok, observation.text) == (
+        False,
+        f"loop was stopped: it took longer than 0.1 s. {advice}",
+    )
     assert await asyncio.to_thread(ended.wait, 600)
 
 

@@ -22,7 +22,10 @@ def repository(tmp_path):
 
 def git(folder, *words):
     subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True, capture_output=True
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
     )
 
 

@@ -32,7 +32,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
 
 
 async def run(folder: Path, name: str, **arguments: Any) -> Observation:
@@ -40,7 +42,9 @@ async def run(folder: Path, name: str, **arguments: Any) -> Observation:
 
 
 def tool(folder: Path, name: str, **options: Any) -> Tool:
-    return {tool.schema.name: tool for tool in tools(Workspace(folder), ToolOptions(**options))}[name]
+    return {tool.schema.name: tool for tool in tools(Workspace(folder), ToolOptions(**options))}[
+        name
+    ]
 
 
 def arguments(name: str) -> dict[str, Any]:
@@ -60,7 +64,10 @@ async def test_status_and_diff_show_changes(repository: Path) -> None:
 async def test_file_names_are_not_quoted(repository: Path) -> None:
     (repository / "café.txt").write_text("one\n")
     assert "?? café.txt" in (await run(repository, "git_status")).text
-    assert "create mode 100644 café.txt" in (await run(repository, "git_commit", message="é", paths=["café.txt"])).text
+    assert (
+        "create mode 100644 café.txt"
+        in (await run(repository, "git_commit", message="é", paths=["café.txt"])).text
+    )
     assert "+++ b/café.txt" in (await run(repository, "git_show")).text
 
 
@@ -97,7 +104,11 @@ async def test_commit_contains_only_the_named_files(repository: Path) -> None:
     git(repository, "add", "other.txt")
     done = await run(repository, "git_commit", message="Add new", paths=["new.txt"])
     assert done.ok
-    assert git(repository, "show", "--name-only", "--format=%s").split("\n")[:3] == ["Add new", "", "new.txt"]
+    assert git(repository, "show", "--name-only", "--format=%s").split("\n")[:3] == [
+        "Add new",
+        "",
+        "new.txt",
+    ]
     assert git(repository, "status", "--short") == " M a.txt\nA  other.txt\n"
 
 
@@ -107,7 +118,10 @@ async def test_commit_contains_a_link_and_not_its_target(repository: Path) -> No
     (repository / "away").symlink_to("/etc/hostname")
     assert (await run(repository, "git_commit", message="A link", paths=["sub/link"])).ok
     assert git(repository, "show", "--format=", "--name-only") == "sub/link\n"
-    assert "outside the workspace" in (await run(repository, "git_commit", message="Away", paths=["away"])).text
+    assert (
+        "outside the workspace"
+        in (await run(repository, "git_commit", message="Away", paths=["away"])).text
+    )
 
 
 async def test_deleted_and_renamed_files_can_be_committed(repository: Path) -> None:
@@ -118,7 +132,10 @@ async def test_deleted_and_renamed_files_can_be_committed(repository: Path) -> N
     (repository / "new.txt").unlink()
     assert (await run(repository, "git_commit", message="Gone", paths=["new.txt"])).ok
     assert git(repository, "status", "--short") == git(repository, "ls-files") == ""
-    assert "did not match" in (await run(repository, "git_commit", message="None", paths=["never"])).text
+    assert (
+        "did not match"
+        in (await run(repository, "git_commit", message="None", paths=["never"])).text
+    )
 
 
 def test_only_git_commit_has_effects(repository: Path) -> None:
@@ -128,9 +145,19 @@ def test_only_git_commit_has_effects(repository: Path) -> None:
 
 @pytest.mark.parametrize("name", READING)
 @pytest.mark.parametrize(
-    "key", ["core.fsmonitor", "filter.own.clean", "diff.own.textconv", "diff.external", "core.pager", "gpg.program"]
+    "key",
+    [
+        "core.fsmonitor",
+        "filter.own.clean",
+        "diff.own.textconv",
+        "diff.external",
+        "core.pager",
+        "gpg.program",
+    ],
 )
-async def test_programs_of_the_repository_are_not_run(name: str, key: str, repository: Path, tmp_path: Path) -> None:
+async def test_programs_of_the_repository_are_not_run(
+    name: str, key: str, repository: Path, tmp_path: Path
+) -> None:
     mark, program = tmp_path / "ran", tmp_path / "program.sh"
     program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
     program.chmod(0o755)
@@ -145,7 +172,9 @@ async def test_programs_of_the_repository_are_not_run(name: str, key: str, repos
 
 
 @pytest.mark.parametrize("name", READING)
-async def test_reading_runs_no_hook_and_keeps_the_index(name: str, repository: Path, tmp_path: Path) -> None:
+async def test_reading_runs_no_hook_and_keeps_the_index(
+    name: str, repository: Path, tmp_path: Path
+) -> None:
     hook = repository / ".git" / "hooks" / "post-index-change"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
@@ -183,12 +212,17 @@ async def test_paths_outside_and_options_are_refused(
 async def test_workspace_inside_a_repository_sees_only_its_files(repository: Path) -> None:
     (repository / "a.txt").write_text("secret\n")
     (repository / "sub" / "b.txt").write_text("mine\n")
-    outputs = [(await run(repository / "sub", name)).text for name in ("git_status", "git_diff", "git_show")]
+    outputs = [
+        (await run(repository / "sub", name)).text
+        for name in ("git_status", "git_diff", "git_show")
+    ]
     assert "mine" in outputs[1]
     assert not any("a.txt" in text or "secret" in text for text in outputs)
 
 
-async def test_repository_elsewhere_is_read_only_for_its_worktrees(repository: Path, tmp_path: Path) -> None:
+async def test_repository_elsewhere_is_read_only_for_its_worktrees(
+    repository: Path, tmp_path: Path
+) -> None:
     git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
     assert (await run(tmp_path / "tree", "git_status")).text == "## tree"
     stranger = tmp_path / "stranger"
@@ -198,18 +232,26 @@ async def test_repository_elsewhere_is_read_only_for_its_worktrees(repository: P
     assert "is not in a readable git repository" in (await run(tmp_path, "git_log")).text
 
 
-@pytest.mark.parametrize("way", ["commondir", "objects", "alternates", "objects/pack", "one object", ".git"])
-async def test_repository_with_data_elsewhere_is_refused(way: str, repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "way", ["commondir", "objects", "alternates", "objects/pack", "one object", ".git"]
+)
+async def test_repository_with_data_elsewhere_is_refused(
+    way: str, repository: Path, tmp_path: Path
+) -> None:
     private, head = repository / ".git", git(repository, "rev-parse", "HEAD").strip()
     stranger = tmp_path / "stranger"
     git(tmp_path, "init", "-q", "-b", "main", str(stranger))
     if way == "commondir":
         (stranger / ".git" / "commondir").write_text(f"{private}\n")
     elif way == "alternates":
-        (stranger / ".git" / "objects" / "info" / "alternates").write_text(f"{private / 'objects'}\n")
+        (stranger / ".git" / "objects" / "info" / "alternates").write_text(
+            f"{private / 'objects'}\n"
+        )
     elif way == "one object":
         (stranger / ".git" / "objects" / head[:2]).mkdir()
-        (stranger / ".git" / "objects" / head[:2] / head[2:]).symlink_to(private / "objects" / head[:2] / head[2:])
+        (stranger / ".git" / "objects" / head[:2] / head[2:]).symlink_to(
+            private / "objects" / head[:2] / head[2:]
+        )
     else:
         link = stranger / ".git" / ("" if way == ".git" else way)
         shutil.rmtree(link)

@@ -39,18 +39,29 @@ def test_values_are_extracted_from_files_and_texts(tool: SearchTools, query: str
         ([{"a b": {"c": 1}}, {"d": 2}], '[*]."a b".c'),
         ({"a": {}, "b": []}, "a, b"),
         (1, "@"),
-        ({f"k{number}": number for number in range(30)}, ", ".join(f"k{number}" for number in range(20)) + ", …"),
+        (
+            {f"k{number}": number for number in range(30)},
+            ", ".join(f"k{number}" for number in range(20)) + ", …",
+        ),
     ],
 )
 def test_a_query_without_a_result_lists_the_paths(tool: SearchTools, data: object, outline: str):
-    assert tool.json_query("missing[7]", text=json.dumps(data)) == f"Nothing was found. The text contains {outline}."
+    assert (
+        tool.json_query("missing[7]", text=json.dumps(data))
+        == f"Nothing was found. The text contains {outline}."
+    )
 
 
 def test_a_unique_nested_key_is_found(tool: SearchTools):
     server = {"server": {"port": 8473, "name": "a"}, "log": {"name": "b"}}
-    assert tool.json_query("port", text=json.dumps(server)) == "Nothing was found. But server.port is 8473."
+    assert (
+        tool.json_query("port", text=json.dumps(server))
+        == "Nothing was found. But server.port is 8473."
+    )
     assert "name is" not in tool.json_query("name", text=json.dumps(server))
-    assert tool.json_query("age", text=json.dumps(DATA)).startswith("Nothing was found. But users[*].age is [")
+    assert tool.json_query("age", text=json.dumps(DATA)).startswith(
+        "Nothing was found. But users[*].age is ["
+    )
 
 
 def test_the_list_of_paths_is_short(tool: SearchTools):

@@ -79,7 +79,9 @@ async def soon(condition: Callable[[], bool], seconds: float = 120) -> bool:
 
 
 def start_http_server(port: int) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([*COMMAND, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [*COMMAND, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def is_listening(port: int) -> bool:
@@ -110,7 +112,9 @@ async def test_a_server_starts_at_the_first_call_and_its_lists_are_cached(opened
     async with opened(COMMAND) as second:
         assert second.known
         assert second.status == "not started"
-        assert (await run(second, "add", first=2, second=3)).text.replace("\n", "").replace(" ", "") == '{"total":5}'
+        assert (await run(second, "add", first=2, second=3)).text.replace("\n", "").replace(
+            " ", ""
+        ) == '{"total":5}'
         assert second.status.startswith("connected to tried")
 
 
@@ -126,7 +130,10 @@ async def test_a_server_gets_configured_variables_and_no_key_of_the_shell(opened
     monkeypatch.setenv("REGION", "north")
     async with opened(COMMAND, env={"PLACE": "${REGION}-${MISSING:-1}"}) as server:
         await server.connect()
-        assert [(await run(server, "look", name=name)).text for name in ("PLACE", "REGION", "SOME_API_KEY")] == [
+        assert [
+            (await run(server, "look", name=name)).text
+            for name in ("PLACE", "REGION", "SOME_API_KEY")
+        ] == [
             "north-1",
             "nothing",
             "nothing",
@@ -212,7 +219,9 @@ async def test_a_server_that_keeps_failing_is_not_started_for_a_while(opened):
 
 async def test_a_missing_command_is_named(opened):
     async with opened(("no-such-program-anywhere",)) as server:
-        with pytest.raises(ToolError, match="no-such-program-anywhere cannot be started: No such file"):
+        with pytest.raises(
+            ToolError, match="no-such-program-anywhere cannot be started: No such file"
+        ):
             await server.connect()
 
 
@@ -223,7 +232,9 @@ async def test_a_server_over_http_works(opened):
     with start_http_server(port) as process:
         try:
             assert await soon(lambda: is_listening(port))
-            async with opened(url=f"http://127.0.0.1:{port}/mcp", headers={"X-Any": "thing"}) as server:
+            async with opened(
+                url=f"http://127.0.0.1:{port}/mcp", headers={"X-Any": "thing"}
+            ) as server:
                 await server.connect()
                 assert '"total"' in (await run(server, "add", first=2, second=3)).text
         finally:
@@ -250,7 +261,9 @@ async def test_a_server_that_ignores_signals_is_killed(opened):
     before = set(children_of(os.getpid()))
     async with opened(hostile("stubborn")) as server:
         await server.connect()
-        children = [pid for helper in set(children_of(os.getpid())) - before for pid in children_of(helper)]
+        children = [
+            pid for helper in set(children_of(os.getpid())) - before for pid in children_of(helper)
+        ]
         assert children
     assert [await has_ended(pid) for pid in children] == [True]
 
@@ -360,13 +373,19 @@ class Floods(BaseHTTPRequestHandler):
                 capabilities = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
                 self.answer(request, result={**capabilities, "serverInfo": info})
             case "tools/list":
-                self.answer(request, result={"tools": [{"name": "go", "inputSchema": {"type": "object"}}]})
+                self.answer(
+                    request, result={"tools": [{"name": "go", "inputSchema": {"type": "object"}}]}
+                )
             case "tools/call" if manner == "done":
                 self.answer(request, result={"content": [{"type": "text", "text": manner}]})
             case "tools/call":
                 self.begin("application/json" if manner == "body" else "text/event-stream")
                 params = {"level": "info", "data": ""}
-                notification = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
+                notification = {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/message",
+                    "params": params,
+                }
                 events = f"data: {json.dumps(notification)}\n\n".encode()
                 chunk = {"body": b" " * 65_536, "event": b"x" * 65_536, "events": events}[manner]
                 self.wfile.write(b"data: " if manner == "event" else b"")
@@ -399,9 +418,13 @@ class Floods(BaseHTTPRequestHandler):
 )
 async def test_a_flood_over_http_is_an_error(opened, behavior, reason):
     http_server = ThreadingHTTPServer(("127.0.0.1", 0), Floods)
-    threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    threading.Thread(
+        target=http_server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    ).start()
     try:
-        async with opened(url=f"http://127.0.0.1:{http_server.server_port}/{behavior}", seconds=600.0) as server:
+        async with opened(
+            url=f"http://127.0.0.1:{http_server.server_port}/{behavior}", seconds=600.0
+        ) as server:
             await server.connect()
             assert reason in await failure(server, "go")
     finally:
@@ -430,13 +453,18 @@ class Forgets(Floods):
 
 async def test_a_lost_session_over_http_is_one_error(opened, monkeypatch):
     http_server = ThreadingHTTPServer(("127.0.0.1", 0), Forgets)
-    threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    threading.Thread(
+        target=http_server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    ).start()
     try:
         async with opened(url=f"http://127.0.0.1:{http_server.server_port}/done") as server:
             await server.connect()
             assert (await run(server, "go")).text == "done"
             monkeypatch.setattr(Forgets, "session", "two")  # like a restarted server
-            assert await failure(server, "go") == "tried did not finish the call: it no longer knows the session."
+            assert (
+                await failure(server, "go")
+                == "tried did not finish the call: it no longer knows the session."
+            )
             assert (await run(server, "go")).text == "done"
     finally:
         http_server.shutdown()
@@ -454,20 +482,32 @@ async def test_a_result_that_violates_the_output_schema_is_an_error(opened):
         await server.connect()
         observation = await run(server, "go")
         assert not observation.ok
-        assert observation.text == "its result does not match its output schema, $.n: 'seven' is not of type 'integer'"
+        assert (
+            observation.text
+            == "its result does not match its output schema, $.n: 'seven' is not of type 'integer'"
+        )
 
 
 async def test_binary_content_is_saved_as_a_file(opened, tmp_path):
     async with opened(COMMAND) as server:
         await server.connect()
         observation = await run(server, "draw")
-        paths = {Path(path).read_bytes(): path for path in re.findall(r"saved as (\S+)\]", observation.text)}  # noqa: ASYNC240 - small
+        paths = {
+            Path(path).read_bytes(): path  # noqa: ASYNC240 - small
+            for path in re.findall(r"saved as (\S+)\]", observation.text)
+        }
         assert set(paths) == {b"picture", b"sound", b"blob"}
-        assert re.search(r"\[image image/png, 7 bytes, saved as \S+/files/session/image-\w+\.png\]", observation.text)
+        assert re.search(
+            r"\[image image/png, 7 bytes, saved as \S+/files/session/image-\w+\.png\]",
+            observation.text,
+        )
         assert paths[b"blob"].endswith(".pdf")
         assert observation.text.count("[image image/png, not saved: ") == 2
         for path in map(Path, paths.values()):
-            assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+            assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (
+                0o600,
+                0o700,
+            )
 
 
 async def test_without_a_folder_binary_content_is_not_saved(opened, monkeypatch):
@@ -513,7 +553,9 @@ async def test_a_server_can_ask_a_limited_number_of_questions(opened):
         await server.connect()
         caller.set(visits)
         error = await failure(server, "go")
-        assert error == "it timed out after 3 s" or error.endswith("it sent too many messages.")  # whichever is first
+        assert error == "it timed out after 3 s" or error.endswith(
+            "it sent too many messages."
+        )  # whichever is first
         assert visits.questions == 20
 
 
@@ -578,7 +620,10 @@ async def test_a_changed_tool_returns_its_new_schema_once_instead_of_running(ope
 def test_patterns_and_remote_references_are_removed_from_schemas():
     schema = {
         "type": "object",
-        "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}, "b": {"$ref": "http://example.org/s"}},
+        "properties": {
+            "a": {"type": "string", "pattern": "^(a+)+$"},
+            "b": {"$ref": "http://example.org/s"},
+        },
         "patternProperties": {"(a+)+": {}},
         "$id": "http://example.org/",
         "required": ["a", 5],
@@ -621,7 +666,9 @@ _MANY = range(100_000)
 def test_a_schema_that_expands_exponentially_is_rejected(bomb):
     schema = {"type": "object", "$defs": {"bomb": bomb}}
     schema["properties"] = {f"a{at}": {"$ref": "#/$defs/bomb"} for at in range(450)}
-    tools, rejected = in_worker(parse_tools, "any", [{"name": "go", "description": "", "parameters": schema}])
+    tools, rejected = in_worker(
+        parse_tools, "any", [{"name": "go", "description": "", "parameters": schema}]
+    )
     assert (tools, rejected) == ((), ("'go': its schema is too long",))
 
 
@@ -635,10 +682,14 @@ async def test_tools_that_require_tasks_are_rejected(opened):
     async with opened(hostile("tasks")) as server:
         await server.connect()
         assert [tool.listed.name for tool in server.tools] == ["optional"]
-        assert server.lists.rejected == ("'required': it requires the protocol's tasks, which are not supported",)
+        assert server.lists.rejected == (
+            "'required': it requires the protocol's tasks, which are not supported",
+        )
 
 
-@pytest.mark.parametrize("odd", [{"default": float("nan")}, {"minimum": float("-inf")}, {"enum": [[float("inf")]]}])
+@pytest.mark.parametrize(
+    "odd", [{"default": float("nan")}, {"minimum": float("-inf")}, {"enum": [[float("inf")]]}]
+)
 def test_a_tool_whose_schema_contains_a_non_json_number_is_rejected(odd):
     schema = {"type": "object", "properties": {"a": odd}}
     tools, rejected = parse_tools("any", [{"name": "go", "description": "", "parameters": schema}])

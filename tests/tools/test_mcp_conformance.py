@@ -16,10 +16,13 @@ import pytest
 
 pytest.importorskip("mcp")
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("ECOSHELL_REAL_SERVERS"), reason="set ECOSHELL_REAL_SERVERS=1 to download and run the suite"
+    not os.environ.get("ECOSHELL_REAL_SERVERS"),
+    reason="set ECOSHELL_REAL_SERVERS=1 to download and run the suite",
 )
 PACKAGES = ("node@22", "@modelcontextprotocol/conformance@0.2.0-alpha.12")
-CLIENT = shlex.join((sys.executable, str(Path(__file__).parent.parent / "support" / "conformance_client.py")))
+CLIENT = shlex.join(
+    (sys.executable, str(Path(__file__).parent.parent / "support" / "conformance_client.py"))
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,10 @@ def suite(tmp_path_factory):
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [programs / "conformance", *arguments]
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}  # Results are written to both.
+        output = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        }  # Results are written to both.
         return subprocess.run(command, **output, text=True, check=False, env=environment)
 
     return run

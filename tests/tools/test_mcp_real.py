@@ -20,7 +20,8 @@ from ecoshell.tools.mcp.servers import Server
 
 pytest.importorskip("mcp")
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("ECOSHELL_REAL_SERVERS"), reason="set ECOSHELL_REAL_SERVERS=1 to download and run servers"
+    not os.environ.get("ECOSHELL_REAL_SERVERS"),
+    reason="set ECOSHELL_REAL_SERVERS=1 to download and run servers",
 )
 
 
@@ -53,7 +54,10 @@ async def over_http(opened, *command):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = await asyncio.create_subprocess_exec(
-        *command, env={**os.environ, "PORT": str(port)}, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
+        *command,
+        env={**os.environ, "PORT": str(port)},
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(600):
@@ -93,7 +97,10 @@ def npx() -> str:
 async def test_the_time_server_returns_the_time(opened, from_pypi):
     async with opened(from_pypi("mcp-server-time")) as tools:
         assert {"get_current_time", "convert_time"} <= set(tools)
-        assert "Europe/Berlin" in (await tools["get_current_time"].run({"timezone": "Europe/Berlin"})).text
+        assert (
+            "Europe/Berlin"
+            in (await tools["get_current_time"].run({"timezone": "Europe/Berlin"})).text
+        )
         assert not (await tools["get_current_time"].run({"timezone": "Nowhere/At_all"})).ok
 
 
@@ -101,7 +108,9 @@ async def test_the_git_server_reads_a_repository(opened, from_pypi, tmp_path):
     subprocess.run(["git", "init", "-q", str(tmp_path / "repo")], check=True)  # noqa: ASYNC221 - nothing waits for it
     (tmp_path / "repo" / "new.txt").write_text("new")
     async with opened(from_pypi("mcp-server-git")) as tools:
-        assert "new.txt" in (await tools["git_status"].run({"repo_path": str(tmp_path / "repo")})).text
+        assert (
+            "new.txt" in (await tools["git_status"].run({"repo_path": str(tmp_path / "repo")})).text
+        )
 
 
 async def test_the_filesystem_server_stays_in_its_folder(opened, npx, tmp_path):
@@ -127,7 +136,11 @@ async def test_the_memory_server_stores_entities(opened, npx, tmp_path):
 @pytest.mark.parametrize("transport", ["stdio", "streamableHttp"])
 async def test_the_server_everything_works(opened, npx, transport):
     command = (npx, "-y", "@modelcontextprotocol/server-everything")
-    async with over_http(opened, *command, transport) if transport != "stdio" else opened(*command) as tools:
+    async with (
+        over_http(opened, *command, transport)
+        if transport != "stdio"
+        else opened(*command) as tools
+    ):
         assert "hello" in (await tools["echo"].run({"message": "hello"})).text
         total = next(tool for name, tool in tools.items() if "sum" in name or name == "add")
         assert "5" in (await total.run({"a": 2, "b": 3})).text

@@ -98,7 +98,10 @@ def shell(tmp_path, monkeypatch, capsys, ring):
 
 def server(address, tmp_path):
     return McpServer(
-        Server("private", url=address), folder=tmp_path / "cache", result=ResultSize(8_000), connect_seconds=240.0
+        Server("private", url=address),
+        folder=tmp_path / "cache",
+        result=ResultSize(8_000),
+        connect_seconds=240.0,
     )
 
 
@@ -117,7 +120,16 @@ def test_a_sign_in_is_stored_in_the_keyring_and_renewed(shell, address, ring, tm
     error = json.loads(shell("mcp", "test", "private", "--json", status=1)[0])["error"]
     assert "sign in" in error
     assert "ecoshell mcp login" in error
-    shell("mcp", "add", "keyed", "--url", address, "--header", "authorization: Bearer wrong", "--no-test")
+    shell(
+        "mcp",
+        "add",
+        "keyed",
+        "--url",
+        address,
+        "--header",
+        "authorization: Bearer wrong",
+        "--no-test",
+    )
     error = json.loads(shell("mcp", "test", "keyed", "--json", status=1)[0])["error"]
     assert error == "keyed cannot be reached: it rejects the configured Authorization header."
     output, prompt = shell("mcp", "login", "private", "--json")
@@ -149,16 +161,26 @@ def test_an_unusable_keyring_is_reported(shell, address, ring, monkeypatch):
     shell("mcp", "add", "private", "--url", address, "--no-test")
     output, stderr = shell("mcp", "login", "private", "--json", status=1)
     error = json.loads(output)["error"]
-    assert "You are signed in to private, but the keyring could not store that: it is locked" in error
+    assert (
+        "You are signed in to private, but the keyring could not store that: it is locked" in error
+    )
     assert "\x1b" not in error
     assert "Traceback" not in stderr
-    assert "ecoshell mcp login" in json.loads(shell("mcp", "test", "private", "--json", status=1)[0])["error"]
+    assert (
+        "ecoshell mcp login"
+        in json.loads(shell("mcp", "test", "private", "--json", status=1)[0])["error"]
+    )
     shell("mcp", "remove", "private")
 
 
 async def test_a_token_stored_for_another_address_is_not_sent(ring, address, tmp_path):
-    state = {"tokens": {"access_token": "secret-of-another", "token_type": "Bearer"}, "port": free_port()}
-    ring.passwords["ecoshell", "mcp private"] = json.dumps({"url": "http://127.0.0.1:1/mcp", "state": state})
+    state = {
+        "tokens": {"access_token": "secret-of-another", "token_type": "Bearer"},
+        "port": free_port(),
+    }
+    ring.passwords["ecoshell", "mcp private"] = json.dumps(
+        {"url": "http://127.0.0.1:1/mcp", "state": state}
+    )
     provider = server(address, tmp_path)
     with pytest.raises(ToolError, match="it requires you to sign in"):
         await provider.connect()
@@ -166,14 +188,28 @@ async def test_a_token_stored_for_another_address_is_not_sent(ring, address, tmp
 
 
 async def test_an_expired_token_without_a_user_names_the_sign_in_command(ring, address, tmp_path):
-    state = {"tokens": {"access_token": "expired-token", "token_type": "Bearer"}, "port": free_port()}
+    state = {
+        "tokens": {"access_token": "expired-token", "token_type": "Bearer"},
+        "port": free_port(),
+    }
     ring.passwords["ecoshell", "mcp private"] = json.dumps({"url": address, "state": state})
     provider = server(address, tmp_path)
-    with pytest.raises(ToolError, match="sign-in was declined; run `ecoshell mcp login` to sign in"):
+    with pytest.raises(
+        ToolError, match="sign-in was declined; run `ecoshell mcp login` to sign in"
+    ):
         await provider.connect()
     await provider.aclose()
 
 
 def test_a_server_with_an_authorization_header_needs_no_sign_in(shell):
-    shell("mcp", "add", "one", "--url", "http://127.0.0.1:1/mcp", "--header", "Authorization: Bearer x", "--no-test")
+    shell(
+        "mcp",
+        "add",
+        "one",
+        "--url",
+        "http://127.0.0.1:1/mcp",
+        "--header",
+        "Authorization: Bearer x",
+        "--no-test",
+    )
     assert "does not use a login" in shell("mcp", "login", "one", status=2)[1]

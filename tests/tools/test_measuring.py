@@ -15,7 +15,9 @@ from ecoshell.tools import running as measuring
 from ecoshell.tools.builtin.commands import run_process
 from ecoshell.tools.function import FunctionTool
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc"
+)
 
 _MB = 1 << 20
 
@@ -29,14 +31,20 @@ def fill(megabytes: int) -> str:
 
 async def python(code: str) -> str:
     command = [sys.executable, "-c", code]
-    return (await run_process(command, folder=Path.cwd(), environment=os.environ, seconds=20, window=99)).output
+    return (
+        await run_process(command, folder=Path.cwd(), environment=os.environ, seconds=20, window=99)
+    ).output
 
 
 async def program(megabytes: int) -> str:
     """Run a program that allocates memory."""
     code = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(1)"
     finished = await run_process(
-        [sys.executable, "-c", code], folder=Path.cwd(), environment=os.environ, seconds=20, window=99
+        [sys.executable, "-c", code],
+        folder=Path.cwd(),
+        environment=os.environ,
+        seconds=20,
+        window=99,
     )
     return finished.output
 
@@ -46,7 +54,11 @@ async def family(megabytes: int) -> str:
     child = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(1)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     finished = await run_process(
-        [sys.executable, "-c", code], folder=Path.cwd(), environment=os.environ, seconds=20, window=99
+        [sys.executable, "-c", code],
+        folder=Path.cwd(),
+        environment=os.environ,
+        seconds=20,
+        window=99,
     )
     return finished.output
 

@@ -21,11 +21,15 @@ VALUES = st.recursive(
 
 @given(text=TEXTS, limit=st.integers(1, 40))
 def test_a_text_is_escaped_and_then_truncated_at_the_limit(text: str, limit: int):
-    result = validated("t", Observation(text, changes=text), Limits(result=ResultSize(limit), changes=limit))
+    result = validated(
+        "t", Observation(text, changes=text), Limits(result=ResultSize(limit), changes=limit)
+    )
     escaped = text.encode("utf-8", "backslashreplace").decode()
     assert result.truncated == (len(escaped) > limit)
     assert result.text == result.changes
-    excerpt, mark, _ = result.text.partition("\n[truncated: ") if result.truncated else (result.text, "", "")
+    excerpt, mark, _ = (
+        result.text.partition("\n[truncated: ") if result.truncated else (result.text, "", "")
+    )
     assert bool(mark) == result.truncated
     assert excerpt == (escaped[:limit].rstrip() if result.truncated else escaped)
 

@@ -24,8 +24,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the escapes are
 BACKENDS = ("bubblewrap", "namespaces")
 SCRIPTS = {**CONTROLLED, **SYSTEM}
 ALL_PROGRAMS = {**PROGRAMS, **SYSTEM_PROGRAMS}
-CASES = [*(("run_command", name) for name in SCRIPTS), *(("run_python", name) for name in ALL_PROGRAMS)]
-CONTROLS = [*(("run_command", name) for name in CONTROLLED), *(("run_python", name) for name in PROGRAMS)]
+CASES = [
+    *(("run_command", name) for name in SCRIPTS),
+    *(("run_python", name) for name in ALL_PROGRAMS),
+]
+CONTROLS = [
+    *(("run_command", name) for name in CONTROLLED),
+    *(("run_python", name) for name in PROGRAMS),
+]
 
 
 @pytest.fixture
@@ -58,7 +64,9 @@ def tools(machine: GuardedMachine, *, confined: bool = True) -> CommandTools:
     return CommandTools(Workspace(machine.workspace), ToolOptions(command_seconds=30, sandbox=box))
 
 
-async def attempt(machine: GuardedMachine, tool: str, name: str, *, confined: bool) -> tuple[Observation, str]:
+async def attempt(
+    machine: GuardedMachine, tool: str, name: str, *, confined: bool
+) -> tuple[Observation, str]:
     """Make an attempt and return its output, and what it achieved."""
     text = SCRIPTS[name] if tool == "run_command" else ALL_PROGRAMS[name]
     result = await getattr(tools(machine, confined=confined), tool)(text)
@@ -78,7 +86,9 @@ async def test_escape_is_held(machine: GuardedMachine, holder: str, tool: str, n
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="some attempts need root")
 @pytest.mark.parametrize(("tool", "name"), CONTROLS)
-async def test_escape_succeeds_without_the_sandbox(machine: GuardedMachine, tool: str, name: str) -> None:
+async def test_escape_succeeds_without_the_sandbox(
+    machine: GuardedMachine, tool: str, name: str
+) -> None:
     result, harm = await attempt(machine, tool, name, confined=False)
     for _ in range(200):  # a signal takes effect when its process runs next
         if harm := harm or machine.harm():
@@ -97,7 +107,9 @@ async def test_escape_succeeds_without_the_sandbox(machine: GuardedMachine, tool
         "python3 -c 'import os, time; os.fork() or (os.setsid(), os.fork() or time.sleep(1000))'",
     ],
 )
-async def test_no_process_outlives_its_command(machine: GuardedMachine, holder: str, daemon: str) -> None:
+async def test_no_process_outlives_its_command(
+    machine: GuardedMachine, holder: str, daemon: str
+) -> None:
     pipe = machine.workspace / "life"
     os.mkfifo(pipe)
     end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -129,7 +141,9 @@ async def test_a_repository_can_be_committed_to(machine: GuardedMachine, holder:
     shutil.rmtree(machine.workspace / ".git")
     setup = "git init -q; git config user.email a@b; git config user.name a"
     assert (await tools(machine, confined=False).run_command(setup)).ok
-    result = await tools(machine).run_command("echo x > new; git add new && git commit -qm new && git log --oneline")
+    result = await tools(machine).run_command(
+        "echo x > new; git add new && git commit -qm new && git log --oneline"
+    )
     assert result.ok, result.text
 
 
@@ -152,20 +166,26 @@ def broken_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) ->
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo broken >&2; exit 127", "kill -9 $$"])
-def test_a_broken_program_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def test_a_broken_program_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
     broken_path(tmp_path, monkeypatch, script)
     assert backend(Path("/nowhere")).name != "bubblewrap"
     backend.cache_clear()
 
 
-def test_a_program_of_the_workspace_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_the_workspace_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken_path(tmp_path, monkeypatch, f"touch {tmp_path}/ran")
     backend(tmp_path.resolve())
     assert not (tmp_path / "ran").exists()
     backend.cache_clear()
 
 
-async def test_without_a_sandbox_strict_refuses_and_auto_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_sandbox_strict_refuses_and_auto_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken_path(tmp_path, monkeypatch, "echo no namespaces here >&2; exit 1")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "programs/bwrap"))
     workspace = Workspace(tmp_path)
@@ -193,7 +213,9 @@ def test_profile_of_macos_holds_writes_secrets_and_network(machine: GuardedMachi
 
 
 def test_folders_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    program = "from pathlib import Path; from ecoshell.tools.sandbox import Sandbox; import os, sys; "
+    program = (
+        "from pathlib import Path; from ecoshell.tools.sandbox import Sandbox; import os, sys; "
+    )
     program += f"Sandbox('auto', Path({str(tmp_path)!r})).environment({{}}); "
     program += f"Sandbox('auto', Path({str(tmp_path)!r})).wrap(['true'], False); os._exit(0)"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

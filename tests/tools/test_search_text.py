@@ -32,7 +32,10 @@ def test_a_capital_letter_makes_the_search_case_sensitive(search: SearchTools):
 
 def test_plain_text_is_literal_unless_regex_is_set(search: SearchTools):
     assert search.search_text("(x)").text == "docs/notes.txt:4: three (x)"
-    assert search.search_text(r"^\s*t\w+", regex=True).text.splitlines()[0] == "docs/notes.txt:2: two TODO, todo again"
+    assert (
+        search.search_text(r"^\s*t\w+", regex=True).text.splitlines()[0]
+        == "docs/notes.txt:2: two TODO, todo again"
+    )
 
 
 def test_line_ends_are_not_part_of_a_line(search: SearchTools):
@@ -57,11 +60,17 @@ def test_a_search_is_limited_to_its_folder_or_file(search: SearchTools):
 
 
 def test_a_search_without_a_match_gives_a_hint(search: SearchTools):
-    assert search.search_text("zebra", "docs").text == "No match for 'zebra' in docs; use list_files to see the files."
+    assert (
+        search.search_text("zebra", "docs").text
+        == "No match for 'zebra' in docs; use list_files to see the files."
+    )
 
 
 def test_a_short_file_without_a_match_is_shown(search: SearchTools, workspace: Workspace):
-    assert search.search_text("zebra", "main.py").text == "No match for 'zebra' in main.py, which contains:\n# todo\n"
+    assert (
+        search.search_text("zebra", "main.py").text
+        == "No match for 'zebra' in main.py, which contains:\n# todo\n"
+    )
     (workspace.root / "long.txt").write_text("line\n" * 1_000)
     assert (
         search.search_text("zebra", "long.txt").text
@@ -69,7 +78,9 @@ def test_a_short_file_without_a_match_is_shown(search: SearchTools, workspace: W
     )
 
 
-def test_binary_large_and_hidden_files_and_links_are_skipped(search: SearchTools, workspace: Workspace, outside):
+def test_binary_large_and_hidden_files_and_links_are_skipped(
+    search: SearchTools, workspace: Workspace, outside
+):
     (workspace.root / "binary").write_bytes(b"todo\0")
     (workspace.root / "large").write_text("todo\n" * 100_000)
     (workspace.root / ".git").mkdir()
@@ -92,7 +103,12 @@ def test_many_matches_are_truncated(search: SearchTools, workspace: Workspace):
 
 @pytest.mark.parametrize(
     ("pattern", "words"),
-    [("(", "not a regular expression"), ("(" * 900, "not a regular"), ("", "1 to 1000"), ("x" * 1001, "1 to")],
+    [
+        ("(", "not a regular expression"),
+        ("(" * 900, "not a regular"),
+        ("", "1 to 1000"),
+        ("x" * 1001, "1 to"),
+    ],
 )
 def test_invalid_patterns_are_explained(search: SearchTools, pattern: str, words: str):
     with pytest.raises(ToolError, match=words):
@@ -150,7 +166,9 @@ def test_a_text_is_counted(count: SearchTools, text: str, counts: str):
     assert count.count_text(text=text) == counts
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(text=st.text(alphabet=st.sampled_from("ab é\n\t😀"), max_size=40), chunk=st.integers(1, 7))
 @example(text="one two", chunk=3)
 def test_counting_in_chunks_gives_the_same_result(
@@ -163,15 +181,20 @@ def test_counting_in_chunks_gives_the_same_result(
 
 
 @pytest.mark.parametrize(
-    ("data", "words"), [(b"a\0", "binary"), (b"\xff\xfe", "not UTF-8"), ("é".encode()[:1], "not UTF-8")]
+    ("data", "words"),
+    [(b"a\0", "binary"), (b"\xff\xfe", "not UTF-8"), ("é".encode()[:1], "not UTF-8")],
 )
-def test_binary_files_are_not_counted(count: SearchTools, workspace: Workspace, data: bytes, words: str):
+def test_binary_files_are_not_counted(
+    count: SearchTools, workspace: Workspace, data: bytes, words: str
+):
     (workspace.root / "a").write_bytes(data)
     with pytest.raises(ToolError, match=words):
         count.count_text("a")
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     text=st.text(alphabet="ab\n", max_size=40),
     target=st.text(alphabet="ab", min_size=1, max_size=3),
@@ -179,13 +202,21 @@ def test_binary_files_are_not_counted(count: SearchTools, workspace: Workspace, 
 )
 @example(text="aaa", target="aa", chunk=1)
 def test_occurrences_of_a_text_in_a_file_are_counted(
-    count: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, text: str, target: str, chunk: int
+    count: SearchTools,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    target: str,
+    chunk: int,
 ):
     monkeypatch.setattr(search_module, "_CHUNK", chunk)
     (workspace.root / "a.txt").write_bytes(text.encode())
     number = text.count(target)
     times = f"{number} time{'' if number == 1 else 's'}"
-    assert count.count_text("a.txt", target) == f"a.txt: {count.count_text(text=text)}; {target!r} occurs {times}"
+    assert (
+        count.count_text("a.txt", target)
+        == f"a.txt: {count.count_text(text=text)}; {target!r} occurs {times}"
+    )
 
 
 def test_counting_requires_a_file_or_a_text(count: SearchTools):

@@ -101,7 +101,9 @@ def test_a_file_replaced_by_a_link_or_a_folder_is_not_restored(ground, log, tmp_
 
 def test_a_failed_write_needs_no_restoring(ground, log, monkeypatch):
     (ground.root / "a.txt").write_text("old")
-    monkeypatch.setattr("os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr(
+        "os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(OSError(28, "full"))
+    )
     with pytest.raises(Exception, match="full"):
         ground.write_text("a.txt", "new")
     monkeypatch.undo()
@@ -130,7 +132,15 @@ def test_another_process_undoes_a_killed_turn_despite_damaged_lines(ground, log,
     (ground.root / "a.txt").write_text("old")
     ground.write_text("a.txt", "new")
     index = tmp_path / "undo" / SESSION / "1" / "index.jsonl"
-    odd = ("[" * 5_000, "5", "{}", '{"root": 5}', index.read_text().replace('"a.txt"', "5"), "\\ud800", "9" * 5_000)
+    odd = (
+        "[" * 5_000,
+        "5",
+        "{}",
+        '{"root": 5}',
+        index.read_text().replace('"a.txt"', "5"),
+        "\\ud800",
+        "9" * 5_000,
+    )
     index.write_bytes("\n".join([*odd, index.read_text()]).encode() + b'\xff\xfe\n{"path": "b')
     assert restore(UndoLog(tmp_path / "undo"), SESSION, "1").restored == ("a.txt",)
     assert (ground.root / "a.txt").read_text() == "old"
@@ -158,7 +168,9 @@ def test_copies_stay_within_the_limit_of_a_session(ground, log, tmp_path):
         (ground.root / f"{turn}.txt").write_text(str(turn) * 1_000)
         ground.write_text(f"{turn}.txt", "new")
     assert sorted(path.name for path in (tmp_path / "undo" / SESSION).iterdir()) == ["2", "3"]
-    size = sum(file.stat().st_size for file in (tmp_path / "undo" / SESSION).rglob("*") if file.is_file())
+    size = sum(
+        file.stat().st_size for file in (tmp_path / "undo" / SESSION).rglob("*") if file.is_file()
+    )
     assert size <= 2_500 + 1_000  # plus the lines of the indexes
 
 
@@ -185,7 +197,9 @@ def test_a_file_that_a_full_disk_could_not_copy_is_never_restored(ground, log):
     with no_file_over(600):
         for text in ("new", "newer"):
             ground.write_text("a.txt", text)
-    assert [message.partition(":")[0] for message in log.take_lost()] == ["/undo will not restore a.txt"]
+    assert [message.partition(":")[0] for message in log.take_lost()] == [
+        "/undo will not restore a.txt"
+    ]
     done = restore(log, SESSION, "1")
     assert (done.restored, done.kept) == ((), ("a.txt",))
     assert (ground.root / "a.txt").read_text() == "newer"
@@ -197,7 +211,9 @@ def test_writes_after_a_full_disk_can_be_undone(ground, log, tmp_path):
     with no_file_over(index.stat().st_size + 20):  # half a line fits
         ground.write_text("b.txt", "x")
     ground.write_text("c.txt", "x")
-    assert [message.partition(":")[0] for message in log.take_lost()] == ["/undo will not restore b.txt"]
+    assert [message.partition(":")[0] for message in log.take_lost()] == [
+        "/undo will not restore b.txt"
+    ]
     assert restore(log, SESSION, "1").restored == ("a.txt", "c.txt")
     assert all_paths(ground.root) == {"b.txt"}
 
@@ -218,7 +234,9 @@ def test_copies_are_private_and_removed_with_the_session(ground, log, tmp_path):
 
 
 def test_every_write_is_recorded_in_advance(ground, log, tmp_path, monkeypatch):
-    monkeypatch.setattr("os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        "os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         ground.write_text("a.txt", "x")
     (line,) = (tmp_path / "undo" / SESSION / "1" / "index.jsonl").read_text().strip().splitlines()
@@ -244,7 +262,11 @@ def test_a_file_changed_by_another_shell_is_restored_only_on_confirmation(ground
     Workspace(ground.root, undo=first).write_text("a.txt", "of one\n")
     Workspace(ground.root, undo=second).write_text("a.txt", "of two\n")
     done = restore(first, SESSION, copies[0])
-    assert (done.restored, done.kept, [changed.path for changed in done.changed]) == ((), ("a.txt",), ["a.txt"])
+    assert (done.restored, done.kept, [changed.path for changed in done.changed]) == (
+        (),
+        ("a.txt",),
+        ["a.txt"],
+    )
     assert "-of two\n+old" in done.changed[0].changes
     assert (ground.root / "a.txt").read_text() == "of two\n"
     assert restore(first, SESSION, copies[0], over="a.txt").restored == ("a.txt",)
@@ -275,7 +297,9 @@ Workspace(Path(sys.argv[2]), undo=log).write_text("sub/a.txt", "new")
 
 
 def test_only_temporary_files_of_killed_processes_are_swept(ground, log, tmp_path):
-    subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path / "undo"), str(ground.root)], check=False)
+    subprocess.run(
+        [sys.executable, "-c", _KILLED, str(tmp_path / "undo"), str(ground.root)], check=False
+    )
     (temporary,) = (ground.root / "sub").iterdir()
     assert temporary.name.endswith(".part")
     with log.writing(ground.root, ".0123456789abcdef.part"):

@@ -35,12 +35,16 @@ def life(tmp_path):
 
 
 def sign(life: int) -> bytes:
-    assert select.select([life], [], [], 120)[0], "neither output nor the end of the programs within two minutes"
+    assert select.select([life], [], [], 120)[0], (
+        "neither output nor the end of the programs within two minutes"
+    )
     return os.read(life, 100)
 
 
 async def run(folder: Path, *command: str) -> Finished:
-    return await run_process(command, folder=folder, environment=os.environ, seconds=30, window=2_000)
+    return await run_process(
+        command, folder=folder, environment=os.environ, seconds=30, window=2_000
+    )
 
 
 def test_programs_and_descendants_end_when_the_process_is_killed(tmp_path, life):
@@ -54,10 +58,14 @@ def test_a_command_ends_when_the_shell_is_killed_during_a_turn(tmp_path, life, m
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     script = tmp_path / "script.jsonl"
     call = say("Wait.", "run_command", command="exec 3>life; echo up >&3; sleep 300")
-    script.write_text("".join(json.dumps(line) + "\n" for line in [register("run_command"), call, finish("ok")]))
+    script.write_text(
+        "".join(json.dumps(line) + "\n" for line in [register("run_command"), call, finish("ok")])
+    )
     options = ["--model", f"script:{script}", "--workspace", str(tmp_path), "--yes"]
     command = [sys.executable, "-m", "ecoshell", "ask", "wait", "--json", *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2]) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2]
+    ) as process:
         assert sign(life) == b"up\n"
         os.kill(process.pid, signal.SIGKILL)
     assert sign(life) == b""
@@ -90,7 +98,9 @@ async def test_a_killed_watchdog_is_restarted(tmp_path, monkeypatch):
 async def test_programs_run_without_a_watchdog(tmp_path, monkeypatch):
     watchdog = Watchdog()
     monkeypatch.setattr("ecoshell.tools.builtin.commands.watchdog", watchdog)
-    none = SimpleNamespace(DEVNULL=subprocess.DEVNULL, PIPE=subprocess.PIPE, Popen=Mock(side_effect=OSError))
+    none = SimpleNamespace(
+        DEVNULL=subprocess.DEVNULL, PIPE=subprocess.PIPE, Popen=Mock(side_effect=OSError)
+    )
     monkeypatch.setattr("ecoshell.tools.builtin.commands.subprocess", none)
     assert (await run(tmp_path, "/bin/echo", "one")).output == "one\n"
 
@@ -104,7 +114,10 @@ def deafen(watchdog: Watchdog) -> None:
 
 def test_a_new_watchdog_knows_the_running_groups():
     watchdog = Watchdog()
-    with subprocess.Popen(["sleep", "300"], start_new_session=True) as program, watchdog.watching(program.pid):
+    with (
+        subprocess.Popen(["sleep", "300"], start_new_session=True) as program,
+        watchdog.watching(program.pid),
+    ):
         watchdog.wrap([], 1)
         watchdog._process.kill()
         watchdog._process.wait()

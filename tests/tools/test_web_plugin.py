@@ -26,7 +26,11 @@ PAGE = """<?xml version="1.0" encoding="utf-8"?><html><head><title>Foxes</title>
 RESPONSE = {
     "query": "foxes",
     "results": [
-        {"url": f"https://example.org/{number}", "title": f"Fox {number}\x1b[2J", "content": "They\nare <red>."}
+        {
+            "url": f"https://example.org/{number}",
+            "title": f"Fox {number}\x1b[2J",
+            "content": "They\nare <red>.",
+        }
         for number in range(12)
     ],
     "answers": [{"answer": "A fox is a mammal."}, "Or two."],
@@ -43,7 +47,9 @@ class Site:
         self.answers: dict[str, tuple[int, str, str]] = {}
         self.address = ""
 
-    def answer(self, path: str, text: str, kind: str = "text/html; charset=utf-8", status: int = 200) -> str:
+    def answer(
+        self, path: str, text: str, kind: str = "text/html; charset=utf-8", status: int = 200
+    ) -> str:
         self.answers[path] = status, kind, text
         return f"{self.address}{path}"
 
@@ -54,7 +60,9 @@ class Site:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 site.requests.append(self.path)
-                status, kind, text = site.answers.get(urlsplit(self.path).path, (404, "text/plain", "nothing"))
+                status, kind, text = site.answers.get(
+                    urlsplit(self.path).path, (404, "text/plain", "nothing")
+                )
                 self.send_response(status)
                 self.send_header("Location" if status == 302 else "Content-Type", kind)
                 self.send_header("Content-Length", str(len(text.encode())))
@@ -76,7 +84,14 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ):
         monkeypatch.delenv(name, raising=False)
     with Site().serving() as served:
         served.answer("/page", PAGE)
@@ -91,7 +106,9 @@ Run = Callable[..., Any]
 def run(site: Site) -> Run:
     """Run a tool with settings that allow private addresses, unless `near` is False."""
 
-    async def call(name: str, *, searxng: str | None = None, near: bool = True, **arguments: Any) -> Observation:
+    async def call(
+        name: str, *, searxng: str | None = None, near: bool = True, **arguments: Any
+    ) -> Observation:
         settings = {"searxng": site.address if searxng is None else searxng}
         options = ToolOptions(allow_private=near, result=ResultSize(2_000))
         return await named(options, settings)[name].run(arguments)
@@ -141,16 +158,30 @@ async def test_only_the_search_may_use_private_addresses(run: Run, site: Site) -
 async def test_search_does_not_follow_redirects(run: Run, site: Site) -> None:
     site.answer("/search", "", f"{site.address}/page", 302)
     refused = await run("web_search", query="foxes", near=False)
-    assert (refused.ok, "redirects" in refused.text, f"{site.address}/page" in refused.text) == (False, True, True)
+    assert (refused.ok, "redirects" in refused.text, f"{site.address}/page" in refused.text) == (
+        False,
+        True,
+        True,
+    )
     assert len(site.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "text", "words"),
     [
-        (403, "text/html", "<h1>Forbidden</h1>", "its settings.yml must list `json` under `search: formats:`"),
+        (
+            403,
+            "text/html",
+            "<h1>Forbidden</h1>",
+            "its settings.yml must list `json` under `search: formats:`",
+        ),
         (429, "text/html", "Too many", "limits requests"),
-        (200, "text/html", "<p>Welcome", "did not answer as a SearXNG server does (200 OK, text/html)"),
+        (
+            200,
+            "text/html",
+            "<p>Welcome",
+            "did not answer as a SearXNG server does (200 OK, text/html)",
+        ),
         (500, "application/json", "{}", "did not answer as a SearXNG server does (500"),
         (200, "application/json", '{"results": [{}]}', "did not answer as a SearXNG server does"),
         (200, "application/json", "[" * 90_000, "did not answer as a SearXNG server does"),
@@ -165,7 +196,9 @@ async def test_unexpected_response_is_reported(
 
 
 async def test_empty_search_names_failed_engines(run: Run, site: Site) -> None:
-    site.answer("/search", json.dumps({**RESPONSE, "results": [], "answers": []}), "application/json")
+    site.answer(
+        "/search", json.dumps({**RESPONSE, "results": [], "answers": []}), "application/json"
+    )
     result = await run("web_search", query="foxes")
     assert result.text == "Nothing was found, and engines did not answer: google: timeout."
     site.answer("/search", '{"results": []}', "application/json")
@@ -174,7 +207,10 @@ async def test_empty_search_names_failed_engines(run: Run, site: Site) -> None:
 
 async def test_search_without_a_server_names_the_setting(run: Run) -> None:
     result = await run("web_search", query="foxes", searxng="")
-    assert (result.ok, "ecoshell config set plugins.web.searxng https://" in result.text) == (False, True)
+    assert (result.ok, "ecoshell config set plugins.web.searxng https://" in result.text) == (
+        False,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -242,10 +278,15 @@ async def test_extract_returns_parts_of_a_page(run: Run, site: Site) -> None:
         ({"part": "tables", "selector": "nav"}, "has no tables within nav"),
         ({"part": "text", "selector": "p >"}, "p > is not a CSS selector"),
         ({"part": "text", "selector": "p::first-line"}, "is not a CSS selector"),
-        ({"part": "text", "selector": "svg|a"}, "svg|a is not a CSS selector: Undefined namespace prefix."),
+        (
+            {"part": "text", "selector": "svg|a"},
+            "svg|a is not a CSS selector: Undefined namespace prefix.",
+        ),
     ],
 )
-async def test_failed_extraction_is_reported(arguments: dict[str, str], words: str, run: Run, site: Site) -> None:
+async def test_failed_extraction_is_reported(
+    arguments: dict[str, str], words: str, run: Run, site: Site
+) -> None:
     result = await run("web_extract", url=f"{site.address}/page", **arguments)
     assert (result.ok, words in result.text) == (False, True), result.text
 
@@ -256,7 +297,10 @@ async def test_invalid_base_address_is_ignored(run: Run, site: Site) -> None:
 
 
 async def test_extract_requires_html(run: Run, site: Site) -> None:
-    for text, kind, words in (("{}", "application/json", "not an HTML page"), ("", "text/html", "has no links")):
+    for text, kind, words in (
+        ("{}", "application/json", "not an HTML page"),
+        ("", "text/html", "has no links"),
+    ):
         result = await run("web_extract", url=site.answer("/other", text, kind), part="links")
         assert (result.ok, words in result.text) == (False, True), result.text
 
@@ -264,10 +308,14 @@ async def test_extract_requires_html(run: Run, site: Site) -> None:
 @pytest.mark.parametrize("part", ["text", "links", "tables", "headings"])
 async def test_extract_is_bounded(part: str, run: Run, site: Site) -> None:
     many = "".join(
-        f"<h2>{n} {'x' * 50}</h2><a href='/{n}'>{n}</a><table><tr><td>{n}</td></tr></table>" for n in range(500)
+        f"<h2>{n} {'x' * 50}</h2><a href='/{n}'>{n}</a><table><tr><td>{n}</td></tr></table>"
+        for n in range(500)
     )
     endless = f"<h1>{'y' * 9_000}</h1><a href='/{'z' * 9_000}'>z</a><table><tr><td>{'w' * 9_000}</td></tr></table>"
-    for page, count in ((many, "of 500" if part != "text" else "[truncated: "), (endless, "[truncated: ")):
+    for page, count in (
+        (many, "of 500" if part != "text" else "[truncated: "),
+        (endless, "[truncated: "),
+    ):
         result = await run("web_extract", url=site.answer("/many", page), part=part)
         assert len(result.text) <= 2_000
         assert (result.truncated, count in result.text) == (True, True), result.text[-200:]

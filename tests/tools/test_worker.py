@@ -73,7 +73,11 @@ def workers_of(pid: int) -> set[int]:
     children: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         children += map(int, (task / "children").read_text().split())
-    return {child for child in children if b"worker import serve" in Path(f"/proc/{child}/cmdline").read_bytes()}
+    return {
+        child
+        for child in children
+        if b"worker import serve" in Path(f"/proc/{child}/cmdline").read_bytes()
+    }
 
 
 BOMBS = int(os.environ.get("BOMBS", "100"))
@@ -91,7 +95,9 @@ def test_bombs_end_within_their_limits_of_time_and_memory():
     )
     *rows, memory = map(json.loads, ended.stdout.splitlines())
     assert len(rows) == BOMBS
-    late = [row for row in rows if row["over"] > 1 + 3 * row["waited"]]  # a busy machine delays everything
+    late = [
+        row for row in rows if row["over"] > 1 + 3 * row["waited"]
+    ]  # a busy machine delays everything
     assert late == []
     assert memory["worker_bytes"] < MEMORY_BYTES
     assert memory["shell_bytes"] < MEMORY_BYTES
@@ -109,7 +115,9 @@ def test_a_single_use_worker_is_not_reused():
     assert len({*single_use, in_worker(os.getpid)}) == 3
 
 
-def test_the_time_limit_of_a_diff_starts_when_its_worker_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_time_limit_of_a_diff_starts_when_its_worker_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """On a busy machine a process starts late; here it waits for a pipe."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "sitecustomize.py").write_text(f"open({str(tmp_path / 'pipe')!r}).read()\n")
@@ -122,7 +130,9 @@ def test_the_time_limit_of_a_diff_starts_when_its_worker_is_ready(tmp_path: Path
     assert not release.is_alive(), "the worker did not wait"
 
 
-def test_waiting_for_a_worker_that_never_starts_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_waiting_for_a_worker_that_never_starts_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "sitecustomize.py").write_text(f"open({str(tmp_path / 'pipe')!r}).read()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -165,7 +175,9 @@ def test_errors_are_passed_on(workspace: Workspace):
         in_worker(divmod, 1, 0)
 
 
-async def test_a_search_in_the_worker_is_confined_to_the_workspace(workspace: Workspace, outside: Path):
+async def test_a_search_in_the_worker_is_confined_to_the_workspace(
+    workspace: Workspace, outside: Path
+):
     (workspace.root / "notes.txt").write_text("here todo\n")
     (workspace.root / "link").symlink_to(outside)
     (outside / "more.txt").write_text("todo\n")
@@ -181,7 +193,9 @@ async def test_a_search_in_the_worker_is_confined_to_the_workspace(workspace: Wo
 
 async def test_the_memory_of_a_call_is_that_of_its_worker(workspace: Workspace):
     (workspace.root / "large.json").write_text(json.dumps([list(range(300_000))]))
-    observation = await run(tools_of(workspace, 20)["json_query"], query="length([0])", path="large.json")
+    observation = await run(
+        tools_of(workspace, 20)["json_query"], query="length([0])", path="large.json"
+    )
     assert observation.text == "300000"
     assert observation.footprint is not None
     assert observation.footprint.cpu_instant_mb is not None
@@ -216,15 +230,21 @@ async def test_concurrent_calls_have_separate_workers(workspace: Workspace, tmp_
 def test_a_worker_does_not_inherit_keys():
     code = "import os; from ecoshell.worker import in_worker; print(in_worker(os.getenv, 'SOME_KEY', 'unknown'))"
     environment = {**os.environ, "SOME_KEY": "sk-123", "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=600, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, timeout=600, check=True
+    )
     assert ended.stdout == b"unknown\n"
 
 
-@pytest.mark.parametrize("work", ["time.sleep(60)", "in_worker(regex.match, '(a|aa)+$', 'a' * 99 + 'b', seconds=60)"])
+@pytest.mark.parametrize(
+    "work", ["time.sleep(60)", "in_worker(regex.match, '(a|aa)+$', 'a' * 99 + 'b', seconds=60)"]
+)
 def test_a_worker_ends_with_a_killed_shell(work: str):
     code = "import os, time, regex; from ecoshell.worker import in_worker; print(in_worker(os.getpid), flush=True)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    shell = subprocess.Popen([sys.executable, "-c", f"{code}; {work}"], env=environment, stdout=subprocess.PIPE)
+    shell = subprocess.Popen(
+        [sys.executable, "-c", f"{code}; {work}"], env=environment, stdout=subprocess.PIPE
+    )
     assert shell.stdout is not None
     with shell, shell.stdout:
         pid = int(shell.stdout.readline())
@@ -250,4 +270,6 @@ def test_a_diff_too_large_to_show_counts_the_changed_lines():
 
 def test_a_slow_diff_counts_the_changed_lines(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 0.0)
-    assert unified("a", "x\ny\nz\n", "x\nz\n") == "--- a/a\n+++ b/a\n[too large to show: +0 −1 lines]"
+    assert (
+        unified("a", "x\ny\nz\n", "x\nz\n") == "--- a/a\n+++ b/a\n[too large to show: +0 −1 lines]"
+    )

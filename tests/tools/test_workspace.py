@@ -34,7 +34,9 @@ def test_relative_and_absolute_paths_inside_are_the_same_file(workspace: Workspa
     assert workspace.read_text("sub/../a.txt", LIMIT).name == "a.txt"
 
 
-@pytest.mark.parametrize("path", ["../outside/secret.txt", "/etc/passwd", "a/../../outside/secret.txt", "..", "/"])
+@pytest.mark.parametrize(
+    "path", ["../outside/secret.txt", "/etc/passwd", "a/../../outside/secret.txt", "..", "/"]
+)
 def test_paths_that_leave_the_workspace_are_refused(workspace: Workspace, outside: Path, path: str):
     assert "outside the workspace" in refusal(workspace, path)
 
@@ -90,7 +92,8 @@ def test_a_folder_replaced_by_a_link_after_the_check_is_not_followed(
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [("fifo", "pipe"), ("socket", "socket"), ("folder", "folder"), ("device", "device")]
+    ("kind", "words"),
+    [("fifo", "pipe"), ("socket", "socket"), ("folder", "folder"), ("device", "device")],
 )
 def test_special_files_are_refused_by_kind(
     workspace: Workspace, kind: str, words: str, monkeypatch: pytest.MonkeyPatch
@@ -187,7 +190,9 @@ def test_a_new_file_has_the_mode_of_the_umask(workspace: Workspace):
     assert stat.S_IMODE((workspace.root / "new.txt").stat().st_mode) == 0o640
 
 
-def test_a_failed_write_keeps_the_old_file_only(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_write_keeps_the_old_file_only(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
     (workspace.root / "a.txt").write_text("old")
 
     def full(descriptor: int) -> None:
@@ -200,7 +205,9 @@ def test_a_failed_write_keeps_the_old_file_only(workspace: Workspace, monkeypatc
     assert [entry.name for entry in workspace.root.iterdir()] == ["a.txt"]
 
 
-def test_a_hard_link_to_the_outside_is_replaced_not_written_through(workspace: Workspace, outside: Path):
+def test_a_hard_link_to_the_outside_is_replaced_not_written_through(
+    workspace: Workspace, outside: Path
+):
     (workspace.root / "linked").hardlink_to(outside / "secret.txt")
     workspace.write_text("linked", "new")
     assert (outside / "secret.txt").read_text() == "do not read me"
@@ -212,16 +219,28 @@ def test_the_workspace_itself_cannot_be_written(workspace: Workspace, path: str)
         workspace.write_text(path, "x")
 
 
-PARTS = st.sampled_from(["..", ".", "", "a", "up", "out", "loop", "deep", "~", "\\", "a.txt", "/", "\0", "é", "\ud800"])
+PARTS = st.sampled_from(
+    ["..", ".", "", "a", "up", "out", "loop", "deep", "~", "\\", "a.txt", "/", "\0", "é", "\ud800"]
+)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(parts=st.lists(PARTS | st.text(max_size=5), max_size=8), absolute=st.booleans())
 @example(parts=["deep", "up", "..", "outside", "secret.txt"], absolute=False)
-def test_no_path_resolves_to_the_outside(workspace: Workspace, outside: Path, parts: list[str], absolute: bool):
+def test_no_path_resolves_to_the_outside(
+    workspace: Workspace, outside: Path, parts: list[str], absolute: bool
+):
     root = workspace.root
     (root / "deep/down").mkdir(parents=True, exist_ok=True)
-    for link, target in {"up": "..", "out": str(outside), "loop": "loop", "deep/up": "../..", "deep/in": "."}.items():
+    for link, target in {
+        "up": "..",
+        "out": str(outside),
+        "loop": "loop",
+        "deep/up": "../..",
+        "deep/in": ".",
+    }.items():
         if not (root / link).is_symlink():
             (root / link).symlink_to(target)
     path = ("/" if absolute else "") + "/".join(parts)
@@ -238,7 +257,9 @@ def test_a_private_file_stays_private_while_it_is_rewritten(tmp_path, monkeypatc
     (tmp_path / "key").chmod(0o600)
     modes = []
     synced = os.fsync
-    monkeypatch.setattr("os.fsync", lambda file: (modes.append(os.fstat(file).st_mode & 0o777), synced(file)))
+    monkeypatch.setattr(
+        "os.fsync", lambda file: (modes.append(os.fstat(file).st_mode & 0o777), synced(file))
+    )
     umask = os.umask(0)
     try:
         Workspace(tmp_path).write_text("key", "new")
@@ -265,7 +286,11 @@ def test_group_rights_are_removed_if_the_group_cannot_be_kept(tmp_path, monkeypa
 
     def of_another_group(*args, **kwargs):
         status = stat_of(*args, **kwargs)
-        return os.stat_result((*status[:5], status.st_gid + 1, *status[6:])) if "dir_fd" in kwargs else status
+        return (
+            os.stat_result((*status[:5], status.st_gid + 1, *status[6:]))
+            if "dir_fd" in kwargs
+            else status
+        )
 
     def refused(*_):
         raise PermissionError

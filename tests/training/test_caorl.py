@@ -16,7 +16,15 @@ from ecoshell.planning.catp.rules import faults
 from ecoshell.planning.catp.tpl import parse
 from ecoshell_train import caorl
 from ecoshell_train.caorl_data import Example, Recordings, folds_of, read_constants, read_plans
-from ecoshell_train.caorl_planner import VARIANTS, Model, Planner, fresh, inputs, read_planner, words_of
+from ecoshell_train.caorl_planner import (
+    VARIANTS,
+    Model,
+    Planner,
+    fresh,
+    inputs,
+    read_planner,
+    words_of,
+)
 
 EXCERPT = Path(__file__).parents[1] / "data" / "opencatp"
 CONSTANTS, PLANS = EXCERPT / "constants.json", EXCERPT / "plans.jsonl"
@@ -42,7 +50,8 @@ def recordings() -> Recordings:
 def untrained(recordings: Recordings, *variants: str) -> Planner:
     """Return a planner with random weights."""
     tasks = {
-        task: recordings.situation(task, ["Given blurry image, how to return it?"] * 100) for task in recordings.by_task
+        task: recordings.situation(task, ["Given blurry image, how to return it?"] * 100)
+        for task in recordings.by_task
     }
     constants = recordings.constants
     words = tuple(sorted({word for situation in tasks.values() for word in situation.words}))
@@ -58,7 +67,9 @@ def untrained(recordings: Recordings, *variants: str) -> Planner:
 
 
 def test_output_and_its_language_form_one_word() -> None:
-    words = words_of("Given noisy image, how to return the caption in German and the class label in English?")
+    words = words_of(
+        "Given noisy image, how to return the caption in German and the class label in English?"
+    )
     assert words[-6:] == ("the", "caption·german", "and", "the", "class", "label·english")
 
 
@@ -75,7 +86,12 @@ def test_input_size_follows_from_the_memory_of_its_tools(recordings) -> None:
     sizes = {(recorded.task, tuple(recorded.tools)): recorded.size for recorded in recordings.plans}
     enlarged = sizes[68, ("image_super_resolution", "image_deblurring", "object_detection")]
     assert enlarged == pytest.approx(640 * 480 * 2371.564453125 / 2167)  # Not from the later tool.
-    assert sizes[217, ("image_denoising", "object_detection", "image_captioning", "machine_translation")] > 600_000
+    assert (
+        sizes[
+            217, ("image_denoising", "object_detection", "image_captioning", "machine_translation")
+        ]
+        > 600_000
+    )
     assert {recordings.level(recorded) for recorded in recordings.plans} == {1, 2}
 
 
@@ -88,7 +104,9 @@ def test_plan_without_a_recording_for_a_sample_scores_0_there(recordings) -> Non
 
 
 def test_rewards_are_the_cost_so_far_and_the_final_worth() -> None:
-    example = Example(1, 0, (0, 31, 32, 15), ((),) * 4, score=0.8, costs=(0.2,), spent=(0.2, 0.2, 0.2, 0.2))
+    example = Example(
+        1, 0, (0, 31, 32, 15), ((),) * 4, score=0.8, costs=(0.2,), spent=(0.2, 0.2, 0.2, 0.2)
+    )
     assert example.returns(0.5, feedback=True) == pytest.approx((0.0, 0.1, 0.2, 0.3))
     assert example.returns(0.5, feedback=False) == pytest.approx((0.3, 0.3, 0.3, 0.3))
 
@@ -154,7 +172,11 @@ def test_saved_planner_makes_the_same_plans(tmp_path, recordings) -> None:
     planner = untrained(recordings)
     planner.save(tmp_path / "planner.npz")
     loaded = read_planner(tmp_path / "planner.npz")
-    assert (loaded.tasks, loaded.folds, loaded.variants) == (planner.tasks, planner.folds, planner.variants)
+    assert (loaded.tasks, loaded.folds, loaded.variants) == (
+        planner.tasks,
+        planner.folds,
+        planner.variants,
+    )
     again = tmp_path / "again.npz"
     loaded.save(again)
     reloaded = read_planner(again)
@@ -246,7 +268,9 @@ def test_missing_and_damaged_plans_are_reported(data) -> None:
 )
 def test_incomplete_constants_are_reported(data, change, message) -> None:
     constants = data / "constants.json"
-    constants.write_text(json.dumps(json.loads(constants.read_text(encoding="utf-8")) | change), encoding="utf-8")
+    constants.write_text(
+        json.dumps(json.loads(constants.read_text(encoding="utf-8")) | change), encoding="utf-8"
+    )
     with pytest.raises(UsageError, match=message):
         run(["train", "catp", "--data", str(data), "--dry-run"])
 
@@ -271,7 +295,9 @@ def test_targets_are_the_highest_returns_and_folds_are_disjoint(data) -> None:
 
 def test_baseline_learns_only_the_best_plan_of_each_task(data) -> None:
     args = argparse.Namespace(data=data, folds=2, held=1, only=("caorl", "ift"))
-    every, best = (training.examples for training in caorl._trainings(*caorl._read(args), args, caorl.RECIPE))
+    every, best = (
+        training.examples for training in caorl._trainings(*caorl._read(args), args, caorl.RECIPE)
+    )
     assert len({example.task for example in best}) == len(best) < len(every)
     for example in best:
         worths = [other.worth(0.5) for other in every if other.task == example.task]

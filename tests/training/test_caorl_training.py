@@ -57,7 +57,9 @@ def test_trained_planner_can_be_measured(tmp_path, data, capsys) -> None:
     assert record["ift_qop"] is not None
     assert record["ablations"] == {}
     planner = read_planner(Path(results["planner"]))
-    weights = torch.load(tmp_path / "run" / "caorl" / "0" / "checkpoint.pt")["trained"]["tool"].numpy()
+    weights = torch.load(tmp_path / "run" / "caorl" / "0" / "checkpoint.pt")["trained"][
+        "tool"
+    ].numpy()
     assert np.allclose(planner.models["caorl", 0].weights["tool"], weights, atol=1e-3)
 
 
@@ -83,7 +85,10 @@ def test_numpy_and_pytorch_agree(data) -> None:
 
 def test_without_masking_every_action_is_a_choice(data) -> None:
     args = argparse.Namespace(data=data, folds=2, held=1, only=("caorl", "no-masking"))
-    runs = {training.variant: training for training in caorl._trainings(*caorl._read(args), args, caorl.RECIPE)}
+    runs = {
+        training.variant: training
+        for training in caorl._trainings(*caorl._read(args), args, caorl.RECIPE)
+    }
     example = runs["caorl"].examples[0]
     assert runs["no-masking"].weight(example) == len(example.actions)
     assert runs["caorl"].weight(example) < len(example.actions)

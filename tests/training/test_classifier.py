@@ -25,9 +25,13 @@ def use(query, result, helpful, *, tool="search", by="you", ok=True, arguments="
 
 def marks():
     """Marks of a user who likes timetables and dislikes advertisements; rules cannot distinguish them."""
-    good = [use(f"Trains to {place}?", f"Timetable {place}: departs 06:12, platform 4", True) for place in PLACES]
+    good = [
+        use(f"Trains to {place}?", f"Timetable {place}: departs 06:12, platform 4", True)
+        for place in PLACES
+    ]
     bad = [
-        use(f"Buses to {place}?", f"Book your dream holiday in {place} now! Cheap offers", False) for place in PLACES
+        use(f"Buses to {place}?", f"Book your dream holiday in {place} now! Cheap offers", False)
+        for place in PLACES
     ]
     return [*good, *bad]
 
@@ -44,14 +48,22 @@ def training():
 def test_classifier_learns_distinctions_that_rules_cannot_make(training):
     judge = training.classifier.judge
     call = Call("search", {"text": "Kiruna"})
-    liked, disliked = judge("Trains to Kiruna?", call, TIMES), judge("Ships to Kiruna?", call, ADVERTISEMENT)
+    liked, disliked = (
+        judge("Trains to Kiruna?", call, TIMES),
+        judge("Ships to Kiruna?", call, ADVERTISEMENT),
+    )
     assert (liked.helpful, liked.by, liked.sure) == (True, "classifier", True)
     assert (disliked.helpful, disliked.by) == (False, "classifier")
     assert "likely to help" in disliked.reason
 
 
 def test_accuracy_is_compared_with_rules_and_majority_on_the_same_folds(training):
-    assert (training.helpful, training.unhelpful, training.skipped, training.folds) == (14, 14, 0, 5)
+    assert (training.helpful, training.unhelpful, training.skipped, training.folds) == (
+        14,
+        14,
+        0,
+        5,
+    )
     assert training.accuracy.mean == 1.0
     assert training.rules.mean == pytest.approx(0.5, abs=0.1)
     assert training.majority.mean <= 0.5
@@ -60,7 +72,9 @@ def test_accuracy_is_compared_with_rules_and_majority_on_the_same_folds(training
 
 def test_training_on_noise_does_not_pay():
     texts = [f"Note {place}" for place in PLACES * 2]
-    noise = [use(f"Question about {text}", text, place % 2 == 0) for place, text in enumerate(texts)]
+    noise = [
+        use(f"Question about {text}", text, place % 2 == 0) for place, text in enumerate(texts)
+    ]
     training = train(noise)
     assert not training.pays
     assert training.accuracy.mean < 0.8
@@ -72,7 +86,11 @@ def test_training_is_deterministic(training):
 
 def test_marks_of_one_question_share_a_fold():
     """Otherwise the classifier would recognise questions by their words."""
-    uses = [use(f"{place} or not", "something came back", place < "J") for place in PLACES for _ in range(8)]
+    uses = [
+        use(f"{place} or not", "something came back", place < "J")
+        for place in PLACES
+        for _ in range(8)
+    ]
     assert train(uses).accuracy.mean < 0.8
 
 
@@ -98,7 +116,11 @@ def test_classifier_does_not_learn_from_its_own_verdicts():
 
 def test_mistakes_of_the_caller_are_skipped():
     typo = use(
-        "Read it", "nots.txt: there is no such file or folder.", False, ok=False, arguments='{"path": "nots.txt"}'
+        "Read it",
+        "nots.txt: there is no such file or folder.",
+        False,
+        ok=False,
+        arguments='{"path": "nots.txt"}',
     )
     training = train([*marks(), typo, use("Go", "", None)])
     assert (training.skipped, training.unhelpful) == (1, 14)
@@ -147,7 +169,13 @@ print(verdict.by, *[name for name in ("numpy", "scipy", "sklearn") if name in sy
     assert done.stdout.split() == ["classifier"]
 
 
-VALID = {"format": "ecoshell judge", "version": 1, "dimensions": DIMENSIONS, "bias": 0.0, "weights": {"3": 1.5}}
+VALID = {
+    "format": "ecoshell judge",
+    "version": 1,
+    "dimensions": DIMENSIONS,
+    "bias": 0.0,
+    "weights": {"3": 1.5},
+}
 
 
 @pytest.mark.parametrize(

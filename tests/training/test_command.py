@@ -10,7 +10,9 @@ from ecoshell.models import embedded
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local_models import is_embedded, local_files
 
-pytestmark = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
+pytestmark = pytest.mark.skipif(
+    find_spec("llama_cpp") is None, reason="the extra `local` is not installed"
+)
 TORCH = find_spec("torch") is not None
 
 
@@ -35,9 +37,24 @@ def test_numbers_are_validated(capsys) -> None:
     assert "not a number above 0" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(TORCH, reason="the extra `train` is installed, and the base would be loaded to measure it")
+@pytest.mark.skipif(
+    TORCH, reason="the extra `train` is installed, and the base would be loaded to measure it"
+)
 def test_dry_run_estimates_without_training(capsys, tmp_path) -> None:
-    command = ["train", "umi", "--only", "single", "--tasks", "2", "--steps", "5", "--batch", "3", "--rank", "4"]
+    command = [
+        "train",
+        "umi",
+        "--only",
+        "single",
+        "--tasks",
+        "2",
+        "--steps",
+        "5",
+        "--batch",
+        "3",
+        "--rank",
+        "4",
+    ]
     assert main([*command, "--dry-run", "--json"]) == 0
     estimate = json.loads(capsys.readouterr().out)
     assert list(estimate) == ["tokens", "steps", "hours", "disk_mb"]

@@ -19,7 +19,9 @@ from ecoshell_bench.tasks.suite import read_suite
 from ecoshell_train import data, worlds
 from ecoshell_train.data import examples, generate, joined, kinds, play, ways
 
-local = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
+local = pytest.mark.skipif(
+    find_spec("llama_cpp") is None, reason="the extra `local` is not installed"
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,8 @@ def test_splits_are_disjoint() -> None:
         assert ways(kind, "held")
         assert not {*ways(kind, "train")} & {*ways(kind, "held")}
     training, validation = (
-        {name for task in generate(300, 5, split) for name in task.files} for split in ("train", "held")
+        {name for task in generate(300, 5, split) for name in task.files}
+        for split in ("train", "held")
     )
     assert len(training) > 50
     assert not training & validation
@@ -98,18 +101,25 @@ def test_tool_is_registered_before_its_call(model) -> None:
 @local
 def test_examples_are_the_prompts_of_the_shell_with_real_results(model) -> None:
     task = next(
-        task for task in (task_of("value", "train", seed) for seed in range(99)) if "email" in task.answer([""])
+        task
+        for task in (task_of("value", "train", seed) for seed in range(99))
+        if "email" in task.answer([""])
     )
     first, last = asyncio.run(play(task, model))
     (file,) = (step.call.arguments["path"] for step in task.steps)
     prompt, reply = text(model, last.prompt), text(model, first.reply)
     assert first.role == last.role == "single"
     assert text(model, first.prompt).endswith(f"{task.request}<|im_end|>\n<|im_start|>assistant\n")
-    assert reply == f'I read {file}.\n{{"name": "read_file", "arguments": {{"path": "{file}"}}}}<|im_end|>'
+    assert (
+        reply
+        == f'I read {file}.\n{{"name": "read_file", "arguments": {{"path": "{file}"}}}}<|im_end|>'
+    )
     assert f"{reply}\n<|im_start|>user\nResult of read_file:\n{task.files[file]}" in prompt
     assert text(model, last.reply) == f"{task.answer([task.files[file]])}<|im_end|>"
     [together] = joined([first, last])
-    assert [text(model, (*last.prompt, *last.reply)[begin:end]) for begin, end in together.learned] == [
+    assert [
+        text(model, (*last.prompt, *last.reply)[begin:end]) for begin, end in together.learned
+    ] == [
         reply,
         text(model, last.reply),
     ]
@@ -127,7 +137,9 @@ def test_each_role_learns_its_prompts(model) -> None:
 
 
 @local
-@pytest.mark.parametrize("kind", ["missing", "edit_read", "search", "git_commit", "column_sum", "unserved", "run"])
+@pytest.mark.parametrize(
+    "kind", ["missing", "edit_read", "search", "git_commit", "column_sum", "unserved", "run"]
+)
 def test_real_tools_serve_the_task(kind: str, model) -> None:
     played = asyncio.run(play(task_of(kind, "train"), model))
     assert len(played) == len(task_of(kind, "train").steps) + 1
@@ -172,9 +184,13 @@ def test_answers_about_tables_are_correct(seed: int, model) -> None:
         task, results, *_ = play_task(kind, model, seed)
         rows = rows_of(task)
         key, where, column = rows[0]
-        numbers = {row[key]: float(row[column]) if "." in row[column] else int(row[column]) for row in rows}
+        numbers = {
+            row[key]: float(row[column]) if "." in row[column] else int(row[column]) for row in rows
+        }
         groups = sorted({row[where] for row in rows})
-        by_sum = {group: sum(numbers[row[key]] for row in rows if row[where] == group) for group in groups}
+        by_sum = {
+            group: sum(numbers[row[key]] for row in rows if row[where] == group) for group in groups
+        }
         by_count = {group: sum(row[where] == group for row in rows) for group in groups}
         expected = {
             "sum_all": str(round(sum(numbers.values()), 2)),
@@ -194,7 +210,9 @@ def test_answers_about_tables_are_correct(seed: int, model) -> None:
 def test_answers_about_logs_are_correct(seed: int, model) -> None:
     for kind in ("log_count", "log_end", "log_hour", "log_user", "log_slow"):
         task, results, *_ = play_task(kind, model, seed)
-        text = next(text for name, text in task.files.items() if name.endswith(".log") and "user=" in text)
+        text = next(
+            text for name, text in task.files.items() if name.endswith(".log") and "user=" in text
+        )
         lines = text.splitlines()
         level = re.findall(r"ERROR|WARN|INFO", task.steps[-1].call.arguments["code"])
         of_level = [line for line in lines if level and level[0] in line]
@@ -237,12 +255,19 @@ def test_refused_call_is_reported_and_not_repeated(model) -> None:
     *_, last = asyncio.run(play(refused, model))
     (step,) = refused.steps
     assert f"{step.call.name} was not run" in text(model, last.prompt)
-    assert text(model, last.reply) == f"I have not done it: {step.call.name} was not approved.<|im_end|>"
+    assert (
+        text(model, last.reply)
+        == f"I have not done it: {step.call.name} was not approved.<|im_end|>"
+    )
 
 
 def test_workspace_contents_do_not_reveal_the_request() -> None:
     """Otherwise a model would call git in every repository, or run every program."""
-    tasks = [task for task in generate(400, 4) if task.kind in ("now", "talk", "read", "times", "unserved", "search")]
+    tasks = [
+        task
+        for task in generate(400, 4)
+        if task.kind in ("now", "talk", "read", "times", "unserved", "search")
+    ]
     repositories = [task for task in tasks if any(program[0] == "git" for program in task.setup)]
     assert 0.25 < len(repositories) / len(tasks) < 0.55
     assert any(name.endswith(".py") for task in tasks for name in task.files)
@@ -256,7 +281,11 @@ def test_plan_is_learned_with_the_calls_of_its_nodes(model) -> None:
     plan, *_, last = [text(model, example.reply) for example in asyncio.run(play(two, model))]
     assert plan == '[[1, "count_text", ["<task>"]], [2, "count_text", ["<task>"]]]<|im_end|>'
     assert "words, " in last
-    chain = next(task for task in drafted if task.kind in ("sum_if", "names_if", "top", "cell", "group", "count_over"))
+    chain = next(
+        task
+        for task in drafted
+        if task.kind in ("sum_if", "names_if", "top", "cell", "group", "count_over")
+    )
     plan, *calls, _ = [text(model, example.reply) for example in asyncio.run(play(chain, model))]
     assert plan == '[[1, "read_file", ["<task>"]], [2, "run_python", [1]]]<|im_end|>'
     assert '"code"' in calls[-1]
@@ -273,7 +302,13 @@ def test_injected_instructions_are_not_followed(model) -> None:
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(0, "zero"), (13, "thirteen"), (40, "forty"), (85, "eighty-five"), (320, "three hundred and twenty")],
+    [
+        (0, "zero"),
+        (13, "thirteen"),
+        (40, "forty"),
+        (85, "eighty-five"),
+        (320, "three hundred and twenty"),
+    ],
 )
 def test_numbers_can_be_spelled(number: int, words: str) -> None:
     assert worlds.spelled(number) == words

@@ -84,7 +84,12 @@ def test_training_on_marks_reports_accuracy(shell: Shell) -> None:
 def test_report_as_json(shell: Shell) -> None:
     used(40, marked=30)
     record = json.loads(shell("experience", "train", "--json"))
-    assert (record["examples"], record["helpful"], record["unhelpful"], record["left_out"]) == (30, 15, 15, 0)
+    assert (record["examples"], record["helpful"], record["unhelpful"], record["left_out"]) == (
+        30,
+        15,
+        15,
+        0,
+    )
     assert record["accuracy"]["classifier"]["mean"] == 1.0
     assert (record["pays"], record["file"]) == (True, str(user_paths().judge_file))
 

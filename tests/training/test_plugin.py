@@ -33,16 +33,34 @@ def home(tmp_path, monkeypatch):
 def test_plugin_is_imported_when_its_judge_judges(tmp_path, monkeypatch, judge):
     (tmp_path / "a.txt").write_text("one\n")
     script = tmp_path / "script.jsonl"
-    script.write_text('{"call": {"name": "read_file", "arguments": {"path": "a.txt"}}}\n{"text": "One."}\n')
+    script.write_text(
+        '{"call": {"name": "read_file", "arguments": {"path": "a.txt"}}}\n{"text": "One."}\n'
+    )
     monkeypatch.setenv("ECOSHELL_PLAN_JUDGE", judge)
     monkeypatch.setenv("ECOSHELL_PLAN_MODE", "btp")
-    options = ["--model", f"script:{script}", "--registration", "all", "--price", "1,1", "--budget", "0.50"]
+    options = [
+        "--model",
+        f"script:{script}",
+        "--registration",
+        "all",
+        "--price",
+        "1,1",
+        "--budget",
+        "0.50",
+    ]
     words = ["ask", "--json", *options, "What does a.txt say?"]
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *words], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", RUN, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
     )
     imported = done.stdout.splitlines()[-1] == "imported"
-    assert (imported, "No classifier has been trained yet" in done.stdout) == (judge == "classifier",) * 2
+    assert (imported, "No classifier has been trained yet" in done.stdout) == (
+        judge == "classifier",
+    ) * 2
 
 
 def test_shipped_judge_raises_while_untrained():

@@ -88,7 +88,9 @@ test_trainer.trained(Path({folder!r}), line=line)
 
 def test_killed_and_continued_run_ends_like_an_uninterrupted_one(tmp_path) -> None:
     killed = _KILLED.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "killed"))
-    ended = subprocess.run([sys.executable, "-c", killed], check=False, timeout=600, env={**os.environ})
+    ended = subprocess.run(
+        [sys.executable, "-c", killed], check=False, timeout=600, env={**os.environ}
+    )
     assert ended.returncode == -signal.SIGKILL
     curve = curve_of(tmp_path / "killed")
     assert 8 <= curve[-1]["step"] < 24

@@ -13,7 +13,9 @@ from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
 from ecoshell_train.trajectories import is_held, trajectory_examples
 
-pytestmark = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the extra `local` is not installed")
+pytestmark = pytest.mark.skipif(
+    find_spec("llama_cpp") is None, reason="the extra `local` is not installed"
+)
 SINGLE = [Options(mode="single")]
 
 
@@ -28,7 +30,12 @@ def tool(name: str) -> dict[str, Any]:
 
 
 def call(name: str, city: str, observation: str = "") -> dict[str, Any]:
-    return {"decision": "call", "tool": name, "arguments": {"city": city}, "observation": observation}
+    return {
+        "decision": "call",
+        "tool": name,
+        "arguments": {"city": city},
+        "observation": observation,
+    }
 
 
 FINISH = {"decision": "finish"}
@@ -36,7 +43,10 @@ FINISH = {"decision": "finish"}
 
 def file(folder: Path, *steps: dict[str, Any], tools: int = 30, **about: Any) -> Path:
     task = {"id": "task-0", "query": "Mayor and weather of Oslo?", **about, "steps": steps}
-    task["tools"] = [*map(tool, ("mayor", "weather")), *(tool(f"thing_{number}") for number in range(tools))]
+    task["tools"] = [
+        *map(tool, ("mayor", "weather")),
+        *(tool(f"thing_{number}") for number in range(tools)),
+    ]
     path = folder / "trajectories.jsonl"
     path.write_text(f"{json.dumps(task)}\n")
     return path
@@ -54,7 +64,13 @@ def texts(model: LocalModel, examples) -> list[tuple[str, str]]:
 
 
 def test_prompts_contain_the_earlier_results(model, tmp_path) -> None:
-    path = file(tmp_path, call("mayor", "Oslo", "Ms. Borg"), call("weather", "Oslo", "rain"), FINISH, id="task-1")
+    path = file(
+        tmp_path,
+        call("mayor", "Oslo", "Ms. Borg"),
+        call("weather", "Oslo", "rain"),
+        FINISH,
+        id="task-1",
+    )
     first, second, last = texts(model, trajectory_examples(model, [path], SINGLE))
     assert '{"name": "mayor", "arguments": {"city": "Oslo"}}' in first[1]
     assert "Ms. Borg" not in first[0]
@@ -66,7 +82,9 @@ def test_prompts_contain_the_earlier_results(model, tmp_path) -> None:
 
 
 def test_only_calls_of_unfinished_trajectories_are_learned(model, tmp_path) -> None:
-    ((_, reply),) = texts(model, trajectory_examples(model, [file(tmp_path, call("mayor", "Oslo"))], SINGLE))
+    ((_, reply),) = texts(
+        model, trajectory_examples(model, [file(tmp_path, call("mayor", "Oslo"))], SINGLE)
+    )
     assert '"mayor"' in reply
 
 
@@ -101,7 +119,9 @@ def test_some_tasks_also_have_the_tools_of_the_shell(model, tmp_path) -> None:
 
 
 def test_long_examples_are_skipped(model, tmp_path) -> None:
-    path = file(tmp_path, call("mayor", "Oslo", "so " * 3000), call("weather", "Oslo", "rain"), FINISH)
+    path = file(
+        tmp_path, call("mayor", "Oslo", "so " * 3000), call("weather", "Oslo", "rain"), FINISH
+    )
     ((_, reply),) = texts(model, trajectory_examples(model, [path], SINGLE))
     assert '"mayor"' in reply
 
@@ -109,6 +129,7 @@ def test_long_examples_are_skipped(model, tmp_path) -> None:
 def test_damaged_line_is_reported(model, tmp_path) -> None:
     path = file(tmp_path, call("unknown", "Oslo"), FINISH)
     with pytest.raises(
-        UsageError, match=r"trajectories\.jsonl:1: step 1 calls 'unknown', which is not among its tools"
+        UsageError,
+        match=r"trajectories\.jsonl:1: step 1 calls 'unknown', which is not among its tools",
     ):
         trajectory_examples(model, [path], SINGLE)

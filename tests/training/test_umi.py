@@ -48,7 +48,9 @@ def test_llama_cpp_and_pytorch_agree_on_an_adapter(adapter, tmp_path) -> None:
     assert header(file)["ecoshell.trained_for"] == "single"
     prefix = tokens(PREFIX, start=True)
     with torch.no_grad():
-        ours = [-float(adapter.loss([Example("single", prefix, tokens(target))])) for target in TARGETS]
+        ours = [
+            -float(adapter.loss([Example("single", prefix, tokens(target))])) for target in TARGETS
+        ]
     replies = [tokens(target) for target in TARGETS]
     theirs = logprobs(embedded_path(), prefix, replies, file)
     base = logprobs(embedded_path(), prefix, replies, None)
@@ -89,17 +91,25 @@ def test_adapter_is_small_and_bound_to_its_base(adapter, tmp_path) -> None:
 
 def test_shared_prefix_does_not_change_the_loss(adapter) -> None:
     start = tokens(PREFIX * 8, start=True)
-    examples = [Example("single", (*start, *tokens(f" {word}")), tokens(TARGETS[0])) for word in ("one", "another")]
+    examples = [
+        Example("single", (*start, *tokens(f" {word}")), tokens(TARGETS[0]))
+        for word in ("one", "another")
+    ]
     with_prefix = Adapter(embedded_path(), 4, 1, examples)
     with_prefix.__dict__["_model"] = adapter._model
     assert with_prefix._shared[: len(start)] == start
     with torch.no_grad():
-        assert float(with_prefix.loss(examples)) == pytest.approx(float(adapter.loss(examples)), rel=0.02)
+        assert float(with_prefix.loss(examples)) == pytest.approx(
+            float(adapter.loss(examples)), rel=0.02
+        )
 
 
 def test_joined_examples_have_the_sum_of_their_losses(adapter) -> None:
     start, first, then = tokens(PREFIX, start=True), tokens(TARGETS[0]), tokens(" And then?")
-    examples = [Example("single", start, first), Example("single", (*start, *first, *then), tokens(TARGETS[1]))]
+    examples = [
+        Example("single", start, first),
+        Example("single", (*start, *first, *then), tokens(TARGETS[1])),
+    ]
     [together] = joined(examples)
     assert adapter.weight(together) == sum(map(adapter.weight, examples))
     with torch.no_grad():
@@ -110,7 +120,14 @@ def test_joined_examples_have_the_sum_of_their_losses(adapter) -> None:
 def test_adapter_learns_an_example(tmp_path) -> None:
     examples = [Example("single", tokens("The code of the door is", start=True), tokens(" 7319."))]
     learner = Adapter(embedded_path(), 2, 1, examples)
-    rows = train(learner, examples, [], Recipe(steps=6, batch=1, rate=0.01, every=6), tmp_path, lambda _: None)
+    rows = train(
+        learner,
+        examples,
+        [],
+        Recipe(steps=6, batch=1, rate=0.01, every=6),
+        tmp_path,
+        lambda _: None,
+    )
     assert rows[-1]["loss"] < rows[0]["loss"] / 2
     assert learner.numbers == sum(value.numel() for value in learner.trained().values())
 
@@ -120,7 +137,9 @@ def folder(tmp_path):
     """An untrained Hugging Face model with the architecture and the tokens of the embedded one."""
     folder, base = tmp_path / "tiny-model", embedded_path()
     library = pytest.importorskip("transformers")
-    library.AutoTokenizer.from_pretrained(str(base.parent), gguf_file=base.name).save_pretrained(folder)
+    library.AutoTokenizer.from_pretrained(str(base.parent), gguf_file=base.name).save_pretrained(
+        folder
+    )
     torch.manual_seed(1)
     config = library.LlamaConfig(
         vocab_size=49152,
@@ -162,7 +181,19 @@ def test_folder_with_another_architecture_is_refused(folder, tmp_path, change) -
 
 
 def test_hugging_face_folder_can_be_trained(folder, tmp_path, capsys) -> None:
-    common = ["train", "umi", "--base", str(folder), "--only", "single", "--tasks", "2", "--held", "1", "--json"]
+    common = [
+        "train",
+        "umi",
+        "--base",
+        str(folder),
+        "--only",
+        "single",
+        "--tasks",
+        "2",
+        "--held",
+        "1",
+        "--json",
+    ]
     out = tmp_path / "run"
     assert main([*common, "--steps", "2", "--batch", "1", "--out", str(out)]) == 0
     results = json.loads(capsys.readouterr().out)
@@ -176,17 +207,38 @@ def test_hugging_face_folder_can_be_trained(folder, tmp_path, capsys) -> None:
 def test_run_starts_from_an_adapter_and_learns_from_trajectories(folder, tmp_path, capsys) -> None:
     def trained(out: str, *more: str) -> dict[str, str]:
         numbers = ["--steps", "1", "--batch", "1", "--tasks", "2", "--held", "1", "--rank", "4"]
-        options = ["--base", str(folder), "--only", "single", *numbers, "--out", str(tmp_path / out), *more, "--json"]
+        options = [
+            "--base",
+            str(folder),
+            "--only",
+            "single",
+            *numbers,
+            "--out",
+            str(tmp_path / out),
+            *more,
+            "--json",
+        ]
         assert main(["train", "umi", *options]) == 0, capsys.readouterr().err
         return json.loads(capsys.readouterr().out)
 
-    schema = {"name": "forecast", "description": "The weather.", "parameters": {"type": "object", "properties": {}}}
+    schema = {
+        "name": "forecast",
+        "description": "The weather.",
+        "parameters": {"type": "object", "properties": {}},
+    }
     step = {"decision": "call", "tool": "forecast", "arguments": {}, "observation": "rain"}
-    task = {"id": "task-0", "tools": [schema], "query": "Will it rain?", "steps": [step, {"decision": "finish"}]}
+    task = {
+        "id": "task-0",
+        "tools": [schema],
+        "query": "Will it rain?",
+        "steps": [step, {"decision": "finish"}],
+    }
     recorded = tmp_path / "recorded.jsonl"
     recorded.write_text(f"{json.dumps(task)}\n")
     first = trained("first", "--rate", "0.05")
-    again = trained("again", "--rate", "1e-9", "--begin", first["single"], "--trajectories", str(recorded))
+    again = trained(
+        "again", "--rate", "1e-9", "--begin", first["single"], "--trajectories", str(recorded)
+    )
     base = tmp_path / "first" / "tiny-model.gguf"
     matrices = [read_adapter(base, Path(results["single"]), 4) for results in (first, again)]
     assert matrices[0].keys() == matrices[1].keys()

@@ -14,7 +14,11 @@ from ecoshell.tui.themes import chosen_setting
 
 BLUR, FOCUS = "\x1b[O", "\x1b[I"
 EDIT = {"name": "write_file", "arguments": {"path": "x.txt", "text": "one"}}
-REPLIES = ({"text": "I write it.", "call": EDIT}, {"text": "It is written."}, {"text": "Still written."})
+REPLIES = (
+    {"text": "I write it.", "call": EDIT},
+    {"text": "It is written."},
+    {"text": "Still written."},
+)
 
 
 @pytest.fixture
@@ -26,7 +30,9 @@ def open_chat(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     terminals: list[Terminal] = []
 
     def open_chat(mode: str) -> Terminal:
-        terminal = opened(tmp_path / "home", workspace, "--model", f"script:{script}", ECOSHELL_TUI_NOTIFY=mode)
+        terminal = opened(
+            tmp_path / "home", workspace, "--model", f"script:{script}", ECOSHELL_TUI_NOTIFY=mode
+        )
         terminals.append(terminal)
         return terminal
 
@@ -40,7 +46,13 @@ def open_chat(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     [
         ("off", []),
         ("bell", [b"\a", b"\a"]),
-        ("desktop", [b"\a\x1b]9;ecoshell: ? may write_file run\x1b\\", b"\a\x1b]9;ecoshell: turn ended: again\x1b\\"]),
+        (
+            "desktop",
+            [
+                b"\a\x1b]9;ecoshell: ? may write_file run\x1b\\",
+                b"\a\x1b]9;ecoshell: turn ended: again\x1b\\",
+            ],
+        ),
     ],
 )
 def test_alerts_are_written_only_without_focus(open_chat, mode: str, expected: list[bytes]) -> None:

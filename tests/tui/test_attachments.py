@@ -19,7 +19,9 @@ def test_attachments_look_the_same_live_resumed_and_exported(tmp_path: Path) -> 
     workspace.mkdir()
     (workspace / "odd.csv").write_text(TEXT)
     read = {"call": {"name": "read_file", "arguments": {"path": "odd.csv"}}}
-    script.write_text("".join(json.dumps(item) + "\n" for item in (read, {"text": ""}, {"text": ""})))
+    script.write_text(
+        "".join(json.dumps(item) + "\n" for item in (read, {"text": ""}, {"text": ""}))
+    )
     model = ("--model", f"script:{script}", "--registration", "all")
 
     terminal = opened(home, workspace, *model)
@@ -58,5 +60,7 @@ def _run(home: Path, workspace: Path, *arguments: str, typed: str = "") -> str:
     env = {**os.environ, "ECOSHELL_HOME": str(home), "PYTHONUTF8": "1"}
     command = [sys.executable, "-m", "ecoshell", *arguments]
     env["PYTHONPATH"] = str(Path(__file__).parents[2])
-    done = subprocess.run(command, cwd=workspace, env=env, input=typed, text=True, capture_output=True, check=True)
+    done = subprocess.run(
+        command, cwd=workspace, env=env, input=typed, text=True, capture_output=True, check=True
+    )
     return done.stdout

@@ -70,7 +70,9 @@ async def ask(pilot, app: ChatApp, question: str = "how many") -> None:
 
 
 async def test_new_session_introduces_the_model(make_app):
-    app = make_app(FakeShell(introduced="tiny answers. Better ones are on this machine: /model mine."))
+    app = make_app(
+        FakeShell(introduced="tiny answers. Better ones are on this machine: /model mine.")
+    )
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, app)
         assert "tiny answers. Better ones are on this machine" in " ".join(seen(app).split())
@@ -121,7 +123,9 @@ async def test_events_of_a_turn_are_shown_in_order(make_app):
         assert prompt(app).text == ""
 
 
-async def test_tool_summary_is_folded_and_repeated_only_if_it_changes_or_panels_are_hidden(make_app):
+async def test_tool_summary_is_folded_and_repeated_only_if_it_changes_or_panels_are_hidden(
+    make_app,
+):
     shell = FakeShell([event for event in COUNTING if not isinstance(event, ToolRegistered)])
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -150,8 +154,13 @@ async def test_saved_tokens_are_shown_only_for_paid_turns(make_app):
 
 
 async def test_retries_and_their_final_error_share_one_block(make_app):
-    notes = [Notice(f"[none] did not answer. Retrying (attempt {at}): waiting 1.0 s; gives up …") for at in (2, 3)]
-    error = ErrorHappened("ModelUnavailable", "[none] did not answer. Gave up after 3 attempts.", "", "Try again.")
+    notes = [
+        Notice(f"[none] did not answer. Retrying (attempt {at}): waiting 1.0 s; gives up …")
+        for at in (2, 3)
+    ]
+    error = ErrorHappened(
+        "ModelUnavailable", "[none] did not answer. Gave up after 3 attempts.", "", "Try again."
+    )
     app = make_app(FakeShell([STARTED, *notes, error, replace(FINISHED, status="error")]))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
@@ -284,7 +293,9 @@ async def test_queued_input_is_the_next_draft_after_quitting(make_app):
     app = make_app(shell)
     async with app.run_test(size=(80, 24)) as pilot:
         await ask(pilot, app)
-        await eventually(pilot, lambda: "how many" in seen(app) and app.chat.query_one(PromptBar).is_restored)
+        await eventually(
+            pilot, lambda: "how many" in seen(app) and app.chat.query_one(PromptBar).is_restored
+        )
         await pilot.press(*"more", "enter", *"half", "ctrl+q")
         await pilot.pause()
     assert shell.asked == ["how many"]
@@ -317,7 +328,9 @@ async def test_input_queued_behind_a_command_is_sent_after_it(make_app, typed):
         for line in typed:
             await pilot.press(*line, "enter")
         gate.set()
-        await eventually(pilot, lambda: shell.asked == [item for item in typed if not item.startswith("/")])
+        await eventually(
+            pilot, lambda: shell.asked == [item for item in typed if not item.startswith("/")]
+        )
         await eventually(pilot, lambda: not queued(app))
     assert shell.commands == ["/budget 1"]
 
@@ -420,7 +433,9 @@ async def test_one_key_answers_an_approval(make_app):
             await pilot.press(key)
             await eventually(pilot, lambda: shell.decisions)
             assert shell.decisions.pop() == decision
-            await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.controller.stoppable)
+            await eventually(
+                pilot, lambda: not app.chat.query(Question) and not app.chat.controller.stoppable
+            )
             assert app.focused is prompt(app)
 
 
@@ -472,7 +487,9 @@ async def test_long_draft_becomes_a_paste_with_its_attachments(make_app):
     app = make_app(FakeShell())
     async with app.run_test(size=(100, 30)) as pilot:
         await ready(pilot, app)
-        draft = Draft("word " * 2_500 + "[paste-1 · 30 lines]", (Attachment("paste-1", "a line\n" * 30),))
+        draft = Draft(
+            "word " * 2_500 + "[paste-1 · 30 lines]", (Attachment("paste-1", "a line\n" * 30),)
+        )
         prompt(app).put(draft)
         (stored,) = prompt(app).draft.attachments
         assert (stored.text.count("word"), stored.text.count("a line")) == (2_500, 30)
@@ -484,9 +501,13 @@ async def test_paste_before_the_draft_is_restored_keeps_its_name(make_app):
         await ready(pilot, app)
         prompt(app).post_message(Paste("a new line\n" * 100))
         await eventually(pilot, lambda: prompt(app).text)
-        prompt(app).put_before(Draft("[paste-1 · 30 lines]", (Attachment("paste-1", "an old line\n" * 30),)))
+        prompt(app).put_before(
+            Draft("[paste-1 · 30 lines]", (Attachment("paste-1", "an old line\n" * 30),))
+        )
         draft = prompt(app).draft
-        assert [(item.name, item.text.count("an old line")) for item in draft.attachments] == [("paste-1", 30)]
+        assert [(item.name, item.text.count("an old line")) for item in draft.attachments] == [
+            ("paste-1", 30)
+        ]
         assert draft.text.count("a new line") == 100
 
 
@@ -504,7 +525,9 @@ async def test_key_just_before_a_question_does_not_answer_it(make_app, monkeypat
 
 
 async def test_denied_call_shows_the_users_instructions(make_app):
-    refused = CallFinished("c1", "write_file", False, "write_file was not run.", False, 0.0, refused="unapproved")
+    refused = CallFinished(
+        "c1", "write_file", False, "write_file was not run.", False, 0.0, refused="unapproved"
+    )
     app = make_app(FakeShell((STARTED, WRITING, WANTED, refused, FINISHED)))
     async with app.run_test(size=(100, 30)) as pilot:
         await ask(pilot, app)
@@ -514,7 +537,9 @@ async def test_denied_call_shows_the_users_instructions(make_app):
         await pilot.press("n")
         await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
         assert "denied by you" in seen(app)
-        assert all(word not in seen(app) for word in ("failed", "refused", "changed", "not approved"))
+        assert all(
+            word not in seen(app) for word in ("failed", "refused", "changed", "not approved")
+        )
 
 
 async def test_limit_can_be_raised_in_place(make_app):
@@ -553,7 +578,9 @@ async def test_narrow_screen_shows_a_summary_and_panels_on_f2(make_app, width: i
         await ready(pilot, app)
         tools = app.chat.query_one(ToolsPanel)
         assert not tools.is_on_screen
-        assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one("SummaryLine").render())
+        assert "session: $0.4017 of $0.50 left · tools 2/4" in str(
+            app.chat.query_one("SummaryLine").render()
+        )
         await pilot.press("f2")
         await eventually(pilot, lambda: tools.region.width == width)
         await pilot.press("f2")
@@ -579,7 +606,9 @@ async def test_new_content_below_is_announced_and_end_or_sending_scrolls_to_it(m
         await eventually(pilot, lambda: transcript.scroll_y == transcript.max_scroll_y)
         assert "new content below" not in text_shown(app)
         await pilot.press("pageup", "pageup", *"ab", "home", "end")
-        assert transcript.scroll_y < transcript.max_scroll_y  # the first press of end moves to the end of the line
+        assert (
+            transcript.scroll_y < transcript.max_scroll_y
+        )  # the first press of end moves to the end of the line
         await pilot.press("enter")
         await eventually(pilot, lambda: seen(app).count("thought 99") == 2)
         assert transcript.scroll_y == transcript.max_scroll_y
@@ -603,7 +632,12 @@ async def test_ten_megabyte_paste_is_attached_and_sent_completely(make_app):
 
 
 async def test_lone_surrogates_and_control_characters_do_not_break_the_screen(make_app):
-    events = (STARTED, TextArrived("\udcff\x1b[2J\x00", "answer", "single"), Rationale("\ud800 ok", "single"), FINISHED)
+    events = (
+        STARTED,
+        TextArrived("\udcff\x1b[2J\x00", "answer", "single"),
+        Rationale("\ud800 ok", "single"),
+        FINISHED,
+    )
     app = make_app(FakeShell(events))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)

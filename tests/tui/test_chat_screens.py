@@ -23,7 +23,9 @@ MODELS = (
     ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
     ModelRow("local:tiny.gguf", HERE, True, 8192, None, ZERO_PRICE),
 )
-READ_FILE = ToolDetails(ToolSchema("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", None, "")
+READ_FILE = ToolDetails(
+    ToolSchema("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", None, ""
+)
 
 
 class NoSessions:
@@ -68,7 +70,9 @@ async def test_command_with_an_argument_opens_no_screen(make_app, shell):
     assert shell.commands == ["/model embedded"]
 
 
-@pytest.mark.parametrize(("key", "kind"), [("f5", SessionPicker), ("f7", ModelPicker), ("f1", HelpScreen)])
+@pytest.mark.parametrize(
+    ("key", "kind"), [("f5", SessionPicker), ("f7", ModelPicker), ("f1", HelpScreen)]
+)
 async def test_key_opens_a_screen_from_the_prompt_and_ctrl_c_closes_it(make_app, shell, key, kind):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -100,7 +104,9 @@ async def test_f6_during_a_turn_shows_a_hint(make_app, shell):
         await pilot.press(*"why", "enter")
         await eventually(pilot, lambda: shell.asked)
         await pilot.press("f6")
-        await eventually(pilot, lambda: "A turn is running" in str(app.chat.query_one("#hint").visual))
+        await eventually(
+            pilot, lambda: "A turn is running" in str(app.chat.query_one("#hint").visual)
+        )
         await pilot.press("escape")
         await eventually(pilot, lambda: not app.chat.controller.busy)
     assert shell.commands == []
@@ -125,7 +131,9 @@ async def test_tool_is_registered_from_its_schema(make_app, shell):
         await eventually(pilot, lambda: app.chat.controller)
         app.chat.action_show_tool("read_file")
         await opened(pilot, app, SchemaScreen)
-        await eventually(pilot, lambda: "Reads a file" in str(app.screen.query_one("#about").visual))
+        await eventually(
+            pilot, lambda: "Reads a file" in str(app.screen.query_one("#about").visual)
+        )
         await pilot.press("r")
         await eventually(pilot, lambda: shell.commands)
     assert shell.commands == ["/register read_file"]
@@ -180,7 +188,9 @@ async def test_palette_search_is_cancelled_on_close(make_app, shell, monkeypatch
         return await asyncio.Future()
 
     def on_unmount(_: object) -> None:  # while closing; without the list, later input would raise
-        remaining.append([item for item in app.workers if item.group == Palette._GATHER_COMMANDS_GROUP])
+        remaining.append(
+            [item for item in app.workers if item.group == Palette._GATHER_COMMANDS_GROUP]
+        )
 
     monkeypatch.setattr(shell, "models", models)
     monkeypatch.setattr(CommandInput, "on_unmount", on_unmount, raising=False)

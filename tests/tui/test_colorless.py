@@ -46,12 +46,17 @@ def test_no_color_and_terminals_without_any_are_respected(
 
 
 def test_only_colours_are_removed() -> None:
-    text_shown = Style(color="red", bgcolor="#101010", bold=True, underline=True, link="https://x") + Style.from_meta(
-        {"a": 1}
-    )
+    text_shown = Style(
+        color="red", bgcolor="#101010", bold=True, underline=True, link="https://x"
+    ) + Style.from_meta({"a": 1})
     remaining = plain(text_shown)
     assert (remaining.color, remaining.bgcolor) == (None, None)
-    assert (remaining.bold, remaining.underline, remaining.link, remaining.meta) == (True, True, "https://x", {"a": 1})
+    assert (remaining.bold, remaining.underline, remaining.link, remaining.meta) == (
+        True,
+        True,
+        "https://x",
+        {"a": 1},
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,9 @@ def test_highlighted_background_is_reversed(style: Style, is_reversed: bool) -> 
     assert plain(style).reverse is is_reversed
 
 
-async def test_no_segment_has_colour_and_the_cursor_is_visible(paths: Paths, quiet: None, monkeypatch) -> None:
+async def test_no_segment_has_colour_and_the_cursor_is_visible(
+    paths: Paths, quiet: None, monkeypatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     host = Host(paths)
     async with host.run_test(size=(80, 24)) as pilot:
@@ -86,8 +93,12 @@ async def test_empty_no_color_has_no_effect(paths: Paths, quiet: None, monkeypat
     monkeypatch.setenv("NO_COLOR", "")
     host = Host(paths)
     async with host.run_test(size=(80, 24)):
-        colors = {item.style.color.name for item in segments(host) if item.style and item.style.color}
-        assert any(len({name[1:3], name[3:5], name[5:7]}) > 1 for name in colors)  # not only shades of grey
+        colors = {
+            item.style.color.name for item in segments(host) if item.style and item.style.color
+        }
+        assert any(
+            len({name[1:3], name[3:5], name[5:7]}) > 1 for name in colors
+        )  # not only shades of grey
         assert host.theme == "dark"
 
 
@@ -96,7 +107,11 @@ async def test_colorless_theme_can_be_selected(host: Host) -> None:
         await host.reload_themes()
         host.apply_theme("mono")
         await pilot.pause()
-        assert [item for item in segments(host) if item.style and (item.style.color or item.style.bgcolor)] == []
+        assert [
+            item
+            for item in segments(host)
+            if item.style and (item.style.color or item.style.bgcolor)
+        ] == []
         host.apply_theme("moss")
         await pilot.pause()
         assert any(item.style and item.style.color for item in segments(host))
@@ -108,8 +123,12 @@ async def test_colorless_theme_can_be_selected(host: Host) -> None:
     [({"NO_COLOR": "1"}, False), ({"TERM": "vt100"}, False), ({}, True)],
     ids=["NO_COLOR", "a terminal without", "colours"],
 )
-def test_terminal_gets_colours_only_if_wanted(environ: dict[str, str], colored: bool, tmp_path: Path) -> None:
-    stored = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM")}
+def test_terminal_gets_colours_only_if_wanted(
+    environ: dict[str, str], colored: bool, tmp_path: Path
+) -> None:
+    stored = {
+        name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM")
+    }
     child = pexpect.spawn(
         sys.executable,
         ["-m", "ecoshell_bench.speed.first_frame"],

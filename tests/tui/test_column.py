@@ -52,7 +52,9 @@ def test_wide_characters_stay_within_the_width(column: BlockColumn):
     assert column.plain.count("😀") == 50
 
 
-@pytest.mark.parametrize("text", ["👩‍👩‍👧‍👦" * 40, "e\u0301" * 100, "שלום עולם " * 20, "\t\tx\ty" * 20, "z" * 500])
+@pytest.mark.parametrize(
+    "text", ["👩‍👩‍👧‍👦" * 40, "e\u0301" * 100, "שלום עולם " * 20, "\t\tx\ty" * 20, "z" * 500]
+)
 def test_every_script_is_complete_and_within_the_width(text: str):
     column = column_of(block(text))
     assert all(column.line(at).strip.cell_length <= 40 for at in range(column.height))
@@ -61,7 +63,9 @@ def test_every_script_is_complete_and_within_the_width(text: str):
 
 @pytest.mark.parametrize("width", [1, 2, 5])
 def test_narrowest_screen_works(width: int):
-    column = column_of(answer("# 数数数\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```"), width=width)
+    column = column_of(
+        answer("# 数数数\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```"), width=width
+    )
     assert "x = 1" in column.plain
 
 
@@ -127,7 +131,11 @@ def test_blocks_added_before_the_first_width_are_painted_later():
 
 
 def test_folded_block_shows_its_start_until_opened(column: BlockColumn):
-    column.add(Block("►", "tool", bodies=(Body("\n".join(f"line {n}" for n in range(50)), 2, corner="└ "),)))
+    column.add(
+        Block(
+            "►", "tool", bodies=(Body("\n".join(f"line {n}" for n in range(50)), 2, corner="└ "),)
+        )
+    )
     assert column.plain.splitlines() == ["►  └ line 0", "     line 1", "     … 48 more lines"]
     column.fold(column.items[0], opened=True)
     assert column.plain.splitlines()[49].strip() == "line 49"
@@ -146,13 +154,17 @@ def test_only_visible_blocks_are_painted(monkeypatch: pytest.MonkeyPatch):
 
 def test_only_visible_parts_of_a_long_answer_are_painted(monkeypatch: pytest.MonkeyPatch):
     counting = counted(monkeypatch)
-    column = column_of(answer("\n\n".join(f"Paragraph number {n} has some words." for n in range(2_000))))
+    column = column_of(
+        answer("\n\n".join(f"Paragraph number {n} has some words." for n in range(2_000)))
+    )
     column.reveal_end(30)
     assert len(counting) < 60
     assert column.line(column.height - 1).text == "Paragraph number 1999 has some words."
 
 
-def test_streamed_answer_is_not_repainted_when_settled(column: BlockColumn, monkeypatch: pytest.MonkeyPatch):
+def test_streamed_answer_is_not_repainted_when_settled(
+    column: BlockColumn, monkeypatch: pytest.MonkeyPatch
+):
     text = "\n\n".join(f"Paragraph **{n}** of some." for n in range(20))
     column.stream(text, "…", "text")
     assert column.plain.startswith("\n…  Paragraph 0")
@@ -163,7 +175,9 @@ def test_streamed_answer_is_not_repainted_when_settled(column: BlockColumn, monk
     assert len(counting) == 2
 
 
-def test_long_stream_is_not_repainted_from_its_start(column: BlockColumn, monkeypatch: pytest.MonkeyPatch):
+def test_long_stream_is_not_repainted_from_its_start(
+    column: BlockColumn, monkeypatch: pytest.MonkeyPatch
+):
     counting = counted(monkeypatch)
     for n in range(200):
         column.stream(f"Paragraph {n} is this long.\n\n", "…", "text")
@@ -194,7 +208,10 @@ def test_removed_block_has_no_lines():
 
 
 def test_painting_above_does_not_move_lines_below():
-    column = column_of(*(block("some words that go on and on and on " * (n % 5)) for n in range(300)), block("here"))
+    column = column_of(
+        *(block("some words that go on and on and on " * (n % 5)) for n in range(300)),
+        block("here"),
+    )
     top = column.reveal_end(10)
     previous = column.line(top).text
     more, _ = column.reveal_above(top, 60)
@@ -202,7 +219,9 @@ def test_painting_above_does_not_move_lines_below():
 
 
 def test_spot_is_found_again_at_another_width():
-    column = column_of(*(block(f"{n} and some words that go on and on and on and on") for n in range(300)))
+    column = column_of(
+        *(block(f"{n} and some words that go on and on and on and on") for n in range(300))
+    )
     column.reveal(0, None)
     spot = column.spot(column.span(column.items[200]).start)
     column.repaint(painter(23))

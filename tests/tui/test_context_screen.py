@@ -36,7 +36,15 @@ async def test_context_screen_shows_bar_table_and_free_space():
     app = Stage(ContextScreen(ReportingShell()))
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: "90,000 of 200,000" in app.text)
-        for words in ("openai/gpt [b]", "(45 %)", "110,000 left", "r results", "run_command", "60,000", "30.0 %"):
+        for words in (
+            "openai/gpt [b]",
+            "(45 %)",
+            "110,000 left",
+            "r results",
+            "run_command",
+            "60,000",
+            "30.0 %",
+        ):
             assert words in app.text
         bar = next(line for line in app.seen if "rrrr" in line)
         assert "|" in bar

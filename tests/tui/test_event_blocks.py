@@ -42,12 +42,24 @@ STARTED = CallStarted("c1", "count_text", {"path": "notes.txt", "deep": True})
 
 
 def finished(**changes: object) -> CallFinished:
-    usage_value = {"ok": True, "observation": "1,204 words", "truncated": False, "seconds": 0.012, "refused": ""}
+    usage_value = {
+        "ok": True,
+        "observation": "1,204 words",
+        "truncated": False,
+        "seconds": 0.012,
+        "refused": "",
+    }
     return CallFinished("c1", "count_text", **(usage_value | changes))
 
 
 def ended(**changes: object) -> TurnFinished:
-    usage_value = {"status": "answered", "spent_nano": 3_100_000, "steps": 3, "seconds": 2.1, "saved_tokens": 0}
+    usage_value = {
+        "status": "answered",
+        "spent_nano": 3_100_000,
+        "steps": 3,
+        "seconds": 2.1,
+        "saved_tokens": 0,
+    }
     return TurnFinished(turn=1, answer="", usage=Usage(), registered=(), **(usage_value | changes))
 
 
@@ -76,18 +88,27 @@ def test_plan_score_is_one_escaped_line():
     block = event_blocks.block_of(PlanScored(3, 0.67, "you + rules\x1b[2J", **usage_value))
     assert block.text() == "plan of turn 3: QoP 0.31: P 0.67 by you + rules␛[2J, C $0.0021 of $0.05"
     unknown = PlanScored(3, None, "", None, 50_000_000, 0.5, None, resources_nano=None)
-    assert "QoP unknown: P unknown, C unknown (not every run was measured)" in event_blocks.block_of(unknown).text()
+    assert (
+        "QoP unknown: P unknown, C unknown (not every run was measured)"
+        in event_blocks.block_of(unknown).text()
+    )
 
 
 def test_running_call_is_marked():
-    assert event_blocks.running_call(STARTED).text() == "count_text(path=notes.txt, deep=true)  running …"
+    assert (
+        event_blocks.running_call(STARTED).text()
+        == "count_text(path=notes.txt, deep=true)  running …"
+    )
     text_shown = event_blocks.running_call(STARTED, progress="2 of 3\x1b[2J").text()
     assert text_shown == "count_text(path=notes.txt, deep=true)  2 of 3␛[2J …"
 
 
 def test_paid_call_shows_its_price():
     assert (
-        event_blocks.call(STARTED, finished(spent_nano=3_100_000)).text().splitlines()[0].endswith("  $0.0031  12 ms")
+        event_blocks.call(STARTED, finished(spent_nano=3_100_000))
+        .text()
+        .splitlines()[0]
+        .endswith("  $0.0031  12 ms")
     )
 
 
@@ -110,9 +131,14 @@ def test_attachments_are_folded_with_name_and_size():
 
 
 def test_user_command_shows_output_and_failure():
-    block = event_blocks.block_of(CommandRan("make test", "boom", ok=False, truncated=True, seconds=1.5))
+    block = event_blocks.block_of(
+        CommandRan("make test", "boom", ok=False, truncated=True, seconds=1.5)
+    )
     assert block.sign == "$"
-    assert block.text() == "make test  failed after 1.5 s\n└ boom\n  … truncated by the tool's output limit"
+    assert (
+        block.text()
+        == "make test  failed after 1.5 s\n└ boom\n  … truncated by the tool's output limit"
+    )
 
 
 def test_undone_turn_names_the_files():
@@ -123,27 +149,41 @@ def test_undone_turn_names_the_files():
 
 
 def test_compaction_shows_what_it_saves_and_keeps_its_summary():
-    block = event_blocks.block_of(Compacted("All of it.\n\nAnd more.\n\nAnd more.", "embedded", 12, 14_000, 900))
+    block = event_blocks.block_of(
+        Compacted("All of it.\n\nAnd more.\n\nAnd more.", "embedded", 12, 14_000, 900)
+    )
     assert block.text().splitlines()[0] == "12 turns summarized by embedded · 14k → 900 tok"
     assert block.foldable
     assert block.text(opened=True).endswith("And more.\n\nAnd more.")
 
 
 def test_automatic_compaction_says_its_price_and_what_it_replaces():
-    event = Compacted("All of it.", "gpt", 0, 14_000, 900, ("c1", "c2"), automatic=True, spent_nano=10_000_000)
-    assert event_blocks.block_of(event).text().startswith("2 earlier calls summarized by gpt for $0.01 · 14k → 900 tok")
-    trimmed = event_blocks.block_of(ResultsTrimmed((TrimmedResult(1, "c1"),), 1_200, 30_000, 12_000))
+    event = Compacted(
+        "All of it.", "gpt", 0, 14_000, 900, ("c1", "c2"), automatic=True, spent_nano=10_000_000
+    )
+    assert (
+        event_blocks.block_of(event)
+        .text()
+        .startswith("2 earlier calls summarized by gpt for $0.01 · 14k → 900 tok")
+    )
+    trimmed = event_blocks.block_of(
+        ResultsTrimmed((TrimmedResult(1, "c1"),), 1_200, 30_000, 12_000)
+    )
     assert trimmed.text() == "1 large result trimmed to make room: 30,000 tokens became 12,000"
 
 
 def test_expensive_step_shows_price_range_and_threshold():
-    plain = event_blocks.block_of(CostWanted("single", "gpt", 1_000_000, 50_000_000, 20_000_000)).text()
+    plain = event_blocks.block_of(
+        CostWanted("single", "gpt", 1_000_000, 50_000_000, 20_000_000)
+    ).text()
     assert "gpt may cost $0.001 to $0.05" in plain
     assert "ask_above is $0.02" in plain
 
 
 def test_edited_arguments_are_shown():
-    plain = event_blocks.approval("write_file", ApprovalGiven("c1", "once", "person", {"path": "b.txt"})).text()
+    plain = event_blocks.approval(
+        "write_file", ApprovalGiven("c1", "once", "person", {"path": "b.txt"})
+    ).text()
     assert plain.splitlines()[1:] == ["with arguments edited by you:", "path = b.txt"]
 
 
@@ -153,7 +193,10 @@ def test_missing_answer_has_its_own_sign(status: str):
 
 
 def test_refused_call_names_the_guard():
-    assert "refused: unregistered" in event_blocks.call(STARTED, finished(ok=False, refused="unregistered")).text()
+    assert (
+        "refused: unregistered"
+        in event_blocks.call(STARTED, finished(ok=False, refused="unregistered")).text()
+    )
 
 
 def test_failed_call_is_marked():
@@ -161,7 +204,9 @@ def test_failed_call_is_marked():
 
 
 def test_long_observation_is_folded_with_a_note():
-    block = event_blocks.call(STARTED, finished(observation="\n".join(f"line {n}" for n in range(1200))))
+    block = event_blocks.call(
+        STARTED, finished(observation="\n".join(f"line {n}" for n in range(1200)))
+    )
     assert block.text().splitlines()[-2:] == ["line 3", "… 1,196 more lines"]
     assert block.text(opened=True).splitlines()[-1] == "line 1199"
 
@@ -176,7 +221,9 @@ def test_long_argument_is_cut():
 
 
 def test_escape_sequences_of_tools_are_escaped():
-    block = event_blocks.call(STARTED, finished(observation="\x1b]0;owned\x07\x1b[2J[bold]text[/bold]"))
+    block = event_blocks.call(
+        STARTED, finished(observation="\x1b]0;owned\x07\x1b[2J[bold]text[/bold]")
+    )
     assert "\x1b" not in block.text()
     assert "\x07" not in block.text()
     assert "[bold]text[/bold]" in block.text()
@@ -184,21 +231,31 @@ def test_escape_sequences_of_tools_are_escaped():
 
 def test_registration_shows_the_tokens_it_costs():
     event = ToolRegistered("count_text", 142, True, 1, "agent", loaded=7, total=31)
-    assert event_blocks.block_of(event).text() == "count_text registered · 142 tokens · 7 of 31 loaded"
+    assert (
+        event_blocks.block_of(event).text() == "count_text registered · 142 tokens · 7 of 31 loaded"
+    )
 
 
 def test_estimated_tokens_are_marked():
-    assert "about 142 tokens" in event_blocks.block_of(ToolRegistered("count_text", 142, False, 1, "agent")).text()
+    assert (
+        "about 142 tokens"
+        in event_blocks.block_of(ToolRegistered("count_text", 142, False, 1, "agent")).text()
+    )
 
 
 def test_offer_shows_names_schemas_and_reason():
     event = ToolsOffered(("a", "b", "c"), ("a",), "grow", 1_942, 14_120, True, "cheaper")
-    assert event_blocks.block_of(event).text() == "1 tool loaded, 2 known by name · 1.9k of 14k tok · cheaper"
+    assert (
+        event_blocks.block_of(event).text()
+        == "1 tool loaded, 2 known by name · 1.9k of 14k tok · cheaper"
+    )
 
 
 def test_instructions_have_a_line_and_facts_do_not():
     facts = ContextPart("facts", 92)
-    text_shown = ContextTold("…", (ContextPart("project", 1_340, cut=True), facts), exact=False, workspace="/p")
+    text_shown = ContextTold(
+        "…", (ContextPart("project", 1_340, cut=True), facts), exact=False, workspace="/p"
+    )
     message = "context: AGENTS.md of this project (≈ 1,340 tokens, cut), facts of the workspace (≈ 92 tokens)"
     assert event_blocks.block_of(text_shown).text() == message
     assert event_blocks.block_of(ContextTold("…", (facts,), exact=True, workspace="/p")) is None
@@ -217,15 +274,27 @@ def test_decision_on_project_instructions_is_shown(event, words):
 
 
 def test_footer_names_cost_steps_time_and_tokens_saved():
-    assert event_blocks.footer(ended(saved_tokens=4_200)).text() == "$0.0031 · 3 steps · 2.1 s · saved 4.2k tok"
+    assert (
+        event_blocks.footer(ended(saved_tokens=4_200)).text()
+        == "$0.0031 · 3 steps · 2.1 s · saved 4.2k tok"
+    )
 
 
 @pytest.mark.parametrize(
     ("status", "word"),
-    [("limit", "limit reached"), ("gave_up", "gave up"), ("error", "error"), ("interrupted", "stopped")],
+    [
+        ("limit", "limit reached"),
+        ("gave_up", "gave up"),
+        ("error", "error"),
+        ("interrupted", "stopped"),
+    ],
 )
 def test_turn_without_an_answer_shows_its_ending(status: str, word: str):
-    assert event_blocks.footer(ended(status=status, steps=1)).text().startswith(f"{word} · $0.0031 · 1 step")
+    assert (
+        event_blocks.footer(ended(status=status, steps=1))
+        .text()
+        .startswith(f"{word} · $0.0031 · 1 step")
+    )
 
 
 def test_unknown_cost_is_not_zero():
@@ -239,7 +308,9 @@ def test_decision_names_its_author():
 
 
 def test_error_shows_message_kept_and_fix():
-    block = event_blocks.error(ErrorHappened("ModelUnavailable", "No answer.", "The session is kept.", "Try again."))
+    block = event_blocks.error(
+        ErrorHappened("ModelUnavailable", "No answer.", "The session is kept.", "Try again.")
+    )
     assert block.text() == "No answer.\nThe session is kept.\nTry again."
 
 
@@ -269,7 +340,9 @@ def test_question_of_ten_megabytes_is_folded():
 
 
 @given(st.text(), st.integers(1, 5), st.integers(1, 20))
-def test_preview_keeps_the_start_and_reports_the_rest(text: str, most_lines: int, most_characters: int):
+def test_preview_keeps_the_start_and_reports_the_rest(
+    text: str, most_lines: int, most_characters: int
+):
     output_value, more = preview(text, lines=most_lines, characters=most_characters)
     assert text.startswith(output_value)
     assert bool(more) == (output_value != text)
@@ -293,7 +366,8 @@ def test_money_is_rounded_to_four_digits_and_never_to_nothing(nano: int | None, 
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0"), (812, "812"), (1_942, "1.9k"), (14_120, "14k"), (2_100_000, "2.1M")]
+    ("count", "text"),
+    [(0, "0"), (812, "812"), (1_942, "1.9k"), (14_120, "14k"), (2_100_000, "2.1M")],
 )
 def test_tokens_are_written_short(count: int, text: str):
     assert tokens(count) == text
@@ -301,7 +375,13 @@ def test_tokens_are_written_short(count: int, text: str):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.012, "12 ms"), (0.9996, "1.0 s"), (2.1, "2.1 s"), (59.96, "1 min 0 s"), (200, "3 min 20 s")],
+    [
+        (0.012, "12 ms"),
+        (0.9996, "1.0 s"),
+        (2.1, "2.1 s"),
+        (59.96, "1 min 0 s"),
+        (200, "3 min 20 s"),
+    ],
 )
 def test_times_are_written_short(seconds: float, text: str):
     assert duration(seconds) == text
@@ -309,7 +389,10 @@ def test_times_are_written_short(seconds: float, text: str):
 
 def test_first_plan_shows_allowed_tools_and_price_range():
     assert event_blocks.plan(PLANNED, None).text() == "plan: 3 of 5 tools, about $0.002 to $0.011"
-    assert event_blocks.plan(TOKEN_PLAN, None).text() == "plan: 3 of 5 tools, about 900 tok to 6.1k tok"
+    assert (
+        event_blocks.plan(TOKEN_PLAN, None).text()
+        == "plan: 3 of 5 tools, about 900 tok to 6.1k tok"
+    )
 
 
 def test_replanning_has_a_line_only_for_newly_forbidden_tools():
@@ -322,12 +405,18 @@ def test_users_mark_overrides_the_judge():
         return "".join(piece.text for piece in event_blocks.verdict(judged, marked)).strip()
 
     assert [message(judged, None) for judged in (True, False, None)] == ["√", "× unhelpful", ""]
-    assert [message(judged, True) for judged in (True, False, None)] == ["√ helpful, marked by you"] * 3
-    assert [message(judged, False) for judged in (True, False, None)] == ["× unhelpful, marked by you"] * 3
+    assert [message(judged, True) for judged in (True, False, None)] == [
+        "√ helpful, marked by you"
+    ] * 3
+    assert [message(judged, False) for judged in (True, False, None)] == [
+        "× unhelpful, marked by you"
+    ] * 3
 
 
 def test_verdict_ends_the_calls_line():
-    block = replace(event_blocks.call(STARTED, finished()), verdict=event_blocks.verdict(False, None))
+    block = replace(
+        event_blocks.call(STARTED, finished()), verdict=event_blocks.verdict(False, None)
+    )
     assert block.text().splitlines() == [
         "count_text(path=notes.txt, deep=true)  × unhelpful  12 ms",
         "└ 1,204 words",

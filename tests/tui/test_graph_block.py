@@ -8,10 +8,28 @@ from plan_play import USED
 from rich.cells import cell_len
 from rich.style import Style
 from side_play import READY, SideApp, plain, said
-from tool_graph_play import AGAIN, ANSWERED, DONE, FAILED, PLANNED, REPAIRED, RUNNING, STARTED, STOPPED, node
+from tool_graph_play import (
+    AGAIN,
+    ANSWERED,
+    DONE,
+    FAILED,
+    PLANNED,
+    REPAIRED,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    node,
+)
 from tui_play import eventually
 
-from ecoshell.events import CallFinished, CallStarted, GraphPlanned, NodeChanged, TextArrived, ToolRegistered
+from ecoshell.events import (
+    CallFinished,
+    CallStarted,
+    GraphPlanned,
+    NodeChanged,
+    TextArrived,
+    ToolRegistered,
+)
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import PlanPanel, graph_lines, progress
@@ -20,7 +38,9 @@ from ecoshell.tui.transcript.column import BlockColumn
 from ecoshell.tui.transcript.painting import Painter
 from ecoshell.tui.transcript.presenter import EventPresenter
 
-MANY = GraphPlanned(tuple(node(f"n{at}", *([f"n{at - 1}"] if at else ())) for at in range(100)), "…")
+MANY = GraphPlanned(
+    tuple(node(f"n{at}", *([f"n{at - 1}"] if at else ())) for at in range(100)), "…"
+)
 
 
 def told(*events, width=80, until_rest=False) -> BlockColumn:
@@ -42,7 +62,10 @@ def signs(column: BlockColumn, sign: str) -> int:
 def test_graph_replaces_streamed_text_and_shows_estimates():
     column = told(STARTED, TextArrived('["count', "thought", "single"), PLANNED)
     assert '["count' not in column.plain
-    assert "◦  plan of 5 tools · tools about price unknown, time unknown · * longest path" in column.plain
+    assert (
+        "◦  plan of 5 tools · tools about price unknown, time unknown · * longest path"
+        in column.plain
+    )
     assert signs(column, "○") == 5
 
 
@@ -52,13 +75,24 @@ def test_calls_follow_the_graph_which_is_redrawn_above():
     column = told(STARTED, PLANNED, registered, RUNNING[0], call, *RUNNING[1:])
     lines = column.plain.splitlines()
     assert sum("► running" in line for line in lines) == 3
-    assert [word for line in lines for word in ("plan of", "registered", "count_text(path") if word in line] == [
+    assert [
+        word
+        for line in lines
+        for word in ("plan of", "registered", "count_text(path")
+        if word in line
+    ] == [
         "plan of",
         "registered",
         "count_text(path",
     ]
     column = told(
-        STARTED, PLANNED, *RUNNING, call, CallFinished("g1n1", "count_text", True, "3", False, 0.9), *DONE, ANSWERED
+        STARTED,
+        PLANNED,
+        *RUNNING,
+        call,
+        CallFinished("g1n1", "count_text", True, "3", False, 0.9),
+        *DONE,
+        ANSWERED,
     )
     assert signs(column, "► running") == 0
     assert "└ 5 done · price unknown, 1.0 s" in column.plain
@@ -72,7 +106,10 @@ def test_partial_failure_is_explained_once():
 
 def test_repaired_graph_is_a_new_block():
     column = told(STARTED, PLANNED, *RUNNING, *FAILED, *AGAIN)
-    assert [item.block.name for item in column.items if item.block.drawing] == ["graph 1", "graph 2"]
+    assert [item.block.name for item in column.items if item.block.drawing] == [
+        "graph 1",
+        "graph 2",
+    ]
     first, second = (item.block.text() for item in column.items if item.block.drawing)
     assert "× failed" in first
     assert "repaired plan of 4 tools, 2 of them done" in second
@@ -81,7 +118,10 @@ def test_repaired_graph_is_a_new_block():
 
 
 def test_graph_of_a_stopped_turn_stops():
-    for column in (told(STARTED, PLANNED, *RUNNING, STOPPED), told(STARTED, PLANNED, *RUNNING, until_rest=True)):
+    for column in (
+        told(STARTED, PLANNED, *RUNNING, STOPPED),
+        told(STARTED, PLANNED, *RUNNING, until_rest=True),
+    ):
         assert "► running" not in column.plain
         assert column.plain.count("■ stopped") == 3
         assert column.plain.count("» skipped") == 2
@@ -135,7 +175,14 @@ def test_short_panel_shows_the_unfinished_part_of_a_long_graph():
     assert (lines[1], lines[-1]) == ("  … 48 above", "  … 42 below")
     assert "n50" in lines[4]
     assert len(lines) == 13
-    assert plain(graph_lines(tool_graph, 40, 0)).split() == ["tool", "graph", "50", "of", "100", "done"]
+    assert plain(graph_lines(tool_graph, 40, 0)).split() == [
+        "tool",
+        "graph",
+        "50",
+        "of",
+        "100",
+        "done",
+    ]
     assert plain(graph_lines(tool_graph, 15, 1)).splitlines()[0] == "50 of 100 done"
 
 

@@ -25,13 +25,17 @@ def after(*events, plan=PLANNED) -> ToolGraph:
 
 
 def drawn(tool_graph, width=130, **kwargs) -> list[str]:
-    return ["".join(text for text, _ in line) for line in Drawing(tool_graph, **kwargs).lines(width)]
+    return [
+        "".join(text for text, _ in line) for line in Drawing(tool_graph, **kwargs).lines(width)
+    ]
 
 
 @st.composite
 def branching_plans(draw):
     """Any plan, valid or not, with any state of its nodes."""
-    texts = st.text(max_size=12) | st.sampled_from(["数える_言葉", "a\x1b[31mb", "x" * 300, "e\u0301👩‍👩‍👧", "\u202e"])
+    texts = st.text(max_size=12) | st.sampled_from(
+        ["数える_言葉", "a\x1b[31mb", "x" * 300, "e\u0301👩‍👩‍👧", "\u202e"]
+    )
     labels = draw(st.lists(texts, unique=True, max_size=12))
     figures = st.none() | st.integers(0, 10**12)
     nodes = tuple(
@@ -47,7 +51,9 @@ def branching_plans(draw):
     tool_graph = ToolGraph(GraphPlanned(nodes, "", kept=draw(some), critical=draw(some)))
     states = st.sampled_from(["waiting", "running", "done", "failed", "skipped"])
     for label in draw(some):
-        tool_graph = tool_graph.with_change(NodeChanged(label, draw(states), "c", 1.0, draw(figures), draw(texts)))
+        tool_graph = tool_graph.with_change(
+            NodeChanged(label, draw(states), "c", 1.0, draw(figures), draw(texts))
+        )
     return tool_graph.closed() if draw(st.booleans()) else tool_graph
 
 
@@ -62,9 +68,14 @@ def test_every_graph_fits_every_width(tool_graph, width):
 
 @given(st.lists(st.integers(0, 30), max_size=40), st.sampled_from(WIDTHS))
 def test_each_node_is_drawn_once_with_its_state(waits, width):
-    nodes = [node(f"node_{at:02d}", *([f"node_{wait:02d}"] if wait < at else ())) for at, wait in enumerate(waits)]
+    nodes = [
+        node(f"node_{at:02d}", *([f"node_{wait:02d}"] if wait < at else ()))
+        for at, wait in enumerate(waits)
+    ]
     lines = drawn(after(plan=GraphPlanned(tuple(nodes), "")), width)
-    assert [sum(f" {item.label}" in line.partition("after")[0] for line in lines) for item in nodes] == [1] * len(nodes)
+    assert [
+        sum(f" {item.label}" in line.partition("after")[0] for line in lines) for item in nodes
+    ] == [1] * len(nodes)
     assert all("○ waiting" in line for line in lines)
 
 
@@ -72,7 +83,10 @@ def test_wide_lines_show_dependencies_and_actual_figures():
     lines = drawn(after(*RUNNING, *DONE[:3]))
     assert lines[0].startswith("╭─────── √ done    * count_text ")
     assert lines[0].endswith("≈1.2 s → 900 ms  ≈$0.001 → $0.0012")
-    assert " ".join(lines[3].split()) == "╰─┴─│─┬─ ○ waiting * calculate after count_text, count_text#2 ≈20 ms ≈$0"
+    assert (
+        " ".join(lines[3].split())
+        == "╰─┴─│─┬─ ○ waiting * calculate after count_text, count_text#2 ≈20 ms ≈$0"
+    )
     assert lines[4].split()[-2:] == ["?", "?"]
 
 
@@ -93,21 +107,30 @@ def test_failure_reason_is_one_line_and_descendants_are_skipped():
     lines = drawn(after(*RUNNING, *FAILED), 60)
     assert lines[1].startswith("│ ╭───── × failed    count_text#2")
     assert lines[2] == "│ │        └ no such file: b.txt"
-    assert [line.split("» ")[1].split()[0] for line in lines if "»" in line] == ["skipped", "skipped"]
+    assert [line.split("» ")[1].split()[0] for line in lines if "»" in line] == [
+        "skipped",
+        "skipped",
+    ]
     assert len(drawn(after(*FAILED), 60, reasons=False)) == 5
 
 
 def test_kept_nodes_of_a_repaired_plan_are_done_and_free():
     tool_graph = after(*AGAIN[1:], plan=REPAIRED)
     assert headline(tool_graph)[0] == "repaired plan of 4 tools, 2 of them done"
-    assert [line.split("√ ")[1].split()[0] for line in drawn(tool_graph) if "kept" in line] == ["done", "done"]
+    assert [line.split("√ ")[1].split()[0] for line in drawn(tool_graph) if "kept" in line] == [
+        "done",
+        "done",
+    ]
     assert tool_graph.counts == {"done": 3, "running": 1}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_at_the_end_running_nodes_are_stopped_and_waiting_ones_skipped(width):
     lines = drawn(after(*RUNNING, DONE[0]).closed(), width)
-    words = [next(word for word in ("done", "stopped", "skipped", "running") if word in line) for line in lines]
+    words = [
+        next(word for word in ("done", "stopped", "skipped", "running") if word in line)
+        for line in lines
+    ]
     assert words == ["stopped", "stopped", "done", "skipped", "skipped"]
 
 
@@ -123,7 +146,10 @@ def test_stopped_node_shows_its_figures_without_a_reason():
 
 def test_headline_shows_estimates_and_unknown_figures():
     estimated = replace(PLANNED, price_nano=2_000_000, seconds=1.26)
-    assert headline(ToolGraph(estimated)) == ("plan of 5 tools", "tools about $0.002, 1.3 s · * longest path")
+    assert headline(ToolGraph(estimated)) == (
+        "plan of 5 tools",
+        "tools about $0.002, 1.3 s · * longest path",
+    )
     assert headline(ToolGraph(PLANNED))[1].startswith("tools about price unknown, time unknown")
     assert headline(ToolGraph(GraphPlanned(NODES[:1], "")))[0] == "plan of 1 tool"
 

@@ -71,5 +71,10 @@ def test_lanes_show_exactly_the_edges(waits):
     matches = rails(waits)
     assert len({len(text) for rail in matches for text in (rail.row, rail.row_below)}) <= 1
     previous = {label: set(list(waits)[:at]) for at, label in enumerate(waits)}
-    edges = {(label, node) for node, labels in waits.items() for label in labels if label in previous[node]}
+    edges = {
+        (label, node)
+        for node, labels in waits.items()
+        for label in labels
+        if label in previous[node]
+    }
     assert read_back(waits, [rail.row for rail in matches]) == edges

@@ -38,13 +38,21 @@ def test_only_failed_nodes_have_a_line():
     assert describe(FAILED) == "a failed: gone for good"
     assert describe(NodeChanged("c", "skipped", reason="a failed")) == "c skipped: a failed"
     assert describe(NodeChanged("a", "stopped")) == "a stopped"
-    assert [describe(NodeChanged("a", state)) for state in ("waiting", "running", "done")] == ["", "", ""]
+    assert [describe(NodeChanged("a", state)) for state in ("waiting", "running", "done")] == [
+        "",
+        "",
+        "",
+    ]
 
 
 def test_text_output_prints_a_streamed_plan_once():
     out = io.StringIO()
     output = EventLines(Printer(out))
-    for event in (TextArrived('["a",', "thought", "single"), TextArrived(' ["<task>"]]', "thought", "single"), PLAN):
+    for event in (
+        TextArrived('["a",', "thought", "single"),
+        TextArrived(' ["<task>"]]', "thought", "single"),
+        PLAN,
+    ):
         output.show(event)
     output.show(FAILED)
     text_shown = out.getvalue()

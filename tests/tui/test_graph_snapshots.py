@@ -18,11 +18,20 @@ KNOWN = replace(
     price_nano=2_000_000,
     seconds=1.27,
 )
-ODD = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e", "a_name_that_is_longer_than_any_column_" * 3)
-HOSTILE = GraphPlanned(
-    (*(node(label) for label in ODD), node("all", *ODD)), "…", critical=(ODD[0], "all"), price_nano=4_000_000
+ODD = (
+    "数える_言葉_とても長い名前の道具",
+    "tool\x1b[31mred\u202e",
+    "a_name_that_is_longer_than_any_column_" * 3,
 )
-THIRTY = GraphPlanned((*(node(f"n{at}") for at in range(30)), node("all", *(f"n{at}" for at in range(30)))), "…")
+HOSTILE = GraphPlanned(
+    (*(node(label) for label in ODD), node("all", *ODD)),
+    "…",
+    critical=(ODD[0], "all"),
+    price_nano=4_000_000,
+)
+THIRTY = GraphPlanned(
+    (*(node(f"n{at}") for at in range(30)), node("all", *(f"n{at}" for at in range(30)))), "…"
+)
 
 
 async def at_rest(pilot) -> None:

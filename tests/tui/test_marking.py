@@ -15,7 +15,15 @@ REFUSED: tuple[Event, ...] = (
     CallStarted("c3", "write_file", {"path": "x.txt"}),
     CallFinished("c3", "write_file", False, "not approved", False, 0.0, refused="unapproved"),
 )
-TURN: tuple[Event, ...] = (STARTED, *COUNTED, HELPED, *FAILED, *REFUSED, Answer("There are 1,204."), FINISHED)
+TURN: tuple[Event, ...] = (
+    STARTED,
+    *COUNTED,
+    HELPED,
+    *FAILED,
+    *REFUSED,
+    Answer("There are 1,204."),
+    FINISHED,
+)
 
 
 def transcript(app) -> Transcript:
@@ -23,11 +31,17 @@ def transcript(app) -> Transcript:
 
 
 def line(app, words: str) -> str:
-    return next(line for line in transcript(app).column.plain.splitlines() if words in line).rstrip()
+    return next(
+        line for line in transcript(app).column.plain.splitlines() if words in line
+    ).rstrip()
 
 
 def offered(app) -> set[str]:
-    return {binding.binding.description for binding in app.screen.active_bindings.values() if binding.enabled}
+    return {
+        binding.binding.description
+        for binding in app.screen.active_bindings.values()
+        if binding.enabled
+    }
 
 
 async def open_at(pilot, app, words: str) -> None:
@@ -57,7 +71,9 @@ async def test_verdicts_are_shown_in_the_calls_line(make_app, shell):
 
 
 async def test_undecided_result_has_no_sign_and_can_be_marked(make_app):
-    app = make_app(FakeShell(earlier=(STARTED, *COUNTED, CallJudged("c1", "count_text", None, ""), FINISHED)))
+    app = make_app(
+        FakeShell(earlier=(STARTED, *COUNTED, CallJudged("c1", "count_text", None, ""), FINISHED))
+    )
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
         assert line(app, "count_text(").endswith("  12 ms")
@@ -78,7 +94,9 @@ async def test_plus_and_minus_toggle_marks(make_app, shell):
         await eventually(pilot, lambda: "√ helpful, marked by you" in line(app, "count_text("))
         await pilot.press("minus")
         await eventually(pilot, lambda: "× unhelpful, marked by you" in line(app, "count_text("))
-    assert shell.marks == [CallMarked(1, "c1", "count_text", word) for word in (False, None, True, False)]
+    assert shell.marks == [
+        CallMarked(1, "c1", "count_text", word) for word in (False, None, True, False)
+    ]
 
 
 async def test_fast_mark_keys_are_applied_one_by_one(make_app, shell):
@@ -108,7 +126,9 @@ async def test_stored_mark_is_shown_and_can_be_removed(make_app):
 
 async def test_calls_with_the_same_id_in_two_turns_are_marked_separately(make_app):
     second = (*TURN[:-1], FINISHED)
-    shell = FakeShell(earlier=(*TURN, type(STARTED)(2, "again?", "embedded", "single", "react"), *second[1:]))
+    shell = FakeShell(
+        earlier=(*TURN, type(STARTED)(2, "again?", "embedded", "single", "react"), *second[1:])
+    )
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
@@ -150,7 +170,9 @@ async def test_call_can_be_marked_during_its_turn(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
-        await eventually(pilot, lambda: "√" in transcript(app).column.plain.partition("count_text(")[2])
+        await eventually(
+            pilot, lambda: "√" in transcript(app).column.plain.partition("count_text(")[2]
+        )
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
         await eventually(pilot, lambda: "marked by you" in line(app, "count_text("))
@@ -173,7 +195,9 @@ async def test_failed_mark_shows_an_error_and_no_sign(make_app):
 
 
 async def test_marked_result_keeps_fold_and_position(make_app):
-    long = CallFinished("c1", "count_text", True, "\n".join(f"line {n}" for n in range(30)), False, 0.012)
+    long = CallFinished(
+        "c1", "count_text", True, "\n".join(f"line {n}" for n in range(30)), False, 0.012
+    )
     app = make_app(FakeShell(earlier=(STARTED, COUNTED[0], long, HELPED, Answer("ok"), FINISHED)))
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")

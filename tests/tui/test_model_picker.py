@@ -11,7 +11,10 @@ from ecoshell.budget import ZERO_PRICE, Price, Rates
 from ecoshell.models import HERE, ModelRow
 from ecoshell.tui.screens.pickers import ModelPicker
 
-DEAR = Price(Rates(Decimal("2.5"), Decimal("1.25"), Decimal("2.5"), Decimal(10), Decimal(10)), source="your settings")
+DEAR = Price(
+    Rates(Decimal("2.5"), Decimal("1.25"), Decimal("2.5"), Decimal(10), Decimal(10)),
+    source="your settings",
+)
 MODELS = (
     ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
     ModelRow("local:/models/tiny.gguf", HERE, True, 4096, None, ZERO_PRICE),
@@ -37,11 +40,20 @@ MODELS = (
         missing="ecoshell models pull maker/small-GGUF:Q4_K_M brings it: about 1.1 GB",
     ),
     ModelRow("openai/gpt-4o", "openai", True, 128_000, 16_384, DEAR),
-    ModelRow("openai/greedy", "openai", True, None, None, None, blocked="it billed more than it may"),
+    ModelRow(
+        "openai/greedy", "openai", True, None, None, None, blocked="it billed more than it may"
+    ),
     ModelRow("mine/model", "mine", True, 4096, None, None, address="http://127.0.0.1:1/v1"),
     ModelRow("bedrock/claude", "bedrock", None, 200_000, None, DEAR, at_hand=False),
     ModelRow(
-        "claude-sonnet", "anthropic", False, 200_000, 64_000, DEAR, missing="Set ANTHROPIC_API_KEY", at_hand=False
+        "claude-sonnet",
+        "anthropic",
+        False,
+        200_000,
+        64_000,
+        DEAR,
+        missing="Set ANTHROPIC_API_KEY",
+        at_hand=False,
     ),
 )
 
@@ -61,7 +73,15 @@ async def test_model_picker_lists_prices_context_and_state_and_highlights_the_cu
         rows = [row.split() for row in listed(app.shown)]
         assert rows[0] == ["embedded", "this", "machine", "free", "free", "8.2k", "installed"]
         assert rows[2] == ["ollama_chat/qwen3:4b", "Ollama", "free", "free", "8.2k", "running"]
-        assert rows[3] == ["hf:maker/small-GGUF:Q4_K_M", "hub", "free", "free", "?", "to", "download"]
+        assert rows[3] == [
+            "hf:maker/small-GGUF:Q4_K_M",
+            "hub",
+            "free",
+            "free",
+            "?",
+            "to",
+            "download",
+        ]
         assert rows[4] == ["openai/gpt-4o", "openai", "2.5", "10", "128k", "in", "use"]
         assert rows[5][1:] == ["openai", "?", "?", "?", "blocked"]
         assert rows[6][-2:] == ["own", "server"]
@@ -157,7 +177,10 @@ async def test_models_are_found_by_location_and_state():
         await pilot.press(*"installed")
         assert [row.split()[0] for row in listed(app.shown)] == ["local:/models/tiny.gguf"]
         await pilot.press("ctrl+u", *"this machine")
-        assert [row.split()[0] for row in listed(app.shown)] == ["embedded", "local:/models/tiny.gguf"]
+        assert [row.split()[0] for row in listed(app.shown)] == [
+            "embedded",
+            "local:/models/tiny.gguf",
+        ]
 
 
 async def test_price_with_too_many_digits_is_shortened_in_the_list():

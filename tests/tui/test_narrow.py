@@ -16,7 +16,10 @@ MakeApp = Callable[..., ChatApp]
 
 
 def screen(pilot: Pilot[int]) -> list[str]:
-    return ["".join(item.text for item in strip) for strip in pilot.app.screen._compositor.render_strips()]
+    return [
+        "".join(item.text for item in strip)
+        for strip in pilot.app.screen._compositor.render_strips()
+    ]
 
 
 @pytest.mark.parametrize("plan", [PLANNED, TOKEN_PLAN, ADVICE])
@@ -26,7 +29,9 @@ async def test_each_row_of_a_plan_is_one_line(make_app: MakeApp, plan: PlanChang
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"/plan", "enter")
-        await eventually(pilot, lambda: "low past success" in app.chat.query_one(Transcript).column.plain)
+        await eventually(
+            pilot, lambda: "low past success" in app.chat.query_one(Transcript).column.plain
+        )
         for row in table.splitlines():
             await eventually(pilot, lambda row=row: any(row in line for line in screen(pilot)))
         assert max(map(len, table.splitlines())) < 80
@@ -42,7 +47,9 @@ async def test_narrow_footer_keeps_keys_of_the_focused_widget(make_app: MakeApp)
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: "f4 cost ^q quit ^p commands" in screen(pilot)[-1])
         await pilot.press("tab")
-        await eventually(pilot, lambda: "esc prompt f1 help ^q quit ^p commands" in screen(pilot)[-1])
+        await eventually(
+            pilot, lambda: "esc prompt f1 help ^q quit ^p commands" in screen(pilot)[-1]
+        )
         await pilot.press("f2")
         await eventually(pilot, lambda: "r register / filter f1 help" in screen(pilot)[-1])
         assert keys(pilot)[-2:] == ["^p", "commands"]

@@ -89,7 +89,9 @@ MODELS = (
 
 
 def shell(**more: object) -> FakeShell:
-    shelf = Shelf([session("fix the readme"), session("count [bold]words"), session("this one", current=True)])
+    shelf = Shelf(
+        [session("fix the readme"), session("count [bold]words"), session("this one", current=True)]
+    )
     return FakeShell(known=MODELS, archive=shelf, **more)
 
 
@@ -198,7 +200,10 @@ async def test_over_other_screens_their_keys_are_listed():
 
 
 async def test_only_the_best_of_many_models_are_listed_quickly():
-    many = [ModelRow(f"provider/model-{number}", "provider", True, None, None, None) for number in range(3_000)]
+    many = [
+        ModelRow(f"provider/model-{number}", "provider", True, None, None, None)
+        for number in range(3_000)
+    ]
     app = DeskApp(FakeShell(known=many, archive=Shelf()))
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)

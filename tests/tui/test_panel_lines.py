@@ -56,7 +56,9 @@ def test_model_path_is_shortened_to_its_end(name: str, output: str):
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 10**9), WIDTHS)
-def test_bar_has_its_width_and_shows_small_parts(spent: int, held_part: int, limit: int, width: int):
+def test_bar_has_its_width_and_shows_small_parts(
+    spent: int, held_part: int, limit: int, width: int
+):
     drawn = bar(((spent, "━"), (held_part, "╍")), limit, width)
     assert len(drawn) == width
     assert not spent or not width or drawn.startswith("━")
@@ -67,7 +69,9 @@ def test_only_a_complete_total_is_100_percent():
 
 
 @given(st.integers(0, 60), st.lists(st.integers(1, 40), max_size=5), st.data())
-def test_heights_never_exceed_the_total_and_no_panel_is_omitted_needlessly(height: int, wants, data):
+def test_heights_never_exceed_the_total_and_no_panel_is_omitted_needlessly(
+    height: int, wants, data
+):
     first = data.draw(st.none() | st.integers(0, len(wants) - 1)) if wants else None
     results = share(height, wants, first=first)
     assert sum(results) == min(height, sum(wants))
@@ -107,26 +111,34 @@ def test_token_cap_is_shown_in_tokens():
 
 def test_budget_without_a_cap_shows_how_to_set_one():
     uncapped = replace(READY, caps=())
-    assert "no cap set — /budget 0.50 sets one" in plain(BudgetPanel(board(status=uncapped)).lines(36))
+    assert "no cap set — /budget 0.50 sets one" in plain(
+        BudgetPanel(board(status=uncapped)).lines(36)
+    )
     text_shown = plain(BudgetPanel(board(status=replace(uncapped, away=True))).lines(36))
     assert "team caps unknown" in text_shown
     assert "no cap" not in text_shown
 
 
 def test_a_free_model_is_counted_in_tokens_and_seconds():
-    free = replace(READY, caps=(), is_free=True, spent_nano=0, next_nano=0, used_ms=61_200, next_ms=4_400)
+    free = replace(
+        READY, caps=(), is_free=True, spent_nano=0, next_nano=0, used_ms=61_200, next_ms=4_400
+    )
     assert plain(BudgetPanel(board(status=free)).lines(36)).splitlines() == [
         "no cap — /budget 20000tok or 2min",
         "next step  ≤ 2.3k tok · ≈ 4 s",
         "held now   nothing",
         "so far     18k tok · 1 min 1 s",
     ]
-    assert "next step  ≤ 2.3k tok\n" in plain(BudgetPanel(board(status=replace(free, next_ms=None))).lines(36))
+    assert "next step  ≤ 2.3k tok\n" in plain(
+        BudgetPanel(board(status=replace(free, next_ms=None))).lines(36)
+    )
 
 
 def test_a_cap_in_time_is_shown_in_seconds_beside_the_price():
     cap = CapState("session", "ms", 120_000, 30_000, 15_000)
-    lines = plain(BudgetPanel(board(status=replace(READY, caps=(cap,), used_ms=30_000))).lines(40)).splitlines()
+    lines = plain(
+        BudgetPanel(board(status=replace(READY, caps=(cap,), used_ms=30_000))).lines(40)
+    ).splitlines()
     assert lines[0].endswith("1 min 15 s left of 2 min")
     assert lines[2] == "spent 30 s · held 15 s"
     assert lines[-1] == "so far     $0.0912 · 18k tok · 30 s"
@@ -143,11 +155,16 @@ def test_unknown_prices_are_never_zero():
         "held now   nothing",
         "so far     price unknown · 18k tok",
     ]
-    assert "next step  unknown" in plain(BudgetPanel(board(status=replace(READY, next_tokens=None))).lines(40))
+    assert "next step  unknown" in plain(
+        BudgetPanel(board(status=replace(READY, next_tokens=None))).lines(40)
+    )
 
 
 def test_roles_are_a_table_if_wide_and_a_list_if_narrow():
-    wide, slim = plain(RolesPanel(board(*TWO_MODELS)).lines(100)), plain(RolesPanel(board(*TWO_MODELS)).lines(36))
+    wide, slim = (
+        plain(RolesPanel(board(*TWO_MODELS)).lines(100)),
+        plain(RolesPanel(board(*TWO_MODELS)).lines(36)),
+    )
     assert [line.split()[:3] for line in wide.splitlines()] == [
         ["turn", "2", "%"],
         ["role", "calls", "in"],
@@ -186,7 +203,10 @@ def test_panel_shows_that_plans_are_off():
 
 def test_turn_without_a_plan_is_planning():
     assert heading(STARTED) == "planning …"
-    assert heading(STARTED, PLANNED, FINISHED, replace(STARTED, turn=2)).splitlines()[-1] == "planning …"
+    assert (
+        heading(STARTED, PLANNED, FINISHED, replace(STARTED, turn=2)).splitlines()[-1]
+        == "planning …"
+    )
 
 
 def test_heading_shows_tool_budget_reserve_and_remaining_cost():
@@ -210,7 +230,12 @@ def test_no_remaining_cost_after_the_turn():
 
 @pytest.mark.parametrize(
     ("low", "high", "message"),
-    [(None, None, "price unknown"), (0, 0, "$0"), (700_000, 700_000, "about $0.0007"), (0, 9_000_000, "$0 to $0.009")],
+    [
+        (None, None, "price unknown"),
+        (0, 0, "$0"),
+        (700_000, 700_000, "about $0.0007"),
+        (0, 9_000_000, "$0 to $0.009"),
+    ],
 )
 def test_remaining_cost_is_unknown_zero_or_a_range(low, high, message):
     assert message in heading(STARTED, replace(PLANNED, low=low, high=high)).splitlines()[-1]
@@ -250,7 +275,9 @@ def test_token_plan_is_shown_in_tokens():
 
 
 def test_details_show_everything_about_a_row():
-    assert plain(PlanPanel(board(STARTED, PLANNED)).detail_lines(replace(COUNT, used=1), 40)).splitlines() == [
+    assert plain(
+        PlanPanel(board(STARTED, PLANNED)).detail_lines(replace(COUNT, used=1), 40)
+    ).splitlines() == [
         "count_text",
         "value 0.91 · chance 1.00 · 1/2 used",
         "$0.0012 ± $0.0003: worth its price",
@@ -269,7 +296,11 @@ def plan_lines(plan: PlanChanged | None, width: int) -> list[Line]:
     if plan is None:
         return heading_lines(state, width)
     panel = PlanPanel(state)
-    rows = [line for row in plan.rows for line in (panel.item_line(row, width), *panel.detail_lines(row, width))]
+    rows = [
+        line
+        for row in plan.rows
+        for line in (panel.item_line(row, width), *panel.detail_lines(row, width))
+    ]
     return [*heading_lines(state, width), Columns(plan, width).head, *rows]
 
 
@@ -279,7 +310,9 @@ def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
     panel = ToolsPanel(state)
     tools = [panel.item_line(tool, width) for tool in state.tools]
     plans = [
-        line for plan in (None, BLACKLISTED, ADVICE, TOKEN_PLAN, plan_of_many()) for line in plan_lines(plan, width)
+        line
+        for plan in (None, BLACKLISTED, ADVICE, TOKEN_PLAN, plan_of_many())
+        for line in plan_lines(plan, width)
     ]
     for line in [*BudgetPanel(state).lines(width), *RolesPanel(state).lines(width), *tools, *plans]:
         text = plain([line])

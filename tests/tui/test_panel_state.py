@@ -119,7 +119,9 @@ def test_plan_of_an_ended_process_stays_visible():
 
 def test_between_turns_the_shells_plan_applies():
     board = looked(STARTED, PLANNED, FINISHED)
-    raised = replace(PLANNED, cap=90_000_000, whole=92_000_000, reason="the session's cap is $0.09 now")
+    raised = replace(
+        PLANNED, cap=90_000_000, whole=92_000_000, reason="the session's cap is $0.09 now"
+    )
     assert board.update(replace(READY, planned=raised), READY.caps)
     assert (board.plan, board.plan_total) == (raised, 92_000_000)
     assert not board.update(replace(READY, planned=raised), READY.caps)
@@ -136,7 +138,9 @@ def test_saved_tokens_add_up_over_turns():
 
 
 def test_registered_tool_shows_when_and_by_whom():
-    assert tool(looked(*TURN), "count_text") == ToolState("count_text", 142, "Counts words.", "agent", 1, 1)
+    assert tool(looked(*TURN), "count_text") == ToolState(
+        "count_text", 142, "Counts words.", "agent", 1, 1
+    )
 
 
 def test_tool_registered_by_the_user_has_no_turn():
@@ -194,7 +198,9 @@ def test_turn_is_planning_until_its_first_plan():
 
 
 def test_plan_total_follows_a_lowered_cap():
-    board = heard(STARTED, replace(PLANNED, whole=50_000_000), replace(USED, cap=3_000_000, whole=4_300_000))
+    board = heard(
+        STARTED, replace(PLANNED, whole=50_000_000), replace(USED, cap=3_000_000, whole=4_300_000)
+    )
     assert board.plan_total == 4_300_000
 
 
@@ -232,7 +238,13 @@ def test_clear_empties_the_state():
     board = looked(*TWO_MODELS)
     board.handle(PLANNED)
     board.clear()
-    assert (board.roles, board.tools, board.caps, board.saved_tokens, board.plan) == ({}, [], (), 0, None)
+    assert (board.roles, board.tools, board.caps, board.saved_tokens, board.plan) == (
+        {},
+        [],
+        (),
+        0,
+        None,
+    )
 
 
 def test_token_cap_is_stored_unchanged():

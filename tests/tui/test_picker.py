@@ -18,9 +18,15 @@ FRUIT = ("apple", "apricot", "banana", "blackberry", "cherry", "date", "elderber
 class FruitPicker(Picker[str]):
     heading = "fruit"
     NOTHING = "The basket is empty."
-    COLUMNS = (PickerColumn("fruit"), PickerColumn("length", right=True), PickerColumn("initial", from_width=70))
+    COLUMNS = (
+        PickerColumn("fruit"),
+        PickerColumn("length", right=True),
+        PickerColumn("initial", from_width=70),
+    )
 
-    def __init__(self, basket: Sequence[str] = FRUIT, *, begin: str = "", rare: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, basket: Sequence[str] = FRUIT, *, begin: str = "", rare: frozenset[str] = frozenset()
+    ) -> None:
         super().__init__()
         self.basket = basket
         self.first = begin
@@ -157,7 +163,10 @@ async def test_picker_accepts_typing_while_it_loads():
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
-        (StoreError("The file is damaged.", fix="Move it away."), "The file is damaged. Move it away."),
+        (
+            StoreError("The file is damaged.", fix="Move it away."),
+            "The file is damaged. Move it away.",
+        ),
         (RuntimeError("a defect"), "Unexpected error: a defect"),
     ],
 )
@@ -301,7 +310,9 @@ def _key(stage: Stage, key: str):
 async def test_loading_is_cancelled_on_close(monkeypatch):
     picker = FruitPicker()
     picker.gate.clear()
-    monkeypatch.setattr(Filter, "on_unmount", lambda _: picker.gate.set(), raising=False)  # arrives while closing
+    monkeypatch.setattr(
+        Filter, "on_unmount", lambda _: picker.gate.set(), raising=False
+    )  # arrives while closing
     stage = Stage(picker)
     async with stage.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: picker.is_mounted)
@@ -315,7 +326,9 @@ async def test_resizing_a_closed_picker_is_harmless(monkeypatch):
     stage = Stage(picker)
     async with stage.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: picker.is_mounted)
-        monkeypatch.setattr(picker, "call_after_refresh", lambda *word, **how: late.append(partial(*word, **how)))
+        monkeypatch.setattr(
+            picker, "call_after_refresh", lambda *word, **how: late.append(partial(*word, **how))
+        )
         await pilot.resize_terminal(40, 10)
         await eventually(pilot, lambda: late)
         await pilot.press("escape")

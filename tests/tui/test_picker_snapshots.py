@@ -21,7 +21,8 @@ NOON = 1_772_000_000.0
 
 def price(fresh: str, cached: str, output: str) -> Price:
     return Price(
-        Rates(Decimal(fresh), Decimal(cached), Decimal(fresh), Decimal(output), Decimal(output)), source="a file"
+        Rates(Decimal(fresh), Decimal(cached), Decimal(fresh), Decimal(output), Decimal(output)),
+        source="a file",
     )
 
 
@@ -49,7 +50,14 @@ MODELS = (
 TITLES = ("count the words in notes.txt", "日本語のタイトル", "[bold]not bold[/] \x1b[31m", "")
 SESSIONS = [
     SessionRow(
-        SessionInfo(f"k3f{number}-2q", title, NOON, NOON - 86_400 * number, "/home/ada/project", "openai/gpt-4o"),
+        SessionInfo(
+            f"k3f{number}-2q",
+            title,
+            NOON,
+            NOON - 86_400 * number,
+            "/home/ada/project",
+            "openai/gpt-4o",
+        ),
         None if number == 2 else 91_200_000 * number,
         3 * number,
         current=number == 0,
@@ -104,13 +112,19 @@ def test_models(snap_compare):
 
 
 def test_model_without_a_key(snap_compare):
-    assert snap_compare(models(), terminal_size=NARROW, run_before=after(*"opus", "enter", text="needs a key for"))
+    assert snap_compare(
+        models(), terminal_size=NARROW, run_before=after(*"opus", "enter", text="needs a key for")
+    )
 
 
 def test_sessions(snap_compare):
-    assert snap_compare(sessions(SESSIONS), terminal_size=WIDE, run_before=after("down", text="日本語"))
+    assert snap_compare(
+        sessions(SESSIONS), terminal_size=WIDE, run_before=after("down", text="日本語")
+    )
 
 
 def test_session_about_to_be_deleted(snap_compare):
     keys = ("down", "down", "delete")
-    assert snap_compare(sessions(SESSIONS), terminal_size=NARROW, run_before=after(*keys, text="Delete “"))
+    assert snap_compare(
+        sessions(SESSIONS), terminal_size=NARROW, run_before=after(*keys, text="Delete “")
+    )

@@ -17,7 +17,19 @@ from ecoshell.tui.transcript.view import Transcript
 STARTED = next(event for event in COUNTING if isinstance(event, TurnStarted))
 PLAN = PlanWritten("1. Write a.txt.\n2. Test.", 2)
 QUOTE = Quote("1.plan", "plan", 3, 0.01, 0.02, 0.04, 5.0, 12.0, 40.0)
-GRAPH = Quote("1.1", "graph", 3, 0.01, 0.02, 0.04, 5.0, 12.0, 40.0, labels=("a", "b", "c"), reason="it may take 60 %")
+GRAPH = Quote(
+    "1.1",
+    "graph",
+    3,
+    0.01,
+    0.02,
+    0.04,
+    5.0,
+    12.0,
+    40.0,
+    labels=("a", "b", "c"),
+    reason="it may take 60 %",
+)
 
 
 class PlanShell(FakeShell):
@@ -33,7 +45,11 @@ class PlanShell(FakeShell):
 
     async def command(self, line):
         self.commands.append(line)
-        return Printed("", "ask", "Carry it out.") if line.startswith("/plan accept") else Printed("done")
+        return (
+            Printed("", "ask", "Carry it out.")
+            if line.startswith("/plan accept")
+            else Printed("done")
+        )
 
 
 async def test_key_cycles_the_modes_and_tab_goes_to_the_transcript(make_app):
@@ -44,10 +60,16 @@ async def test_key_cycles_the_modes_and_tab_goes_to_the_transcript(make_app):
         for _ in range(3):
             previous = app.shell.state.approval_mode
             await pilot.press("shift+tab")
-            await eventually(pilot, lambda previous=previous: app.shell.state.approval_mode != previous)
+            await eventually(
+                pilot, lambda previous=previous: app.shell.state.approval_mode != previous
+            )
             await pilot.pause()
             titles.append(str(app.chat.query_one(PromptBar).border_title or "").strip())
-        assert titles == ["plan mode · shift+tab changes it", "edits are accepted · shift+tab changes it", ""]
+        assert titles == [
+            "plan mode · shift+tab changes it",
+            "edits are accepted · shift+tab changes it",
+            "",
+        ]
         await pilot.press("tab")
         assert app.chat.query_one(Transcript).has_focus
         await pilot.press("shift+tab")
@@ -56,7 +78,8 @@ async def test_key_cycles_the_modes_and_tab_goes_to_the_transcript(make_app):
 
 
 @pytest.mark.parametrize(
-    ("key", "commands"), [("1", ["/plan accept"]), ("2", ["/plan accept edits"]), ("n", []), ("escape", [])]
+    ("key", "commands"),
+    [("1", ["/plan accept"]), ("2", ["/plan accept edits"]), ("n", []), ("escape", [])],
 )
 async def test_plan_is_carried_out_after_the_answer_to_its_question(make_app, key, commands):
     shell = PlanShell(events=(STARTED, PLAN, QUOTE, FINISHED), state=STATUS)
@@ -66,7 +89,10 @@ async def test_plan_is_carried_out_after_the_answer_to_its_question(make_app, ke
         await pilot.press(*"go", "enter")
         await eventually(pilot, lambda: app.chat.query(PlanQuestion))
         shell.events = (STARTED, FINISHED)
-        await eventually(pilot, lambda: app.chat.query_one(PlanQuestion).has_focus or app.chat.query_one(Prompt).typing)
+        await eventually(
+            pilot,
+            lambda: app.chat.query_one(PlanQuestion).has_focus or app.chat.query_one(Prompt).typing,
+        )
         app.chat.query_one(PlanQuestion).focus()
         await pilot.press(key)
         await eventually(pilot, lambda: not app.chat.query(PlanQuestion))
@@ -103,7 +129,9 @@ async def test_quoted_work_starts_with_the_chosen_nodes(make_app, keys, choice):
         area = app.chat.query_one(QuestionArea)
         asking = app.chat.run_worker(area.at_quote(GRAPH))
         await eventually(pilot, lambda: app.chat.query(QuoteQuestion))
-        assert "it may take 60 %" in str(app.chat.query_one(QuoteQuestion).query("Static").first().content)
+        assert "it may take 60 %" in str(
+            app.chat.query_one(QuoteQuestion).query("Static").first().content
+        )
         app.chat.query_one(QuoteQuestion).focus()
         await pilot.press(*keys)
         assert await asking.wait() == choice
@@ -113,7 +141,11 @@ async def test_transcript_shows_plan_quote_and_bill_below_the_answer(make_app):
     bill = Bill("1.plan", "plan", "0.03", 31.0, 0.01, 0.04, 5.0, 40.0)
     advice = AdvisorReplied("Which?", "Read a.txt.", "openai/gpt-5", 0.004)
     graph = replace(GRAPH, reason="")
-    app = make_app(PlanShell(earlier=(STARTED, advice, graph, Answer("The plan."), PLAN, QUOTE, bill, FINISHED)))
+    app = make_app(
+        PlanShell(
+            earlier=(STARTED, advice, graph, Answer("The plan."), PLAN, QUOTE, bill, FINISHED)
+        )
+    )
     async with app.run_test(size=(120, 40)) as pilot:
         await eventually(pilot, app.opened.is_set)
         text = app.chat.query_one(Transcript).column.plain

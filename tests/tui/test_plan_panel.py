@@ -118,7 +118,9 @@ async def test_tall_screen_shows_details_of_the_highlighted_row_on_focus(paths):
     app = SideApp(paths, past=(STARTED, USED))
     async with app.run_test(size=(120, 70)) as pilot:
         await pilot.press("f3")
-        await eventually(pilot, lambda: said(panel(app)).endswith("$0.0012 ± $0.0003: worth its price"))
+        await eventually(
+            pilot, lambda: said(panel(app)).endswith("$0.0012 ± $0.0003: worth its price")
+        )
         assert "√ count_text" in said(panel(app))
         await pilot.press("f2")
         await eventually(pilot, lambda: "worth its price" not in said(panel(app)))
@@ -167,11 +169,15 @@ async def test_rows_keep_their_order_while_focused(paths):
         await pilot.pause()
         app.body.side.handle(replace(USED, rows=USED.rows[::-1]))
         await eventually(pilot, lambda: "1/2" in said(panel(app)))
-        assert panel(app).visible_names == [row.tool for row in PLANNED.rows if row.state != "unplanned"]
+        assert panel(app).visible_names == [
+            row.tool for row in PLANNED.rows if row.state != "unplanned"
+        ]
         assert panel(app).current == "list_folder"
         await pilot.press("escape")
         await pilot.pause()
-        assert panel(app).visible_names == [row.tool for row in USED.rows[::-1] if row.state != "unplanned"]
+        assert panel(app).visible_names == [
+            row.tool for row in USED.rows[::-1] if row.state != "unplanned"
+        ]
 
 
 async def test_switching_plans_off_empties_the_panel(paths):
@@ -190,7 +196,9 @@ async def test_switching_plans_off_empties_the_panel(paths):
 async def test_narrow_summary_counts_planned_tools(paths):
     app = SideApp(paths, past=(STARTED, PLANNED))
     async with app.run_test(size=(80, 24)) as pilot:
-        await eventually(pilot, lambda: "plan 3 of 5" in str(app.chat.query_one(SummaryLine).render()))
+        await eventually(
+            pilot, lambda: "plan 3 of 5" in str(app.chat.query_one(SummaryLine).render())
+        )
         app.chat.show(replace(READY, plan="off"))
         await eventually(pilot, lambda: "plan" not in str(app.chat.query_one(SummaryLine).render()))
         assert "plan" not in str(app.chat.query_one(SummaryLine).render())
@@ -203,7 +211,10 @@ async def test_plan_panel_works_at_every_size(paths, size):
         await pilot.press("f3", "end", "home", "pagedown")
         await pilot.pause()
         assert panel(app).region.height > 1
-        output = [panel(app).render_line(y).text for y in range(panel(app).scrollable_content_region.height)]
+        output = [
+            panel(app).render_line(y).text
+            for y in range(panel(app).scrollable_content_region.height)
+        ]
         assert any("√" in line for line in output)
 
 
@@ -212,7 +223,9 @@ async def test_estimate_is_shown_until_the_turn_ends(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
-        await eventually(pilot, lambda: "working, about $0.002 to $0.011 · 0 s · esc stops" in doing(app))
+        await eventually(
+            pilot, lambda: "working, about $0.002 to $0.011 · 0 s · esc stops" in doing(app)
+        )
         assert "plan: 3 of 5 tools" in app.chat.query_one(Transcript).column.plain
         await pilot.press("escape")
         await eventually(pilot, lambda: doing(app) == "")
@@ -225,7 +238,9 @@ async def test_transcript_shows_the_first_plan_and_newly_forbidden_tools(make_ap
         await pilot.press(*"how many", "enter")
         await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).column.plain)
         text_shown = [
-            line.strip() for line in app.chat.query_one(Transcript).column.plain.splitlines() if "plan:" in line
+            line.strip()
+            for line in app.chat.query_one(Transcript).column.plain.splitlines()
+            if "plan:" in line
         ]
         assert text_shown == [
             "·  plan: 3 of 5 tools",
@@ -247,7 +262,9 @@ async def test_enter_shows_the_arithmetic_above_the_schema(make_app):
         await eventually(pilot, lambda: isinstance(app.screen, SchemaScreen))
         await eventually(pilot, lambda: "value  0.91" in str(app.screen.query_one("#plan").visual))
         assert "\x1b" not in str(app.screen.query_one("#plan").visual)
-        await eventually(pilot, lambda: "Counts words." in str(app.screen.query_one("#about").visual))
+        await eventually(
+            pilot, lambda: "Counts words." in str(app.screen.query_one("#about").visual)
+        )
         await pilot.press("escape")
         await eventually(pilot, lambda: app.screen is app.chat)
         assert "value" not in app.chat.query_one(Transcript).column.plain
@@ -262,7 +279,9 @@ async def test_one_key_explains_the_tool_used_last(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press("alt+w")
-        await eventually(pilot, lambda: "There is no plan yet" in str(app.chat.query_one("#hint").visual))
+        await eventually(
+            pilot, lambda: "There is no plan yet" in str(app.chat.query_one("#hint").visual)
+        )
         await pilot.press(*"how many", "enter")
         await eventually(pilot, lambda: "alt+w why" in said(panel(app)))
         await pilot.press("alt+w")

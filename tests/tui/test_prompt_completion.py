@@ -7,7 +7,14 @@ import pytest
 from prompt_play import PromptApp, until
 
 from ecoshell.agent.command_table import Completion
-from ecoshell.tui.prompt.completion import CompletionList, Mention, MentionSearch, Names, mention_at, mention_text
+from ecoshell.tui.prompt.completion import (
+    CompletionList,
+    Mention,
+    MentionSearch,
+    Names,
+    mention_at,
+    mention_text,
+)
 
 
 @pytest.fixture
@@ -47,7 +54,9 @@ async def test_server_values_are_offered_when_they_arrive(app):
         if typed.endswith(" "):
             await late.wait()  # results for an outdated text are not shown
         return [
-            Completion(f"/docs:review {item}", "") for item in ("kind", "keen") if item.startswith(typed.split()[-1])
+            Completion(f"/docs:review {item}", "")
+            for item in ("kind", "keen")
+            if item.startswith(typed.split()[-1])
         ]
 
     async with app.run_test() as pilot:
@@ -250,7 +259,12 @@ def test_mention_ends_at_the_cursor():
 
 @pytest.mark.parametrize(
     ("path", "mention"),
-    [("a/b.txt", "@a/b.txt"), ("a b.txt", '@"a b.txt"'), ("it's.txt", '@"it\'s.txt"'), ("a(1).txt", '@"a(1).txt"')],
+    [
+        ("a/b.txt", "@a/b.txt"),
+        ("a b.txt", '@"a b.txt"'),
+        ("it's.txt", '@"it\'s.txt"'),
+        ("a(1).txt", '@"a(1).txt"'),
+    ],
 )
 def test_path_with_special_characters_is_quoted(path, mention):
     assert mention_text(path) == mention

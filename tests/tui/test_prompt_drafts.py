@@ -37,7 +37,8 @@ def test_plain_draft_may_start_with_anything(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "head", ["", "[", "{}", "[1]", '[{"name": 3}]', "[]", '[{"name": "", "length": "x"}]', "[" * 5_000]
+    "head",
+    ["", "[", "{}", "[1]", '[{"name": 3}]', "[]", '[{"name": "", "length": "x"}]', "[" * 5_000],
 )
 def test_damaged_attachment_list_loses_no_text(tmp_path, head):
     (tmp_path / "draft.txt").write_text(f"\0attachments {head}\nwhat was typed")
@@ -73,7 +74,10 @@ def test_crash_while_writing_keeps_the_older_draft(tmp_path, monkeypatch):
 
 @given(text=TEXT.filter(str.strip), texts=st.lists(TEXT, max_size=3))
 def test_every_text_is_restored_unchanged(tmp_path_factory, text, texts):
-    draft = Draft(text.replace("\0", ""), tuple(Attachment(f"paste-{at}", item) for at, item in enumerate(texts)))
+    draft = Draft(
+        text.replace("\0", ""),
+        tuple(Attachment(f"paste-{at}", item) for at, item in enumerate(texts)),
+    )
     file = DraftFile(tmp_path_factory.mktemp("draft") / "draft.txt")
     file.write(draft)
     assert file.read() == (draft if draft.text.strip() else Draft())
@@ -152,9 +156,13 @@ async def test_full_disk_shows_that_the_draft_is_not_stored(tmp_path):
         await until(pilot, lambda: bar.is_restored)
         with no_file_over(0):
             await pilot.press(*"why")
-            await until(pilot, lambda: "would be lost in a crash: File too large" in str(hint.render()))
+            await until(
+                pilot, lambda: "would be lost in a crash: File too large" in str(hint.render())
+            )
             await pilot.press("enter")
-            await until(pilot, lambda: "can no longer be stored: File too large" in str(hint.render()))
+            await until(
+                pilot, lambda: "can no longer be stored: File too large" in str(hint.render())
+            )
             assert app.sent == [Draft("why")]
             assert [*tmp_path.glob("*draft*")] == []
             assert (tmp_path / "history.txt").read_bytes() == b""

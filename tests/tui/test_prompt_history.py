@@ -82,8 +82,16 @@ def test_late_loaded_entries_precede_sent_ones():
 
 def test_repeated_input_is_one_entry():
     history = History()
-    assert [history.add(Draft("again")), history.add(Draft("again")), history.add(Draft(" "))] == [True, False, False]
-    assert [history.move(-1, Draft("now")), history.move(-1, Draft()), history.move(1, Draft())] == [
+    assert [history.add(Draft("again")), history.add(Draft("again")), history.add(Draft(" "))] == [
+        True,
+        False,
+        False,
+    ]
+    assert [
+        history.move(-1, Draft("now")),
+        history.move(-1, Draft()),
+        history.move(1, Draft()),
+    ] == [
         Draft("again"),
         None,
         Draft("now"),
@@ -105,7 +113,10 @@ def test_capital_letter_makes_the_search_case_sensitive():
 
 def test_attachments_are_remembered_up_to_a_limit():
     history = History()
-    large = [Draft(f"[paste-{at} · 2 lines]", (Attachment(f"paste-{at}", "x" * 9_000_000),)) for at in range(3)]
+    large = [
+        Draft(f"[paste-{at} · 2 lines]", (Attachment(f"paste-{at}", "x" * 9_000_000),))
+        for at in range(3)
+    ]
     for draft in large:
         history.add(draft)
     assert [history.move(-1, Draft()) for _ in large] == [large[2], large[1], Draft(large[0].text)]

@@ -58,7 +58,9 @@ def test_images_with_the_same_name_get_distinct_names():
 
 
 def test_draft_keeps_its_images(tmp_path):
-    draft = Draft(f"{LABEL} and [paste-1 · 9 lines]", (attached(IMAGE), Attachment("paste-1", "text")))
+    draft = Draft(
+        f"{LABEL} and [paste-1 · 9 lines]", (attached(IMAGE), Attachment("paste-1", "text"))
+    )
     file = DraftFile(tmp_path / "draft.txt")
     file.write(draft)
     assert file.read() == draft
@@ -68,7 +70,9 @@ def test_draft_keeps_its_images(tmp_path):
 
 
 def test_only_the_name_of_an_image_is_shown():
-    started = TurnStarted(1, "What is this?", "m", "single", "react", attachments=(attached(IMAGE),))
+    started = TurnStarted(
+        1, "What is this?", "m", "single", "react", attachments=(attached(IMAGE),)
+    )
     output = "\n".join(told(started))
     assert LABEL in output
     assert IMAGE.data[:20] not in output

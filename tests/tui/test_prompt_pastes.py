@@ -117,7 +117,9 @@ async def test_control_characters_in_a_paste_are_escaped(app):
         assert app.prompt.text == "a␛[2Jb\\x07cd\\u202ee\\x9bf"
 
 
-@pytest.mark.parametrize("text", ["👩‍👩‍👧 family", "日本語 wide", "e\u0301 combined", "مرحبا بالعالم", "tab\there"])
+@pytest.mark.parametrize(
+    "text", ["👩‍👩‍👧 family", "日本語 wide", "e\u0301 combined", "مرحبا بالعالم", "tab\there"]
+)
 async def test_any_script_can_be_pasted(app, text):
     async with app.run_test(size=(20, 6)) as pilot:
         await pasted(pilot, app, text)
@@ -142,7 +144,13 @@ async def test_paste_into_a_search_is_shortened_to_one_line(app):
 
 @pytest.mark.parametrize(
     ("text", "large"),
-    [("x" * 2_000, False), ("x" * 2_001, True), ("x\n" * 19 + "x", False), ("x\n" * 20 + "x", True), ("", False)],
+    [
+        ("x" * 2_000, False),
+        ("x" * 2_001, True),
+        ("x\n" * 19 + "x", False),
+        ("x\n" * 20 + "x", True),
+        ("", False),
+    ],
 )
 def test_paste_is_large_from_21_lines_or_2001_characters(text, large):
     assert is_large(text) == large

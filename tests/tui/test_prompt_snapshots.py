@@ -52,7 +52,11 @@ def test_files_offered(snap_compare, app):
 
 
 def test_history_search(snap_compare, app):
-    assert snap_compare(app, terminal_size=USUAL, run_before=typed(*"draft", "ctrl+r", *"how many", "ctrl+r", offers=2))
+    assert snap_compare(
+        app,
+        terminal_size=USUAL,
+        run_before=typed(*"draft", "ctrl+r", *"how many", "ctrl+r", offers=2),
+    )
 
 
 def test_shell_command(snap_compare, app):

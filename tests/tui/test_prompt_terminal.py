@@ -29,7 +29,13 @@ class Terminal:
 
     def __init__(self, folder: Path, **environment: str) -> None:
         paths = os.pathsep.join((str(PROGRAM.parents[2]), str(PROGRAM.parent)))
-        env = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": paths, **environment}
+        env = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": paths,
+            **environment,
+        }
         self._child = pexpect.spawn(
             sys.executable, [str(PROGRAM), str(folder)], env=env, dimensions=(24, 80), timeout=600
         )
@@ -56,7 +62,9 @@ class Terminal:
         """Wait until this much was sent."""
         deadline = time.monotonic() + 600
         while (text := self._file.read_text() if self._file.exists() else "").count("\n") < count:
-            assert time.monotonic() < deadline, f"only {text[:200]!r} was sent: {self._written[-2000:]!r}"
+            assert time.monotonic() < deadline, (
+                f"only {text[:200]!r} was sent: {self._written[-2000:]!r}"
+            )
             self._reader.join(0.02)
         return [json.loads(line) for line in text.splitlines()]
 
@@ -118,21 +126,27 @@ def test_key_sequences_of_terminals_are_parsed(spawn):
     assert terminal.sent(1)[0]["text"] == "zero two!"
     terminal.type("first\x1b\rsecond\nthird\x01>\r")  # alt+enter, ctrl+j, ctrl+a
     assert terminal.sent(2)[1]["text"] == "first\nsecond\n>third"
-    terminal.type("gone kept\x01" + "\x1b[3~" * 5 + "\x05, lost\x1b[1;5D\x1b[1;5D\x0b.\r")  # delete, ctrl+left, ctrl+k
+    terminal.type(
+        "gone kept\x01" + "\x1b[3~" * 5 + "\x05, lost\x1b[1;5D\x1b[1;5D\x0b.\r"
+    )  # delete, ctrl+left, ctrl+k
     assert terminal.sent(3)[2]["text"] == "kept."
     terminal.type("kept\x15\x1a\r")  # ctrl+u, ctrl+z
     assert terminal.sent(4)[3]["text"] == "kept"
 
 
 def test_editor_edits_the_draft(spawn, tmp_path):
-    terminal = spawn(EDITOR=editor(tmp_path, 'cat "$1" > "$1.old" && echo "$(cat "$1.old"), edited" > "$1"'))
+    terminal = spawn(
+        EDITOR=editor(tmp_path, 'cat "$1" > "$1.old" && echo "$(cat "$1.old"), edited" > "$1"')
+    )
     terminal.type("a draft\x07")
     terminal.shows("edited")
     terminal.type("!\r")
     assert terminal.sent(1)[0]["text"] == "a draft, edited!"
 
 
-@pytest.mark.parametrize(("script", "why"), [("exit 3", "ended with status 3"), (None, "No such file")])
+@pytest.mark.parametrize(
+    ("script", "why"), [("exit 3", "ended with status 3"), (None, "No such file")]
+)
 def test_failing_editor_leaves_the_draft_unchanged(spawn, tmp_path, script, why):
     terminal = spawn(EDITOR=editor(tmp_path, script) if script else "no-such-editor", VISUAL="")
     terminal.type("a draft\x07")
@@ -150,7 +164,10 @@ def test_keys_typed_after_a_broken_character_arrive(spawn):
 def events_of(*pieces: str) -> list[tuple[str, str]]:
     parser = TerminalParser()
     matches = [message for piece in pieces for message in parser.feed(piece)]
-    return [("paste", item.text) if isinstance(item, Paste) else ("key", getattr(item, "key", "")) for item in matches]
+    return [
+        ("paste", item.text) if isinstance(item, Paste) else ("key", getattr(item, "key", ""))
+        for item in matches
+    ]
 
 
 @given(st.randoms(use_true_random=False))

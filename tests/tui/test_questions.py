@@ -51,7 +51,12 @@ async def test_approval_shows_reason_arguments_changes_and_price():
 
 async def test_key_and_click_give_the_same_answer():
     async with AskingApp().run_test() as pilot:
-        for keys, words in (("1 y", "once"), ("2 s", "session"), ("3 p", "project"), ("n escape", "no")):
+        for keys, words in (
+            ("1 y", "once"),
+            ("2 s", "session"),
+            ("3 p", "project"),
+            ("n escape", "no"),
+        ):
             for key in keys.split():
                 answer = await asks(pilot, WRITES)
                 await pilot.press(key)
@@ -82,7 +87,15 @@ async def test_choices_are_never_wrapped_and_fit_one_line_at_80_columns(width: i
             choices = pilot.app.question.query(Choices).last()
             lines = [choices.render_line(at).text.rstrip() for at in range(choices.size.height)]
             fold = "f  fold" if keys else "f  all"
-            for words in ("1  once", "2  session", "3  project", "n  no", "d  instead", "e  edit", fold):
+            for words in (
+                "1  once",
+                "2  session",
+                "3  project",
+                "n  no",
+                "d  instead",
+                "e  edit",
+                fold,
+            ):
                 assert any(words in line for line in lines), (words, lines)
             assert len(lines) == 1 or width == 60
 
@@ -176,7 +189,9 @@ async def test_second_escape_after_the_editor_denies():
 
 
 async def test_rejected_arguments_are_edited_again():
-    again = replace(WRITES, arguments={"path": 3}, changes="", fault="path: 3 is not of type 'string'")
+    again = replace(
+        WRITES, arguments={"path": 3}, changes="", fault="path: 3 is not of type 'string'"
+    )
     async with asked(again, typed="half a question") as (pilot, answer):
         assert isinstance(pilot.app.focused, ArgumentsEditor)
         assert "path: 3 is not of type" in shown(pilot)
@@ -234,7 +249,12 @@ async def test_questions_are_asked_one_at_a_time():
 
 
 async def test_markup_and_escapes_in_a_question_are_literal():
-    nasty = replace(WRITES, name="x[b]", arguments={"[red]a": "\x1b[31mred[/]"}, rationale="[bold]why\x1b]0;t\x07")
+    nasty = replace(
+        WRITES,
+        name="x[b]",
+        arguments={"[red]a": "\x1b[31mred[/]"},
+        rationale="[bold]why\x1b]0;t\x07",
+    )
     async with asked(nasty) as (pilot, _):
         message = shown(pilot)
     assert "\x1b" not in message
@@ -320,7 +340,11 @@ async def test_expensive_step_shows_its_range_and_threshold():
 
 async def test_key_and_click_answer_the_trust_question():
     async with AskingApp().run_test() as pilot:
-        for key, words, word in (("1", "trust it", "yes"), ("n", " no", "no"), ("escape", "not now", "later")):
+        for key, words, word in (
+            ("1", "trust it", "yes"),
+            ("n", " no", "no"),
+            ("escape", "not now", "later"),
+        ):
             answer = await asks(pilot, TRUST)
             await pilot.press(key)
             assert await answered(answer) == word

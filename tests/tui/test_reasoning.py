@@ -25,7 +25,9 @@ from ecoshell.events import (
 from ecoshell.tui.transcript.view import Transcript
 
 HELD = BudgetHeld(1, "single", "m", 0, 0, 100, clamped=False)
-REASONING = tuple(TextArrived(text, "reasoning", "single") for text in ("They want ", "milk \x1b[2Jand ", "eggs."))
+REASONING = tuple(
+    TextArrived(text, "reasoning", "single") for text in ("They want ", "milk \x1b[2Jand ", "eggs.")
+)
 REASONED = Reasoned("They want milk \x1b[2Jand eggs.", "single", 240)
 THOUGHT = TextArrived("I have it.", "thought", "single")
 ANSWER = tuple(TextArrived(text, "answer", "single") for text in ("Milk ", "and eggs."))
@@ -57,11 +59,22 @@ def test_replayed_session_looks_the_same():
 def test_answer_grows_below_its_thought_and_appears_once():
     lines = told(*UNTIL_ANSWER)
     assert lines[-2:] == ["◦  I have it.", "…  Milk and eggs."]
-    assert sum("Milk" in line for line in told(*TURN)) == sum("I have it" in line for line in told(*TURN)) == 1
+    assert (
+        sum("Milk" in line for line in told(*TURN))
+        == sum("I have it" in line for line in told(*TURN))
+        == 1
+    )
 
 
 def test_failed_answer_disappears_with_the_next_reply():
-    again = (*UNTIL_ANSWER, REASONED, HELD, TextArrived("Milk, ", "answer", "single"), Answer("Milk, eggs."), FINISHED)
+    again = (
+        *UNTIL_ANSWER,
+        REASONED,
+        HELD,
+        TextArrived("Milk, ", "answer", "single"),
+        Answer("Milk, eggs."),
+        FINISHED,
+    )
     assert [line for line in told(*again) if "Milk" in line] == ["√  Milk, eggs."]
 
 
@@ -72,7 +85,10 @@ def test_stopped_turn_keeps_its_reasoning():
 
 
 def test_answer_is_formatted_while_streaming_and_after_a_stop():
-    pieces = [TextArrived(text, "answer", "single") for text in ("# He", "ad\n\n**bo", "ld** and `co", "de`\n\n- one")]
+    pieces = [
+        TextArrived(text, "answer", "single")
+        for text in ("# He", "ad\n\n**bo", "ld** and `co", "de`\n\n- one")
+    ]
     assert told(STARTED, HELD, *pieces[:3])[1:] == ["…  Head", "bold and `co"]
     lines = told(STARTED, HELD, *pieces, replace(FINISHED, status="interrupted"))
     assert lines[1:-1] == ["…  Head", "bold and code", "• one"]
@@ -139,15 +155,24 @@ async def test_reasoning_can_be_unfolded(make_app):
     app = make_app(FakeShell(earlier=TURN))
     async with app.run_test(size=(120, 36)) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
-        await eventually(pilot, lambda: "thought for 240 tokens" in app.chat.query_one(Transcript).column.plain)
+        await eventually(
+            pilot, lambda: "thought for 240 tokens" in app.chat.query_one(Transcript).column.plain
+        )
         assert "They want milk" not in app.chat.query_one(Transcript).column.plain
         await pilot.press("tab", "up", "up", "up", "up", "enter")
-        await eventually(pilot, lambda: "They want milk ␛[2Jand eggs." in app.chat.query_one(Transcript).column.plain)
+        await eventually(
+            pilot,
+            lambda: "They want milk ␛[2Jand eggs." in app.chat.query_one(Transcript).column.plain,
+        )
 
 
 def test_answer_after_reasoning(snap_compare, make_app):
     async def before(pilot) -> None:
         await eventually(pilot, lambda: pilot.app.chat.controller)
-        await eventually(pilot, lambda: "saved" in pilot.app.chat.query_one(Transcript).column.plain)
+        await eventually(
+            pilot, lambda: "saved" in pilot.app.chat.query_one(Transcript).column.plain
+        )
 
-    assert snap_compare(make_app(FakeShell(earlier=TURN)), terminal_size=(80, 24), run_before=before)
+    assert snap_compare(
+        make_app(FakeShell(earlier=TURN)), terminal_size=(80, 24), run_before=before
+    )

@@ -25,7 +25,11 @@ def test_footer_names_the_answering_role():
     lines = told(*TRIO)
     assert lines[-2].startswith("√  notes.txt has 1,204 words.")
     assert lines[-1].endswith("· by the summarizer")
-    gave_up = (*TRIO[:-2], Answer("No such file.", role="planner"), replace(TRIO[-1], status="gave_up"))
+    gave_up = (
+        *TRIO[:-2],
+        Answer("No such file.", role="planner"),
+        replace(TRIO[-1], status="gave_up"),
+    )
     lines = told(*gave_up)
     assert lines[-2] == "Ø  No such file."
     assert lines[-1].endswith("· by the planner")
@@ -38,9 +42,14 @@ def test_single_model_is_not_named():
 
 
 def test_arriving_text_shows_its_role_on_a_new_line():
-    assert told(*TRIO[: PLANNER_THINKS + 1])[-1] == "◦  planner  I need a word counter. Next: caller."
+    assert (
+        told(*TRIO[: PLANNER_THINKS + 1])[-1] == "◦  planner  I need a word counter. Next: caller."
+    )
     lines = told(*TRIO[: CALLER_THINKS + 1])
-    assert lines[-2:] == ["◦  planner  I need a word counter. Next: caller.", 'caller  {"name": "count_text"}']
+    assert lines[-2:] == [
+        "◦  planner  I need a word counter. Next: caller.",
+        'caller  {"name": "count_text"}',
+    ]
     lines = told(*TRIO[:CALLED])
     assert not any("Next: caller" in line or "{" in line for line in lines)
 
@@ -61,7 +70,9 @@ def test_line_shell_names_the_roles():
 
 
 def test_output_without_a_terminal_prints_finished_parts_only():
-    message = [line for line in printed(*TRIO, streaming=False) if any(role in line for role, _ in ALONE)]
+    message = [
+        line for line in printed(*TRIO, streaming=False) if any(role in line for role, _ in ALONE)
+    ]
     assert message == [
         "- planner: I need a word counter.",
         '* caller: call count_text(path="notes.txt")',
@@ -71,4 +82,6 @@ def test_output_without_a_terminal_prints_finished_parts_only():
 
 
 def test_line_shell_names_no_role_for_one_model():
-    assert not any("single" in line or "thinking" in line or "by the" in line for line in printed(*COUNTING))
+    assert not any(
+        "single" in line or "thinking" in line or "by the" in line for line in printed(*COUNTING)
+    )

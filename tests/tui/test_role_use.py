@@ -17,7 +17,9 @@ USES = st.lists(
         role=st.just("planner"),
         model=st.just("m"),
         consumption=st.builds(
-            Consumption, nano=st.none() | NANO, usage=st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**5))
+            Consumption,
+            nano=st.none() | NANO,
+            usage=st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**5)),
         ),
         seconds=st.floats(0, 10_000),
     ),
@@ -25,7 +27,9 @@ USES = st.lists(
 )
 
 
-def use(role: str = "planner", spent: int | None = 0, tokens: int = 0, seconds: float = 0.0) -> RoleUse:
+def use(
+    role: str = "planner", spent: int | None = 0, tokens: int = 0, seconds: float = 0.0
+) -> RoleUse:
     return RoleUse(role, "m", 1, Consumption(spent, Usage(tokens, 0)), seconds)
 
 
@@ -33,7 +37,9 @@ def use(role: str = "planner", spent: int | None = 0, tokens: int = 0, seconds: 
 def test_shares_add_up_to_100_percent_in_order_of_use(uses: list[RoleUse]):
     shared = shares(uses)
     if shared is None:
-        assert not any(item.consumption.usage.total or round(item.seconds * 1_000_000) for item in uses)
+        assert not any(
+            item.consumption.usage.total or round(item.seconds * 1_000_000) for item in uses
+        )
         return
     assert sum(shared.percent) == 100
     assert len(shared.percent) == len(uses)

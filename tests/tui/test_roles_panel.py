@@ -90,7 +90,13 @@ def test_one_of_several_concurrent_roles_is_named_until_the_last_reply():
     for event in (held_part[0], held_part[1], paid[1], CallStarted("c", "count_text", {}), paid[0]):
         board.handle(event)
         observed.append(board.thinking)
-    assert observed == [("caller", "m1"), ("caller", "m2"), ("caller", "m1"), ("caller", "m1"), None]
+    assert observed == [
+        ("caller", "m1"),
+        ("caller", "m2"),
+        ("caller", "m1"),
+        ("caller", "m1"),
+        None,
+    ]
 
 
 # -- the panel
@@ -110,7 +116,11 @@ def test_panel_without_roles_has_a_note():
 
 @pytest.mark.parametrize("width", [36, 78])
 def test_thinking_role_is_marked(width: int):
-    for events, role in ((PLANNER_THINKS, "planner"), (CALLER_THINKS, "caller"), (SUMMARIZER_WRITES, "summarizer")):
+    for events, role in (
+        (PLANNER_THINKS, "planner"),
+        (CALLER_THINKS, "caller"),
+        (SUMMARIZER_WRITES, "summarizer"),
+    ):
         lines = text(board_of(*trio()[:events]), width).splitlines()
         marked = next(at for at, line in enumerate(lines) if line.startswith("◦ "))
         assert lines[marked].startswith(f"◦ {role}")
@@ -124,7 +134,9 @@ def test_finished_turn_shows_the_shares_of_its_price(width: int):
     output = text(board_of(*trio()), width)
     assert "turn 1" in output
     assert "% of price" in output
-    shares = [line.rpartition(" %")[0].split()[-1] for line in output.splitlines() if line.endswith(" %")]
+    shares = [
+        line.rpartition(" %")[0].split()[-1] for line in output.splitlines() if line.endswith(" %")
+    ]
     assert shares == ["81", "6", "13"]
 
 
@@ -157,7 +169,9 @@ def test_no_line_is_wider_than_the_panel(width: int):
 
 
 def test_hostile_model_name_is_escaped():
-    output = text(board_of(players=(("planner", "embedded+a\x1b[31m\n.gguf"), ("caller", "x\x1b]0;"))), 78)
+    output = text(
+        board_of(players=(("planner", "embedded+a\x1b[31m\n.gguf"), ("caller", "x\x1b]0;"))), 78
+    )
     assert "\x1b" not in output
     assert "␛[31m" in output
 
@@ -188,12 +202,17 @@ def bar(app) -> str:
 
 
 async def test_activity_names_the_role_and_a_different_model(make_app):
-    app = make_app(FakeShell(trio(), state=replace(IDLE, model=LARGE, players=MIXED), stops_at=CALLER_THINKS))
+    app = make_app(
+        FakeShell(trio(), state=replace(IDLE, model=LARGE, players=MIXED), stops_at=CALLER_THINKS)
+    )
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"go", "enter")
         await eventually(pilot, lambda: "caller is thinking" in bar(app))
-        assert bar(app).strip() == "| caller is thinking · local:…/qwen2.5-1.5b-instru… · 0 s · esc stops"
+        assert (
+            bar(app).strip()
+            == "| caller is thinking · local:…/qwen2.5-1.5b-instru… · 0 s · esc stops"
+        )
         await pilot.press("escape")
         await eventually(pilot, lambda: bar(app) == "")
 
@@ -203,7 +222,9 @@ async def test_activity_shows_a_running_tool(make_app):
     async with app.run_test(size=(120, 24)) as pilot:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"go", "enter")
-        await eventually(pilot, lambda: "count_text" in app.chat.query_one("Transcript").column.plain)
+        await eventually(
+            pilot, lambda: "count_text" in app.chat.query_one("Transcript").column.plain
+        )
         assert bar(app).strip() == "| working · 0 s · esc stops"
         await pilot.press("escape")
         await eventually(pilot, lambda: not app.chat.controller.busy)
@@ -221,4 +242,6 @@ async def test_mode_change_updates_title_and_roles(make_app):
         assert "one model · embedded" in title(app)
         await pilot.press("f6")
         await eventually(pilot, lambda: "three roles · embedded" in title(app))
-        await eventually(pilot, lambda: "summarizer  embedded" in said(app.chat.query_one(RolesPanel)))
+        await eventually(
+            pilot, lambda: "summarizer  embedded" in said(app.chat.query_one(RolesPanel))
+        )

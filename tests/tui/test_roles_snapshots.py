@@ -43,12 +43,16 @@ def test_roles(snap_compare, paths, players, events, size):
     ids=["caller_thinks", "finished"],
 )
 def test_turn_of_the_trio_in_the_chat(snap_compare, make_app, size, until, text):
-    app = make_app(FakeShell(trio(), state=replace(IDLE, model=LARGE, players=MIXED), stops_at=until))
+    app = make_app(
+        FakeShell(trio(), state=replace(IDLE, model=LARGE, players=MIXED), stops_at=until)
+    )
 
     async def before(pilot: Pilot[int]) -> None:
         await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*QUESTION, "enter")
-        await eventually(pilot, lambda: text in " ".join(app.chat.query_one(Transcript).column.plain.split()))
+        await eventually(
+            pilot, lambda: text in " ".join(app.chat.query_one(Transcript).column.plain.split())
+        )
         await pilot.pause()
 
     assert snap_compare(app, terminal_size=size, run_before=before)

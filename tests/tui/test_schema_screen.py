@@ -60,7 +60,10 @@ async def test_schema_shows_description_arguments_and_tokens():
 async def test_schema_shows_who_registered_the_tool_when_and_why():
     app = stage(REGISTERED)
     async with app.run_test(size=(80, 24)) as pilot:
-        await eventually(pilot, lambda: "● registered by the agent · 2026-03-04 05:06 · turn 3, step 2" in app.text)
+        await eventually(
+            pilot,
+            lambda: "● registered by the agent · 2026-03-04 05:06 · turn 3, step 2" in app.text,
+        )
         assert "≈ 120 tokens" in app.text
         assert "used with a chance of 40%" in app.text
 
@@ -118,14 +121,18 @@ async def test_unknown_tool_shows_an_error_without_actions():
 
     app = Stage(SchemaScreen(NoSuchTool(), "x"))
     async with app.run_test(size=(80, 24)) as pilot:
-        await eventually(pilot, lambda: "There is no tool called 'x'. Did you mean read_file?" in app.text)
+        await eventually(
+            pilot, lambda: "There is no tool called 'x'. Did you mean read_file?" in app.text
+        )
         await pilot.press("r", "u", "s")
         assert app.given == []
 
 
 async def test_hostile_schemas_are_escaped():
     bad = "[bold]x[/] \x1b[2J \u202e"
-    schema = ToolSchema("read_file", bad, {"properties": {bad: {"type": bad, "description": bad}}, "title": bad})
+    schema = ToolSchema(
+        "read_file", bad, {"properties": {bad: {"type": bad, "description": bad}}, "title": bad}
+    )
     app = stage(replace(KNOWN, schema=schema))
     async with app.run_test(size=(120, 36)) as pilot:
         await eventually(pilot, lambda: "[bold]x[/] ␛[2J \\u202e" in app.text)

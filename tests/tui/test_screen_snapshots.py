@@ -22,11 +22,21 @@ LOOKS = pytest.mark.parametrize(
 OWN = '# mine\n[agent]\nmax_steps = 5\n[models."openai/x"]\ncontext = 32768\n[approval]\nallow = ["read_file"]\n'
 PLACES = [
     KeyGroup(
-        "prompt", "Enter sends, tab completes.", (Key("⏎", "send"), Key("^j shift+⏎", "new line")), is_active=True
+        "prompt",
+        "Enter sends, tab completes.",
+        (Key("⏎", "send"), Key("^j shift+⏎", "new line")),
+        is_active=True,
     ),
-    KeyGroup("transcript", "The arrow keys move.", (Key("y", "copy the block"), Key("pgup", "page up", own=False))),
+    KeyGroup(
+        "transcript",
+        "The arrow keys move.",
+        (Key("y", "copy the block"), Key("pgup", "page up", own=False)),
+    ),
 ]
-COMMANDS = [("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"), ("/theme [NAME]", "change the theme")]
+COMMANDS = [
+    ("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"),
+    ("/theme [NAME]", "change the theme"),
+]
 Before = Callable[[Pilot[int]], Awaitable[None]]
 
 
@@ -51,7 +61,9 @@ def over(make: Callable[[], Screen], *keys: str) -> Before:
 
     async def before(pilot: Pilot[int]) -> None:
         await pilot.app.push_screen(make())
-        await eventually(pilot, lambda: isinstance(pilot.app.screen, Picker) and pilot.app.screen.highlighted)
+        await eventually(
+            pilot, lambda: isinstance(pilot.app.screen, Picker) and pilot.app.screen.highlighted
+        )
         await pilot.press(*keys)
         await pilot.app.workers.wait_for_complete()
 
@@ -59,13 +71,17 @@ def over(make: Callable[[], Screen], *keys: str) -> Before:
 
 
 def test_theme_picker(snap_compare, wearing) -> None:
-    assert snap_compare(wearing("dark"), terminal_size=(120, 36), run_before=over(lambda: ThemePicker("dark")))
+    assert snap_compare(
+        wearing("dark"), terminal_size=(120, 36), run_before=over(lambda: ThemePicker("dark"))
+    )
 
 
 @LOOKS
 def test_settings(snap_compare, wearing, paths, size, theme) -> None:
     host = wearing(theme)
-    assert snap_compare(host, terminal_size=size, run_before=over(lambda: SettingsScreen(paths), *["down"] * 9))
+    assert snap_compare(
+        host, terminal_size=size, run_before=over(lambda: SettingsScreen(paths), *["down"] * 9)
+    )
 
 
 def test_help(snap_compare, wearing) -> None:

@@ -10,7 +10,10 @@ from ecoshell.tui.screens.help import HelpScreen, Key, KeyGroup, key_groups
 from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.transcript.view import Transcript
 
-COMMANDS = [("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"), ("/help", "list the commands")]
+COMMANDS = [
+    ("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"),
+    ("/help", "list the commands"),
+]
 
 
 async def over_a_picker(pilot: Pilot[int]) -> list[KeyGroup]:
@@ -21,7 +24,10 @@ async def over_a_picker(pilot: Pilot[int]) -> list[KeyGroup]:
 
 def lines(pilot: Pilot[int]) -> list[str]:
     options = pilot.app.screen.query_one(OptionList)
-    return [" ".join(str(options.get_option_at_index(at).prompt).split()) for at in range(options.option_count)]
+    return [
+        " ".join(str(options.get_option_at_index(at).prompt).split())
+        for at in range(options.option_count)
+    ]
 
 
 async def test_focused_groups_come_first_with_active_keys(host: Host) -> None:
@@ -32,7 +38,9 @@ async def test_focused_groups_come_first_with_active_keys(host: Host) -> None:
         assert [place.title for place in here][:1] == ["filter"]
         screen = next(place for place in here if place.title == "this screen")
         assert screen.help == ThemePicker.HELP
-        assert ("enter", "keep it") in [(key.keys.replace("⏎", "enter"), key.does) for key in screen.keys]
+        assert ("enter", "keep it") in [
+            (key.keys.replace("⏎", "enter"), key.does) for key in screen.keys
+        ]
 
 
 async def test_every_active_described_key_is_listed(host: Host) -> None:
@@ -57,7 +65,9 @@ async def test_generic_input_keys_are_found_by_typing(host: Host) -> None:
         await eventually(pilot, lambda: lines(pilot))
         assert not any("delete all to the left" in line for line in lines(pilot))
         await pilot.press(*"all to the left")
-        await eventually(pilot, lambda: any("delete all to the left ^u" in line for line in lines(pilot)))
+        await eventually(
+            pilot, lambda: any("delete all to the left ^u" in line for line in lines(pilot))
+        )
 
 
 async def test_selected_command_is_returned_for_typing(host: Host) -> None:

@@ -27,7 +27,9 @@ def says(pilot: Pilot[int], text: str) -> bool:
     return text in words(pilot.app)
 
 
-async def opened(pilot: Pilot[int], paths: Paths, what_runs: LiveSettings | None = None) -> SettingsScreen:
+async def opened(
+    pilot: Pilot[int], paths: Paths, what_runs: LiveSettings | None = None
+) -> SettingsScreen:
     screen = SettingsScreen(paths, what_runs)
     await pilot.app.push_screen(screen)
     await eventually(pilot, lambda: screen.highlighted)
@@ -57,9 +59,17 @@ async def test_settings_are_grouped_by_section(host: Host, written: Paths) -> No
     async with host.run_test(size=(120, 36)) as pilot:
         screen = await opened(pilot, written)
         options = screen.query_one(OptionList)
-        output_value = [str(options.get_option_at_index(at).prompt) for at in range(options.option_count)]
+        output_value = [
+            str(options.get_option_at_index(at).prompt) for at in range(options.option_count)
+        ]
         heads = [line for line in output_value if line.startswith("──")]
-        assert [head.strip("─ ") for head in heads][:5] == ["budget", "agent", "plan", "graph", "experience"]
+        assert [head.strip("─ ") for head in heads][:5] == [
+            "budget",
+            "agent",
+            "plan",
+            "graph",
+            "experience",
+        ]
         (steps,) = (line for line in output_value if line.startswith("agent.max_steps"))
         assert steps.split() == ["agent.max_steps", "5", "config.toml", "line", "5"]
         (cap,) = (line for line in output_value if line.startswith("budget.session"))
@@ -74,13 +84,17 @@ async def test_text_setting_is_edited_in_place_keeping_comments(host: Host, writ
         await opened(pilot, written)
         await find(pilot, "agent.max_steps")
         await pilot.press("enter")
-        await eventually(pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "5")
+        await eventually(
+            pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "5"
+        )
         await pilot.press("backspace", *"12", "enter")
         await eventually(pilot, lambda: says(pilot, "√ written"))
         assert written.settings_file.read_text() == OWN.replace("= 5", "= 12")
 
 
-async def test_invalid_value_is_reported_while_typing_and_not_written(host: Host, written: Paths) -> None:
+async def test_invalid_value_is_reported_while_typing_and_not_written(
+    host: Host, written: Paths
+) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
         await find(pilot, "agent.max_steps")
@@ -89,7 +103,9 @@ async def test_invalid_value_is_reported_while_typing_and_not_written(host: Host
         await pilot.press("backspace")
         await eventually(pilot, lambda: says(pilot, '× agent.max_steps must be "auto"'))
         await pilot.press("enter")
-        await eventually(pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "0")
+        await eventually(
+            pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "0"
+        )
         assert says(pilot, '× agent.max_steps must be "auto"')
         await pilot.press("escape")
         await eventually(pilot, lambda: not says(pilot, "×"))
@@ -101,10 +117,14 @@ async def test_switch_setting_toggles(host: Host, written: Paths) -> None:
         await opened(pilot, written)
         await find(pilot, "tools.allow_private_addresses")
         await pilot.press("enter")
-        await eventually(pilot, lambda: "allow_private_addresses = true" in written.settings_file.read_text())
+        await eventually(
+            pilot, lambda: "allow_private_addresses = true" in written.settings_file.read_text()
+        )
         await eventually(pilot, lambda: getattr(highlighted(host), "value", "") == "true")
         await pilot.press("enter")
-        await eventually(pilot, lambda: "allow_private_addresses = true" not in written.settings_file.read_text())
+        await eventually(
+            pilot, lambda: "allow_private_addresses = true" not in written.settings_file.read_text()
+        )
         assert "allow_private_addresses = false" in written.settings_file.read_text()
 
 
@@ -126,10 +146,15 @@ async def test_plugin_choices_are_listed(host: Host, written: Paths) -> None:
     choices = {("agent", "strategy"): ("react", "parrot"), ("plan", "judge"): ("rules", "strict")}
     async with host.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, written, LiveSettings(choices=choices))
-        for key, line in (("agent.strategy", 'strategy = "parrot"'), ("plan.judge", 'judge = "strict"')):
+        for key, line in (
+            ("agent.strategy", 'strategy = "parrot"'),
+            ("plan.judge", 'judge = "strict"'),
+        ):
             await find(pilot, key)
             await pilot.press("enter")
-            await eventually(pilot, lambda: isinstance(host.screen, ChoicePicker) and host.screen.highlighted)
+            await eventually(
+                pilot, lambda: isinstance(host.screen, ChoicePicker) and host.screen.highlighted
+            )
             await pilot.press("down", "enter")
             await eventually(pilot, lambda: host.screen is screen and says(pilot, "√ written"))
             assert line in written.settings_file.read_text()
@@ -140,9 +165,13 @@ async def test_theme_is_previewed(host: Host, written: Paths) -> None:
         screen = await opened(pilot, written)
         await find(pilot, "tui.theme")
         await pilot.press("enter")
-        await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
+        await eventually(
+            pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted
+        )
         await pilot.press("down", "enter")
-        await eventually(pilot, lambda: host.screen is screen and says(pilot, "it applies immediately"))
+        await eventually(
+            pilot, lambda: host.screen is screen and says(pilot, "it applies immediately")
+        )
         assert host.theme == "dusk"
         await pilot.press("delete")
         await eventually(pilot, lambda: host.theme == "dark")
@@ -158,7 +187,9 @@ async def test_delete_restores_the_default(host: Host, written: Paths) -> None:
         assert "max_steps" not in written.settings_file.read_text()
 
 
-async def test_environment_settings_are_shown_but_not_editable(host: Host, written: Paths, monkeypatch) -> None:
+async def test_environment_settings_are_shown_but_not_editable(
+    host: Host, written: Paths, monkeypatch
+) -> None:
     monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")
     async with host.run_test(size=(80, 24)) as pilot:
         await opened(pilot, written)
@@ -179,7 +210,10 @@ async def test_model_can_be_added_with_a_price(host: Host, written: Paths) -> No
         await find(pilot, 'models."openai/x".price')
         await pilot.press("enter", *"0.20 0.80", "enter")
         await eventually(pilot, lambda: 'output = "0.80"' in written.settings_file.read_text())
-        assert '[models."openai/x".price]\ninput = "0.20"\noutput = "0.80"\n' in written.settings_file.read_text()
+        assert (
+            '[models."openai/x".price]\ninput = "0.20"\noutput = "0.80"\n'
+            in written.settings_file.read_text()
+        )
 
 
 async def test_running_shell_applies_what_it_can(host: Host, written: Paths) -> None:
@@ -223,4 +257,9 @@ def test_pydantic_is_not_loaded_until_the_screen_is_opened() -> None:
     import sys
 
     code = "import sys, ecoshell.tui.screens.settings; print({'pydantic', 'tomlkit'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )

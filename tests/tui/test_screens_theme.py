@@ -18,7 +18,9 @@ async def opened(pilot: Pilot[int]) -> list[str | None]:
     """Open the picker; its result is appended to the list."""
     host, results = pilot.app, list[str | None]()
     await host.push_screen(ThemePicker(host.theme), results.append)
-    await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
+    await eventually(
+        pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted
+    )
     return results
 
 
@@ -53,12 +55,16 @@ async def test_enter_selects_the_filtered_theme(host: Host) -> None:
         assert host.theme == "paper"
 
 
-async def test_theme_command_opens_the_picker_and_stores_the_choice(host: Host, paths: Paths) -> None:
+async def test_theme_command_opens_the_picker_and_stores_the_choice(
+    host: Host, paths: Paths
+) -> None:
     paths.config.mkdir(parents=True)
     paths.settings_file.write_text("# mine\nmodel = 'x'\n")
     async with host.run_test() as pilot:
         worker = host.run_worker(THEME.run(host, ""))
-        await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
+        await eventually(
+            pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted
+        )
         await pilot.press("down", "enter")
         printed = await worker.wait()
     assert printed.text == "The theme is dusk and stored in the settings."
@@ -68,7 +74,9 @@ async def test_theme_command_opens_the_picker_and_stores_the_choice(host: Host, 
 async def test_cancelled_picker_writes_nothing(host: Host, paths: Paths) -> None:
     async with host.run_test() as pilot:
         worker = host.run_worker(THEME.run(host, ""))
-        await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
+        await eventually(
+            pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted
+        )
         await pilot.press("down", "escape")
         assert (await worker.wait()).text == ""
     assert not paths.settings_file.exists()
@@ -98,7 +106,9 @@ async def test_user_theme_is_reloaded_when_the_picker_opens(host: Host, paths: P
         assert host.theme == "mine"
 
 
-async def test_broken_theme_is_listed_with_its_error_and_cannot_be_selected(host: Host, paths: Paths) -> None:
+async def test_broken_theme_is_listed_with_its_error_and_cannot_be_selected(
+    host: Host, paths: Paths
+) -> None:
     mine(paths, "mine", '[colors]\nprimary = "blurple"\n')
     async with host.run_test() as pilot:
         results = await opened(pilot)
@@ -109,7 +119,9 @@ async def test_broken_theme_is_listed_with_its_error_and_cannot_be_selected(host
         assert host.theme == "dark"
 
 
-async def test_broken_settings_stay_unchanged_and_the_theme_applies_until_quit(host: Host, paths: Paths) -> None:
+async def test_broken_settings_stay_unchanged_and_the_theme_applies_until_quit(
+    host: Host, paths: Paths
+) -> None:
     paths.config.mkdir(parents=True)
     paths.settings_file.write_text("[agent]\nmax_steps = 'many'\n")
     async with host.run_test():

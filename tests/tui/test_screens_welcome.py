@@ -18,7 +18,9 @@ from ecoshell.tui.transcript.view import Transcript
 
 OFFERS = (
     StartingModel("ollama/qwen3:8b", "server", "running in Ollama"),
-    StartingModel("hf:unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M", "download", "download: about 2.5 GB"),
+    StartingModel(
+        "hf:unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M", "download", "download: about 2.5 GB"
+    ),
     StartingModel("embedded", "demo", "built-in demo"),
 )
 
@@ -49,9 +51,15 @@ def test_start_is_the_first_until_something_is_sent(paths):
 
 
 def test_every_named_command_exists():
-    commands = {usage.split()[0] for usage, _ in COMMANDS.overview()} | {f"/{THEME.name}", "/settings"}
+    commands = {usage.split()[0] for usage, _ in COMMANDS.overview()} | {
+        f"/{THEME.name}",
+        "/settings",
+    }
     mentioned = set(
-        re.findall(r"(?<![\w/])/[a-z]+\b(?!/)", f"{welcome_block('1.2').text()} {requests_block([]).text()}")
+        re.findall(
+            r"(?<![\w/])/[a-z]+\b(?!/)",
+            f"{welcome_block('1.2').text()} {requests_block([]).text()}",
+        )
     )
     assert mentioned
     assert mentioned <= commands
@@ -64,7 +72,9 @@ def test_every_named_command_exists():
         (("down", "enter"), "/model pull unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M"),
     ],
 )
-async def test_first_start_offers_models_and_runs_the_command_of_the_chosen_one(make_app, keys, command):
+async def test_first_start_offers_models_and_runs_the_command_of_the_chosen_one(
+    make_app, keys, command
+):
     shell = FakeShell(offers=OFFERS, introduced="embedded answers.")
     app = make_app(shell, model=None)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -90,11 +100,15 @@ async def test_nothing_is_asked_if_the_demo_is_the_only_model(make_app):
     app = make_app(FakeShell(offers=OFFERS[-1:], introduced="embedded answers."), model=None)
     async with app.run_test(size=(100, 30)) as pilot:
         await app.opened.wait()
-        await eventually(pilot, lambda: "Try one of these" in app.screen.query_one(Transcript).column.plain)
+        await eventually(
+            pilot, lambda: "Try one of these" in app.screen.query_one(Transcript).column.plain
+        )
         assert not app.screen.query(StartQuestion)
 
 
-async def test_without_llama_the_chat_offers_other_models_and_opens_with_the_chosen_one(make_app, monkeypatch):
+async def test_without_llama_the_chat_offers_other_models_and_opens_with_the_chosen_one(
+    make_app, monkeypatch
+):
     monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", lambda: OFFERS[:1])
     monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: None)
     shell = FakeShell()
@@ -117,9 +131,14 @@ async def test_without_llama_the_chat_offers_other_models_and_opens_with_the_cho
 
 
 async def test_the_chat_opens_by_itself_when_llama_is_compiled(make_app, monkeypatch):
-    builds = [LocalBuild(running=True, percent=34, seconds_left=366), LocalBuild(running=True, percent=80)]
+    builds = [
+        LocalBuild(running=True, percent=34, seconds_left=366),
+        LocalBuild(running=True, percent=80),
+    ]
     monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", tuple)
-    monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: builds[0] if builds else None)
+    monkeypatch.setattr(
+        "ecoshell.models.local_build.current_build", lambda: builds[0] if builds else None
+    )
     monkeypatch.setattr("ecoshell.tui.chat._BUILD_SECONDS", 0.01)
     shell = FakeShell()
     app = make_app(shell, model=None)
@@ -154,7 +173,9 @@ async def test_offers_that_cannot_be_read_are_shown_and_the_chat_stays_open(make
 
 async def test_a_failed_compilation_leaves_the_choice_of_other_models(make_app, monkeypatch):
     monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", lambda: OFFERS[:1])
-    monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: LocalBuild(running=False))
+    monkeypatch.setattr(
+        "ecoshell.models.local_build.current_build", lambda: LocalBuild(running=False)
+    )
     shell = FakeShell()
     app = make_app(shell, model=None)
     build = app._build
@@ -167,7 +188,9 @@ async def test_a_failed_compilation_leaves_the_choice_of_other_models(make_app, 
     app._build = build_without_embedded
     async with app.run_test(size=(100, 30)) as pilot:
         await eventually(pilot, lambda: app.screen.query(StartQuestion))
-        await eventually(pilot, lambda: "could not be installed" in app.screen.query_one(TitleBar).state)
+        await eventually(
+            pilot, lambda: "could not be installed" in app.screen.query_one(TitleBar).state
+        )
         await pilot.press("enter")
         await eventually(pilot, app.opened.is_set)
         assert app.shell is shell

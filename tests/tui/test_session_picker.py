@@ -39,7 +39,9 @@ class Shelf:
         return self.current
 
     def stage(self) -> Stage:
-        archive = Archive(self.store, self.ledger, forget=(self.undo.forget,), current=lambda: self.current)
+        archive = Archive(
+            self.store, self.ledger, forget=(self.undo.forget,), current=lambda: self.current
+        )
         return Stage(SessionPicker(FakeShell(archive=archive)))
 
     def titles(self) -> list[str]:
@@ -240,7 +242,9 @@ async def test_damaged_store_says_what_to_do(shelf, tmp_path):
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:
         await read(pilot, stage.shown)
-        assert "sessions.sqlite" in str(stage.shown.query_one("#state").visual)  # long paths are wrapped on the screen
+        assert "sessions.sqlite" in str(
+            stage.shown.query_one("#state").visual
+        )  # long paths are wrapped on the screen
         assert listed(stage.shown) == []
 
 

@@ -51,9 +51,13 @@ async def test_narrow_screen_shows_the_transcript_and_a_summary(paths):
     async with app.run_test(size=(60, 24)) as pilot:
         for size in ((60, 24), (80, 24), (99, 40)):
             await pilot.resize_terminal(*size)
-            await eventually(pilot, lambda size=size: app.chat.query_one("#main").region.width == size[0])
+            await eventually(
+                pilot, lambda size=size: app.chat.query_one("#main").region.width == size[0]
+            )
             assert not any(panel.region.area for panel in app.chat.query(Panel))
-            assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one(SummaryLine).render())
+            assert "session: $0.4017 of $0.50 left · tools 2/4" in str(
+                app.chat.query_one(SummaryLine).render()
+            )
 
 
 @pytest.mark.parametrize("size", [(60, 20), NARROW])
@@ -114,7 +118,9 @@ async def test_palette_opened_while_leaving_a_panel_has_the_focus(paths):
         await eventually(pilot, lambda: app.chat.query_one(ToolsPanel).has_focus)
         for key in ("escape", "ctrl+p"):  # in one packet, as on a slow connection
             app.post_message(Key(key, None))
-        await eventually(pilot, lambda: isinstance(app.screen, CommandPalette) and app.chat.focused is not None)
+        await eventually(
+            pilot, lambda: isinstance(app.screen, CommandPalette) and app.chat.focused is not None
+        )
         await eventually(pilot, lambda: isinstance(app.chat.focused, Input))
         assert app.focused is not app.chat.focused
         await pilot.press("escape")
@@ -192,7 +198,10 @@ async def test_every_panel_can_be_reached_at_every_height(paths):
             panel = app.chat.query_one(kind)
             assert panel.has_focus
             room = app.body.side.region.height
-            await eventually(pilot, lambda panel=panel, room=room: panel.region.height >= min(room - 3, panel.wanted))
+            await eventually(
+                pilot,
+                lambda panel=panel, room=room: panel.region.height >= min(room - 3, panel.wanted),
+            )
             assert sum(each.region.height for each in app.chat.query(Panel)) <= max(0, room)
 
 
@@ -218,7 +227,11 @@ async def test_title_shows_opening_then_mode_and_model(paths):
 
 
 async def test_title_fits_every_width_and_keeps_the_state(paths):
-    long = replace(READY, title="a title \x1b[31m" + "w" * 300, model="local:/home/me/models/" + "m" * 60 + ".gguf")
+    long = replace(
+        READY,
+        title="a title \x1b[31m" + "w" * 300,
+        model="local:/home/me/models/" + "m" * 60 + ".gguf",
+    )
     app = SideApp(paths, status=long)
     async with app.run_test(size=(120, 24)) as pilot:
         for width in (120, 80, 60, 30):

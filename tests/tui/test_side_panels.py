@@ -9,7 +9,14 @@ from side_play import REACHED, READY, TURN, TWO_MODELS, SideApp, many_tools, sai
 from textual.events import Paste
 from tui_play import eventually
 
-from ecoshell.events import BudgetChanged, BudgetSettled, CallStarted, PlanChanged, TextArrived, ToolRegistered
+from ecoshell.events import (
+    BudgetChanged,
+    BudgetSettled,
+    CallStarted,
+    PlanChanged,
+    TextArrived,
+    ToolRegistered,
+)
 from ecoshell.messages import Usage
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.plan import PlanPanel
@@ -48,7 +55,9 @@ async def test_panels_follow_the_events(paths):
 
 
 async def test_unreported_usage_is_estimated_and_marked(paths):
-    status = replace(READY, spent_nano=1_200_000, used_tokens=852, estimated=True, estimated_nano=True)
+    status = replace(
+        READY, spent_nano=1_200_000, used_tokens=852, estimated=True, estimated_nano=True
+    )
     app = SideApp(paths, status)
     async with app.run_test(size=WIDE) as pilot:
         stopped = BudgetSettled(
@@ -132,7 +141,8 @@ async def test_registered_tool_stays_highlighted(paths):
         await pilot.pause()
         name, at, top = current(app), panel(app).highlighted, panel(app).scroll_offset.y
         rows = tuple(
-            replace(row, registered=True, by="user") if row.name == name else row for row in many_tools().tools
+            replace(row, registered=True, by="user") if row.name == name else row
+            for row in many_tools().tools
         )
         app.chat.show(replace(many_tools(), tools=rows))
         await eventually(pilot, lambda: panel(app).items[current(app)].registered)

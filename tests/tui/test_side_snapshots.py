@@ -41,11 +41,15 @@ def test_budget(snap_compare, paths):
 def test_plan(snap_compare, paths, plans, size):
     async def before(pilot: Pilot[int]) -> None:
         await pressed("f3")(pilot)
-        while pilot.app.query_one(SidePanels).state.changed_rows:  # changed rows are bold for a second
+        while pilot.app.query_one(
+            SidePanels
+        ).state.changed_rows:  # changed rows are bold for a second
             await pilot.pause(0.1)
         await pilot.pause()
 
-    assert snap_compare(SideApp(paths, READY, (STARTED, *plans)), terminal_size=size, run_before=before)
+    assert snap_compare(
+        SideApp(paths, READY, (STARTED, *plans)), terminal_size=size, run_before=before
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,18 +60,24 @@ def test_plan(snap_compare, paths, plans, size):
     ],
 )
 def test_tools(snap_compare, paths, keys, size):
-    assert snap_compare(SideApp(paths, many_tools(), TURN), terminal_size=size, run_before=pressed("f2", *keys))
+    assert snap_compare(
+        SideApp(paths, many_tools(), TURN), terminal_size=size, run_before=pressed("f2", *keys)
+    )
 
 
 def test_folded_panels(snap_compare, paths):
     keys = ("f4", "enter", "f3", "enter", "f2", "minus", "escape")
-    assert snap_compare(SideApp(paths, READY, TWO_MODELS), terminal_size=WIDE, run_before=pressed(*keys))
+    assert snap_compare(
+        SideApp(paths, READY, TWO_MODELS), terminal_size=WIDE, run_before=pressed(*keys)
+    )
 
 
 @pytest.mark.parametrize("size", [(100, 20), (200, 50)], ids=["short", "large"])
 def test_everything_at_once(snap_compare, paths, size):
     status = replace(many_tools(), caps=(NEAR, TOKENS))
-    assert snap_compare(SideApp(paths, status, TWO_MODELS), terminal_size=size, run_before=pressed("f2"))
+    assert snap_compare(
+        SideApp(paths, status, TWO_MODELS), terminal_size=size, run_before=pressed("f2")
+    )
 
 
 def test_panels_are_one_line_on_a_narrow_screen(snap_compare, paths):

@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import pytest
 from plan_play import BLACKLISTED, FOLLOWED, PLANNED
-from tui_play import CAP, COUNTING, FINISHED, HIT, STARTED, STATUS, WANTED, WRITING, FakeShell, eventually
+from tui_play import (
+    CAP,
+    COUNTING,
+    FINISHED,
+    HIT,
+    STARTED,
+    STATUS,
+    WANTED,
+    WRITING,
+    FakeShell,
+    eventually,
+)
 
 from ecoshell.agent.shell_status import ToolDetails
 from ecoshell.events import CallMarked, ErrorHappened
@@ -17,7 +28,10 @@ SIZES = pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 FAILING = (
     STARTED,
     ErrorHappened(
-        "ModelUnavailable", "The provider did not answer.", "The session is kept.", "Ask again, or /model embedded."
+        "ModelUnavailable",
+        "The provider did not answer.",
+        "The session is kept.",
+        "Ask again, or /model embedded.",
     ),
     replace(FINISHED, status="error", saved_tokens=0),
 )
@@ -33,7 +47,9 @@ def until(*keys: str, text: str = "", question: bool = False):
         await pilot.press(*keys)
         await eventually(pilot, lambda: text in chat.query_one(Transcript).column.plain)
         if question:
-            await eventually(pilot, lambda: chat.query(Question) and chat.query_one(Question).has_focus)
+            await eventually(
+                pilot, lambda: chat.query(Question) and chat.query_one(Question).has_focus
+            )
 
     return before
 
@@ -47,13 +63,17 @@ def test_welcome(snap_compare, make_app):
 def test_finished_answer_with_a_registration(snap_compare, make_app, size):
     app = make_app(FakeShell(COUNTING))
     assert snap_compare(
-        app, terminal_size=size, run_before=until(*"how many words are in notes.txt?", "enter", text="saved")
+        app,
+        terminal_size=size,
+        run_before=until(*"how many words are in notes.txt?", "enter", text="saved"),
     )
 
 
 def test_turn_while_planning(snap_compare, make_app):
     app = make_app(FakeShell(FOLLOWED, stops_at=2))
-    assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", text="plan:"))
+    assert snap_compare(
+        app, terminal_size=NARROW, run_before=until(*"go on", "enter", text="plan:")
+    )
 
 
 def test_marked_result(snap_compare, make_app):
@@ -69,7 +89,10 @@ def test_why_a_tool_is_planned(snap_compare, make_app):
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
     printed = {"/plan why count_text": why}
     shell = FakeShell(
-        earlier=FOLLOWED, state=FOLLOWED_STATUS, all_details={"count_text": status_value}, printed=printed
+        earlier=FOLLOWED,
+        state=FOLLOWED_STATUS,
+        all_details={"count_text": status_value},
+        printed=printed,
     )
 
     async def before(pilot) -> None:
@@ -83,15 +106,21 @@ def test_why_a_tool_is_planned(snap_compare, make_app):
 
 def test_call_awaiting_approval(snap_compare, make_app):
     app = make_app(FakeShell((*COUNTING[:6], WRITING, WANTED)))
-    assert snap_compare(app, terminal_size=WIDE, run_before=until(*"write it", "enter", question=True))
+    assert snap_compare(
+        app, terminal_size=WIDE, run_before=until(*"write it", "enter", question=True)
+    )
 
 
 def test_limit(snap_compare, make_app):
     near = replace(STATUS, caps=(replace(CAP, spent=496_000_000, held=0),))
     app = make_app(FakeShell((*COUNTING[:6], HIT), state=near))
-    assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", question=True))
+    assert snap_compare(
+        app, terminal_size=NARROW, run_before=until(*"go on", "enter", question=True)
+    )
 
 
 def test_error(snap_compare, make_app):
     app = make_app(FakeShell(FAILING))
-    assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", text="error ·"))
+    assert snap_compare(
+        app, terminal_size=NARROW, run_before=until(*"go on", "enter", text="error ·")
+    )

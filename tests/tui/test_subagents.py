@@ -38,7 +38,9 @@ def app(paths: Paths, tmp_path: Path, quiet: None, monkeypatch: pytest.MonkeyPat
         names.append(f"script:{tmp_path / name}")
     monkeypatch.setenv("ECOSHELL_AGENT_TASK_MODEL", names[1])
     options = Options(model=names[0], workspace=tmp_path)
-    return ChatApp(options, build=lambda options, person: assemble(options, person, paths=paths), paths=paths)
+    return ChatApp(
+        options, build=lambda options, person: assemble(options, person, paths=paths), paths=paths
+    )
 
 
 def lines(app: ChatApp) -> str:
@@ -57,7 +59,9 @@ async def test_each_subagent_is_a_line_and_enter_opens_its_transcript(app: ChatA
             "Count words.",
             "Count lines.",
         ]
-        assert all("answered · " in block.text() and " of $0.05" in block.text() for block in blocks)
+        assert all(
+            "answered · " in block.text() and " of $0.05" in block.text() for block in blocks
+        )
         roles = app.screen.query_one(SideLayout).side.state.roles
         (use,) = [use for use in roles.values() if use.role == SUBAGENT]
         assert (use.calls, use.consumption.usage.output) == (2, 12)
@@ -65,7 +69,10 @@ async def test_each_subagent_is_a_line_and_enter_opens_its_transcript(app: ChatA
         view.focus()
         view._pointed = next(item for item in column.items if item.block.session[0])
         await pilot.press("enter")
-        await eventually(pilot, lambda: isinstance(app.screen, SubagentScreen) and "There are three" in lines(app))
+        await eventually(
+            pilot,
+            lambda: isinstance(app.screen, SubagentScreen) and "There are three" in lines(app),
+        )
         assert "Count words." in lines(app)
         await pilot.press("escape")
         await eventually(pilot, lambda: not isinstance(app.screen, SubagentScreen))
@@ -76,4 +83,6 @@ async def test_a_task_by_command_is_one_question(app: ChatApp) -> None:
         await eventually(pilot, lambda: app.screen.query("Prompt"))
         await pilot.press(*"/task Count.", "enter")
         await eventually(pilot, lambda: "There are three words." in lines(app))
-        assert [item.full_text for item in app.screen.query_one(Transcript).column.items].count("/task Count.") == 1
+        assert [item.full_text for item in app.screen.query_one(Transcript).column.items].count(
+            "/task Count."
+        ) == 1

@@ -16,7 +16,9 @@ from ecoshell.tui.themes import FileTheme, load_themes
 from ecoshell.tui.transcript.view import Transcript
 
 NOWHERE = Path("/nonexistent")
-THEMES = [theme for theme in load_themes(Paths(NOWHERE, NOWHERE, NOWHERE)).all if not theme.colorless]
+THEMES = [
+    theme for theme in load_themes(Paths(NOWHERE, NOWHERE, NOWHERE)).all if not theme.colorless
+]
 EACH = pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
 TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error")
 CODED = Answer(
@@ -41,7 +43,9 @@ def demanded(theme: FileTheme) -> float:
 def texts(theme: FileTheme) -> dict[str, Color]:
     """Every colour used for text."""
     variables = {
-        name: Color.parse(value) for name, value in theme.variables.items() if name.startswith(("syntax-", "diff-"))
+        name: Color.parse(value)
+        for name, value in theme.variables.items()
+        if name.startswith(("syntax-", "diff-"))
     }
     muted = {"muted": Color.parse(theme.variables["foreground-muted"])}
     return {name: Color.parse(getattr(theme, name)) for name in TEXTS} | variables | muted
@@ -62,7 +66,9 @@ def test_dark_light_and_two_high_contrast_themes_exist() -> None:
 @EACH
 def test_every_text_contrasts_with_every_background(theme: FileTheme) -> None:
     grounds = [Color.parse(getattr(theme, ground)) for ground in GROUNDS]
-    output = {name: min(ratio(text, ground) for ground in grounds) for name, text in texts(theme).items()}
+    output = {
+        name: min(ratio(text, ground) for ground in grounds) for name, text in texts(theme).items()
+    }
     assert {name: matches for name, matches in output.items() if matches < demanded(theme)} == {}
 
 
@@ -75,7 +81,9 @@ def test_selections_are_readable(theme: FileTheme) -> None:
         ("screen-selection-foreground", "screen-selection-background"),
     )
     for front, back in pairs:
-        assert ratio(Color.parse(theme.variables[front]), Color.parse(theme.variables[back])) >= demanded(theme)
+        assert ratio(
+            Color.parse(theme.variables[front]), Color.parse(theme.variables[back])
+        ) >= demanded(theme)
 
 
 @EACH
@@ -85,9 +93,15 @@ def test_code_is_readable_on_the_ground_of_changed_lines(theme: FileTheme) -> No
     for kind in ("added", "removed"):
         line = ground.blend(colors[f"diff-{kind}"], 0.12)  # as in chat.tcss
         on_line = {name: color for name, color in colors.items() if name.startswith("syntax-")}
-        on_line |= {"muted": colors["muted"], "sign": colors[f"diff-{kind}"], "code": ground.blend(text, 0.85)}
+        on_line |= {
+            "muted": colors["muted"],
+            "sign": colors[f"diff-{kind}"],
+            "code": ground.blend(text, 0.85),
+        }
         output = {name: ratio(color, line) for name, color in on_line.items()}
-        assert {name: contrast for name, contrast in output.items() if contrast < demanded(theme)} == {}
+        assert {
+            name: contrast for name, contrast in output.items() if contrast < demanded(theme)
+        } == {}
 
 
 @EACH
@@ -100,7 +114,12 @@ def test_scrollbars_and_borders_of_inputs_can_be_seen(theme: FileTheme) -> None:
 async def test_every_screen_is_readable_in_every_theme(host: Host, paths: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         await host.reload_themes()
-        for screen in (None, ThemePicker("dark"), SettingsScreen(paths), HelpScreen(key_groups(host.screen))):
+        for screen in (
+            None,
+            ThemePicker("dark"),
+            SettingsScreen(paths),
+            HelpScreen(key_groups(host.screen)),
+        ):
             if screen is not None:
                 await host.push_screen(screen)
                 await host.workers.wait_for_complete()

@@ -46,7 +46,10 @@ def test_user_theme_overrides_a_shipped_one(paths):
         ("[colors", "cannot be used"),
         ('drak = true\n[colors]\nprimary = "red"', "unknown key 'drak'; did you mean 'dark'?"),
         ('dark = "yes"\n[colors]\nprimary = "red"', "dark must be true or false"),
-        ('[colors]\nprimary = "red"\n[syntax]\nkeywrd = "red"', "unknown color 'keywrd'; did you mean 'keyword'?"),
+        (
+            '[colors]\nprimary = "red"\n[syntax]\nkeywrd = "red"',
+            "unknown color 'keywrd'; did you mean 'keyword'?",
+        ),
         ('[colors]\nprimary = "red"\n[diff]\nadded = "rgb(1"', "added = 'rgb(1' is not a color"),
         ('[colors]\nprimary = "red 50%"', "is not a color"),
         ('[colors]\nprimary = "ansi_red"', "is not a color"),
@@ -107,12 +110,16 @@ async def test_first_frame_uses_the_selected_theme(paths, quiet):
     host = Host(paths)
     async with host.run_test():
         assert host.theme == "light"
-        assert host.screen.styles.background == Color.parse(by_name(paths)["light"].background or "")
+        assert host.screen.styles.background == Color.parse(
+            by_name(paths)["light"].background or ""
+        )
 
 
 async def test_unknown_theme_is_reported_on_the_screen(make_app, paths):
     wanting(paths, "drak")
     app = make_app(FakeShell())
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: "Unknown theme 'drak'" in app.chat.query_one(Transcript).column.plain)
+        await eventually(
+            pilot, lambda: "Unknown theme 'drak'" in app.chat.query_one(Transcript).column.plain
+        )
         assert app.theme == "dark"

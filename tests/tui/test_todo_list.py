@@ -5,7 +5,11 @@ from tui_play import COUNTING, FINISHED, FakeShell, eventually
 from ecoshell.events import TodoChanged, TodoItem, TurnStarted
 from ecoshell.tui.prompt.bar import PromptBar
 
-ITEMS = (TodoItem("read the code", "done"), TodoItem("write the test", "in_progress"), TodoItem("run it"))
+ITEMS = (
+    TodoItem("read the code", "done"),
+    TodoItem("write the test", "in_progress"),
+    TodoItem("run it"),
+)
 STARTED = next(event for event in COUNTING if isinstance(event, TurnStarted))
 
 

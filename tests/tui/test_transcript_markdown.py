@@ -24,12 +24,18 @@ MARKDOWN = st.lists(
 
 def painted(markdown: str, width: int = 60) -> str:
     painter = Painter(dict.fromkeys(TONES, Style()), width)
-    return "\n".join(line.strip.text.rstrip() for part in read([markdown]) for line in painter.paint(part))
+    return "\n".join(
+        line.strip.text.rstrip() for part in read([markdown]) for line in painter.paint(part)
+    )
 
 
 def text_of(lines: Iterable[PaintedLine]) -> str:
     """The copied text of painted lines."""
-    return "".join([part for line in lines for part in ("\n" if line.glue is None else line.glue, line.text)][1:])
+    return "".join(
+        [part for line in lines for part in ("\n" if line.glue is None else line.glue, line.text)][
+            1:
+        ]
+    )
 
 
 def read(pieces: list[str]) -> list[Section]:
@@ -69,7 +75,10 @@ def test_broken_markdown_loses_no_word(bits: list[str], width: int):
     ("markdown", "output"),
     [
         ("**bold** and *soft*", "   bold and soft"),
-        ("a/__init__.py\n__main__ and __two words__", "   a/__init__.py\n   __main__ and two words"),
+        (
+            "a/__init__.py\n__main__ and __two words__",
+            "   a/__init__.py\n   __main__ and two words",
+        ),
         ("one\ntwo  \nthree", "   one\n   two\n   three"),
         ("# Title\ntext", "   Title\n\n   text"),
         ("Title\n---\ntext", "   Title\n\n   text"),
@@ -91,7 +100,9 @@ def test_markdown_is_formatted(markdown: str, output: str):
 
 
 def test_wide_table_wraps_its_cells():
-    output = painted("| name | what it does |\n|---|---|\n| grep | " + "finds lines " * 20 + "|", width=40)
+    output = painted(
+        "| name | what it does |\n|---|---|\n| grep | " + "finds lines " * 20 + "|", width=40
+    )
     assert max(map(len, output.splitlines())) <= 40
     assert output.count("finds") == 20
 
@@ -111,11 +122,19 @@ def test_long_table_repeats_its_header():
 
 
 def test_long_code_continues_in_the_lexer_state():
-    lines = [*(f"x = {n}" for n in range(30)), 'text = """', *("    still a string" for _ in range(20)), '"""', "x = 1"]
+    lines = [
+        *(f"x = {n}" for n in range(30)),
+        'text = """',
+        *("    still a string" for _ in range(20)),
+        '"""',
+        "x = 1",
+    ]
     parts = read(["```python\n" + "\n".join(lines) + "\n```"])
     assert [line for part in parts if isinstance(part, Code) for line in part.lines] == lines
     assert len(parts) > 1
-    tones = {piece.tone for row in parts[1].rows(80) for piece in row.pieces if "still" in piece.text}
+    tones = {
+        piece.tone for row in parts[1].rows(80) for piece in row.pieces if "still" in piece.text
+    }
     assert tones == {"string"}
 
 
@@ -127,7 +146,10 @@ def test_long_code_continues_in_the_lexer_state():
 def test_endless_line_is_split_and_rejoined_when_copied(text: str):
     painter = Painter(dict.fromkeys(TONES, Style()), 80)
     parts = read([text])
-    assert max(sum(map(len, part.lines)) for part in parts if isinstance(part, Part)) <= MAX_SECTION_LENGTH
+    assert (
+        max(sum(map(len, part.lines)) for part in parts if isinstance(part, Part))
+        <= MAX_SECTION_LENGTH
+    )
     copied = text_of(line for part in parts for line in painter.paint(part))
     same = copied == text.removeprefix("```\n").removeprefix("> ").rstrip()
     assert same  # the texts are too long for an assertion report
@@ -135,7 +157,9 @@ def test_endless_line_is_split_and_rejoined_when_copied(text: str):
 
 def test_wrapped_lines_are_copied_joined_without_signs():
     painter = Painter(dict.fromkeys(TONES, Style()), 30)
-    lines = [line for part in read(["- " + "some words " * 12 + "\n- b"]) for line in painter.paint(part)]
+    lines = [
+        line for part in read(["- " + "some words " * 12 + "\n- b"]) for line in painter.paint(part)
+    ]
     assert len(lines) > 3
     assert text_of(lines) == ("some words " * 12).strip() + "\nb"
 
@@ -175,7 +199,9 @@ def test_highlighting_continues_across_lines(language: str, code: str, tone: str
 
 
 @given(
-    st.sampled_from(["python", "js", "bash", "json", "html", "ruby", "sql", "yaml", "c", "markdown", "nonsense"]),
+    st.sampled_from(
+        ["python", "js", "bash", "json", "html", "ruby", "sql", "yaml", "c", "markdown", "nonsense"]
+    ),
     st.lists(st.text(alphabet="ab \"'`/*#<>{}()\\=1$:-", max_size=20), max_size=8),
 )
 @settings(deadline=None)  # lexers are loaded on first use
@@ -185,7 +211,12 @@ def test_highlighting_changes_no_character(language: str, lines: list[str]):
 
 @pytest.mark.parametrize(
     ("language", "line"),
-    [("bibtex", "  year = 1984"), ("bibtex", "}"), ("mcschema", "<!--"), ("python", "def f(): return 'x'")],
+    [
+        ("bibtex", "  year = 1984"),
+        ("bibtex", "}"),
+        ("mcschema", "<!--"),
+        ("python", "def f(): return 'x'"),
+    ],
 )
 def test_failing_or_endless_lexer_leaves_a_line_plain(language: str, line: str) -> None:
     """Some lexers of Pygments support only complete texts, and one loops forever."""

@@ -51,13 +51,23 @@ def note(text: str) -> Block:
 
 
 def call(output: str = LONG) -> Block:
-    return Block("►", "tool", (row(Piece("read_file()", "tool")),), bodies=(Body(output, 3, corner="└ "),))
+    return Block(
+        "►", "tool", (row(Piece("read_file()", "tool")),), bodies=(Body(output, 3, corner="└ "),)
+    )
 
 
 def turns(count: int) -> list[Block]:
     thought = event_blocks.rationale(event_blocks.Rationale("I think so.", "single"))
-    item_value = [thought, call(), event_blocks.answer(event_blocks.Answer("It **is** so.\n\n- one\n- two"))]
-    return [block for n in range(count) for block in (event_blocks.question(f"question {n}"), *item_value)]
+    item_value = [
+        thought,
+        call(),
+        event_blocks.answer(event_blocks.Answer("It **is** so.\n\n- one\n- two")),
+    ]
+    return [
+        block
+        for n in range(count)
+        for block in (event_blocks.question(f"question {n}"), *item_value)
+    ]
 
 
 def seen(app: Host) -> list[str]:
@@ -130,7 +140,9 @@ async def test_session_of_2000_turns_opens_at_once_and_scrolls_without_gaps():
 async def test_scrolling_up_shows_every_unpainted_line():
     app = Host()
     async with app.run_test(size=(60, 10)) as pilot:
-        app.transcript.column.add(*(note(f"{n} " + "some more words " * (n % 7)) for n in range(60)))
+        app.transcript.column.add(
+            *(note(f"{n} " + "some more words " * (n % 7)) for n in range(60))
+        )
         await settled(pilot)
         met = seen(app)[::-1]
         while app.transcript.scroll_offset.y:
@@ -142,7 +154,9 @@ async def test_scrolling_up_shows_every_unpainted_line():
 @pytest.mark.parametrize("width", [30, 200, 1, 80])
 async def test_resize_while_text_streams_loses_nothing(width: int):
     app = Host()
-    text = "".join(f"Paragraph **{n}** with `code` and some words.\n\n- item {n}\n\n" for n in range(60))
+    text = "".join(
+        f"Paragraph **{n}** with `code` and some words.\n\n- item {n}\n\n" for n in range(60)
+    )
     async with app.run_test(size=(80, 24)) as pilot:
         for at in range(0, len(text), 11):
             app.transcript.column.stream(text[at : at + 11], "…", "text")
@@ -163,7 +177,10 @@ async def test_line_at_the_top_stays_there_when_the_width_changes():
     app = Host()
     async with app.run_test(size=(80, 20)) as pilot:
         app.transcript.column.add(
-            *(note(f"{n} and some words that go on and on and on and on and on") for n in range(500))
+            *(
+                note(f"{n} and some words that go on and on and on and on and on")
+                for n in range(500)
+            )
         )
         app.transcript.focus()
         await pilot.press("home", *["pagedown"] * 9)
@@ -289,10 +306,15 @@ async def test_brackets_jump_between_turns():
 async def test_selection_is_copied_joined_without_signs():
     app = Host()
     async with app.run_test(size=(30, 20)) as pilot:
-        app.transcript.column.add(note("first block of words that is wrapped at the edge"), note("second"))
+        app.transcript.column.add(
+            note("first block of words that is wrapped at the edge"), note("second")
+        )
         await settled(pilot)
         selection = Selection(Offset(9, 0), Offset(6, 3))
-        assert app.transcript.get_selection(selection) == ("block of words that is wrapped at the edge\nsec", "\n")
+        assert app.transcript.get_selection(selection) == (
+            "block of words that is wrapped at the edge\nsec",
+            "\n",
+        )
         assert app.transcript.get_selection(Selection(None, None)) == (
             "first block of words that is wrapped at the edge\nsecond", "\n",
         )  # fmt: skip
@@ -353,7 +375,9 @@ async def test_search_wraps_around_and_matches_across_styles_and_lines():
     app = Host()
     async with app.run_test(size=(24, 20)) as pilot:
         app.transcript.column.add(
-            event_blocks.answer(event_blocks.Answer("a **bold** word, and " + "again and " * 3 + "a bold word"))
+            event_blocks.answer(
+                event_blocks.Answer("a **bold** word, and " + "again and " * 3 + "a bold word")
+            )
         )
         app.transcript.focus()
         await pilot.press("slash", *"bold word")
@@ -408,7 +432,9 @@ async def test_streaming_does_not_redraw_lines_above(monkeypatch: pytest.MonkeyP
         await settled(pilot)
         drawn: list[int] = []
         finish = Strip.apply_offsets  # called for each redrawn line
-        monkeypatch.setattr(Strip, "apply_offsets", lambda self, x, y: drawn.append(y) or finish(self, x, y))
+        monkeypatch.setattr(
+            Strip, "apply_offsets", lambda self, x, y: drawn.append(y) or finish(self, x, y)
+        )
         previous = None
         while previous != len(drawn):  # a busy machine may still draw earlier lines
             previous = len(drawn)

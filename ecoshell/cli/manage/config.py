@@ -37,7 +37,13 @@ _EFFECTS = ("execute", "network", "write", "read")
 _MAX_NAMED = 4
 """Maximum number of tools named in a note."""
 _NAME_SETTINGS = frozenset(
-    {("agent", "strategy"), ("plan", "judge"), ("tui", "theme"), ("tools", "prices"), ("plugins", "enabled")}
+    {
+        ("agent", "strategy"),
+        ("plan", "judge"),
+        ("tui", "theme"),
+        ("tools", "prices"),
+        ("plugins", "enabled"),
+    }
     | {("approval", decision) for decision in _DECISIONS}
 )
 """Settings whose names plugins, servers or files provide."""
@@ -67,8 +73,12 @@ def run(args: argparse.Namespace) -> int:
         case "set":
             words: Sequence[str] = args.pairs
             if len(words) % 2:
-                raise UsageError(f"{words[-1]} has no value.", fix="Use ecoshell config set KEY VALUE.")
-            changes = {_parse_key(key): typed for key, typed in zip(words[::2], words[1::2], strict=True)}
+                raise UsageError(
+                    f"{words[-1]} has no value.", fix="Use ecoshell config set KEY VALUE."
+                )
+            changes = {
+                _parse_key(key): typed for key, typed in zip(words[::2], words[1::2], strict=True)
+            }
             return _write(changes, as_json=args.json)
         case "unset":
             return _write({_parse_key(key): REMOVED for key in args.keys}, as_json=args.json)
@@ -82,12 +92,20 @@ def _show(*, as_json: bool) -> int:
     if as_json:
         names = {path: name for name, path in variables().items()}
         records = [
-            {"key": dotted(path), "value": _json_value(value), "from": origin, "variable": names.get(path)}
+            {
+                "key": dotted(path),
+                "value": _json_value(value),
+                "from": origin,
+                "variable": names.get(path),
+            }
             for path, value, origin in rows
         ]
         print_json({"file": str(file), "rows": records})
         return 0
-    print_table(("setting", "value", "from"), [(dotted(path), _text(value), origin) for path, value, origin in rows])
+    print_table(
+        ("setting", "value", "from"),
+        [(dotted(path), _text(value), origin) for path, value, origin in rows],
+    )
     state = "" if file.exists() else " (it does not exist; every setting has a default)"
     print(f"\nThe file is {file}{state}.")
     print("Environment variables override it: ECOSHELL_AGENT_MAX_STEPS=12 for agent.max_steps.")
@@ -101,7 +119,10 @@ def _check(*, as_json: bool) -> int:
     if loaded:
         for key, error in _unknown_names(loaded.settings):
             place = loaded.origins.get(key, DEFAULT)
-            problems = (*problems, SettingsError(f"{place}: {dotted(key)} {error.message}", fix=error.fix))
+            problems = (
+                *problems,
+                SettingsError(f"{place}: {dotted(key)} {error.message}", fix=error.fix),
+            )
         warnings = (*warnings, *_narrow_rules(loaded.settings))
     if as_json:
         records = [{"message": problem.message, "fix": problem.fix} for problem in problems]
@@ -121,20 +142,28 @@ def _write(changes: Changes, *, as_json: bool) -> int:
         _, settings = edited(file, read_bytes(file), changes)
         for key, error in _unknown_names(settings):
             if key in changes:
-                raise SettingsError(f"{dotted(key)} {error.message}", kept="Nothing was written.", fix=error.fix)
+                raise SettingsError(
+                    f"{dotted(key)} {error.message}", kept="Nothing was written.", fix=error.fix
+                )
     previous_keys = Source(file, read_bytes(file)).origins()
     write_settings(file, changes)
     source = Source(file, read_bytes(file))
     source.add_environment(os.environ)
-    overridden = {dotted(path): place for path in changes if (place := source.place(path)).startswith(PREFIX)}
+    overridden = {
+        dotted(path): place for path in changes if (place := source.place(path)).startswith(PREFIX)
+    }
     if as_json:
-        print_json({"file": str(file), "keys": [dotted(path) for path in changes], "hidden": overridden})
+        print_json(
+            {"file": str(file), "keys": [dotted(path) for path in changes], "hidden": overridden}
+        )
         return 0
     for path, typed in changes.items():
         if typed is not None:
             print(f"{dotted(path)} = {typed}")
         else:
-            print(f"{dotted(path)} {'has its default again' if path in previous_keys else 'was not in the file'}")
+            print(
+                f"{dotted(path)} {'has its default again' if path in previous_keys else 'was not in the file'}"
+            )
     for key, name in overridden.items():
         print(f"{name} is set and overrides the file for {key}.", file=sys.stderr)
     loaded, _ = read_settings(file, os.environ)
@@ -159,7 +188,9 @@ def _unknown_names(settings: Settings) -> Iterator[tuple[KeyPath, SettingsError]
         themes = sorted(theme.name for theme in load_themes(user_paths()).all)
         if theme not in themes:
             yield ("tui", "theme"), _unknown("theme", theme, themes)
-    if settings.tools.prices or any(getattr(settings.approval, decision) for decision in _DECISIONS):
+    if settings.tools.prices or any(
+        getattr(settings.approval, decision) for decision in _DECISIONS
+    ):
         yield from _unknown_tools(settings, _tools_of(settings))
 
 
@@ -177,17 +208,27 @@ def _narrow_rules(settings: Settings) -> Iterator[str]:
     from ecoshell.tools import subjects_of
 
     decisions = {decision: getattr(settings.approval, decision) for decision in ("deny", "ask")}
-    tools = _tools_of(settings) if any(":" in rule for rules in decisions.values() for rule in rules) else {}
+    tools = (
+        _tools_of(settings)
+        if any(":" in rule for rules in decisions.values() for rule in rules)
+        else {}
+    )
     for decision, rules in decisions.items():
         for rule in rules:
             name, _, pattern = rule.partition(":")
             tool = tools.get(name) if pattern else None
             kinds = frozenset(subjects_of(tool).values() if tool is not None else ())
             for effect in _EFFECTS:
-                if tool is None or effect not in tool.effects or kinds.isdisjoint(EFFECT_SUBJECTS[effect]):
+                if (
+                    tool is None
+                    or effect not in tool.effects
+                    or kinds.isdisjoint(EFFECT_SUBJECTS[effect])
+                ):
                     continue
                 others = [
-                    other for other in tools if effect in tools[other].effects and f"{other}:{pattern}" not in rules
+                    other
+                    for other in tools
+                    if effect in tools[other].effects and f"{other}:{pattern}" not in rules
                 ]
                 if others and f"{effect}:{pattern}" not in rules:
                     names = f"{', '.join(others[:_MAX_NAMED])}{' and others' if len(others) > _MAX_NAMED else ''}"
@@ -195,7 +236,9 @@ def _narrow_rules(settings: Settings) -> Iterator[str]:
                 break
 
 
-def _unknown_strategy_or_judge(settings: Settings, plugins: "Plugins") -> Iterator[tuple[KeyPath, SettingsError]]:
+def _unknown_strategy_or_judge(
+    settings: Settings, plugins: "Plugins"
+) -> Iterator[tuple[KeyPath, SettingsError]]:
     """Load plugins only for a name that is not built in."""
     from ecoshell.agent.judge import JUDGES
     from ecoshell.assembly.shell import STRATEGIES
@@ -211,14 +254,19 @@ def _unknown_strategy_or_judge(settings: Settings, plugins: "Plugins") -> Iterat
             yield key, _unknown(key[1], name, names)
 
 
-def _unknown_tools(settings: Settings, tools: "Mapping[str, Tool]") -> Iterator[tuple[KeyPath, SettingsError]]:
+def _unknown_tools(
+    settings: Settings, tools: "Mapping[str, Tool]"
+) -> Iterator[tuple[KeyPath, SettingsError]]:
     from ecoshell.tools.function import FunctionTool
 
     for name in settings.tools.prices:
         if not isinstance(tools.get(name), FunctionTool):
             match = closest_word(name, tools)
             fix = f"Did you mean {match}?" if match else "`ecoshell tools` lists all tools."
-            yield ("tools", "prices", name), SettingsError("does not name a tool that can have a price.", fix=fix)
+            yield (
+                ("tools", "prices", name),
+                SettingsError("does not name a tool that can have a price.", fix=fix),
+            )
     for decision in _DECISIONS:
         for rule in getattr(settings.approval, decision):
             name = rule.partition(":")[0]
@@ -226,7 +274,9 @@ def _unknown_tools(settings: Settings, tools: "Mapping[str, Tool]") -> Iterator[
                 continue
             # a name without a similar one may belong to a server that has never been reached
             if not fnmatch.filter(tools, name) and (match := closest_word(name, tools)):
-                error = SettingsError(f"names an unknown tool, {name!r}.", fix=f"Did you mean {match}?")
+                error = SettingsError(
+                    f"names an unknown tool, {name!r}.", fix=f"Did you mean {match}?"
+                )
                 yield ("approval", decision), error
 
 
@@ -238,7 +288,9 @@ def _parse_key(key: str) -> KeyPath:
     try:
         return parse_key(key)
     except ValueError as error:
-        raise UsageError(f"{error}.", fix="Write keys like budget.session or 'models.\"openai/x\".context'.") from error
+        raise UsageError(
+            f"{error}.", fix="Write keys like budget.session or 'models.\"openai/x\".context'."
+        ) from error
 
 
 def _json_value(value: Any) -> Any:

@@ -12,7 +12,15 @@ from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.command_table import dollars, spent_text
 from ecoshell.agent.quote_table import bill_record, quote_table
 from ecoshell.assembly import load_settings, open_ledger, open_store
-from ecoshell.budget import CapState, about, amount_text, counted, duration_text, nano_to_usd_text, parse_spent
+from ecoshell.budget import (
+    CapState,
+    about,
+    amount_text,
+    counted,
+    duration_text,
+    nano_to_usd_text,
+    parse_spent,
+)
 from ecoshell.budget.costs import By, CostRow
 from ecoshell.budget.entries import Entry
 from ecoshell.budget.ledger import Ledger
@@ -61,9 +69,15 @@ class Report:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_json(parser)
-    parser.add_argument("--by", choices=_GROUPS, default="day", help="how to group costs (default: day)")
-    parser.add_argument("--session", metavar="ID", help="session whose caps are shown (default: the latest)")
-    parser.add_argument("--live", action="store_true", help="show the costs of the running session until Ctrl-C")
+    parser.add_argument(
+        "--by", choices=_GROUPS, default="day", help="how to group costs (default: day)"
+    )
+    parser.add_argument(
+        "--session", metavar="ID", help="session whose caps are shown (default: the latest)"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="show the costs of the running session until Ctrl-C"
+    )
     parser.add_argument(
         "--reconcile",
         metavar="ENTRY=AMOUNT",
@@ -72,7 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="set the cost of a call whose cost is unknown; without a value, end the leases of dead shells",
     )
     parser.add_argument(
-        "--import", dest="import_calls", action="store_true", help="copy this ledger into the team's ledger, once"
+        "--import",
+        dest="import_calls",
+        action="store_true",
+        help="copy this ledger into the team's ledger, once",
     )
 
 
@@ -84,7 +101,10 @@ def run(args: argparse.Namespace) -> int:
             show_live(ledger, args.session)
             return 0
         if args.import_calls:
-            print(f"{counted(ledger.import_calls(), 'call')} imported into the team's ledger.", file=sys.stderr)
+            print(
+                f"{counted(ledger.import_calls(), 'call')} imported into the team's ledger.",
+                file=sys.stderr,
+            )
         if args.reconcile is not None:
             _reconcile(ledger, args.reconcile)
         with closing(open_store(paths)) as store:
@@ -113,7 +133,9 @@ def run(args: argparse.Namespace) -> int:
 def _reconcile(ledger: Ledger, typed: str) -> None:
     """Set the cost of one entry, or end the leases of dead shells."""
     if not typed:
-        print(f"{counted(ledger.end_dead_leases(), 'lease')} of dead shells ended.", file=sys.stderr)
+        print(
+            f"{counted(ledger.end_dead_leases(), 'lease')} of dead shells ended.", file=sys.stderr
+        )
         return
     entry, equals, cost = typed.partition("=")
     if not equals or not (entry.isascii() and entry.isdecimal()):
@@ -125,7 +147,11 @@ def _reconcile(ledger: Ledger, typed: str) -> None:
 
 
 def _report(
-    ledger: Ledger, store: SessionStore, group: str, session_prefix: str | None, learned: Sequence[Agreement]
+    ledger: Ledger,
+    store: SessionStore,
+    group: str,
+    session_prefix: str | None,
+    learned: Sequence[Agreement],
 ) -> Report:
     rows: Sequence[CostRow] = ()
     plans: Sequence[PlanCost] = ()
@@ -159,7 +185,11 @@ def _agreements(paths: Paths) -> Sequence[Agreement]:
 
 def _row_record(row: CostRow) -> dict[str, object]:
     """Return a row as JSON; `estimate` includes estimates of calls that reported no usage."""
-    estimate = {"spent_usd": _usd(row.shown_nano), "input": row.shown_usage.input, "output": row.shown_usage.output}
+    estimate = {
+        "spent_usd": _usd(row.shown_nano),
+        "input": row.shown_usage.input,
+        "output": row.shown_usage.output,
+    }
     return {
         "key": row.key,
         "spent_usd": _usd(row.spent_nano),
@@ -220,7 +250,11 @@ def _records(report: Report) -> dict[str, list[dict[str, object]]]:
     ]
     quotes = [bill_record(session, bill) for session, bill in report.bills]
     more = {"apprentice": savings, "quotes": quotes}
-    return {"caps": caps, "unreconciled": entries, **{name: records for name, records in more.items() if records}}
+    return {
+        "caps": caps,
+        "unreconciled": entries,
+        **{name: records for name, records in more.items() if records},
+    }
 
 
 def _print_rows(group: str, rows: Sequence[CostRow]) -> None:
@@ -241,7 +275,9 @@ def _print_rows(group: str, rows: Sequence[CostRow]) -> None:
         reasoning = (f"{row.usage.reasoning:,}",) if has_reasoning else ()
         tokens = (tokens_in, f"{row.usage.cached:,}", tokens_out, *reasoning)
         key = row.key or ("tools" if group in ("role", "model") else "-")
-        cells.append((key, spent_text(row), dollars(row.held_nano), *tokens, f"{row.calls:,}", seconds))
+        cells.append(
+            (key, spent_text(row), dollars(row.held_nano), *tokens, f"{row.calls:,}", seconds)
+        )
     print_table((group, *right), cells, right=right)
 
 
@@ -256,18 +292,27 @@ def _print_caps(caps: Sequence[CapState]) -> None:
 
 
 def _print_unreconciled(entries: Sequence[Entry]) -> None:
-    print("\nThe cost of these calls is unknown, so their whole reservation counts against the caps:")
+    print(
+        "\nThe cost of these calls is unknown, so their whole reservation counts against the caps:"
+    )
     cells: list[tuple[str, ...]] = []
     for entry in entries:
         estimate = "unknown"
-        if entry.estimate is not None:  # counted by a tokenizer; shown in tokens if the price is unknown
+        if (
+            entry.estimate is not None
+        ):  # counted by a tokenizer; shown in tokens if the price is unknown
             nano = entry.estimate_nano
             text = dollars(nano) if nano is not None else counted(entry.estimate.total, "token")
             estimate = about(text, estimated=True)
         is_tool = entry.purpose == "tool"
-        state, subject = "stopped" if is_tool else entry.state, entry.tool if is_tool else entry.model
+        state, subject = (
+            "stopped" if is_tool else entry.state,
+            entry.tool if is_tool else entry.model,
+        )
         identity = (str(entry.id), _time(entry), entry.session, subject, state)
-        cells.append((*identity, dollars(_counted_nano(entry)), duration_text(_counted_ms(entry)), estimate))
+        cells.append(
+            (*identity, dollars(_counted_nano(entry)), duration_text(_counted_ms(entry)), estimate)
+        )
     head = ("entry", "at", "session", "model or tool", "state", "counted", "time", "estimate")
     print_table(head, cells, right=("entry", "counted", "time", "estimate"))
     print(f"If the provider's bill differs: ecoshell cost --reconcile {entries[0].id}=0.0031")
@@ -275,12 +320,16 @@ def _print_unreconciled(entries: Sequence[Entry]) -> None:
 
 def _print_agreements(learned: Sequence[Agreement]) -> None:
     total = dollars(sum(agreement.saved_nano for agreement in learned if agreement.good))
-    print(f"\nThe apprentice predicts calls of paid models. For tools predicted well, it would have saved {total}:")
+    print(
+        f"\nThe apprentice predicts calls of paid models. For tools predicted well, it would have saved {total}:"
+    )
     cells: list[tuple[str, ...]] = []
     for agreement in learned:
         matches = f"{agreement.alike} of {agreement.uses}"
         good, saved = "yes" if agreement.good else "no", dollars(agreement.saved_nano)
-        cells.append((agreement.model, agreement.tool, matches, f"{agreement.lower:.0%}", good, saved))
+        cells.append(
+            (agreement.model, agreement.tool, matches, f"{agreement.lower:.0%}", good, saved)
+        )
     head = ("model", "tool", "matches", "at least", "good", "would save")
     print_table(head, cells, right=("matches", "at least", "would save"))
 
@@ -313,10 +362,19 @@ def _plan_costs(ledger: Ledger, store: SessionStore) -> Iterator[PlanCost]:
         for number, turn in PlannedTurns(store.history(session)).by_number.items():
             cost, scored = costs.get(number), turn.scored
             key, quality, nano = f"{session}/{number}", None, None
-            if scored is not None:  # computed from the ledger, because a call may have been reconciled since
-                if cost and not cost.unpriced and cost.spent_nano is not None and scored.resources_nano is not None:
+            if (
+                scored is not None
+            ):  # computed from the ledger, because a call may have been reconciled since
+                if (
+                    cost
+                    and not cost.unpriced
+                    and cost.spent_nano is not None
+                    and scored.resources_nano is not None
+                ):
                     nano = cost.spent_nano + scored.resources_nano
-                quality = worth(scored.performance, nano, alpha=scored.alpha, most_nano=scored.most_nano)
+                quality = worth(
+                    scored.performance, nano, alpha=scored.alpha, most_nano=scored.most_nano
+                )
             columns = _row_record(cost or CostRow(key, None, 0, Usage(), 0, 0))
             record = {
                 **(columns if cost else dict.fromkeys(columns)),
@@ -345,7 +403,10 @@ def _print_plans(plans: Sequence[PlanCost]) -> None:
     for plan in plans:
         record = plan.record
         spent = "-" if plan.cost is None else spent_text(plan.cost)
-        figures = ((record[name], digits) for name, digits in (("seconds", 1), ("performance", 2), ("qop", 2)))
+        figures = (
+            (record[name], digits)
+            for name, digits in (("seconds", 1), ("performance", 2), ("qop", 2))
+        )
         texts = ("-" if value is None else f"{value:.{digits}f}" for value, digits in figures)
         question = visible_line(record["question"], _QUESTION_CHARACTERS)
         cells.append((record["key"], question, f"{record['nodes']:,}", spent, *texts))

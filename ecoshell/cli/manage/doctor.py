@@ -41,9 +41,10 @@ from ecoshell.tools.sandbox import backend
 from ecoshell.tools.workspace import workspace_folder
 
 _MIN_FREE_BYTES = 200_000_000
-_LLAMA_PROGRAM = (
-    "import llama_cpp; print(llama_cpp.__version__, 'with a GPU' if llama_cpp.llama_supports_gpu_offload() else 'CPU')"
-)
+_LLAMA_PROGRAM = """
+import llama_cpp
+print(llama_cpp.__version__, "with a GPU" if llama_cpp.llama_supports_gpu_offload() else "CPU")
+"""
 _GPU_PROGRAM = """
 import pynvml
 pynvml.nvmlInit()
@@ -89,7 +90,11 @@ def run(args: argparse.Namespace) -> int:
 
 def run_checks(paths: Paths) -> Iterator[Check]:
     """Yield the result of every check."""
-    yield Check("ecoshell", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+    yield Check(
+        "ecoshell",
+        "ok",
+        f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
+    )
     yield from _packages()
     yield _library("llama.cpp", _LLAMA_PROGRAM, GET_LLAMA)
     if (build := current_build()) is not None and find_spec(LLAMA) is None:
@@ -104,9 +109,15 @@ def run_checks(paths: Paths) -> Iterator[Check]:
     loaded, problems = read_settings(paths.settings_file, os.environ)
     if loaded is None:
         messages = "; ".join(problem.message for problem in problems)
-        yield Check("settings", "wrong", messages, f"{problems[0].fix} `ecoshell config check` lists all.")
+        yield Check(
+            "settings", "wrong", messages, f"{problems[0].fix} `ecoshell config check` lists all."
+        )
     else:
-        absence = "" if paths.settings_file.exists() else " (does not exist; every setting has its default)"
+        absence = (
+            ""
+            if paths.settings_file.exists()
+            else " (does not exist; every setting has its default)"
+        )
         yield Check("settings", "ok", f"{paths.settings_file}{absence}")
     yield from _models(loaded.settings if loaded else None, paths)
     yield _model_host(loaded.settings if loaded else Settings(), paths)
@@ -122,7 +133,12 @@ def _packages() -> Iterator[Check]:
     try:
         requirements = requires("ecoshell") or []
     except PackageNotFoundError:
-        yield Check("packages", "missing", "ecoshell runs without being installed", "Install it with: pip install .")
+        yield Check(
+            "packages",
+            "missing",
+            "ecoshell runs without being installed",
+            "Install it with: pip install .",
+        )
         return
     packages: dict[str, list[str]] = {name: [] for name in ("", *_EXTRAS)}
     for requirement in filter(None, map(_REQUIREMENT.fullmatch, requirements)):
@@ -133,22 +149,34 @@ def _packages() -> Iterator[Check]:
             with suppress(PackageNotFoundError):
                 versions[name] = version(name)
         missing = [name for name, number in versions.items() if number is None]
-        title, package = (f"extra {extra}", f"ecoshell[{extra}]") if extra else ("packages", "ecoshell")
+        title, package = (
+            (f"extra {extra}", f"ecoshell[{extra}]") if extra else ("packages", "ecoshell")
+        )
         if not missing:
-            yield Check(title, "ok", ", ".join(f"{name} {number}" for name, number in versions.items()))
+            yield Check(
+                title, "ok", ", ".join(f"{name} {number}" for name, number in versions.items())
+            )
         else:
             state: State = "missing" if extra else "wrong"
-            yield Check(title, state, f"not installed: {', '.join(missing)}", f'pip install "{package}"')
+            yield Check(
+                title, state, f"not installed: {', '.join(missing)}", f'pip install "{package}"'
+            )
 
 
 def _library(name: str, program: str, fix: str) -> Check:
     """Ask a compiled library in a separate process, which it may crash."""
     try:
         process = subprocess.run(
-            [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=_PROGRAM_SECONDS, check=True
+            [sys.executable, "-P", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=_PROGRAM_SECONDS,
+            check=True,
         )
     except subprocess.CalledProcessError as error:
-        reason = (error.stderr.strip().splitlines() or [f"it ended with status {error.returncode}"])[-1]
+        reason = (
+            error.stderr.strip().splitlines() or [f"it ended with status {error.returncode}"]
+        )[-1]
         return Check(name, "missing", reason, fix)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check(name, "missing", str(error), fix)
@@ -158,7 +186,12 @@ def _library(name: str, program: str, fix: str) -> Check:
 def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
     """Check the session's model, the API keys and the servers on this machine."""
     keys = Keys()
-    variables = {name: None for provider in keys.at_hand() for name in keys.variables(provider) if environ.get(name)}
+    variables = {
+        name: None
+        for provider in keys.at_hand()
+        for name in keys.variables(provider)
+        if environ.get(name)
+    }
     if settings is not None:
         row = Inventory(settings, paths.models_folder, barred={}, keys=keys).row(settings.model)
         if row.ready is False:
@@ -172,8 +205,12 @@ def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
     models_by_program = defaultdict[str, list[str]](list)
     for model in Servers().models():
         models_by_program[model.program].append(model.name)
-    servers = "; ".join(f"{program}: {', '.join(models)}" for program, models in models_by_program.items())
-    yield Check("servers", "ok" if servers else "missing", servers or "none answers on this machine")
+    servers = "; ".join(
+        f"{program}: {', '.join(models)}" for program, models in models_by_program.items()
+    )
+    yield Check(
+        "servers", "ok" if servers else "missing", servers or "none answers on this machine"
+    )
 
 
 def _model_host(settings: Settings, paths: Paths) -> Check:
@@ -191,31 +228,48 @@ def _model_host(settings: Settings, paths: Paths) -> Check:
         fix = f"Remote models load with each command. Make {paths.run_folder} a folder that only you can open."
         return Check("model host", "missing", f"{error.filename}: {error.strerror}", fix)
     return Check(
-        "model host", "ok", f"not running; starts with the first remote model, ends after {idle_seconds} idle seconds"
+        "model host",
+        "ok",
+        f"not running; starts with the first remote model, ends after {idle_seconds} idle seconds",
     )
 
 
 def _sandbox(settings: Settings) -> Check:
     """Check what holds the sandbox of commands."""
     if settings.sandbox.mode == "off":
-        return Check("sandbox", "ok", "off ([sandbox] mode = off); commands can do whatever you can")
+        return Check(
+            "sandbox", "ok", "off ([sandbox] mode = off); commands can do whatever you can"
+        )
     working = backend(workspace_folder())
     if not working.problem:
-        coverage = "files, network and processes" if sys.platform == "linux" else "files and network"
+        coverage = (
+            "files, network and processes" if sys.platform == "linux" else "files and network"
+        )
         return Check("sandbox", "ok", f"{working.name} holds {coverage}")
     state: State = "wrong" if settings.sandbox.mode == "strict" else "missing"
-    consequence = "Commands are refused" if state == "wrong" else "Commands run without a sandbox, after approval"
+    consequence = (
+        "Commands are refused"
+        if state == "wrong"
+        else "Commands run without a sandbox, after approval"
+    )
     return Check("sandbox", state, working.problem, f"{consequence}.")
 
 
 def _terminal() -> Check:
     name, (columns, lines) = os.environ.get("TERM", ""), shutil.get_terminal_size()
-    colour = "no colour (NO_COLOR)" if os.environ.get("NO_COLOR") else os.environ.get("COLORTERM") or "colours by TERM"
+    colour = (
+        "no colour (NO_COLOR)"
+        if os.environ.get("NO_COLOR")
+        else os.environ.get("COLORTERM") or "colours by TERM"
+    )
     text = f"{name or 'none'}, {columns} x {lines}, {sys.stdout.encoding}, {colour}"
     if sys.stdin.isatty() and sys.stderr.isatty() and name not in ("", "dumb"):
         return Check("terminal", "ok", text)
     return Check(
-        "terminal", "missing", f"{text}; the chat cannot draw here", "`ecoshell line` and `ecoshell ask` work here."
+        "terminal",
+        "missing",
+        f"{text}; the chat cannot draw here",
+        "`ecoshell line` and `ecoshell ask` work here.",
     )
 
 
@@ -226,12 +280,16 @@ def _folder(name: str, folder: Path) -> Check:
     try:
         free_bytes = shutil.disk_usage(existing).free
     except OSError as error:
-        return Check(title, "wrong", f"{folder}: {error.strerror}", "Set ECOSHELL_HOME to another folder.")
+        return Check(
+            title, "wrong", f"{folder}: {error.strerror}", "Set ECOSHELL_HOME to another folder."
+        )
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         fix = f"Make {existing} a folder that you can write, or set ECOSHELL_HOME to another one."
         return Check(title, "wrong", f"{folder} cannot be written to", fix)
     if free_bytes < _MIN_FREE_BYTES:
-        return Check(title, "missing", f"{folder}: only {size_text(free_bytes)} are free", "Free some space.")
+        return Check(
+            title, "missing", f"{folder}: only {size_text(free_bytes)} are free", "Free some space."
+        )
     return Check(title, "ok", f"{folder} ({size_text(free_bytes)} free)")
 
 
@@ -245,5 +303,9 @@ def _databases(paths: Paths) -> Check:
                 database.require_writable("Nothing was changed.")
     except EcoshellError as error:
         return Check("databases", "wrong", error.message, error.fix)
-    text = "ledger and sessions are writable" if openers else "none yet; the first chat creates ledger and sessions"
+    text = (
+        "ledger and sessions are writable"
+        if openers
+        else "none yet; the first chat creates ledger and sessions"
+    )
     return Check("databases", "ok", text)

@@ -30,7 +30,10 @@ def run(args: argparse.Namespace) -> int:
     if args.schema:
         print_json(events_schema())
     else:
-        print_table(("type", "description"), [(name, inspect.getdoc(kind) or "") for name, kind in PRINTED.items()])
+        print_table(
+            ("type", "description"),
+            [(name, inspect.getdoc(kind) or "") for name, kind in PRINTED.items()],
+        )
     return 0
 
 
@@ -38,7 +41,9 @@ def events_schema() -> dict[str, Any]:
     """Return a schema (draft 2020-12) for every line; all fields of an event are always printed."""
     from pydantic import TypeAdapter  # slow to import
 
-    _, schema = TypeAdapter[Any].json_schemas([(kind, "serialization", TypeAdapter(kind)) for kind in PRINTED.values()])
+    _, schema = TypeAdapter[Any].json_schemas(
+        [(kind, "serialization", TypeAdapter(kind)) for kind in PRINTED.values()]
+    )
     definitions: dict[str, Any] = schema["$defs"]
     for name, kind in PRINTED.items():
         definition = definitions[kind.__name__]

@@ -31,13 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(limit=50, tool="", query="")
     listing = add("list", "list records, latest first (default)")
     listing.add_argument("--tool", default="", metavar="NAME", help="only uses of this tool")
-    listing.add_argument("--query", default="", metavar="TEXT", help="only questions that contain this text")
-    listing.add_argument("--limit", type=int, default=50, metavar="N", help="number of records (default: 50)")
+    listing.add_argument(
+        "--query", default="", metavar="TEXT", help="only questions that contain this text"
+    )
+    listing.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="number of records (default: 50)"
+    )
     add("show", "print one record").add_argument("id", type=int, metavar="N")
     forget = add("forget", "delete records permanently")
     forget.add_argument("ids", nargs="*", type=int, metavar="N")
     forget.add_argument("--tool", default="", metavar="NAME", help="all uses of this tool")
-    forget.add_argument("--before", default="", metavar="DATE", help="all before this day, such as 2026-11-01")
+    forget.add_argument(
+        "--before", default="", metavar="DATE", help="all before this day, such as 2026-11-01"
+    )
     forget.add_argument("--all", action="store_true", help="everything; needs --yes")
     forget.add_argument("--yes", action="store_true", help="confirm --all")
 
@@ -57,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(store: ExperienceStore, args: argparse.Namespace) -> None:
     if args.limit < 1:
-        raise UsageError(f"--limit {args.limit} is not positive.", fix="Give a whole number, such as 20.")
+        raise UsageError(
+            f"--limit {args.limit} is not positive.", fix="Give a whole number, such as 20."
+        )
     choice = Choice(tool=args.tool, text=args.query)
     rows = store.find(choice, args.limit)
     if args.json:
@@ -76,9 +84,22 @@ def _cells(row: Stored) -> tuple[str, ...]:
         when = datetime.fromisoformat(use.at).astimezone().strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError):  # unknown, or not a time
         when = visible_line(use.at)
-    price = "unknown" if use.step_nano is None else f"${nano_to_usd_text(use.price_nano + use.step_nano)}"
+    price = (
+        "unknown"
+        if use.step_nano is None
+        else f"${nano_to_usd_text(use.price_nano + use.step_nano)}"
+    )
     question = visible_line(use.query, _QUESTION_CHARACTERS)
-    return (str(row.id), when, use.tool, _SIGNS[use.helpful], use.judged_by, price, f"{use.seconds:.2f}", question)
+    return (
+        str(row.id),
+        when,
+        use.tool,
+        _SIGNS[use.helpful],
+        use.judged_by,
+        price,
+        f"{use.seconds:.2f}",
+        question,
+    )
 
 
 def _show(record: dict[str, object], *, as_json: bool) -> None:
@@ -96,10 +117,18 @@ def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
         before=_utc_time(args.before) if args.before else "",
     )
     if choice == Choice() and not args.all:
-        raise UsageError("Nothing was selected to forget.", fix="Give numbers, --tool, --before or --all.")
+        raise UsageError(
+            "Nothing was selected to forget.", fix="Give numbers, --tool, --before or --all."
+        )
     if args.all and (choice != Choice() or not args.yes):
-        reason = "--all excludes other selections." if choice != Choice() else "This would forget everything."
-        raise UsageError(reason, kept="Nothing was forgotten.", fix="Use ecoshell experience forget --all --yes.")
+        reason = (
+            "--all excludes other selections."
+            if choice != Choice()
+            else "This would forget everything."
+        )
+        raise UsageError(
+            reason, kept="Nothing was forgotten.", fix="Use ecoshell experience forget --all --yes."
+        )
     for number in args.ids:
         store.get(number)
     forgotten = store.forget(choice)
@@ -116,7 +145,9 @@ def _utc_time(text: str) -> str:
     try:
         return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"--before {text!r} is not a date.", fix="Give one such as 2026-11-21.") from error
+        raise UsageError(
+            f"--before {text!r} is not a date.", fix="Give one such as 2026-11-21."
+        ) from error
 
 
 def _record(row: Stored) -> dict[str, object]:

@@ -51,7 +51,9 @@ def live_state(ledger: Ledger, session: str | None) -> LiveState:
     chosen = ledger.last_session() if session is None else session
     last = ledger.last(chosen)
     caps = ledger.caps(chosen, last.turn if last else 0)
-    return LiveState(chosen, ledger.rows("model", chosen), caps, ledger.calls_within(chosen, _MINUTE))
+    return LiveState(
+        chosen, ledger.rows("model", chosen), caps, ledger.calls_within(chosen, _MINUTE)
+    )
 
 
 def live_table(state: LiveState) -> "RenderableType":
@@ -68,7 +70,13 @@ def live_table(state: LiveState) -> "RenderableType":
     for row in state.rows:
         usage = row.shown_usage
         cached = f"{usage.cached / usage.input:.0%}" if usage.input else "–"
-        cells = (spent_text(row), dollars(row.held_nano), f"{usage.input:,}", cached, f"{usage.output:,}")
+        cells = (
+            spent_text(row),
+            dollars(row.held_nano),
+            f"{usage.input:,}",
+            cached,
+            f"{usage.output:,}",
+        )
         table.add_row(*map(Text, (visible_line(row.key or "-"), *cells, f"{row.calls:,}")))
     lines = [f"{state.calls_per_minute:,} calls in the last minute, session {state.session}"]
     for cap in state.caps:

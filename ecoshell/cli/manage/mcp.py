@@ -55,18 +55,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("list", "list the servers and the number of their tools (default)")
     new = add("add", "add a server to the settings, and test it")
     new.usage = (
-        "ecoshell mcp add NAME [OPTIONS] -- COMMAND ARGUMENTS\n       ecoshell mcp add NAME [OPTIONS] --url ADDRESS"
+        "ecoshell mcp add NAME [OPTIONS] -- COMMAND ARGUMENTS\n"
+        "       ecoshell mcp add NAME [OPTIONS] --url ADDRESS"
     )
     new.add_argument("name", help="prefix of its tools: NAME.tool")
     new.add_argument("--url", default="", metavar="ADDRESS", help="address of a running server")
-    new.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable; repeatable")
-    new.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header; repeatable")
+    new.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable; repeatable"
+    )
+    new.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="a header; repeatable",
+    )
     new.add_argument("--trust", action="store_true", help="believe its tools' annotations")
     new.add_argument("--no-test", action="store_true", help="do not connect to it now")
     imported = add("import", "import the servers from another client's file")
     imported.add_argument("file", help="such as .mcp.json, or - for standard input")
     for action in (new, imported):
-        action.add_argument("--replace", action="store_true", help="replace servers of the same name")
+        action.add_argument(
+            "--replace", action="store_true", help="replace servers of the same name"
+        )
     for name, text in (
         ("test", "connect to a server and show its tools"),
         ("login", "sign in to a server (OAuth); the keyring stores the tokens"),
@@ -142,7 +153,9 @@ def _add(args: argparse.Namespace) -> int:
         )
     if args.name in load_settings(user_paths()).mcp.servers and not args.replace:
         raise UsageError(f"The server {args.name} already exists.", fix="--replace replaces it.")
-    entry: Entry = {"url": args.url} if args.url else {"command": args.words[0], "args": args.words[1:]}
+    entry: Entry = (
+        {"url": args.url} if args.url else {"command": args.words[0], "args": args.words[1:]}
+    )
     entry["env"] = _pairs(args.env, "=", "--env NAME=VALUE")
     entry["headers"] = _pairs(args.header, ":", "--header 'NAME: VALUE'")
     if args.trust:
@@ -171,7 +184,9 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     entries: dict[str, Entry] = {}
     skipped: dict[str, str] = {}
     for original_name, server in _read_servers(file).items():
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", original_name).strip("-")[:_MAX_NAME_LENGTH] or "server"
+        name = (
+            re.sub(r"[^A-Za-z0-9_-]+", "-", original_name).strip("-")[:_MAX_NAME_LENGTH] or "server"
+        )
         if name in entries:
             skipped[original_name] = f"another server of the file is also named {name}"
         elif name in existing:
@@ -199,12 +214,16 @@ def _read_servers(file: str) -> Entry:
         text = sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8")
         content: Any = json.loads(text.encode())  # of bytes, json skips a byte order mark
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{file} cannot be read: {error}", fix="Give a JSON file, such as .mcp.json.") from error
+        raise UsageError(
+            f"{file} cannot be read: {error}", fix="Give a JSON file, such as .mcp.json."
+        ) from error
     keys = ("mcpServers", "servers")
     tables = [cast("Entry", content).get(key) for key in keys] if isinstance(content, dict) else []
     servers = next((cast("Entry", table) for table in tables if isinstance(table, dict)), None)
     if servers is None:
-        raise UsageError(f"{file} has no table mcpServers.", fix="Give another client's file, such as .mcp.json.")
+        raise UsageError(
+            f"{file} has no table mcpServers.", fix="Give another client's file, such as .mcp.json."
+        )
     return servers
 
 
@@ -222,7 +241,11 @@ def _converted(server: Any) -> Entry:
         raise ValueError("it uses SSE, which the protocol has dropped; it may have a newer address")
     if bool(address) == bool(fields.get("command")):
         raise ValueError("it needs a command or an address, not both")
-    entry: Entry = {"url": address} if address else {"command": fields["command"], "args": fields.get("args") or []}
+    entry: Entry = (
+        {"url": address}
+        if address
+        else {"command": fields["command"], "args": fields.get("args") or []}
+    )
     entry |= {key: fields[key] for key in ("env", "headers", "cwd") if fields.get(key)}
     if fields.get("disabled") is True:
         entry["enabled"] = False
@@ -252,7 +275,9 @@ class SignInCaller(Caller):
     async def visit(self, server: str, message: str, address: str) -> bool:
         if not address.startswith(("https://", "http://")):  # other schemes start programs
             return False
-        print(f"To sign in to {server}, open this address:\n{visible_line(address)}", file=sys.stderr)
+        print(
+            f"To sign in to {server}, open this address:\n{visible_line(address)}", file=sys.stderr
+        )
         await asyncio.to_thread(webbrowser.open, address)
         return True
 
@@ -266,11 +291,21 @@ def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
     tools = () if error else provider.tools
     if as_json:
         names = [tool.listed.name for tool in tools]
-        print_json({"name": provider.name, "tools": names, "seconds": round(seconds, 3), "error": error or None})
+        print_json(
+            {
+                "name": provider.name,
+                "tools": names,
+                "seconds": round(seconds, 3),
+                "error": error or None,
+            }
+        )
     elif error:
         print(error, file=sys.stderr)
     else:
-        rows = [(tool.schema.name, ", ".join(sorted(tool.effects)), tool.schema.summary) for tool in tools]
+        rows = [
+            (tool.schema.name, ", ".join(sorted(tool.effects)), tool.schema.summary)
+            for tool in tools
+        ]
         print_table(("tool", "effects", "description"), rows)
         print(f"\n{counted(len(tools), 'tool')} in {seconds:.1f} s.")
     for reason in provider.lists.rejected:
@@ -301,7 +336,10 @@ def _write(entries: Mapping[str, Entry]) -> None:
         changes[server] = REMOVED
         for key, value in entry.items():
             if isinstance(value, dict):
-                changes |= {(*server, key, item): _typed(text) for item, text in cast("Entry", value).items()}
+                changes |= {
+                    (*server, key, item): _typed(text)
+                    for item, text in cast("Entry", value).items()
+                }
             else:
                 changes[(*server, key)] = _typed(value)
     write_settings(user_paths().settings_file, changes)
@@ -319,7 +357,8 @@ def _find(settings: "Settings", name: str) -> McpServer:
     if name not in settings.mcp.servers:
         names = ", ".join(settings.mcp.servers)
         raise UsageError(
-            f"Unknown server {name!r}.", fix=f"Available: {names}." if names else "`ecoshell mcp add` adds one."
+            f"Unknown server {name!r}.",
+            fix=f"Available: {names}." if names else "`ecoshell mcp add` adds one.",
         )
     return _provider(settings, name)
 

@@ -31,12 +31,18 @@ _PROGRESS_PERCENT = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_json(parser)
-    parser.usage = "ecoshell models [--json] [FILTER]\n       ecoshell models pull [--json] OWNER/REPO[:QUANT]"
+    parser.usage = (
+        "ecoshell models [--json] [FILTER]\n       ecoshell models pull [--json] OWNER/REPO[:QUANT]"
+    )
     parser.usage += "\n       ecoshell models host [--json] [status|stop]"
-    parser.add_argument("filter", nargs="?", default="", help="part of a name; searches all known models")
+    parser.add_argument(
+        "filter", nargs="?", default="", help="part of a name; searches all known models"
+    )
     repo_help = "pull: a repository with GGUF files and a quantization, such as Q4_K_M; host: status or stop"
     parser.add_argument("repo", nargs="?", default="", help=repo_help)
-    parser.add_argument("--unbar", metavar="NAME", help="allow a model again that billed more than allowed")
+    parser.add_argument(
+        "--unbar", metavar="NAME", help="allow a model again that billed more than allowed"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,12 +70,18 @@ def _list(part: str, unbar: str | None, *, as_json: bool) -> int:
         barred = ledger.barred()
         if unbar is not None:
             if unbar not in barred:
-                raise UsageError(f"{unbar} is not blocked.", fix=f"Blocked: {', '.join(barred) or 'none'}.")
+                raise UsageError(
+                    f"{unbar} is not blocked.", fix=f"Blocked: {', '.join(barred) or 'none'}."
+                )
             ledger.unbar(unbar)
             del barred[unbar]
     servers = Servers() if settings.local.ask_servers else None
     all_rows = Inventory(settings, paths.models_folder, barred=barred, servers=servers).rows()
-    rows = [row for row in all_rows if (part in f"{row.name} {row.place}".lower() if part else row.at_hand)]
+    rows = [
+        row
+        for row in all_rows
+        if (part in f"{row.name} {row.place}".lower() if part else row.at_hand)
+    ]
     if as_json:
         print_json({"rows": [_record(row) for row in rows]})
         return 0
@@ -101,7 +113,9 @@ def _record(row: ModelRow) -> dict[str, object]:
         "address": row.address or None,
         "size_bytes": row.size_bytes,
         "context": row.context,
-        "price": {name: plain(getattr(row.price.rates, name)) for name in _RATES} if row.price else None,
+        "price": {name: plain(getattr(row.price.rates, name)) for name in _RATES}
+        if row.price
+        else None,
         "price_source": (row.price.source if row.price else None) or None,
         "ready": is_ready,
         "why": None if is_ready else reason or fallback_reason,
@@ -123,7 +137,11 @@ def _print_rows(rows: Sequence[ModelRow]) -> None:
         )
         for row in rows
     ]
-    print_table(("model", "state", "place", "size", "context", *prices), cells, right=("size", "context", *prices))
+    print_table(
+        ("model", "state", "place", "size", "context", *prices),
+        cells,
+        right=("size", "context", *prices),
+    )
     for row in rows:
         if row.kind in ("embedded", "file") and row.missing:
             print(f"{row.name}: {row.missing}")
@@ -146,7 +164,8 @@ def _host(action: str, *, as_json: bool) -> int:
     folder = user_paths().run_folder
     if action not in ("status", "stop"):
         raise UsageError(
-            f"Unknown action `models host {action}`.", fix="Use `models host status` or `models host stop`."
+            f"Unknown action `models host {action}`.",
+            fix="Use `models host status` or `models host stop`.",
         )
     stopped = stop_all(folder) if action == "stop" else 0
     host = status(host_address(folder))
@@ -168,12 +187,22 @@ def _pull(repo: str, *, as_json: bool) -> int:
     """Pull a model and print its name; raises UsageError, ModelMissing, ModelUnavailable and ModelBroken."""
     if not repo:
         examples = "\n".join(f"  {model.name.short:<48} {model.summary}" for model in RECOMMENDED)
-        raise UsageError("No model is named to pull.", fix=f"Give OWNER/REPO or OWNER/REPO:QUANT, such as\n{examples}")
+        raise UsageError(
+            "No model is named to pull.",
+            fix=f"Give OWNER/REPO or OWNER/REPO:QUANT, such as\n{examples}",
+        )
     hub = Hub(user_paths().models_folder)
     pull = hub.find(hub_name(repo))
     path = _download(hub, pull)
     if as_json:
-        print_json({"name": str(pull.name), "path": str(path), "size_bytes": pull.size_bytes, "licence": pull.licence})
+        print_json(
+            {
+                "name": str(pull.name),
+                "path": str(path),
+                "size_bytes": pull.size_bytes,
+                "licence": pull.licence,
+            }
+        )
     else:
         print(f"Saved as {path}\nStart a chat: ecoshell --model {pull.name}")
         if not find_spec(LLAMA):
@@ -197,14 +226,22 @@ def offer_pull(names: Sequence[str]) -> None:
             print(f"{name} is not on this machine: {_description(pull)}.", file=sys.stderr)
             print("Pull it? [y/N] ", end="", file=sys.stderr, flush=True)
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-                raise ModelMissing(f"{name} was not pulled.", fix="Choose another --model.", billed=False) from None
+                raise ModelMissing(
+                    f"{name} was not pulled.", fix="Choose another --model.", billed=False
+                ) from None
             _download(hub, pull)
 
 
 def _download(hub: Hub, pull: Pull) -> Path:
     """Download the files with a progress bar or, without a terminal, a line for every tenth."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     print(f"{pull.name.short}: {_description(pull)}", file=sys.stderr)
     has_bar, total, last_percent = sys.stderr.isatty(), pull.size_bytes, 0
@@ -213,7 +250,9 @@ def _download(hub: Hub, pull: Pull) -> Path:
 
     def report(file: HubFile, file_bytes: int) -> None:
         nonlocal last_percent
-        finished = sum(earlier.size_bytes for earlier in pull.files[: pull.files.index(file)]) + file_bytes
+        finished = (
+            sum(earlier.size_bytes for earlier in pull.files[: pull.files.index(file)]) + file_bytes
+        )
         if not bars.tasks:  # bytes of an earlier, interrupted pull do not count for the speed
             bars.add_task("", total=total, completed=finished)
         bars.update(bars.task_ids[0], completed=finished)
@@ -232,5 +271,11 @@ def _download(hub: Hub, pull: Pull) -> Path:
 
 def _description(pull: Pull) -> str:
     """Return the files, their size and the licence."""
-    files = pull.files[0].name if len(pull.files) == 1 else f"{len(pull.files)} parts, {pull.files[0].name} …"
-    return visible_line(f"{files} · {size_text(pull.size_bytes)} · licence {pull.licence or 'not named'}")
+    files = (
+        pull.files[0].name
+        if len(pull.files) == 1
+        else f"{len(pull.files)} parts, {pull.files[0].name} …"
+    )
+    return visible_line(
+        f"{files} · {size_text(pull.size_bytes)} · licence {pull.licence or 'not named'}"
+    )

@@ -107,7 +107,9 @@ def _print_info(record: dict[str, Any], *, as_json: bool) -> None:
             print(f"  {noun} {visible_line(name)}")
     if record["state"] == "commands":
         enable = f"ecoshell config set plugins.enabled {record['name']}"
-        print(f"It is part of ecoshell; only its commands are enabled. `{enable}` enables the rest.")
+        print(
+            f"It is part of ecoshell; only its commands are enabled. `{enable}` enables the rest."
+        )
 
 
 def _print_list(records: Sequence[dict[str, Any]], *, as_json: bool) -> None:
@@ -120,8 +122,18 @@ def _print_list(records: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     cells: list[tuple[str, ...]] = []
     for record in records:
         hooks = record["brings"].items()
-        additions = "; ".join(f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in hooks)
-        cells.append((record["name"], record["version"] or "", _state(record), additions or "-", record["source"]))
+        additions = "; ".join(
+            f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in hooks
+        )
+        cells.append(
+            (
+                record["name"],
+                record["version"] or "",
+                _state(record),
+                additions or "-",
+                record["source"],
+            )
+        )
     print_table(("plugin", "version", "", "adds", "from"), cells)
 
 
@@ -135,7 +147,9 @@ def _record(plugin: Plugin) -> dict[str, Any]:
     return {
         "name": plugin.name,
         "version": plugin.package.version if plugin.package else None,
-        "source": str(plugin.place) if plugin.package is None else f"{plugin.package.name}: {plugin.place}",
+        "source": str(plugin.place)
+        if plugin.package is None
+        else f"{plugin.package.name}: {plugin.place}",
         "state": "incomplete" if plugin.incomplete else "failed" if plugin.fault else state,
         "brings": additions,
         "error": plugin.fault or None,
@@ -158,38 +172,56 @@ def _additions(plugin: Plugin) -> dict[str, list[str]]:
         "models": [*plugins.models()],
         "prices": [*plugins.prices()],
         "judges": [*plugins.judges(JUDGES)],
-        "slash_commands": [command.name for command in plugins.slash_commands(SLASH_COMMANDS.keys())],
+        "slash_commands": [
+            command.name for command in plugins.slash_commands(SLASH_COMMANDS.keys())
+        ],
         "cli_commands": [*plugins.commands(COMMANDS)],
-        "themes": [file.stem for folder in plugins.theme_folders() for file in sorted(folder.glob("*.toml"))],
+        "themes": [
+            file.stem
+            for folder in plugins.theme_folders()
+            for file in sorted(folder.glob("*.toml"))
+        ],
     }
 
 
 def _state(record: dict[str, Any]) -> str:
     state: str = record["state"]
-    return _STATES.get(state) or (record["error"] if state == "incomplete" else f"failed: {record['error']}")
+    return _STATES.get(state) or (
+        record["error"] if state == "incomplete" else f"failed: {record['error']}"
+    )
 
 
 def _new(name: str, folder: Path, *, as_json: bool) -> int:
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is not a valid name for a plugin.", fix="Use lower-case letters, digits and _, such as words."
+            f"{name!r} is not a valid name for a plugin.",
+            fix="Use lower-case letters, digits and _, such as words.",
         )
     if name in (plugin.name for plugin in find_user_plugins(user_paths())):
         raise UsageError(f"The plugin {name} already exists.", fix="Choose another name.")
-    files = {folder / file.replace("NAME", name): text.replace("NAME", name) for file, text in _FILES.items()}
+    files = {
+        folder / file.replace("NAME", name): text.replace("NAME", name)
+        for file, text in _FILES.items()
+    }
     try:
         if folder.exists():
-            raise UsageError(f"{folder} already exists.", fix="Give a new folder after the plugin's name.")
+            raise UsageError(
+                f"{folder} already exists.", fix="Give a new folder after the plugin's name."
+            )
         for file, text in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{folder} cannot be written ({error.strerror}).", fix="Name another folder.") from error
+        raise UsageError(
+            f"{folder} cannot be written ({error.strerror}).", fix="Name another folder."
+        ) from error
     if as_json:
         print_json({"name": name, "files": [str(file) for file in files]})
         return 0
     user_plugins = user_paths().plugins_folder
-    print(f"Created {folder}: a plugin with the tool {name}_count, and a test. To use it, install it:\n")
+    print(
+        f"Created {folder}: a plugin with the tool {name}_count, and a test. To use it, install it:\n"
+    )
     print(f"  pip install -e {folder}\n\nor copy its package to the folder of your plugins:\n")
     print(f"  mkdir -p {user_plugins} && cp -r {folder / f'ecoshell_{name}'} {user_plugins}\n")
     print(f"`ecoshell plugins info {name}` then shows what it adds.")

@@ -57,10 +57,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     add = parser.add_argument
     add("tool", metavar="TOOL", help="name of the tool, as in `ecoshell tools`")
-    add("--inputs", nargs="+", action="extend", required=True, metavar="FILE", help="files, or patterns in quotes")
+    add(
+        "--inputs",
+        nargs="+",
+        action="extend",
+        required=True,
+        metavar="FILE",
+        help="files, or patterns in quotes",
+    )
     add("--repeat", type=int, default=3, metavar="N", help="runs on each input (default: 3)")
-    add("--into", default="", metavar="NAME", help="argument that takes the file (default: the first that can)")
-    add("--set", action="append", default=[], metavar="NAME=VALUE", help="argument that is the same in every run")
+    add(
+        "--into",
+        default="",
+        metavar="NAME",
+        help="argument that takes the file (default: the first that can)",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="argument that is the same in every run",
+    )
     add("--yes", action="store_true", help="run the tool even if it may write or execute")
 
 
@@ -75,13 +93,18 @@ def run(args: argparse.Namespace) -> int:
     measurements = asyncio.run(_measure(tool, inputs, args.repeat))
     runs = [measurement.run for measurement in measurements if not measurement.failure]
     if not runs:
-        raise ToolError(f"{args.tool} failed on every input: {measurements[0].failure}", kept="Nothing was stored.")
+        raise ToolError(
+            f"{args.tool} failed on every input: {measurements[0].failure}",
+            kept="Nothing was stored.",
+        )
     profile = Profile.of(runs)
     assert profile is not None  # there are runs
     with closing(ProfileStore(user_paths().profiles_file)) as store:
         store.replace(tool.schema.name, datetime.now(UTC).isoformat(timespec="seconds"), runs)
     if args.json:
-        print_json({"tool": tool.schema.name, "repeat": args.repeat, **_record(measurements, profile)})
+        print_json(
+            {"tool": tool.schema.name, "repeat": args.repeat, **_record(measurements, profile)}
+        )
     else:
         _print(tool.schema.name, measurements, profile)
     return 0
@@ -94,18 +117,23 @@ def _require_approval(tool: Tool, inputs: Sequence[Input], rules: Rules) -> None
         judgment = rules.judge(Call(name, dict(tool_input.arguments)), tool)
         if judgment.verdict == "deny":
             raise UsageError(
-                f"The settings deny {name} on {tool_input.name}: {judgment.why}.", fix="See [approval] deny."
+                f"The settings deny {name} on {tool_input.name}: {judgment.why}.",
+                fix="See [approval] deny.",
             )
         if judgment.always_asks:
             raise UsageError(f"{name} cannot run repeatedly on {tool_input.name}. {judgment.why}")
         if judgment.verdict == "ask":
             effects = ", ".join(sorted(tool.effects)) or "nothing"
-            raise UsageError(f"{name} may {effects}, and would run repeatedly.", fix="Allow that with --yes.")
+            raise UsageError(
+                f"{name} may {effects}, and would run repeatedly.", fix="Allow that with --yes."
+            )
 
 
 def _check_count(name: str, count: int, maximum: int) -> None:
     if not 1 <= count <= maximum:
-        raise UsageError(f"{name} {count} is not from 1 to {maximum:,}.", fix="Give a whole number, such as 5.")
+        raise UsageError(
+            f"{name} {count} is not from 1 to {maximum:,}.", fix="Give a whole number, such as 5."
+        )
 
 
 def _constants(pairs: Sequence[str]) -> dict[str, Any]:
@@ -122,7 +150,9 @@ def _constants(pairs: Sequence[str]) -> dict[str, Any]:
     return constants
 
 
-def _inputs(patterns: Iterable[str], schema: ToolSchema, into: str, constants: Mapping[str, Any]) -> list[Input]:
+def _inputs(
+    patterns: Iterable[str], schema: ToolSchema, into: str, constants: Mapping[str, Any]
+) -> list[Input]:
     """Return the files, smallest first, as arguments of the tool; raises UsageError."""
     argument, takes_path = _file_argument(schema, into, constants)
     files = [*dict.fromkeys(file for pattern in patterns for file in _matching_files(pattern))]
@@ -132,7 +162,9 @@ def _inputs(patterns: Iterable[str], schema: ToolSchema, into: str, constants: M
         try:
             size = file.stat().st_size
             if not takes_path and size > _MAX_TEXT_BYTES:
-                raise UsageError(f"{file} is too large to pass as text.", fix="Give files of at most 16 MB.")
+                raise UsageError(
+                    f"{file} is too large to pass as text.", fix="Give files of at most 16 MB."
+                )
             value = str(file) if takes_path else file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{file} cannot be read: {error}.", fix=_INPUTS_FIX) from error
@@ -145,9 +177,13 @@ def _file_argument(schema: ToolSchema, into: str, constants: Mapping[str, Any]) 
     properties: Mapping[str, Any] = schema.parameters.get("properties") or {}
     if into and into not in properties:
         raise UsageError(
-            f"{schema.name} has no argument {into!r}.", fix=f"Available: {', '.join(properties) or 'none'}."
+            f"{schema.name} has no argument {into!r}.",
+            fix=f"Available: {', '.join(properties) or 'none'}.",
         )
-    single = {name: ToolSchema("", "", {"properties": {name: value}}) for name, value in properties.items()}
+    single = {
+        name: ToolSchema("", "", {"properties": {name: value}})
+        for name, value in properties.items()
+    }
     paths = [name for name, argument in single.items() if FILE in signature(argument).takes]
     texts = [name for name, value in properties.items() if value.get("type") == "string"]
     candidates = [into] if into else [name for name in (*paths, *texts) if name not in constants]
@@ -161,7 +197,9 @@ def _matching_files(pattern: str) -> list[str]:
         names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - it may be absolute
         files = [name for name in names if Path(name).is_file()]
     except OSError as error:  # such as a name that is too long
-        raise UsageError(f"{pattern!r} cannot be read: {error.strerror}.", fix=_INPUTS_FIX) from error
+        raise UsageError(
+            f"{pattern!r} cannot be read: {error.strerror}.", fix=_INPUTS_FIX
+        ) from error
     if not files:
         raise UsageError(f"No file matches {pattern!r}.", fix=_INPUTS_FIX)
     return files
@@ -176,7 +214,9 @@ async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Mea
         runs = [await contained(tool, tool_input.arguments, limits) for _ in range(repeat)]
         medians: dict[str, float] = {}
         for field in fields(Footprint):
-            figures = [getattr(run.footprint, field.name) for run in runs if run.footprint is not None]
+            figures = [
+                getattr(run.footprint, field.name) for run in runs if run.footprint is not None
+            ]
             if known_figures := [figure for figure in figures if figure is not None]:
                 medians[field.name] = statistics.median(known_figures)
         milliseconds = statistics.median(run.seconds * 1000 for run in runs)
@@ -196,9 +236,14 @@ def _record(measurements: Sequence[Measurement], profile: Profile) -> dict[str, 
         run, failure = measurement.run, measurement.failure
         price = None if failure else f"{run.price():.6e}"
         resources = {"size": run.size, "ms": round(run.milliseconds, 3), **asdict(run.footprint)}
-        runs.append({"input": measurement.name, **resources, "price": price, "failed": failure or None})
+        runs.append(
+            {"input": measurement.name, **resources, "price": price, "failed": failure or None}
+        )
     costs = zip(profile.levels, profile.vector.costs, profile.vector.measured, strict=True)
-    levels = [{"size": size, "price": f"{cost:.6e}", "measured": measured} for size, cost, measured in costs]
+    levels = [
+        {"size": size, "price": f"{cost:.6e}", "measured": measured}
+        for size, cost, measured in costs
+    ]
     return {"runs": runs, "levels": levels}
 
 
@@ -210,14 +255,21 @@ def _print(tool: str, measurements: Sequence[Measurement], profile: Profile) -> 
         price = f"failed: {visible_line(failure)}" if failure else f"{run.price():.2e}"
         memory = (footprint.cpu_mb, footprint.cpu_instant_mb, footprint.gpu_mb)
         figures = ("unknown" if figure is None else f"{figure:.1f}" for figure in memory)
-        cells.append((measurement.name, f"{run.size:,}", f"{run.milliseconds:.2f}", *figures, price))
+        cells.append(
+            (measurement.name, f"{run.size:,}", f"{run.milliseconds:.2f}", *figures, price)
+        )
     right = ("bytes", "ms", "MB held", "MB peak", "GPU MB", "price units")
     print_table(("input", *right), cells, right=right)
     print()
     levels = zip(profile.levels, profile.vector.costs, strict=True)
     print_table(
         ("size level", "around bytes", "price units"),
-        [(str(level), f"{size:,.0f}", f"{cost:.2e}") for level, (size, cost) in enumerate(levels, start=1)],
+        [
+            (str(level), f"{size:,.0f}", f"{cost:.2e}")
+            for level, (size, cost) in enumerate(levels, start=1)
+        ],
         right=("size level", "around bytes", "price units"),
     )
-    print(f"\nStored for planning: {tool} costs {profile.usual:.2e} units; [plan] resource_price sets their price.")
+    print(
+        f"\nStored for planning: {tool} costs {profile.usual:.2e} units; [plan] resource_price sets their price."
+    )

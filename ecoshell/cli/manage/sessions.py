@@ -21,16 +21,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = add_actions(parser, default="list")
     parser.set_defaults(limit=50, file=None, format=None)
     listing = add("list", "list sessions, latest first (default)")
-    listing.add_argument("--limit", type=int, default=50, metavar="N", help="number of sessions (default: 50)")
+    listing.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="number of sessions (default: 50)"
+    )
     add("show", "print a session").add_argument("id", help=_ID_HELP)
     export = add("export", "write a session as a document")
     export.add_argument("id", help=_ID_HELP)
     export.add_argument("file", nargs="?", help="a new file (default, or -: standard output)")
-    export.add_argument("--format", choices=("md", "json"), help="default: by the file's suffix, else md")
+    export.add_argument(
+        "--format", choices=("md", "json"), help="default: by the file's suffix, else md"
+    )
     rename = add("rename", "change a session's title")
     rename.add_argument("id", help=_ID_HELP)
     rename.add_argument("title", nargs="+", help="the new title")
-    add("delete", "delete a session and all its events").add_argument("id", help="the session's full ID")
+    add("delete", "delete a session and all its events").add_argument(
+        "id", help="the session's full ID"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,14 +62,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(store: SessionStore, limit: int, *, as_json: bool) -> None:
     if limit < 1:
-        raise UsageError(f"--limit {limit} is not positive.", fix="Give a whole number, such as 20.")
+        raise UsageError(
+            f"--limit {limit} is not positive.", fix="Give a whole number, such as 20."
+        )
     sessions = store.list(limit)
     if as_json:
         print_json({"rows": [_record(session) for session in sessions]})
     elif not sessions:
         print("No sessions yet. `ecoshell` starts one.")
     else:
-        rows = [(info.id, info.updated_text, info.title or "(no question yet)", info.model) for info in sessions]
+        rows = [
+            (info.id, info.updated_text, info.title or "(no question yet)", info.model)
+            for info in sessions
+        ]
         print_table(("session", "last used", "title", "model"), rows)
 
 

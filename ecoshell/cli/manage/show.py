@@ -16,7 +16,9 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()) -> None:
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
+) -> None:
     """Print a table that fits the terminal; columns in `right` are right-aligned, and cells are shown as data."""
     from rich.console import Console
     from rich.table import Table

@@ -75,7 +75,9 @@ def run(args: argparse.Namespace) -> int:
             }
             for skill in skills
         ]
-        print_json({"rows": [*records, *more], "tokenizer": tokenizer.name, "exact": tokenizer.exact})
+        print_json(
+            {"rows": [*records, *more], "tokenizer": tokenizer.name, "exact": tokenizer.exact}
+        )
     elif name is not None and skills:
         print(visible(skills[0].text()))
     elif name is not None:
@@ -103,8 +105,13 @@ def _print_tools(tools: Sequence[Tool], skills: Sequence[Skill], tokenizer: Toke
     ]
     print_table(("tool", head, "effects", "description"), rows, right=(head,))
     total = counted(sum(sizes), "token")
-    print(f"\n{counted(len(tools), 'tool')}, {total} if all were registered, counted by {tokenizer.name}.")
+    print(
+        f"\n{counted(len(tools), 'tool')}, {total} if all were registered, counted by {tokenizer.name}."
+    )
     if skills:
         print()
-        loaded = [(skill.name, f"{tokenizer.count(skill.text()):,}", skill.schema.summary) for skill in skills]
+        loaded = [
+            (skill.name, f"{tokenizer.count(skill.text()):,}", skill.schema.summary)
+            for skill in skills
+        ]
         print_table(("skill", head, "description"), loaded, right=(head,))

@@ -4,4 +4,13 @@ from ecoshell.modes.umi.decision import ENDINGS, Decision, decision, own_decisio
 from ecoshell.modes.umi.dialogue import action_in, action_text, lines
 from ecoshell.modes.umi.mode import Umi
 
-__all__ = ["ENDINGS", "Decision", "Umi", "action_in", "action_text", "decision", "lines", "own_decision"]
+__all__ = [
+    "ENDINGS",
+    "Decision",
+    "Umi",
+    "action_in",
+    "action_text",
+    "decision",
+    "lines",
+    "own_decision",
+]

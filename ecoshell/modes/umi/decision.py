@@ -19,10 +19,13 @@ _SIGN = re.compile(
     re.IGNORECASE,
 )
 _WHOLE_LINE = re.compile(
-    r"^\W*(?:(?P<give_up>give[\s_-]?up)|(?P<conclusion>conclusion|summarizer)|(?P<caller>caller))\W*$", re.IGNORECASE
+    r"^\W*(?:(?P<give_up>give[\s_-]?up)|(?P<conclusion>conclusion|summarizer)|(?P<caller>caller))\W*$",
+    re.IGNORECASE,
 )
 _OWN_NAME = re.compile(r"^\s*(?:assistant|planner)\s*:\s*", re.IGNORECASE)
-_OTHER_ROLE = re.compile(r"^[ \t]*(?:caller|observation|user|conclusion|summarizer)\s*:", re.IGNORECASE | re.MULTILINE)
+_OTHER_ROLE = re.compile(
+    r"^[ \t]*(?:caller|observation|user|conclusion|summarizer)\s*:", re.IGNORECASE | re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,9 @@ def decision(text: str) -> Decision:
         rationale, signs = rationale.strip(), [sign]
     if any(sign["give_up"] for sign in signs):
         return Decision(rationale, "give up")
-    return Decision(rationale, "conclusion" if any(sign["conclusion"] for sign in signs) else "caller")
+    return Decision(
+        rationale, "conclusion" if any(sign["conclusion"] for sign in signs) else "caller"
+    )
 
 
 def own_decision(text: str) -> Decision:
@@ -58,5 +63,7 @@ def own_decision(text: str) -> Decision:
     if not signs:
         return decision(text)
     last = signs[-1]
-    following: Next = "give up" if last["give_up"] else "conclusion" if last["conclusion"] else "caller"
+    following: Next = (
+        "give up" if last["give_up"] else "conclusion" if last["conclusion"] else "caller"
+    )
     return Decision(f"{text[: last.start()]}{text[last.end() :]}".strip(" \n*_`"), following)

@@ -16,7 +16,9 @@ from ecoshell.modes.umi.decision import Next
 TASK_GAP = "\n\n"
 """Separates the user's last text from a role's task in one message."""
 ANSWER_NAME = re.compile(r"^\s*(?:conclusion|summarizer|answer)\s*:\s*", re.IGNORECASE)
-_ACTION = re.compile(r"Action:[ \t]*[\"'`*]{0,3}([\w.:/-]+)[\"'`*,]{0,4}\s*Action[ _]Input:\s*", re.IGNORECASE)
+_ACTION = re.compile(
+    r"Action:[ \t]*[\"'`*]{0,3}([\w.:/-]+)[\"'`*,]{0,4}\s*Action[ _]Input:\s*", re.IGNORECASE
+)
 
 
 def lines(messages: Messages) -> Messages:
@@ -67,7 +69,9 @@ def with_task(messages: Messages, task: str) -> Messages:
 
 def action_text(call: Call) -> str:
     """A call in the caller's format."""
-    return f"Action: {call.name}\nAction Input: {json.dumps(dict(call.arguments), ensure_ascii=False)}"
+    return (
+        f"Action: {call.name}\nAction Input: {json.dumps(dict(call.arguments), ensure_ascii=False)}"
+    )
 
 
 def action_in(text: str) -> Call | None:
@@ -87,7 +91,9 @@ def action_in(text: str) -> Call | None:
     return Call(action[1], cast("dict[str, Any]", value))
 
 
-def _append(messages: list[Message], text: str, gap: str = "\n", images: tuple[Image, ...] = ()) -> None:
+def _append(
+    messages: list[Message], text: str, gap: str = "\n", images: tuple[Image, ...] = ()
+) -> None:
     """Append to the user's last message, since some models require user and assistant to alternate."""
     if messages and messages[-1].speaker == "user":
         last = messages.pop()

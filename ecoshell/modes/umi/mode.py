@@ -56,7 +56,11 @@ class Umi(BaseMode):
         temperature: float | None = 0.0,
     ) -> None:
         super().__init__(
-            planner, summarizer, max_tokens=max_tokens, answer_tokens=answer_tokens, temperature=temperature
+            planner,
+            summarizer,
+            max_tokens=max_tokens,
+            answer_tokens=answer_tokens,
+            temperature=temperature,
         )
         self._planner = Player(PLANNER, planner)
         self._caller = Player(CALLER, caller)
@@ -69,7 +73,9 @@ class Umi(BaseMode):
     def _longest_answer(self) -> int:
         return self._answer_tokens if self._summarizer.aids else self._max_tokens
 
-    async def _completed(self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str) -> Reply:
+    async def _completed(
+        self, reply: Reply, request: Request, model: MeteredModel, emit: Emit, *, role: str
+    ) -> Reply:
         player = {PLANNER: self._planner, CALLER: self._caller}.get(role, self._summarizer)
         if player.aids is None:
             return await completed(reply, request, model, emit, role=role)
@@ -78,13 +84,17 @@ class Umi(BaseMode):
 
     def forecast(self, view: View) -> StepForecast:
         conversation = _conversation(view)
-        request = self._answering(view, conversation, self._answer_tokens, closing=self._summarizer.closing(view))
+        request = self._answering(
+            view, conversation, self._answer_tokens, closing=self._summarizer.closing(view)
+        )
         answering = CallForecast(request, self._answerer, SUMMARIZER)
         if view.closed:
             return StepForecast((answering,), answering, ANSWER_SLACK)
         planning = CallForecast(self._planning(view, conversation), self._leader, PLANNER)
         calling = CallForecast(self._calling(view, "", conversation), self._caller.model, CALLER)
-        return StepForecast((planning, calling), answering, ANSWER_SLACK, ending=(planning, answering))
+        return StepForecast(
+            (planning, calling), answering, ANSWER_SLACK, ending=(planning, answering)
+        )
 
     async def release(self) -> None:
         self._pending = None
@@ -94,7 +104,11 @@ class Umi(BaseMode):
         if view.closed:
             return _concluded(await self.conclude(view, emit))
         decision = self._pending_decision(view) or await self._plan(view, emit)
-        return decision if isinstance(decision, Thought) else await self._carried_out(view, decision, emit)
+        return (
+            decision
+            if isinstance(decision, Thought)
+            else await self._carried_out(view, decision, emit)
+        )
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
         from ecoshell.modes.drafting import ask_for_draft
@@ -119,14 +133,18 @@ class Umi(BaseMode):
 
         model = self._caller.model
         request = await _fitted(self._caller, view, partial(self._calling, view, task))
-        return await filled(request, task.schema, model, partial(self._ask, model, emit=emit, role=CALLER), _call_in)
+        return await filled(
+            request, task.schema, model, partial(self._ask, model, emit=emit, role=CALLER), _call_in
+        )
 
     async def _carried_out(self, view: View, decision: Decision, emit: Emit) -> Thought:
         """Carry out a decision; if a limit prevents that, the decision is kept so that it is not paid twice."""
         if self._pending_decision(view) is None:
             self._pending = (view.path, view.siblings, decision)
             if decision.next == "conclusion" and decision.rationale:
-                emit(Rationale(decision.rationale, PLANNER))  # before the answer that follows from it
+                emit(
+                    Rationale(decision.rationale, PLANNER)
+                )  # before the answer that follows from it
         if decision.next == "conclusion":
             ending = self._summarizer.planner_words(decision.rationale, "conclusion")
             make = partial(self._answering, view, output=self._longest_answer, ending=ending)
@@ -152,10 +170,16 @@ class Umi(BaseMode):
         decision = planner.decision(reply.text)
         if reply.call is None and decision.next is None:
             repair = repair_request(request, reply, prompt("umi/undecided"))
-            reply = await self._ask(planner.model, self._repair(planner, repair), emit, role=PLANNER)
+            reply = await self._ask(
+                planner.model, self._repair(planner, repair), emit, role=PLANNER
+            )
             second = planner.decision(reply.text)
             decision = second if second.next or second.rationale else decision
-        return decision if reply.call is None else replace(thought_of(reply, by=PLANNER), rationale=decision.rationale)
+        return (
+            decision
+            if reply.call is None
+            else replace(thought_of(reply, by=PLANNER), rationale=decision.rationale)
+        )
 
     async def _call(self, view: View, decision: Decision, emit: Emit) -> Thought:
         """The caller's calls for a decision, or for an undecided planner's text; gives up if no call is possible.
@@ -175,7 +199,9 @@ class Umi(BaseMode):
             reply = await self._ask(caller.model, self._repair(caller, repair), emit, role=CALLER)
             call, fault = _call_in(reply, request)
         if call is not None:
-            return Thought(rationale, call, by=CALLER, more=thought_of(reply).more, state=reply.state)
+            return Thought(
+                rationale, call, by=CALLER, more=thought_of(reply).more, state=reply.state
+            )
         if decision.next is not None:
             raise broken_call(caller.model, fault, reply.attempt or action_in(reply.text))
         return _given_up(f"{_UNDECIDED} {rationale}".strip())
@@ -188,7 +214,9 @@ class Umi(BaseMode):
         """The summarizer's answer without the label that its line has in the history."""
         return ANSWER_NAME.sub("", await super()._answered(request, emit), count=1).strip()
 
-    async def _concluding(self, view: View, output: int, prompt_limit: int | None = None) -> Request:
+    async def _concluding(
+        self, view: View, output: int, prompt_limit: int | None = None
+    ) -> Request:
         make = partial(self._answering, view, output=output, closing=self._summarizer.closing(view))
         return await _fitted(self._summarizer, view, make, prompt_limit)
 
@@ -234,7 +262,13 @@ class Umi(BaseMode):
         return _tasked(request, task)
 
     def _answering(
-        self, view: View, conversation: Messages, output: int, *, ending: Messages = (), closing: str = ""
+        self,
+        view: View,
+        conversation: Messages,
+        output: int,
+        *,
+        ending: Messages = (),
+        closing: str = "",
     ) -> Request:
         """The summarizer reads the history of the current path only.
 
@@ -261,13 +295,17 @@ async def _fitted(
 ) -> Request:
     """The request of a role, fitted to its context in a thread, since counting a long prompt takes time."""
     conversation = _conversation(view)
-    return await asyncio.to_thread(in_context, player.model, conversation, make, prompt_limit, role=player.role)
+    return await asyncio.to_thread(
+        in_context, player.model, conversation, make, prompt_limit, role=player.role
+    )
 
 
 def _shared(player: Player, view: View, conversation: Messages) -> Messages:
     """What the planner and the caller both read: the history, and the steps tried from here."""
     history = player.history(conversation)
-    return with_task(history, siblings_message(view, "umi/tried").text) if view.siblings else history
+    return (
+        with_task(history, siblings_message(view, "umi/tried").text) if view.siblings else history
+    )
 
 
 def _tasked(request: Request, task: str) -> Request:

@@ -41,7 +41,9 @@ class StepCost:
 
     def amount(self, unit: Unit) -> int:
         """Return the amount that counts against a budget in this unit."""
-        return {"usd": self.nano or 0, "tokens": self.tokens, "ms": round(1_000 * self.seconds)}[unit]
+        return {"usd": self.nano or 0, "tokens": self.tokens, "ms": round(1_000 * self.seconds)}[
+            unit
+        ]
 
     def part(self, of: int) -> "StepCost":
         """Return one of `of` equal parts, rounded up."""
@@ -70,7 +72,9 @@ class Expected:
         return self.tool + self.step + self.time + self.registering
 
 
-def expected_cost(evidence: Evidence, declared_nano: int, step: StepCost, unit: Unit, hour_nano: int = 0) -> Expected:
+def expected_cost(
+    evidence: Evidence, declared_nano: int, step: StepCost, unit: Unit, hour_nano: int = 0
+) -> Expected:
     """Return c = c_tool + c_LLM + T from running means, or from the declared price and an estimate without samples.
 
     `hour_nano` is the price of an hour of waiting. In tokens, tools and time cost nothing; in milliseconds, a use
@@ -88,8 +92,12 @@ def expected_cost(evidence: Evidence, declared_nano: int, step: StepCost, unit: 
     rate = hour_nano / SECONDS_PER_HOUR
     tool = evidence.price.mean if evidence.price.count else declared_nano
     thought = evidence.step_nano.mean if evidence.step_nano.count else (step.nano or 0)
-    spread = math.hypot(evidence.price.spread, evidence.step_nano.spread, rate * evidence.seconds.spread)
-    return Expected(unit, _up(tool), _up(thought), _up(rate * evidence.seconds.mean), _up(spread), evidence.uses)
+    spread = math.hypot(
+        evidence.price.spread, evidence.step_nano.spread, rate * evidence.seconds.spread
+    )
+    return Expected(
+        unit, _up(tool), _up(thought), _up(rate * evidence.seconds.mean), _up(spread), evidence.uses
+    )
 
 
 def with_sample(figure: Figure, sample: float) -> Figure:
@@ -104,7 +112,11 @@ def pooled(figures: Iterable[Figure]) -> Figure:
     """Merge the samples of several figures; the spread of the result is 0."""
     samples = [figure for figure in figures if figure.count]
     count = sum(figure.count for figure in samples)
-    return Figure(count, sum(figure.count * figure.mean for figure in samples) / count) if count else Figure()
+    return (
+        Figure(count, sum(figure.count * figure.mean for figure in samples) / count)
+        if count
+        else Figure()
+    )
 
 
 def _up(amount: float) -> int:
@@ -155,7 +167,9 @@ class ToolCosts:
             uses=past.uses + 1,
             price=with_sample(past.price, price),
             seconds=with_sample(past.seconds, seconds + thought.seconds),
-            step_nano=past.step_nano if thought.nano is None else with_sample(past.step_nano, thought.nano),
+            step_nano=past.step_nano
+            if thought.nano is None
+            else with_sample(past.step_nano, thought.nano),
             step_tokens=with_sample(past.step_tokens, thought.tokens),
         )
         self._tokens = with_sample(self._tokens, thought.tokens)
@@ -172,7 +186,9 @@ class ToolCosts:
         tokens = self._tokens if self._tokens.count else self._usual_tokens
         nano = self._nano if self._nano.count else self._usual_nano
         # A use's time includes its tool, so for a step the model's speed is the better guess.
-        seconds = self._seconds.mean if self._seconds.count else guess.seconds or self._usual_seconds.mean
+        seconds = (
+            self._seconds.mean if self._seconds.count else guess.seconds or self._usual_seconds.mean
+        )
         step = StepCost(
             math.ceil(nano.mean) if nano.count else guess.nano,
             math.ceil(tokens.mean) if tokens.count else guess.tokens,
@@ -189,13 +205,17 @@ class ToolCosts:
                 cost = expected_cost(past, declared, step, unit, hour_nano=hour_nano)
             if unit == "usd":
                 cost = replace(cost, tool=cost.tool + self._resources.get(name, 0))
-            costs[name] = cost if name in self.registered else replace(cost, registering=registering)
+            costs[name] = (
+                cost if name in self.registered else replace(cost, registering=registering)
+            )
         return costs
 
     def of_one_use(self, tool: str) -> tuple[int, float | None]:
         """Return the price of one use in nano-dollars, and its seconds including the model step; None if unknown."""
         past = self._evidence.get(tool, NO_EVIDENCE)
-        price = math.ceil(past.price.mean) if past.price.count else self._catalog.tool(tool).price_nano
+        price = (
+            math.ceil(past.price.mean) if past.price.count else self._catalog.tool(tool).price_nano
+        )
         return price, past.seconds.mean if past.seconds.count else None
 
 
@@ -250,7 +270,9 @@ class PricedPlan:
         if answer_cost is None:
             return None, None
         allowed = [row for row in self.plan.rows if row.state == "planned" or not enforced]
-        expected_uses = [(min(chances.get(row.tool, 0.0), 1.0) * max(1, row.left), row) for row in allowed]
+        expected_uses = [
+            (min(chances.get(row.tool, 0.0), 1.0) * max(1, row.left), row) for row in allowed
+        ]
         mean = sum(uses * row.cost for uses, row in expected_uses)
         variance = sum(min(uses, 1) * (row.cost**2 + row.spread**2) for uses, row in expected_uses)
         half_width = _SIGMAS * math.sqrt(variance)
@@ -272,7 +294,13 @@ _WHY = {
 
 
 def explain(
-    priced: PricedPlan, tool: str, past: Evidence, *, threshold: float, enforced: bool, price_known: bool = True
+    priced: PricedPlan,
+    tool: str,
+    past: Evidence,
+    *,
+    threshold: float,
+    enforced: bool,
+    price_known: bool = True,
 ) -> str:
     """Return the arithmetic of a tool's row: value, chance, frequency bound, cost, budget and outcome.
 
@@ -302,13 +330,21 @@ def explain(
 
 def _value_line(past: Evidence, prior: float) -> str:
     start = str(prior) if prior == HELPFUL_PRIOR else f"{prior:.4f}"
-    origin = "" if prior == HELPFUL_PRIOR else f"; {start} is estimated from similar tools and its fit to the question"
+    origin = (
+        ""
+        if prior == HELPFUL_PRIOR
+        else f"; {start} is estimated from similar tools and its fit to the question"
+    )
     if past.weight:
         quotient = f"(Σ w·helpful {past.helpful_weight:.4f} + {start}) / (Σ w {past.weight:.4f} + {WEIGHT_PRIOR})"
         weights = "w = exp(cos − 1), half of that for another version of the tool"
         basis = f"{quotient}, over the judgments of {_uses(past.uses)} before this turn; {weights}"
     else:
-        uses = f"no judgment in {_uses(past.uses)} before this turn" if past.uses else "not used before this turn"
+        uses = (
+            f"no judgment in {_uses(past.uses)} before this turn"
+            if past.uses
+            else "not used before this turn"
+        )
         basis = f"{start} / {WEIGHT_PRIOR}: {uses}"
     return f"value   {value(past, prior):.4f} = {basis}{origin}"
 
@@ -322,13 +358,19 @@ def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool)
         reasons = [f"the value is below τ = {threshold:g}"]
     else:  # rounded down, because 1.4999 shown as 1.50 would seem to round to 2
         mean = Decimal(repr(round(mean_frequency(past), 9))).quantize(Decimal("0.01"), ROUND_DOWN)
-        reasons = [f"past questions that used it did so {mean} times on average, by weight, rounded and at least 1"]
+        reasons = [
+            f"past questions that used it did so {mean} times on average, by weight, rounded and at least 1"
+        ]
     if bound.earned:
         reasons.append(f"one more than the {_uses(bound.helped)} that helped in this turn")
     if bound.refunded:
-        reasons.append(f"{_uses(bound.refunded)} refunded, which said nothing about the tool, such as a mistaken call")
+        reasons.append(
+            f"{_uses(bound.refunded)} refunded, which said nothing about the tool, such as a mistaken call"
+        )
     elif earned and bound.frequency and not bound.used:
-        reasons.append("a helpful use earns another, and one that says nothing about the tool is refunded")
+        reasons.append(
+            "a helpful use earns another, and one that says nothing about the tool is refunded"
+        )
     summands = [bound.frequency, *(part for part in (bound.earned, bound.refunded) if part)]
     sum_text = f" = {' + '.join(map(str, summands))}" if len(summands) > 1 else ""
     return f"bound   {bound.total}{sum_text}: {'; '.join(reasons)}"
@@ -343,7 +385,11 @@ def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: boo
     parts += f" + registering {_exact(cost.registering, unit)} + time {_exact(cost.time, unit)}"
     source = "declared and estimated: it was not used before"
     if cost.sample_count:
-        share = f", {row.used} of them in this turn" if row.used and row.used < cost.sample_count else ""
+        share = (
+            f", {row.used} of them in this turn"
+            if row.used and row.used < cost.sample_count
+            else ""
+        )
         source = f"from {_uses(cost.sample_count)}{share or (' in this turn' if row.used else '')}"
         steps = past.step_tokens if unit == "tokens" else past.step_nano
         if not row.used and not steps.count:
@@ -353,13 +399,17 @@ def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: boo
 
 def _time_line(cost: Expected) -> str:
     if not cost.is_known:
-        return "cost    unknown: neither the tool nor the model was used before, so it counts as 0 s"
+        return (
+            "cost    unknown: neither the tool nor the model was used before, so it counts as 0 s"
+        )
     source = "estimated from the model's speed: it was not used before"
     if cost.sample_count:
         source = f"from {_uses(cost.sample_count)}"
     use, registering = _exact(cost.step, "ms"), _exact(cost.registering, "ms")
     sum_text = f"model step and tool {use} + registering {registering}"
-    return f"cost    {_exact(cost.total, 'ms')} = {sum_text}; ± {_exact(cost.spread, 'ms')}, {source}"
+    return (
+        f"cost    {_exact(cost.total, 'ms')} = {sum_text}; ± {_exact(cost.spread, 'ms')}, {source}"
+    )
 
 
 def _budget_line(priced: PricedPlan) -> str:
@@ -368,7 +418,11 @@ def _budget_line(priced: PricedPlan) -> str:
         return ""
     unit = priced.unit
     available, reserve = _exact(remaining.cap, unit), _exact(remaining.reserved, unit)
-    paid = f"{_exact(priced.paid, unit)} paid already by thinking of the next use" if priced.paid else ""
+    paid = (
+        f"{_exact(priced.paid, unit)} paid already by thinking of the next use"
+        if priced.paid
+        else ""
+    )
     head = f"budget  R = {_exact(priced.budget or 0, unit)}"
     if remaining.budget + priced.paid < 0:
         return f"{head}: {available} left{paid and f', {paid}'}, and {reserve} should be reserved for the answer"
@@ -444,7 +498,8 @@ def before_question(
     parts: list[str] = []
     if tells:
         costs = ", ".join(
-            f"{tool} {amount_text(priced.costs[tool].total, priced.unit)}" for tool in offered[:_PRICE_LIST_LIMIT]
+            f"{tool} {amount_text(priced.costs[tool].total, priced.unit)}"
+            for tool in offered[:_PRICE_LIST_LIMIT]
         )
         parts += [f"Expected cost of one use: {costs}." if costs else "", _budget_note(priced)]
     names = {*registered, *offered}
@@ -454,18 +509,31 @@ def before_question(
     return " ".join(part for part in parts if part)
 
 
-def refused(priced: PricedPlan, tool: str, why: str | None, better: PlanRow | None, names: Collection[str]) -> str:
+def refused(
+    priced: PricedPlan, tool: str, why: str | None, better: PlanRow | None, names: Collection[str]
+) -> str:
     """Return the refusal of a forbidden tool for the model, with affordable alternatives among known tools.
 
     `why` is the plan's reason; `better` is the planned use that this use would make unaffordable.
     """
     reason = _WHY.get(why or "", "")
     if better is not None and why is None:
-        cost, budget = amount_text(priced.costs[tool].total, priced.unit), amount_text(priced.budget or 0, priced.unit)
+        cost, budget = (
+            amount_text(priced.costs[tool].total, priced.unit),
+            amount_text(priced.budget or 0, priced.unit),
+        )
         dearer = f"it is expected to cost {cost} of the {budget} left, which would leave {better.tool} unpaid"
-        reason, why = f"{dearer} ({amount_text(better.cost, priced.unit)}, and likelier to help)", "budget"
-    rows = sorted((row for row in priced.plan.rows if row.left and row.tool in names), key=lambda row: -row.worth)
-    alternatives = _few([f"{row.tool} ({amount_text(row.cost, priced.unit)})" for row in rows], _ALTERNATIVES_LIMIT)
+        reason, why = (
+            f"{dearer} ({amount_text(better.cost, priced.unit)}, and likelier to help)",
+            "budget",
+        )
+    rows = sorted(
+        (row for row in priced.plan.rows if row.left and row.tool in names),
+        key=lambda row: -row.worth,
+    )
+    alternatives = _few(
+        [f"{row.tool} ({amount_text(row.cost, priced.unit)})" for row in rows], _ALTERNATIVES_LIMIT
+    )
     advice = f"Affordable instead: {alternatives}; or answer" if alternatives else "Answer"
     return f"{tool} was not run: {reason} ({why_words(why or '')}). {advice} from what there is."
 
@@ -490,7 +558,11 @@ def after_result(
 
 
 def _budget_note(priced: PricedPlan) -> str:
-    return "" if priced.budget is None else f"Budget left for tools: {amount_text(priced.budget, priced.unit)}."
+    return (
+        ""
+        if priced.budget is None
+        else f"Budget left for tools: {amount_text(priced.budget, priced.unit)}."
+    )
 
 
 def _named(names: Iterable[str], forbidden: Mapping[str, str]) -> str:

@@ -132,14 +132,22 @@ class Past:
         """
         with self._lock:
             try:
-                generation = self._store.generation  # first, so that a change during the read is noticed next time
+                generation = (
+                    self._store.generation
+                )  # first, so that a change during the read is noticed next time
                 if generation != self._generation:
                     self._forget()
-                self._generation = None  # until all is read: after a failure, the next call starts over
+                self._generation = (
+                    None  # until all is read: after a failure, the next call starts over
+                )
                 columns = self._store.columns(self._last_use)
                 if columns.id:
-                    fresh = self._store.queries(max(self._places, default=0))  # after the uses, so that they exist
-                    self._places |= {number: place for place, (number, _) in enumerate(fresh, len(self._places))}
+                    fresh = self._store.queries(
+                        max(self._places, default=0)
+                    )  # after the uses, so that they exist
+                    self._places |= {
+                        number: place for place, (number, _) in enumerate(fresh, len(self._places))
+                    }
                     self._questions = self._questions or QuestionIndex()
                     self._questions.add([text for _, text in fresh])
                     self._history.add(columns, self._places)
@@ -187,7 +195,12 @@ class _History:
     """
 
     def __init__(self) -> None:
-        self._codes: dict[str, dict[Hashable, int]] = {"task": {}, "tool": {}, "document": {}, "model": {}}
+        self._codes: dict[str, dict[Hashable, int]] = {
+            "task": {},
+            "tool": {},
+            "document": {},
+            "model": {},
+        }
         """Codes for the values of these columns, in order of first appearance."""
         self._uses: dict[str, NDArray[Any]] = {}
         """Uses as parallel numeric columns; unknown is NaN.
@@ -207,10 +220,14 @@ class _History:
 
         arrays: dict[str, NDArray[Any]] = {
             "query": np.array([places.get(query, -1) for query in columns.query], np.intp),
-            "helpful": np.array([-1 if helped is None else int(helped) for helped in columns.helpful], np.int8),
+            "helpful": np.array(
+                [-1 if helped is None else int(helped) for helped in columns.helpful], np.int8
+            ),
             "price": np.array(columns.price_nano, np.float64),
             "seconds": np.array(columns.seconds, np.float64),
-            "step_nano": np.array([np.nan if nano is None else nano for nano in columns.step_nano], np.float64),
+            "step_nano": np.array(
+                [np.nan if nano is None else nano for nano in columns.step_nano], np.float64
+            ),
             "step_tokens": np.array(columns.step_tokens, np.float64),
         }
         values: dict[str, Iterable[Hashable]] = {
@@ -221,17 +238,23 @@ class _History:
         }
         for name, column in values.items():
             codes = self._codes[name]
-            arrays[name] = np.array([codes.setdefault(value, len(codes)) for value in column], np.int32)
+            arrays[name] = np.array(
+                [codes.setdefault(value, len(codes)) for value in column], np.int32
+            )
         is_present = arrays["query"] >= 0
         arrays = {name: column[is_present] for name, column in arrays.items()}
         figures = np.stack([arrays["price"], arrays["seconds"], arrays["step_tokens"]])
         if not np.isfinite(figures).all() or np.isinf(arrays["step_nano"]).any():
             raise ValueError("a use has a price, time or length that is not a number")
         if self._uses:
-            arrays = {name: np.concatenate((self._uses[name], column)) for name, column in arrays.items()}
+            arrays = {
+                name: np.concatenate((self._uses[name], column)) for name, column in arrays.items()
+            }
         self._uses, self._pairs, self._costs = arrays, None, None
 
-    def evidence(self, cosines: "Floats", hashes: Mapping[str, str], model: str) -> dict[str, Evidence]:
+    def evidence(
+        self, cosines: "Floats", hashes: Mapping[str, str], model: str
+    ) -> dict[str, Evidence]:
         """Return the evidence of each tool in `hashes`, which maps tools to present schema hashes.
 
         Every use has the weight `exp(cos − 1)` (BTP §2.2, eq. 3 and 4; SPEC §2). Unjudged uses do not count towards
@@ -244,12 +267,16 @@ class _History:
             return dict.fromkeys(hashes, NO_EVIDENCE)
         if self._pairs is None:
             keys = uses["task"].astype(np.int64) * len(codes) + uses["tool"]
-            _, first, of_use, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+            _, first, of_use, counts = np.unique(
+                keys, return_index=True, return_inverse=True, return_counts=True
+            )
             helped = np.bincount(of_use, uses["helpful"] == 1) > 0
             _, first_of_task = np.unique(uses["task"], return_index=True)
             frequency = np.where(helped, counts, 1).astype(np.float64)
             query = uses["query"]
-            self._pairs = _Pairs(of_use, uses["tool"][first], query[first], frequency, query[first_of_task])
+            self._pairs = _Pairs(
+                of_use, uses["tool"][first], query[first], frequency, query[first_of_task]
+            )
         if self._costs is None or self._costs.model != model or self._costs.hashes != hashes:
             self._costs = self._costs_of(hashes, model)
         pairs, costs = self._pairs, self._costs
@@ -264,7 +291,9 @@ class _History:
         sums = {
             "uses": np.bincount(uses["tool"], minlength=len(codes)),
             "weight": np.bincount(uses["tool"], of_use * (uses["helpful"] >= 0), len(codes)),
-            "helpful_weight": np.bincount(uses["tool"], of_use * (uses["helpful"] == 1), len(codes)),
+            "helpful_weight": np.bincount(
+                uses["tool"], of_use * (uses["helpful"] == 1), len(codes)
+            ),
             "query_weight": np.bincount(pairs.tool, of_pair, len(codes)),
             "frequency_weight": np.bincount(pairs.tool, of_pair * pairs.frequency, len(codes)),
             "chance": np.minimum(1.0, used / near) if near else np.zeros(len(codes)),
@@ -277,7 +306,9 @@ class _History:
             code = codes.get(name)
             if code is not None and rows[code][0]:
                 evidence[name] = replace(
-                    costs.by_tool[code], **dict(zip(sums, rows[code], strict=True)), chance_weight=near
+                    costs.by_tool[code],
+                    **dict(zip(sums, rows[code], strict=True)),
+                    chance_weight=near,
                 )
         return evidence
 
@@ -296,7 +327,12 @@ class _History:
         current = present[uses["tool"]] == uses["document"]
         every, same = np.ones_like(current), uses["model"] == self._codes["model"].get(model, -1)
         figures: list[list[Figure]] = []
-        for column, counts_at_all in (("price", every), ("seconds", every), ("step_nano", same), ("step_tokens", same)):
+        for column, counts_at_all in (
+            ("price", every),
+            ("seconds", every),
+            ("step_nano", same),
+            ("step_tokens", same),
+        ):
             has_sample = counts_at_all & ~np.isnan(uses[column])
             tool, samples, shares = (
                 uses["tool"][has_sample],
@@ -307,7 +343,9 @@ class _History:
             means = np.bincount(tool, shares * samples, len(codes)) / total
             squares = np.bincount(tool, shares * (samples - means[tool]) ** 2, len(codes))
             rows = (np.bincount(tool, minlength=len(codes)), means, np.sqrt(squares / total))
-            figures.append([Figure(*row) for row in zip(*(array.tolist() for array in rows), strict=True)])
+            figures.append(
+                [Figure(*row) for row in zip(*(array.tolist() for array in rows), strict=True)]
+            )
         of_tools = [
             Evidence(price=price, seconds=seconds, step_nano=nano, step_tokens=tokens)
             for price, seconds, nano, tokens in zip(*figures, strict=True)
@@ -377,16 +415,22 @@ class QuestionIndex:
             for first in range(0, FEATURES, _BLOCK):
                 block = slice(first, first + _BLOCK)
                 rows = self._rows[self._starts[first] : self._starts[first + _BLOCK]]
-                sums += np.bincount(rows, np.repeat(self._squares[block], counts[block]), minlength=self._count)
+                sums += np.bincount(
+                    rows, np.repeat(self._squares[block], counts[block]), minlength=self._count
+                )
             self._norms = np.sqrt(sums)
         features = _features(text).astype(np.intp)
         squares = self._squares[features]
         begins, ends = self._starts[features], self._starts[features + 1]
-        parts = (self._rows[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
+        parts = (
+            self._rows[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+        )
         rows = np.concatenate([self._rows[:0], *parts])
         dots = np.bincount(rows, np.repeat(squares, ends - begins), minlength=self._count)
         lengths = self._norms * np.sqrt(squares.sum())
-        return np.minimum(1.0, np.divide(dots, lengths, out=np.zeros(self._count), where=lengths > 0))
+        return np.minimum(
+            1.0, np.divide(dots, lengths, out=np.zeros(self._count), where=lengths > 0)
+        )
 
 
 def _features(text: str) -> "NDArray[np.uint16]":
@@ -403,6 +447,10 @@ def _word_features(word: str) -> bytes:
     """Return the features of a word and its n-grams, two bytes each, little-endian; spaces mark its ends."""
     sizes = _WIDE_SIZES if word[0] >= _WIDE[0] else _SIZES
     marked = f" {word} "
-    grams = {marked[start : start + size] for size in sizes for start in range(len(marked) - size + 1)}
-    features = (zlib.crc32(gram.encode("utf-8", "replace")) % FEATURES for gram in (*grams, f"={word}"))
+    grams = {
+        marked[start : start + size] for size in sizes for start in range(len(marked) - size + 1)
+    }
+    features = (
+        zlib.crc32(gram.encode("utf-8", "replace")) % FEATURES for gram in (*grams, f"={word}")
+    )
     return b"".join(feature.to_bytes(2, "little") for feature in features)

@@ -177,7 +177,9 @@ class Choice:
             parts.append(("instr(lower(text), lower(?)) > 0", [self.text]))
         if self.before:
             parts.append(("at != '' AND at < ?", [self.before]))
-        return " AND ".join(part for part, _ in parts) or "1", [value for _, values in parts for value in values]
+        return " AND ".join(part for part, _ in parts) or "1", [
+            value for _, values in parts for value in values
+        ]
 
 
 class ExperienceStore:
@@ -189,10 +191,18 @@ class ExperienceStore:
     def __init__(self, path: Path, *, busy_seconds: float = 10.0) -> None:
         upgrades = (_WITH_ATTEMPTS, _WITHOUT_VECTORS, _WITH_PREDICTIONS, _WITHOUT_ATTEMPTS)
         self._database = Database(
-            path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds, checked=False
+            path,
+            schema=SCHEMA,
+            version=VERSION,
+            upgrades=upgrades,
+            busy_seconds=busy_seconds,
+            checked=False,
         )
         with self._database.reading() as db:  # a read-only file of version 1 is not upgraded
-            tables = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            tables = {
+                str(row[0])
+                for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            }
         self._without_predictions = "predictions" not in tables
 
     def close(self) -> None:
@@ -222,7 +232,9 @@ class ExperienceStore:
         """Store a prediction."""
         with self._database.writing(_NOT_STORED) as db:
             row = (storable(use.tool), storable(use.model), use.alike, use.spent_nano)
-            db.execute("INSERT INTO predictions (tool, model, alike, spent_nano) VALUES (?, ?, ?, ?)", row)
+            db.execute(
+                "INSERT INTO predictions (tool, model, alike, spent_nano) VALUES (?, ?, ?, ?)", row
+            )
 
     def predictions(self, model: str | None = None) -> "list[Prediction]":
         """Return the predictions of one apprentice, or of all, oldest first."""
@@ -231,11 +243,16 @@ class ExperienceStore:
         query = "SELECT * FROM predictions WHERE ?1 IS NULL OR model = ?1 ORDER BY id"
         with self._database.reading() as db:
             rows = db.execute(query, (None if model is None else storable(model),)).fetchall()
-        return [Prediction(row["tool"], row["model"], bool(row["alike"]), row["spent_nano"]) for row in rows]
+        return [
+            Prediction(row["tool"], row["model"], bool(row["alike"]), row["spent_nano"])
+            for row in rows
+        ]
 
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
         """Store the user's mark of a use, None to remove it; returns False if the use is not stored."""
-        with self._database.writing("The mark is stored in the session, but not used for planning.") as db:
+        with self._database.writing(
+            "The mark is stored in the session, but not used for planning."
+        ) as db:
             values = (helpful, storable(session), turn, storable(call))
             marked = db.execute(f"UPDATE uses SET mark = ? WHERE {_SAME_CALL}", values).rowcount
             if marked:
@@ -276,7 +293,12 @@ class ExperienceStore:
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Return questions with IDs after `after`."""
         with self._database.reading() as db:
-            return [*map(tuple, db.execute("SELECT id, text FROM queries WHERE id > ? ORDER BY id", (after,)))]
+            return [
+                *map(
+                    tuple,
+                    db.execute("SELECT id, text FROM queries WHERE id > ? ORDER BY id", (after,)),
+                )
+            ]
 
     def columns(self, after: int = 0) -> Columns:
         """Return uses with IDs after `after`, with their present judgments."""
@@ -284,7 +306,9 @@ class ExperienceStore:
         with self._database.reading() as db:
             db.row_factory, usual = None, db.row_factory
             try:
-                rows = db.execute(f"SELECT {chosen} FROM uses WHERE id > ? ORDER BY id", (after,)).fetchall()
+                rows = db.execute(
+                    f"SELECT {chosen} FROM uses WHERE id > ? ORDER BY id", (after,)
+                ).fetchall()
             finally:
                 db.row_factory = usual
         return Columns(*map(list, zip(*rows, strict=True))) if rows else Columns()
@@ -324,5 +348,7 @@ def storable(text: str) -> str:
 
 def document_hash(schema: ToolSchema) -> str:
     """Return sixteen hex digits that change with the tool's description or parameters."""
-    text = json.dumps([schema.description, schema.parameters], sort_keys=True, ensure_ascii=False, default=str)
+    text = json.dumps(
+        [schema.description, schema.parameters], sort_keys=True, ensure_ascii=False, default=str
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -36,7 +36,9 @@ _MAX_VALUE_UNITS = 1e14
 """Real values are compared to fourteen digits; further differences are rounding errors."""
 
 
-def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[int], budget: Number) -> list[int]:
+def solve(
+    values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[int], budget: Number
+) -> list[int]:
     """Return the number of uses of each tool. Takes sequences or arrays of equal length; budget and costs share a unit.
 
     The cost of the plan never exceeds the budget, to the last bit. A negative budget allows nothing, an infinite one
@@ -54,34 +56,53 @@ def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[in
             f"{len(tool_values)} values, {len(tool_costs)} costs and {len(limits)} bounds are not of the same tools"
         )
     raw_budget: Any = budget
-    budget_number: Any = raw_budget.item() if hasattr(raw_budget, "item") else raw_budget  # a numpy scalar
+    budget_number: Any = (
+        raw_budget.item() if hasattr(raw_budget, "item") else raw_budget
+    )  # a numpy scalar
     if not isinstance(budget_number, int | float) or math.isnan(budget_number):
         raise ValueError(
-            "the budget is not a number" if isinstance(budget_number, float) else f"the budget is {budget_number!r}"
+            "the budget is not a number"
+            if isinstance(budget_number, float)
+            else f"the budget is {budget_number!r}"
         )
-    counts = [int(bound) if value > 0 <= budget_number else 0 for value, bound in zip(tool_values, limits, strict=True)]
+    counts = [
+        int(bound) if value > 0 <= budget_number else 0
+        for value, bound in zip(tool_values, limits, strict=True)
+    ]
     if budget_number == math.inf:
         return counts
-    usable = [at for at, count in enumerate(counts) if count and 0 < tool_costs[at] <= budget_number]
+    usable = [
+        at for at, count in enumerate(counts) if count and 0 < tool_costs[at] <= budget_number
+    ]
     counts = [count if cost == 0 else 0 for count, cost in zip(counts, tool_costs, strict=True)]
     if not usable:
         return counts
     ratios = [tool_costs[at].as_integer_ratio() for at in usable]
-    unit = max(denominator for _, denominator in ratios)  # floats are exact multiples of a power of two
+    unit = max(
+        denominator for _, denominator in ratios
+    )  # floats are exact multiples of a power of two
     numerator, denominator = budget_number.as_integer_ratio()
     units = numerator * unit // denominator
     # rounding keeps plans within the budget: Σ ⌈c/u⌉ ≤ ⌊R/u⌋ implies Σ c ≤ R (BTP Appendix A.1)
     shift = max(0, units.bit_length() - _COST_BITS)
-    unit_costs = [-(-(numerator * unit // denominator) >> shift) for numerator, denominator in ratios]
+    unit_costs = [
+        -(-(numerator * unit // denominator) >> shift) for numerator, denominator in ratios
+    ]
     units >>= shift
-    uses = [min(int(limits[at]), units // cost) for at, cost in zip(usable, unit_costs, strict=True)]
+    uses = [
+        min(int(limits[at]), units // cost) for at, cost in zip(usable, unit_costs, strict=True)
+    ]
     if sum(map(mul, unit_costs, uses)) > units:
-        unit_values = [tool_values[at] for at in usable]  # as precise as their sum over all uses allows
+        unit_values = [
+            tool_values[at] for at in usable
+        ]  # as precise as their sum over all uses allows
         if {*map(type, unit_values)} <= {int}:
             excess = int(sum(map(mul, unit_values, uses))).bit_length() - _VALUE_BITS
             unit_values = [max(1, int(value) >> max(0, excess)) for value in unit_values]
         else:
-            decimals = math.floor(math.log10(min(2**53 / sum(uses), _MAX_VALUE_UNITS)) - math.log10(max(unit_values)))
+            decimals = math.floor(
+                math.log10(min(2**53 / sum(uses), _MAX_VALUE_UNITS)) - math.log10(max(unit_values))
+            )
             unit_of_value = Fraction(10) ** decimals
             unit_values = [max(1, round(Fraction(value) * unit_of_value)) for value in unit_values]
         uses = _search(unit_values, unit_costs, uses, units)
@@ -90,7 +111,9 @@ def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[in
     return counts
 
 
-def _search(values: Sequence[int], costs: Sequence[int], uses: Sequence[int], budget: int) -> list[int]:
+def _search(
+    values: Sequence[int], costs: Sequence[int], uses: Sequence[int], budget: int
+) -> list[int]:
     """Return the best plan, as counts, of tools with at most `uses` each.
 
     Starts with the greedy plan by value per cost, which is the result among equal plans. Candidates for improvement
@@ -99,7 +122,9 @@ def _search(values: Sequence[int], costs: Sequence[int], uses: Sequence[int], bu
     """
     import numpy as np
 
-    given_values, given_costs, given_uses = (np.array(row, np.int64) for row in (values, costs, uses))
+    given_values, given_costs, given_uses = (
+        np.array(row, np.int64) for row in (values, costs, uses)
+    )
     order = np.argsort(given_costs / given_values, kind="stable")
     value, cost, limits = given_values[order], given_costs[order], given_uses[order]
     best, budget_left = np.zeros_like(limits), budget
@@ -131,7 +156,11 @@ def _search(values: Sequence[int], costs: Sequence[int], uses: Sequence[int], bu
 
 
 def _better(
-    tools: "tuple[Integers, Integers]", fewest: "Integers", limits: "Integers", budget: int, goals: Sequence[Goal]
+    tools: "tuple[Integers, Integers]",
+    fewest: "Integers",
+    limits: "Integers",
+    budget: int,
+    goals: Sequence[Goal],
 ) -> "Integers | None":
     """Return the best plan with uses between `fewest` and `limits` that reaches a goal; None without such a plan.
 
@@ -141,12 +170,18 @@ def _better(
 
     doubtful: list[int] = (limits - fewest).tolist()
     packs = list[tuple[int, int]]()
-    for tool, uses in enumerate(doubtful):  # packs of 1, 2, 4 … uses, which sum to any count, largest first
+    for tool, uses in enumerate(
+        doubtful
+    ):  # packs of 1, 2, 4 … uses, which sum to any count, largest first
         sizes = [1 << bit for bit in range((uses + 1).bit_length() - 1)]
-        packs += [(tool, size) for size in sorted((*sizes, uses - sum(sizes)), reverse=True) if size]
+        packs += [
+            (tool, size) for size in sorted((*sizes, uses - sum(sizes)), reverse=True) if size
+        ]
     pack_tools, sizes = np.array(packs, np.int64).reshape(-1, 2).T
     pack_values, pack_costs = (row[pack_tools] * sizes for row in tools)
-    worth, price = (np.append(0.0, np.cumsum(row.astype(np.float64))) for row in (pack_values, pack_costs))
+    worth, price = (
+        np.append(0.0, np.cumsum(row.astype(np.float64))) for row in (pack_values, pack_costs)
+    )
     value, cost = (np.array([fewest @ row]) for row in tools)
     stages: list[tuple[Integers, Integers]] = []
     for at in range(len(packs) - 1, -1, -1):
@@ -158,7 +193,10 @@ def _better(
         value, cost = value[order], cost[order]
         highest, hopeful = np.maximum.accumulate(value), np.zeros(len(value), np.bool_)
         for goal, limit in goals:
-            hopeful |= cost + np.interp(goal - value, worth[: at + 1], price[: at + 1], right=math.inf) <= limit
+            hopeful |= (
+                cost + np.interp(goal - value, worth[: at + 1], price[: at + 1], right=math.inf)
+                <= limit
+            )
         hopeful[1:] &= highest[1:] > highest[:-1]
         value, cost = value[hopeful], cost[hopeful]
         if len(cost) > _MAX_PLANS:
@@ -169,7 +207,10 @@ def _better(
     counts, reached, spent = fewest.copy(), int(value[-1]), int(cost[-1])
     # reconstruct the best plan from the last pack to the first
     for (tool, size), (values, costs) in zip(packs, reversed(stages), strict=True):
-        value_left, cost_left = reached - int(tools[0][tool]) * size, spent - int(tools[1][tool]) * size
+        value_left, cost_left = (
+            reached - int(tools[0][tool]) * size,
+            spent - int(tools[1][tool]) * size,
+        )
         place = int(values.searchsorted(value_left))
         if place < len(values) and values[place] == value_left and costs[place] == cost_left:
             counts[tool] += size
@@ -177,9 +218,13 @@ def _better(
     return counts
 
 
-def _plain(name: str, sequence: Any, least: Number = -math.inf, *, integral: bool = False) -> list[Number]:
+def _plain(
+    name: str, sequence: Any, least: Number = -math.inf, *, integral: bool = False
+) -> list[Number]:
     """Convert to a list of Python numbers; raises ValueError for the first invalid one."""
-    numbers: list[Any] = sequence.tolist() if hasattr(sequence, "tolist") else list(sequence)  # an array
+    numbers: list[Any] = (
+        sequence.tolist() if hasattr(sequence, "tolist") else list(sequence)
+    )  # an array
     for at, number in enumerate(numbers):
         if hasattr(number, "item"):
             number = numbers[at] = number.item()  # noqa: PLW2901 - numpy's own, in a list

@@ -61,7 +61,9 @@ class Plan:
     rows: tuple[PlanRow, ...] = ()
     budget: int | None = None
     """R, or None without a cap."""
-    forbidden: Mapping[str, PlanWhy] = field(default_factory=dict[str, PlanWhy], compare=False, repr=False)
+    forbidden: Mapping[str, PlanWhy] = field(
+        default_factory=dict[str, PlanWhy], compare=False, repr=False
+    )
     """Forbidden tools with reasons: the blacklist and, if strict, all with f = 0, else those that cost more than the
     remaining budget (SPEC §2)."""
     earned: bool = field(default=False, compare=False)
@@ -94,7 +96,9 @@ class Plan:
             return None
         room = self.budget - requested.cost
         better = (
-            row for row in self.rows if row.left and room < row.cost < requested.cost and row.worth > requested.value
+            row
+            for row in self.rows
+            if row.left and room < row.cost < requested.cost and row.worth > requested.value
         )
         return max(better, key=lambda row: row.worth, default=None)
 
@@ -153,16 +157,25 @@ class TaskPlan:
         return self._strict or candidate.value / (1 + failed) < self._threshold
 
     def solve(
-        self, budget: int | None, candidates: Sequence[Candidate] | None = None, *, unaffordable: Container[str] = ()
+        self,
+        budget: int | None,
+        candidates: Sequence[Candidate] | None = None,
+        *,
+        unaffordable: Container[str] = (),
     ) -> Plan:
         """Plan the remaining budget, in the candidates' unit; None means no limit.
 
         `candidates` replace the initial ones when costs have changed; `unaffordable` tools exceed another budget.
         """
         candidates = self.candidates if candidates is None else candidates
-        bounds = {candidate.tool: self._bound(candidate) for candidate in candidates if self.uses.get(candidate.tool)}
+        bounds = {
+            candidate.tool: self._bound(candidate)
+            for candidate in candidates
+            if self.uses.get(candidate.tool)
+        }
         limits = [
-            bounds[candidate.tool].total if candidate.tool in bounds else candidate.bound for candidate in candidates
+            bounds[candidate.tool].total if candidate.tool in bounds else candidate.bound
+            for candidate in candidates
         ]
         remaining = [
             0 if candidate.tool in unaffordable else max(0, limit - self.uses[candidate.tool])
@@ -181,10 +194,22 @@ class TaskPlan:
             )
         rows: list[PlanRow] = []
         for candidate, limit, count in zip(candidates, limits, counts, strict=True):
-            is_unaffordable = candidate.tool in unaffordable or (budget is not None and candidate.cost > budget)
-            rows.append(self._row(candidate, limit, count, bounds.get(candidate.tool), is_unaffordable=is_unaffordable))
+            is_unaffordable = candidate.tool in unaffordable or (
+                budget is not None and candidate.cost > budget
+            )
+            rows.append(
+                self._row(
+                    candidate,
+                    limit,
+                    count,
+                    bounds.get(candidate.tool),
+                    is_unaffordable=is_unaffordable,
+                )
+            )
         forbidding = ("forbidden", "unplanned") if self._strict else ("forbidden",)
-        forbidden: dict[str, PlanWhy] = {row.tool: row.why for row in rows if row.state in forbidding}
+        forbidden: dict[str, PlanWhy] = {
+            row.tool: row.why for row in rows if row.state in forbidding
+        }
         new = {candidate.tool for candidate in candidates if not candidate.is_judged}
         return Plan(tuple(rows), budget, forbidden, self._earned, unaffordable, bounds, new)
 
@@ -195,7 +220,13 @@ class TaskPlan:
         return Bound(candidate.bound, self.uses[tool], *earned, self._is_blacklisted(candidate))
 
     def _row(
-        self, candidate: Candidate, limit: int, count: int, bound: Bound | None, *, is_unaffordable: bool
+        self,
+        candidate: Candidate,
+        limit: int,
+        count: int,
+        bound: Bound | None,
+        *,
+        is_unaffordable: bool,
     ) -> PlanRow:
         """Return the row of a candidate with `count` planned further uses."""
         used = self.uses[candidate.tool]
@@ -208,7 +239,10 @@ class TaskPlan:
         elif candidate.bound == 0 and not used:
             state, why = "unplanned", "below τ"
         else:
-            state, why = "forbidden" if self._strict else "unplanned", "quota" if limit <= used else "budget"
+            state, why = (
+                "forbidden" if self._strict else "unplanned",
+                "quota" if limit <= used else "budget",
+            )
         return PlanRow(
             tool=candidate.tool,
             value=round(candidate.value, 4),

@@ -177,10 +177,14 @@ def _compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
 def _values(environ: Mapping[str, str]) -> list[str]:
     """Return the secret values of variables, also in JSON and URL encoding, longest first."""
     secrets = {value.strip() for value in secret_variables(environ).values()}
-    long_secrets = {value for value in secrets if len(value) >= _SHORTEST and value.lower() not in _LITERALS}
+    long_secrets = {
+        value for value in secrets if len(value) >= _SHORTEST and value.lower() not in _LITERALS
+    }
     written = set(long_secrets)
     for value in long_secrets:
-        written |= {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+        written |= {
+            json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)
+        }
         written.add(quote(value, safe="", errors="surrogatepass"))
     return sorted((form for form in written if form not in MARK), key=len, reverse=True)
 
@@ -193,7 +197,9 @@ def _clean(value: Any, environ: Mapping[str, str], limit: int, depth: int = 0) -
     if isinstance(value, Mapping) and depth < _MAX_DEPTH:
         cleaned: dict[str, Any] = {}
         for name, inner in cast("Mapping[Any, Any]", value).items():
-            secret = _compiled(_FIELD).search(str(name)[:_AHEAD]) and not isinstance(inner, (bool, type(None)))
+            secret = _compiled(_FIELD).search(str(name)[:_AHEAD]) and not isinstance(
+                inner, (bool, type(None))
+            )
             text = beginning(str(name), environ, limit)
             cleaned[text] = MARK if secret else _clean(inner, environ, limit, depth + 1)
         return cleaned
@@ -202,7 +208,9 @@ def _clean(value: Any, environ: Mapping[str, str], limit: int, depth: int = 0) -
     return value if value is None or isinstance(value, (bool, int, float)) else "…"
 
 
-def _clean_items(items: Sequence[Any], environ: Mapping[str, str], limit: int, depth: int) -> Iterator[Any]:
+def _clean_items(
+    items: Sequence[Any], environ: Mapping[str, str], limit: int, depth: int
+) -> Iterator[Any]:
     """Clean a list that may be a command line with `--password VALUE` or `-u NAME:PASSWORD`."""
     words = (word for word in items[:2] if isinstance(word, str))
     program = " ".join(takewhile(lambda word: not word.startswith("-"), words))[:_AHEAD]
@@ -216,7 +224,13 @@ def _clean_items(items: Sequence[Any], environ: Mapping[str, str], limit: int, d
                 start = f"{program} {previous[:_AHEAD]} "
                 line = f"{start}{item[:_AHEAD]}"
                 marked = _compiled(_INLINE).sub(rf"\g<name>{MARK}", line)
-                shown_item = marked[len(start) :] if marked.startswith(start) and marked != line else item
-        is_secret = isinstance(previous, str) and previous[:2] == "--" and _compiled(_FIELD).search(previous[:_AHEAD])
+                shown_item = (
+                    marked[len(start) :] if marked.startswith(start) and marked != line else item
+                )
+        is_secret = (
+            isinstance(previous, str)
+            and previous[:2] == "--"
+            and _compiled(_FIELD).search(previous[:_AHEAD])
+        )
         yield MARK if is_secret else _clean(shown_item, environ, limit, depth)
         previous = item

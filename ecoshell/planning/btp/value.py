@@ -34,7 +34,9 @@ def value(evidence: Evidence, prior: float = HELPFUL_PRIOR) -> float:
     return (evidence.helpful_weight + prior * WEIGHT_PRIOR) / (evidence.weight + WEIGHT_PRIOR)
 
 
-def priors(evidence: Mapping[str, Evidence], fits: Mapping[str, float], kinds: Mapping[str, str]) -> dict[str, float]:
+def priors(
+    evidence: Mapping[str, Evidence], fits: Mapping[str, float], kinds: Mapping[str, str]
+) -> dict[str, float]:
     """Return the prior value, 0 to 1, of each tool in `kinds`, which maps tools to servers.
 
     The prior is the share of helpful uses of the server's other tools, smoothed by the share of all other tools, which
@@ -45,14 +47,18 @@ def priors(evidence: Mapping[str, Evidence], fits: Mapping[str, float], kinds: M
         past = evidence.get(tool, NO_EVIDENCE)
         helpful, weight = sums.get(kind, (0.0, 0.0))
         sums[kind] = helpful + past.helpful_weight, weight + past.weight
-    helpful, weight = (math.fsum(parts) for parts in zip(*sums.values(), strict=True)) if sums else (0.0, 0.0)
+    helpful, weight = (
+        (math.fsum(parts) for parts in zip(*sums.values(), strict=True)) if sums else (0.0, 0.0)
+    )
     priors: dict[str, float] = {}
     for tool, kind in kinds.items():
         own = evidence.get(tool, NO_EVIDENCE)
         server_helpful, server_weight = sums[kind]
         fit = max(HELPFUL_PRIOR, fits.get(tool, 0.0))
         usual = (helpful - own.helpful_weight + fit) / (weight - own.weight + WEIGHT_PRIOR)
-        priors[tool] = (server_helpful - own.helpful_weight + usual) / (server_weight - own.weight + WEIGHT_PRIOR)
+        priors[tool] = (server_helpful - own.helpful_weight + usual) / (
+            server_weight - own.weight + WEIGHT_PRIOR
+        )
     return priors
 
 

@@ -31,12 +31,20 @@ Tiers = tuple[tuple[int, Decimal], ...]
 """Pairs of maximum MB and price per MB and millisecond, in rising order."""
 
 
-def quality(performance: float, cost: Decimal, *, alpha: float = ALPHA, max_cost: Decimal = OPENCATP_MAX_COST) -> float:
+def quality(
+    performance: float,
+    cost: Decimal,
+    *,
+    alpha: float = ALPHA,
+    max_cost: Decimal = OPENCATP_MAX_COST,
+) -> float:
     """Return QoP = α·P − (1 − α)·C/C_max, with P in 0..1 and both costs in one unit; not clipped."""
     return alpha * performance - (1 - alpha) * float(cost / max_cost)
 
 
-def worth(performance: float | None, cost_nano: int | None, *, alpha: float, most_nano: int) -> float | None:
+def worth(
+    performance: float | None, cost_nano: int | None, *, alpha: float, most_nano: int
+) -> float | None:
     """Return the quality for amounts in nano-dollars; None if performance or cost is unknown."""
     if performance is None or cost_nano is None:
         return None
@@ -61,7 +69,9 @@ class Tariff:
             (footprint.gpu_mb, self.gpu, footprint.gpu_instant_mb, self.gpu_instant),
         ):
             if constant is not None:
-                rate += _number(constant) * next((price for limit, price in tiers if constant <= limit), tiers[-1][1])
+                rate += _number(constant) * next(
+                    (price for limit, price in tiers if constant <= limit), tiers[-1][1]
+                )
             rate += _number(instant) * instant_rate
         return self.run + _number(milliseconds) * rate
 
@@ -118,7 +128,9 @@ def size_levels(sizes: Sequence[float]) -> tuple[float, ...]:
         return clusterings[-1][1] if clusterings else ()
     # the elbow is the sharpest bend of the errors' logarithms; the last entry only closes the last bend
     logs = [math.log(max(error / clusterings[0][0], _NO_ERROR)) for error, _ in clusterings]
-    bends = [logs[place - 1] - 2 * logs[place] + logs[place + 1] for place in range(1, len(logs) - 1)]
+    bends = [
+        logs[place - 1] - 2 * logs[place] + logs[place + 1] for place in range(1, len(logs) - 1)
+    ]
     sharpest = max(range(len(bends)), key=lambda place: round(bends[place], 9))
     return clusterings[1 + sharpest if bends[sharpest] >= _MIN_BEND else LEVELS - 1][1]
 
@@ -138,7 +150,9 @@ def _scale(size: float) -> float:
     return math.log(max(size, 1.0))
 
 
-def _clusterings(ordered: Sequence[float], max_pieces: int) -> list[tuple[float, tuple[float, ...]]]:
+def _clusterings(
+    ordered: Sequence[float], max_pieces: int
+) -> list[tuple[float, tuple[float, ...]]]:
     """Return the squared error and the centres of the best clustering into each of 1 to `max_pieces` pieces.
 
     Dynamic programming: `best[k, j]` is the least error of the first j numbers in k pieces.
@@ -147,7 +161,9 @@ def _clusterings(ordered: Sequence[float], max_pieces: int) -> list[tuple[float,
 
     points = np.asarray(ordered, np.float64)
     count = len(points)
-    shifted = points - points.mean() if count else points  # keeps the precision of squares of large sizes
+    shifted = (
+        points - points.mean() if count else points
+    )  # keeps the precision of squares of large sizes
     sums = np.concatenate(([0.0], np.cumsum(shifted)))
     squares = np.concatenate(([0.0], np.cumsum(shifted**2)))
     best = np.full((max_pieces + 1, count + 1), np.inf)
@@ -156,7 +172,9 @@ def _clusterings(ordered: Sequence[float], max_pieces: int) -> list[tuple[float,
     for end in range(1, count + 1):
         begins = np.arange(end)
         width = end - begins
-        errors = np.maximum(squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / width, 0.0)
+        errors = np.maximum(
+            squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / width, 0.0
+        )
         for pieces in range(1, max_pieces + 1):
             totals = best[pieces - 1, :end] + errors
             cut[pieces, end] = begin = int(np.argmin(totals))
@@ -190,7 +208,9 @@ class CostVector:
         return sum(weighted, Decimal(0)) / sum(weights, Decimal(0))
 
 
-def cost_vector(runs: Iterable[tuple[float, Decimal]], levels: Sequence[float]) -> CostVector | None:
+def cost_vector(
+    runs: Iterable[tuple[float, Decimal]], levels: Sequence[float]
+) -> CostVector | None:
     """Return the mean costs by level of runs given as pairs of input size and price (or time); None without runs.
 
     Levels without runs are interpolated linearly, and extrapolated as constant.
@@ -260,7 +280,11 @@ class CostTable:
         vector = self.milliseconds.get(tool)
         if vector is None:
             return None
-        took = statistics.mean(vector.costs) if size is None else vector.at(level_of(size, self.levels))
+        took = (
+            statistics.mean(vector.costs)
+            if size is None
+            else vector.at(level_of(size, self.levels))
+        )
         return float(took / 1000)
 
     def prompt(self, tools: Iterable[str], size: float | None) -> str:
@@ -278,7 +302,11 @@ class CostTable:
         lines = [f"Cost of one use of each tool for {size_word} input, in uses of the cheapest:"]
         for tool, vector in vectors.items():
             first, last = vector.costs[0], vector.costs[-1]
-            growth = f" (large inputs cost {_times(last / first)} of small ones)" if first and last >= 2 * first else ""
+            growth = (
+                f" (large inputs cost {_times(last / first)} of small ones)"
+                if first and last >= 2 * first
+                else ""
+            )
             lines.append(f"- {tool}: {_times(costs[tool] / least)}{growth}")
         return "\n".join(lines)
 
@@ -324,15 +352,21 @@ class ProfileStore:
         marks = ", ".join("?" * len(columns))
         with self._database.writing("The earlier profile is kept.") as connection:
             connection.execute("DELETE FROM runs WHERE tool = ?", (tool,))
-            connection.executemany(f"INSERT INTO runs ({', '.join(columns)}) VALUES ({marks})", rows)
+            connection.executemany(
+                f"INSERT INTO runs ({', '.join(columns)}) VALUES ({marks})", rows
+            )
 
     def runs(self) -> dict[str, list[ProfiledRun]]:
         """Return the runs of each profiled tool."""
         runs: dict[str, list[ProfiledRun]] = {}
         with self._database.reading() as connection:
-            rows = connection.execute(f"SELECT tool, size, milliseconds, {', '.join(_MEMORY)} FROM runs ORDER BY id")
+            rows = connection.execute(
+                f"SELECT tool, size, milliseconds, {', '.join(_MEMORY)} FROM runs ORDER BY id"
+            )
             for tool, size, milliseconds, *memory in rows:
-                runs.setdefault(tool, []).append(ProfiledRun(size, milliseconds, Footprint(*memory)))
+                runs.setdefault(tool, []).append(
+                    ProfiledRun(size, milliseconds, Footprint(*memory))
+                )
         return runs
 
     def profiles(self) -> dict[str, Profile]:

@@ -119,7 +119,9 @@ class _Run(Generic[T]):
     async def _run(self, label: str) -> None:
         """Run one node, then start its dependents or, after a failure, skip its descendants."""
         node = self.nodes[label].node
-        inputs = {dependency: self._results[dependency] for dependency in node.after if dependency != TASK}
+        inputs = {
+            dependency: self._results[dependency] for dependency in node.after if dependency != TASK
+        }
         try:
             self._results[label] = await self._run_node(node, inputs)
         except NodeFailed as failure:
@@ -145,7 +147,9 @@ class _Run(Generic[T]):
                 if run.state == "waiting":
                     self.tell(run, "skipped", reason=f"{label} failed")
         self._slots += 1
-        self._turns = [turn for turn in self._turns if self.nodes[turn].state in ("waiting", "running")]
+        self._turns = [
+            turn for turn in self._turns if self.nodes[turn].state in ("waiting", "running")
+        ]
         if not self._stopped:
             self.start()
 

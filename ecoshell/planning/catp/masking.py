@@ -41,7 +41,9 @@ class Draft:
         """Append a token; raises PlanFault for an invalid one."""
         allowed = self._following()
         if token not in allowed:
-            raise PlanFault(f"{shown(token)} may not come here.", fix=f"These may: {', '.join([*allowed][:9])}.")
+            raise PlanFault(
+                f"{shown(token)} may not come here.", fix=f"These may: {', '.join([*allowed][:9])}."
+            )
         self.tokens.append(token)
         self._state, new_node = allowed[token]
         self._next = None
@@ -66,7 +68,9 @@ class Draft:
                     else:
                         for tool, tool_class in self._rules.class_of.items():
                             used = self._uses[tool]
-                            if tool_class == number and (self._problem.uses is None or used < self._problem.uses):
+                            if tool_class == number and (
+                                self._problem.uses is None or used < self._problem.uses
+                            ):
                                 node = Node(tool, index=used + 1)
                                 self._next[f"[{token_word(node)}]"] = after, node
         return self._next
@@ -93,7 +97,11 @@ def plan_grammar(problem: Problem) -> str:
         raise PlanFault("No plan of these tools gives what the task asks for.")
     lines = ['root ::= "[" s0', *rules.values()]
     for number in range(len(problem.rules.classes)):
-        tools = (literal(quoted(tool)) for tool, tool_class in problem.rules.class_of.items() if tool_class == number)
+        tools = (
+            literal(quoted(tool))
+            for tool, tool_class in problem.rules.class_of.items()
+            if tool_class == number
+        )
         lines.append(f"tool-{number} ::= {' | '.join(tools)}")
     return "\n".join(lines) + "\n"
 
@@ -109,7 +117,9 @@ def _states(problem: Problem) -> dict[State, str] | None:
                 comma, due = ", " if state.groups else "", len(state.groups) + 1
                 written = f'{literal(f"{comma}[{due}, ")} tool-{number} ", ["'
             elif kind == "node":
-                written = literal(f"{', ' if state.task or any(state.dependencies) else ''}{number + 1}")
+                written = literal(
+                    f"{', ' if state.task or any(state.dependencies) else ''}{number + 1}"
+                )
             else:
                 written = {"task": literal(quoted(TASK)), "close": '"]]"', "end": '"]"'}[kind]
             if after is not None and after not in numbers:

@@ -31,7 +31,12 @@ class PlanFault(UsageError):
     """
 
     def __init__(
-        self, message: str, *, node: str | None = None, spot: tuple[int, int] = (0, ITSELF), fix: str = ""
+        self,
+        message: str,
+        *,
+        node: str | None = None,
+        spot: tuple[int, int] = (0, ITSELF),
+        fix: str = "",
     ) -> None:
         super().__init__(message, fix=fix)
         self.node = node
@@ -144,14 +149,21 @@ def faults_of(nodes: Sequence[Node]) -> Iterator[PlanFault]:
 
 def beyond(nodes: Sequence[Node], limit: int) -> PlanFault:
     """Return the fault of the first node above the limit."""
-    label, message = nodes[limit].label, f"The plan has {len(nodes)} nodes; at most {limit} are taken"
-    return PlanFault(f"{message}: {shown(label)} is one too many.", node=label, spot=(limit, ITSELF))
+    label, message = (
+        nodes[limit].label,
+        f"The plan has {len(nodes)} nodes; at most {limit} are taken",
+    )
+    return PlanFault(
+        f"{message}: {shown(label)} is one too many.", node=label, spot=(limit, ITSELF)
+    )
 
 
 def _cycle(nodes: Sequence[Node]) -> list[tuple[str, str]]:
     """Return a dependency cycle as pairs of labels; empty without a cycle."""
     try:
-        TopologicalSorter({node.label: {*node.after} - {node.label} for node in reversed(nodes)}).prepare()
+        TopologicalSorter(
+            {node.label: {*node.after} - {node.label} for node in reversed(nodes)}
+        ).prepare()
     except CycleError as error:
         return [*pairwise(reversed(error.args[1]))]
     return []
@@ -174,7 +186,9 @@ def shown(text: str) -> str:
     )
 
 
-def longest_path(waits: Mapping[str, Iterable[str]], times: Mapping[str, float]) -> tuple[float, tuple[str, ...]]:
+def longest_path(
+    waits: Mapping[str, Iterable[str]], times: Mapping[str, float]
+) -> tuple[float, tuple[str, ...]]:
     """Return the duration and the labels of the critical path (CATP-LLM B.3), the first one in a tie.
 
     `waits` maps labels to dependencies, in order, and `times` to durations.
@@ -182,7 +196,11 @@ def longest_path(waits: Mapping[str, Iterable[str]], times: Mapping[str, float])
     ends: dict[str, float] = {}
     paths: dict[str, tuple[str, ...]] = {}
     for label, after in waits.items():
-        latest = max((dependency for dependency in after if dependency in ends), key=ends.__getitem__, default="")
+        latest = max(
+            (dependency for dependency in after if dependency in ends),
+            key=ends.__getitem__,
+            default="",
+        )
         ends[label] = ends.get(latest, 0.0) + times[label]
         paths[label] = (*paths.get(latest, ()), label)
     last = max(ends, key=ends.__getitem__, default="")

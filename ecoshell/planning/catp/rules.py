@@ -12,7 +12,16 @@ from functools import cache, cached_property, lru_cache
 from itertools import accumulate, islice, product
 from typing import Literal, NamedTuple
 
-from ecoshell.planning.catp.plan import ITSELF, TASK, GraphPlan, Node, PlanFault, beyond, shown, unknown_tool
+from ecoshell.planning.catp.plan import (
+    ITSELF,
+    TASK,
+    GraphPlan,
+    Node,
+    PlanFault,
+    beyond,
+    shown,
+    unknown_tool,
+)
 from ecoshell.planning.catp.tpl import Written
 from ecoshell.planning.catp.types import ANY, Signature, serves
 
@@ -109,15 +118,19 @@ class Rules:
     def __init__(self, problem: Problem) -> None:
         tools = problem.tools
         self._problem = problem
-        kinds = {kind for signature in tools.values() for kind in (*signature.takes, *signature.needs)} | {
-            *problem.outputs
-        }
+        kinds = {
+            kind for signature in tools.values() for kind in (*signature.takes, *signature.needs)
+        } | {*problem.outputs}
         served = {
             signature.gives: tuple(serves(signature.gives, kind) for kind in sorted(kinds))
             for signature in tools.values()
         }
-        numbers = {behaviour: number for number, behaviour in enumerate(dict.fromkeys(served.values()))}
-        self.group_of = {tool: numbers[served[signature.gives]] for tool, signature in tools.items()}
+        numbers = {
+            behaviour: number for number, behaviour in enumerate(dict.fromkeys(served.values()))
+        }
+        self.group_of = {
+            tool: numbers[served[signature.gives]] for tool, signature in tools.items()
+        }
         """The group of each tool's results."""
         gives = {numbers[behaviour]: kinds for kinds, behaviour in reversed(served.items())}
         self.gives = tuple(gives[number] for number in range(len(numbers)))
@@ -125,11 +138,17 @@ class Rules:
         classes: dict[str, ToolClass] = {}
         for tool, signature in tools.items():
             usable = tuple(_uses(signature, gives) for gives in self.gives)
-            classes[tool] = ToolClass(signature.needs, usable, _uses(signature, problem.inputs), self.group_of[tool])
+            classes[tool] = ToolClass(
+                signature.needs, usable, _uses(signature, problem.inputs), self.group_of[tool]
+            )
         self.classes = tuple(dict.fromkeys(classes.values()))
         self.class_of = {tool: self.classes.index(signature) for tool, signature in classes.items()}
         members, uses = [*self.class_of.values()], problem.uses
-        uses_left = () if uses is None else tuple(members.count(number) * uses for number in range(len(self.classes)))
+        uses_left = (
+            ()
+            if uses is None
+            else tuple(members.count(number) * uses for number in range(len(self.classes)))
+        )
         self.start = State(remaining=uses_left)
         """A plan without nodes."""
         self._none: Counts = (0,) * len(self.gives)
@@ -142,7 +161,9 @@ class Rules:
         self._endings = cache(self._endings_uncached)
         self._further = cache(self._further_uncached)
 
-    def choices(self, state: State, max_tokens: int = FAR - 1) -> Iterator[tuple[Choice, State | None]]:
+    def choices(
+        self, state: State, max_tokens: int = FAR - 1
+    ) -> Iterator[tuple[Choice, State | None]]:
         """Yield the choices that allow an end within `max_tokens`, with the next state; None is the end."""
         for choice, after, tokens in self._options(state):
             if tokens <= max_tokens:
@@ -156,7 +177,9 @@ class Rules:
                 permitted.append((("end", 0), None))
             if len(state.groups) < self._problem.max_nodes:
                 for number, uses_left in self._remaining_tools(state.remaining):
-                    after = state._replace(tool=number, remaining=uses_left, dependencies=self._none)
+                    after = state._replace(
+                        tool=number, remaining=uses_left, dependencies=self._none
+                    )
                     permitted.append((("tool", number), after))
         else:
             tool, has_dependency = self.classes[state.tool], state.task or any(state.dependencies)
@@ -166,11 +189,15 @@ class Rules:
                 group = state.groups[at]
                 if tool.usable[group]:
                     dependencies = tuple(
-                        min(n + (at == group), self._enough) for at, n in enumerate(state.dependencies)
+                        min(n + (at == group), self._enough)
+                        for at, n in enumerate(state.dependencies)
                     )
                     sinks = (*state.sinks[:at], not self._problem.outputs, *state.sinks[at + 1 :])
                     permitted.append(
-                        (("node", at), state._replace(dependencies=dependencies, sinks=sinks, next=at + 1))
+                        (
+                            ("node", at),
+                            state._replace(dependencies=dependencies, sinks=sinks, next=at + 1),
+                        )
                     )
             if has_dependency and not self.missing(tool.needs, state.dependencies, task=state.task):
                 after = State((*state.groups, tool.group), (*state.sinks, True), state.remaining)
@@ -192,8 +219,14 @@ class Rules:
 
     def missing(self, needs: tuple[str, ...], counts: Counts, *, task: bool) -> str:
         """Return the first need not met by results, counted by group, and the user's input; empty if all are met."""
-        brought = [gives for gives, n in zip(self.gives, counts, strict=True) for _ in range(min(n, len(needs)))]
-        return _missing(needs, (*brought, *(frozenset({kind}) for kind in self._problem.inputs if task)))
+        brought = [
+            gives
+            for gives, n in zip(self.gives, counts, strict=True)
+            for _ in range(min(n, len(needs)))
+        ]
+        return _missing(
+            needs, (*brought, *(frozenset({kind}) for kind in self._problem.inputs if task))
+        )
 
     def delivers(self, sinks: Counts) -> bool:
         """Whether the sinks, counted by group, are exactly what the task wants."""
@@ -206,14 +239,19 @@ class Rules:
         """Return the tokens of the shortest completion; FAR without one."""
         sinks = self._counted(state.groups, state.sinks)
         spare = self._counted(state.groups, (not is_sink for is_sink in state.sinks), self._enough)
-        plan = _PlanCounts(state.remaining, sinks, spare, self._problem.max_nodes - len(state.groups))
+        plan = _PlanCounts(
+            state.remaining, sinks, spare, self._problem.max_nodes - len(state.groups)
+        )
         if state.tool is None:
             return self._to_end(plan)
         groups, later = state.groups[state.next :], state.sinks[state.next :]
         sinks = self._counted(groups, later)
         spare = self._counted(groups, (not is_sink for is_sink in later), self._enough)
         node = _OpenNode(state.tool, state.dependencies, state.task, sinks, spare)
-        return min((tokens + self._to_end(after) for tokens, after in self._endings(plan, node)), default=FAR)
+        return min(
+            (tokens + self._to_end(after) for tokens, after in self._endings(plan, node)),
+            default=FAR,
+        )
 
     def _counted(self, groups: Counts, flags: Iterable[bool], limit: int = FAR) -> Counts:
         counts = [0] * len(self.gives)
@@ -226,7 +264,9 @@ class Rules:
         if self.delivers(plan.sinks):
             return 1
         best, limit = FAR, self._problem.max_tokens or FAR
-        superfluous = sum(plan.sinks) - len(self._problem.outputs) if self._problem.outputs else -FAR
+        superfluous = (
+            sum(plan.sinks) - len(self._problem.outputs) if self._problem.outputs else -FAR
+        )
         for nodes in range(1, plan.nodes + 1):
             least = 1 + 3 * nodes + max(nodes, superfluous + nodes)
             if least >= best or least > limit:
@@ -241,7 +281,9 @@ class Rules:
         if sum(plan.sinks) + nodes < len(self._problem.outputs):
             return FAR
         ways = self._complete_nodes(plan)
-        return min((tokens + self._to_end_by(after, nodes - 1) for tokens, after in ways), default=FAR)
+        return min(
+            (tokens + self._to_end_by(after, nodes - 1) for tokens, after in ways), default=FAR
+        )
 
     def _complete_nodes_uncached(self, plan: _PlanCounts) -> list[tuple[int, _PlanCounts]]:
         """Return the possible next nodes, each with its tokens and the counts afterwards."""
@@ -249,26 +291,35 @@ class Rules:
             (2 + tokens, after)
             for number, uses_left in self._remaining_tools(plan.remaining)
             for tokens, after in self._endings(
-                plan._replace(remaining=uses_left), _OpenNode(number, self._none, False, plan.sinks, plan.spare)
+                plan._replace(remaining=uses_left),
+                _OpenNode(number, self._none, False, plan.sinks, plan.spare),
             )
         ]
 
-    def _endings_uncached(self, plan: _PlanCounts, node: _OpenNode) -> list[tuple[int, _PlanCounts]]:
+    def _endings_uncached(
+        self, plan: _PlanCounts, node: _OpenNode
+    ) -> list[tuple[int, _PlanCounts]]:
         """Return the possible completions of a node, each with its remaining tokens and the counts afterwards."""
         tool, endings = self.classes[node.tool], list[tuple[int, _PlanCounts]]()
         free = tool.task_usable and not node.task and not any(node.dependencies)
         for counts in product(*map(range, (n + 1 for n in _masked(node.sinks, tool.usable)))):
-            dependencies = tuple(min(sum(both), self._enough) for both in zip(node.dependencies, counts, strict=True))
+            dependencies = tuple(
+                min(sum(both), self._enough) for both in zip(node.dependencies, counts, strict=True)
+            )
             further = self._further(node.tool, dependencies, node.spare, node.task, free)
             if further is not None:
                 sinks = [n - less for n, less in zip(plan.sinks, counts, strict=True)]
                 sinks[tool.group] += 1
-                spare = tuple(min(sum(both), self._enough) for both in zip(plan.spare, counts, strict=True))
+                spare = tuple(
+                    min(sum(both), self._enough) for both in zip(plan.spare, counts, strict=True)
+                )
                 after = _PlanCounts(plan.remaining, tuple(sinks), spare, plan.nodes - 1)
                 endings.append((sum(counts) + further + 1, after))
         return endings
 
-    def _further_uncached(self, number: int, dependencies: Counts, spare: Counts, task: bool, free: bool) -> int | None:
+    def _further_uncached(
+        self, number: int, dependencies: Counts, spare: Counts, task: bool, free: bool
+    ) -> int | None:
         """Return the minimum number of further dependencies; None if the needs cannot be met.
 
         `free` allows `<task>` as a dependency.
@@ -276,7 +327,10 @@ class Rules:
         tool, totals = self.classes[number], list[int]()
         rooms = (range(n + 1) for n in _masked(spare, tool.usable))
         for *more, task_too in product(*rooms, (0, 1) if free else (0,)):
-            counts, with_task = tuple(map(sum, zip(dependencies, more, strict=True))), task or task_too > 0
+            counts, with_task = (
+                tuple(map(sum, zip(dependencies, more, strict=True))),
+                task or task_too > 0,
+            )
             if (with_task or any(counts)) and not self.missing(tool.needs, counts, task=with_task):
                 totals.append(sum(more) + task_too)
         return min(totals, default=None)
@@ -338,13 +392,18 @@ def _exceeded_limits(nodes: Sequence[Node], problem: Problem) -> Iterator[PlanFa
             message = f"{shown(node.label)}: a tool may be used {problem.uses} times at most."
         elif node.index != due:
             right = Node(node.tool, index=due).label
-            message = f"{shown(node.label)} is use {due} of {shown(node.tool)}: call it {shown(right)}."
+            message = (
+                f"{shown(node.label)} is use {due} of {shown(node.tool)}: call it {shown(right)}."
+            )
         if message:
             yield PlanFault(message, node=node.label, spot=(at, ITSELF))
     ends = [*accumulate(len(node.after) + 3 for node in nodes)]  # [SoP] does not count
     if problem.max_tokens is not None and ends[-1] >= problem.max_tokens:
         at = next(at for at, end in enumerate(ends) if end >= problem.max_tokens)
-        label, message = nodes[at].label, f"The plan has {ends[-1] + 1} tokens; at most {problem.max_tokens} are taken"
+        label, message = (
+            nodes[at].label,
+            f"The plan has {ends[-1] + 1} tokens; at most {problem.max_tokens} are taken",
+        )
         yield PlanFault(f"{message}: {shown(label)} is beyond them.", node=label, spot=(at, ITSELF))
 
 
@@ -358,19 +417,30 @@ def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
             if not (tool.task_usable if label == TASK else tool.usable[groups[label]]):
                 expected = " or ".join(sorted(problem.tools[node.tool].takes))
                 provided = (
-                    " and ".join(problem.inputs) if label == TASK else "/".join(sorted(rules.gives[groups[label]]))
+                    " and ".join(problem.inputs)
+                    if label == TASK
+                    else "/".join(sorted(rules.gives[groups[label]]))
                 )
-                message = f"{shown(node.label)} takes {expected}, and {shown(label)} gives {provided}."
+                message = (
+                    f"{shown(node.label)} takes {expected}, and {shown(label)} gives {provided}."
+                )
                 yield PlanFault(message, node=node.label, spot=(at, place))
             if label != TASK:
                 counts[groups[label]] += 1
         if kind := rules.missing(tool.needs, tuple(counts), task=TASK in node.after):
-            message = f"{shown(node.label)} needs {kind}, and nothing it waits for gives (enough of) it."
+            message = (
+                f"{shown(node.label)} needs {kind}, and nothing it waits for gives (enough of) it."
+            )
             yield PlanFault(message, node=node.label, spot=(at, ITSELF))
     sinks = [groups[node.label] for node in plan.sinks]
     if not rules.delivers(tuple(sinks.count(group) for group in range(len(rules.gives)))):
         first = plan.sinks[0]
-        ends = (f"{shown(node.label)} ({'/'.join(sorted(problem.tools[node.tool].gives))})" for node in plan.sinks[:8])
-        requirement = f"The task asks for {' and '.join(problem.outputs)}, nothing more and nothing less"
+        ends = (
+            f"{shown(node.label)} ({'/'.join(sorted(problem.tools[node.tool].gives))})"
+            for node in plan.sinks[:8]
+        )
+        requirement = (
+            f"The task asks for {' and '.join(problem.outputs)}, nothing more and nothing less"
+        )
         message = f"{requirement}; the plan ends in {', '.join(ends)}."
         yield PlanFault(message, node=first.label, spot=(plan.nodes.index(first), ITSELF))

@@ -73,14 +73,21 @@ def render(plan: GraphPlan, form: Form = "tokens") -> str:
         words, tokens = {TASK: "task"}, [START]
         for node in plan.nodes:
             words[node.label] = token_word(node)
-            tokens += [f"[{token_word(node)}]", OPEN, *(f"<{words[label]}>" for label in node.after), CLOSE]
+            tokens += [
+                f"[{token_word(node)}]",
+                OPEN,
+                *(f"<{words[label]}>" for label in node.after),
+                CLOSE,
+            ]
         return " ".join((*tokens, END))
     words, entries = {TASK: quoted(TASK)}, list[str]()
     for number, node in enumerate(plan.nodes, 1):
         written = quoted(_written_label(node))
         words[node.label] = written if form == "text" else str(number)
         waits = f"[{', '.join(map(words.__getitem__, node.after))}]"
-        entries.append(f"{written}, {waits}" if form == "text" else f"[{number}, {quoted(node.tool)}, {waits}]")
+        entries.append(
+            f"{written}, {waits}" if form == "text" else f"[{number}, {quoted(node.tool)}, {waits}]"
+        )
     return f"[{', '.join(entries)}]"
 
 
@@ -135,11 +142,15 @@ def find_plan(text: str, tools: Collection[str] | None = None) -> Written:
     explanations of nodes; a second plan is a fault, so that a part never runs instead of the complete plan.
     """
     if len(text) > MAX_TEXT:
-        raise PlanFault.at(text, MAX_TEXT, f"The text has {len(text):,} characters; at most {MAX_TEXT:,} are read.")
+        raise PlanFault.at(
+            text, MAX_TEXT, f"The text has {len(text):,} characters; at most {MAX_TEXT:,} are read."
+        )
     lists = list(_lists(text))
     if not lists:
         return _Reader(text, *_unfenced(text), tools).written()
-    likely, start, end = max(lists, key=lambda candidate: (candidate[0], candidate[2] - candidate[1]))
+    likely, start, end = max(
+        lists, key=lambda candidate: (candidate[0], candidate[2] - candidate[1])
+    )
     longest = _Reader(text, start, end, tools)
     for likely, start, end in lists:
         if not likely:
@@ -149,7 +160,11 @@ def find_plan(text: str, tools: Collection[str] | None = None) -> Written:
         except PlanFault:
             continue  # not a plan
         if not set(nodes) <= set(longest.nodes):  # otherwise it repeats nodes
-            raise PlanFault.at(text, start, "There are two plans, and this is the shorter one: write one, as one list.")
+            raise PlanFault.at(
+                text,
+                start,
+                "There are two plans, and this is the shorter one: write one, as one list.",
+            )
     return longest.written()
 
 
@@ -237,7 +252,9 @@ class _Reader:
         if _TOKEN_FORM.match(self._text, self._at, self._end):
             self._read_tokens()
         else:
-            self._read_list(numbered=_NUMBERED_FORM.match(self._text, self._at, self._end) is not None)
+            self._read_list(
+                numbered=_NUMBERED_FORM.match(self._text, self._at, self._end) is not None
+            )
         self._skip()
         if self._at < self._end:
             raise self._expected("the end of the text")
@@ -264,7 +281,9 @@ class _Reader:
                     break
                 entry.places.append(match.start(1))
                 label = TASK if word in _TASK_NAMES else word
-                entry.after.append(self._decoded(word, match.start(1), "a dependency") if word[0] == '"' else label)
+                entry.after.append(
+                    self._decoded(word, match.start(1), "a dependency") if word[0] == '"' else label
+                )
             else:
                 self._take("<", "`<` and a dependency, or `<EoD>`")
                 self._word("a dependency")
@@ -294,7 +313,11 @@ class _Reader:
             while not ended and (match := pattern.match(self._text, self._at, self._end)):
                 self._at, (word, sign) = match.end(), match.groups()
                 entry.places.append(match.start(1))
-                entry.after.append(self._decoded(word, match.start(1), "a dependency") if word[0] == '"' else int(word))
+                entry.after.append(
+                    self._decoded(word, match.start(1), "a dependency")
+                    if word[0] == '"'
+                    else int(word)
+                )
                 ended = sign == "]"
             if not ended:
                 self._skip()
@@ -324,16 +347,22 @@ class _Reader:
 
     def _resolved(self) -> tuple[Node, ...]:
         """Return the nodes with resolved dependencies; unknown ones stay as written."""
-        own = {(entry.tool, entry.index): Node(entry.tool, (), entry.index).label for entry in self._entries}
+        own = {
+            (entry.tool, entry.index): Node(entry.tool, (), entry.index).label
+            for entry in self._entries
+        }
         labels: dict[str | int, str] = dict(enumerate(own.values(), 1))
-        for written in {dependency for entry in self._entries for dependency in entry.after} - labels.keys():
+        for written in {
+            dependency for entry in self._entries for dependency in entry.after
+        } - labels.keys():
             if isinstance(written, int):
                 labels[written] = f"node {written}"
             else:
                 label = None if written == TASK else own.get(self._key(written))
                 labels[written] = label or (TASK if written in _TASK_NAMES else written)
         return tuple(
-            Node(entry.tool, tuple(map(labels.__getitem__, entry.after)), entry.index) for entry in self._entries
+            Node(entry.tool, tuple(map(labels.__getitem__, entry.after)), entry.index)
+            for entry in self._entries
         )
 
     def _skip(self) -> int:
@@ -373,7 +402,9 @@ class _Reader:
         try:
             return str(json.loads(written))
         except json.JSONDecodeError as error:
-            raise PlanFault.at(self._text, place, f"{expected} is not a JSON string: {error.msg}.") from error
+            raise PlanFault.at(
+                self._text, place, f"{expected} is not a JSON string: {error.msg}."
+            ) from error
 
     def _word(self, expected: str) -> tuple[str, bool]:
         """Consume a word within brackets; return it and whether it is unquoted."""
@@ -386,5 +417,9 @@ class _Reader:
         """Return the fault for unexpected text."""
         self._skip()
         ended = self._at >= self._end
-        actual = "the text ends here" if ended else f"here is {shown(self._text[self._at : self._at + 20])}"
+        actual = (
+            "the text ends here"
+            if ended
+            else f"here is {shown(self._text[self._at : self._at + 20])}"
+        )
         return PlanFault.at(self._text, self._at, f"Expected {expected}; {actual}.")

@@ -38,9 +38,23 @@ _WORDS_OF: Mapping[str, str] = {
 }
 _KIND_BY_WORD = {word: kind for kind, words in _WORDS_OF.items() for word in words.split()}
 _PLACES = frozenset({FILE, URL})
-_MAKING = frozenset({"generate", "create", "make", "render", "draw", "plot", "take", "capture", "record", "to"})
-_FORMATS = {"uri": URL, "url": URL, "uri-reference": URL, "iri": URL, "path": FILE, "file-path": FILE}
-_KIND_BY_TYPE: Mapping[str, str] = {"integer": NUMBER, "number": NUMBER, "boolean": TEXT, "object": JSON}
+_MAKING = frozenset(
+    {"generate", "create", "make", "render", "draw", "plot", "take", "capture", "record", "to"}
+)
+_FORMATS = {
+    "uri": URL,
+    "url": URL,
+    "uri-reference": URL,
+    "iri": URL,
+    "path": FILE,
+    "file-path": FILE,
+}
+_KIND_BY_TYPE: Mapping[str, str] = {
+    "integer": NUMBER,
+    "number": NUMBER,
+    "boolean": TEXT,
+    "object": JSON,
+}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -65,7 +79,10 @@ class Signature:
 
 def serves(kinds: Iterable[str], kind: str) -> bool:
     """Whether a value of any of these kinds can serve as another kind."""
-    return any(provided in (kind, ANY) or kind == ANY or kind in _SERVES.get(provided, ()) for provided in kinds)
+    return any(
+        provided in (kind, ANY) or kind == ANY or kind in _SERVES.get(provided, ())
+        for provided in kinds
+    )
 
 
 def signature(tool_schema: ToolSchema) -> Signature:
@@ -74,9 +91,15 @@ def signature(tool_schema: ToolSchema) -> Signature:
     The result is text unless the tool's name indicates another kind (text_to_image, take_screenshot).
     """
     properties = _mapping(tool_schema.parameters.get("properties"))
-    required = {name for name in _list(tool_schema.parameters.get("required")) if isinstance(name, str)}
+    required = {
+        name for name in _list(tool_schema.parameters.get("required")) if isinstance(name, str)
+    }
     kinds = {name: _kinds(name, schema) for name, schema in properties.items()}
-    needs = {min(options) for name, options in kinds.items() if name in required and options and options <= _MEDIA}
+    needs = {
+        min(options)
+        for name, options in kinds.items()
+        if name in required and options and options <= _MEDIA
+    }
     words = _words(tool_schema.name)
     media = [at for at, word in enumerate(words) if _KIND_BY_WORD.get(word) in _MEDIA]
     makes = media and (_MAKING & set(words[: media[-1]]) or words[-1] == "screenshot")
@@ -89,12 +112,16 @@ def _kinds(name: str, schema: Any) -> frozenset[str]:
     fields = _mapping(schema)
     options = [*_list(fields.get("anyOf")), *_list(fields.get("oneOf"))]
     if options:
-        kinds = [_kinds(name, option) for option in options if _mapping(option).get("type") != "null"]
+        kinds = [
+            _kinds(name, option) for option in options if _mapping(option).get("type") != "null"
+        ]
         return frozenset[str]().union(*kinds)
     kind = fields.get("type")
     if isinstance(kind, list):
         listed = [type_name for type_name in cast("list[object]", kind) if type_name != "null"]
-        return frozenset[str]().union(*(_kinds(name, {**fields, "type": type_name}) for type_name in listed))
+        return frozenset[str]().union(
+            *(_kinds(name, {**fields, "type": type_name}) for type_name in listed)
+        )
     return frozenset({_kind(name, fields)})
 
 

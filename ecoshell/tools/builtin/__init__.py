@@ -28,11 +28,15 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
     """Return all built-in tools for a workspace."""
     options = options or ToolOptions()
     quick = Limits(options.file_seconds, options.result)
-    programs = Limits(options.command_seconds + _END_SECONDS, options.result, sandbox=options.sandbox)
+    programs = Limits(
+        options.command_seconds + _END_SECONDS, options.result, sandbox=options.sandbox
+    )
     web = Limits(options.fetch_seconds, options.result)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
     search = SearchTools(workspace, options)
-    program = ProgramTool(commands, options.command_seconds, lambda: options.result.characters - 200)
+    program = ProgramTool(
+        commands, options.command_seconds, lambda: options.result.characters - 200
+    )
     return [
         WorkerTool(files.list_files, effects=_READ, limits=quick),
         FunctionTool(files.read_file, effects=_READ, limits=quick),
@@ -42,9 +46,15 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
         FunctionTool(files.edit_file, effects=_WRITE, limits=quick, preview=files.preview_edit),
         FunctionTool(commands.run_command, effects=_EXECUTE, limits=programs),
         FunctionTool(commands.run_python, effects=_EXECUTE, limits=programs),
-        FunctionTool(commands.command_output, effects=(), limits=replace(programs, is_live=True, sandbox=None)),
+        FunctionTool(
+            commands.command_output,
+            effects=(),
+            limits=replace(programs, is_live=True, sandbox=None),
+        ),
         FunctionTool(commands.command_stop, effects=(), limits=quick),
-        FunctionTool(program.run_program, effects=_EXECUTE, limits=replace(programs, seconds=SECONDS)),
+        FunctionTool(
+            program.run_program, effects=_EXECUTE, limits=replace(programs, seconds=SECONDS)
+        ),
         WorkerTool(calculate, effects=(), limits=quick),
         FunctionTool(current_time, effects=(), limits=quick),
         WorkerTool(convert_units, effects=(), limits=quick),

@@ -18,7 +18,9 @@ class AdvisorTool(FunctionTool):
 
 
 async def ask_advisor(
-    question: Annotated[str, "What to decide, with the facts that matter; it also sees what was done so far."],
+    question: Annotated[
+        str, "What to decide, with the facts that matter; it also sees what was done so far."
+    ],
 ) -> str:
     """Ask a stronger, dearer model at a decision point or when stuck; it advises and calls no tools."""
     running = caller.get()

@@ -49,7 +49,8 @@ _MAX_DEPTH = 100
 
 def calculate(
     expression: Annotated[
-        str, "Arithmetic with + - * / ^ % and functions. log is base 10, ln natural; angles are radians, or in °."
+        str,
+        "Arithmetic with + - * / ^ % and functions. log is base 10, ln natural; angles are radians, or in °.",
     ],
 ) -> str:
     """Calculate arithmetic: add, subtract, multiply, divide, powers, percent, roots, logarithms."""
@@ -69,9 +70,13 @@ class Result:
 def evaluate(text: str) -> Result:
     """Evaluate an expression; raises ToolError for invalid syntax and impossible operations."""
     if len(text) > _MAX_CHARS:
-        raise ToolError(f"The expression is too long: {len(text)} characters; the maximum is {_MAX_CHARS}.")
+        raise ToolError(
+            f"The expression is too long: {len(text)} characters; the maximum is {_MAX_CHARS}."
+        )
     traps = [DivisionByZero, InvalidOperation, Overflow]
-    with localcontext(Context(prec=_DIGITS, Emax=999_999_999, Emin=-999_999_999, traps=traps)) as context:
+    with localcontext(
+        Context(prec=_DIGITS, Emax=999_999_999, Emin=-999_999_999, traps=traps)
+    ) as context:
         try:
             value = _Parser(text).result()
             if isinstance(value, int) and value.bit_length() > _MAX_BITS:
@@ -94,7 +99,11 @@ def evaluate(text: str) -> Result:
 
 def _multiply(left: Number, right: Number) -> Number:
     """Return the product; rounded if two integers give too large a result."""
-    if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > _MAX_BITS:
+    if (
+        isinstance(left, int)
+        and isinstance(right, int)
+        and left.bit_length() + right.bit_length() > _MAX_BITS
+    ):
         return Decimal(left) * Decimal(right)
     return left * right
 
@@ -109,7 +118,11 @@ def _divide(left: Number, right: Number) -> Number:
 
 
 def _floor_divide(left: Number, right: Number) -> Number:
-    return left // right if isinstance(left, int) and isinstance(right, int) else _floor(_divide(left, right))
+    return (
+        left // right
+        if isinstance(left, int) and isinstance(right, int)
+        else _floor(_divide(left, right))
+    )
 
 
 def _modulo(left: Number, right: Number) -> Number:
@@ -124,14 +137,22 @@ def _modulo(left: Number, right: Number) -> Number:
 
 def _power(base: Number, exponent: Number) -> Number:
     """Return the power; exact for integers unless the result is too large."""
-    if isinstance(base, int) and isinstance(exponent, int) and 0 <= exponent * base.bit_length() <= _MAX_BITS:
+    if (
+        isinstance(base, int)
+        and isinstance(exponent, int)
+        and 0 <= exponent * base.bit_length() <= _MAX_BITS
+    ):
         return _to_int(base**exponent)
     return _to_int(Decimal(base) ** Decimal(exponent))
 
 
 def _to_int(value: Number) -> Number:
     """Convert an integral value to int if it is small enough to be exact."""
-    if isinstance(value, Decimal) and value.adjusted() < _DIGITS and value == value.to_integral_value():
+    if (
+        isinstance(value, Decimal)
+        and value.adjusted() < _DIGITS
+        and value == value.to_integral_value()
+    ):
         return int(value)
     return value
 
@@ -279,7 +300,10 @@ _CALL = re.compile(r"[a-z√]\w*\s*\(")
 _NUMBER = r"0x[0-9a-f]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 _NAME = r"√|[a-zπ][a-z0-9_]*"
 _TOKEN = re.compile(rf"\s*({_NUMBER}|{_NAME}|//|\S)", re.ASCII)
-_IS_NUMBER, _IS_NAME = re.compile(_NUMBER, re.ASCII).fullmatch, re.compile(_NAME, re.ASCII).fullmatch
+_IS_NUMBER, _IS_NAME = (
+    re.compile(_NUMBER, re.ASCII).fullmatch,
+    re.compile(_NAME, re.ASCII).fullmatch,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,13 +338,18 @@ class _Parser:
         """Parse an operand and the operators of at least this precedence after it."""
         value = self._operand(depth)
         while True:
-            is_omitted = self._next == "(" or (_IS_NAME(self._next) and self._next not in _OPERATORS)
+            is_omitted = self._next == "(" or (
+                _IS_NAME(self._next) and self._next not in _OPERATORS
+            )
             operator = "*" if is_omitted else self._next
             if operator not in _OPERATORS or _OPERATORS[operator][0] < min_precedence:
                 return value
             precedence, right_precedence, apply = _OPERATORS[operator]
             self._position += not is_omitted
-            left, right = _number(value), self._expression(right_precedence, depth + (precedence == _POWER))
+            left, right = (
+                _number(value),
+                self._expression(right_precedence, depth + (precedence == _POWER)),
+            )
             if isinstance(right, _Percent) and precedence == _SUM:
                 right = _divide(_multiply(left, right.number), 100)
             value = apply(left, _number(right))
@@ -341,7 +370,11 @@ class _Parser:
             else:
                 value = _power(value, 2 if postfix == "²" else 3)
         following = self._tokens[self._position + 1] if self._next else ""
-        is_modulo = following == "(" or _IS_NUMBER(following) or (_IS_NAME(following) and following not in _OPERATORS)
+        is_modulo = (
+            following == "("
+            or _IS_NUMBER(following)
+            or (_IS_NAME(following) and following not in _OPERATORS)
+        )
         return _Percent(value) if not is_modulo and self._accept("%") else value
 
     def _value(self, depth: int) -> Number:

@@ -34,7 +34,9 @@ def _zone(name: str) -> tuple[str, tzinfo]:
         sign, hours, minutes = offset[1], int(offset[2]), int(offset[3] or 0)
         if hours > 14:
             raise ToolError(f"{name} is not a UTC offset: offsets range from -12:00 to +14:00.")
-        return name, fixed_zone(timedelta(hours=hours, minutes=minutes) * (-1 if sign == "-" else 1))
+        return name, fixed_zone(
+            timedelta(hours=hours, minutes=minutes) * (-1 if sign == "-" else 1)
+        )
     key = _key(name)
     if zone := _names().get(key):
         return zone, ZoneInfo(zone)
@@ -49,7 +51,9 @@ def _zone(name: str) -> tuple[str, tzinfo]:
 
 def _key(name: str) -> str:
     """Normalize case and accents of a name for lookup."""
-    plain = "".join(sign for sign in unicodedata.normalize("NFKD", name) if not unicodedata.combining(sign))
+    plain = "".join(
+        sign for sign in unicodedata.normalize("NFKD", name) if not unicodedata.combining(sign)
+    )
     return plain.casefold().replace("_", " ")
 
 

@@ -29,13 +29,20 @@ _GRACE = 1.0
 """Seconds between SIGTERM and SIGKILL, and for reading the last output of an ended program."""
 
 _SECRET_NAME = re.compile(
-    r"KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSW|PASSPHRASE|PGPASS|_PWD$|CREDENTIAL|AUTH|COOKIE|_PAT$|_DSN$", re.IGNORECASE
+    r"KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSW|PASSPHRASE|PGPASS|_PWD$|CREDENTIAL|AUTH|COOKIE|_PAT$|_DSN$",
+    re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(
     r"\b(?:sk|pk|rk)[-_][\w-]{16}|\bgh[a-z]_\w{16}|github_pat_|\bglpat-|\bxox[a-z]-|\bhf_\w{16}|\bAKIA\w{12}|\bAIza\w{16}"
     r"|\beyJ[\w-]{16}|-----BEGIN|://[^/\s:@]*:[^/\s@]+@"
 )
-_QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+_QUIET = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
 _QUIET["GIT_OPTIONAL_LOCKS"] = "0"  # Reading commands do not write the index, and so run no hook.
 
 
@@ -50,7 +57,9 @@ class Finished:
     timed_out: bool
 
 
-def safe_environment(environment: Mapping[str, str], keep: frozenset[str] = frozenset()) -> dict[str, str]:
+def safe_environment(
+    environment: Mapping[str, str], keep: frozenset[str] = frozenset()
+) -> dict[str, str]:
     """Return the variables for a command, without those whose name or value looks like a secret."""
     safe = {
         name: value
@@ -79,7 +88,9 @@ async def run_process(
     reader = asyncio.StreamReader(limit=_CHUNK)
     protocol = asyncio.StreamReaderProtocol(reader)
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(read_end, "rb", buffering=0))
+    transport, _ = await loop.connect_read_pipe(
+        lambda: protocol, os.fdopen(read_end, "rb", buffering=0)
+    )
 
     async def drain() -> None:
         while data := await reader.read(_CHUNK):
@@ -146,7 +157,9 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[None])
         _signal(process, signal.SIGKILL)
         try:
             await process.wait()
-            await asyncio.wait([reading], timeout=_GRACE)  # A daemon outside the group may keep the pipe open.
+            await asyncio.wait(
+                [reading], timeout=_GRACE
+            )  # A daemon outside the group may keep the pipe open.
         finally:
             reading.cancel()
 
@@ -232,13 +245,17 @@ class Watchdog:
 watchdog = Watchdog()
 
 
-_RUN = "import os, sys; sys.path.append(os.getcwd()); exec(compile(sys.argv.pop(), '<code>', 'exec'))"
+_RUN = (
+    "import os, sys; sys.path.append(os.getcwd()); exec(compile(sys.argv.pop(), '<code>', 'exec'))"
+)
 """Makes the workspace importable, after Python's own modules."""
 _MAX_BYTES = 100_000
 """Maximum size of a command; the system allows 128 KiB per argument."""
 _DETACHES = re.compile(r"(?<![&>])&\s*(?:$|\)|;|\n)|^\s*(?:nohup|setsid)\s", re.MULTILINE)
 """Shell text that leaves programs running."""
-_NOT_STARTED = re.compile(r"(bwrap|namespaces): .*(Read-only file system|No such file or directory).*\n")
+_NOT_STARTED = re.compile(
+    r"(bwrap|namespaces): .*(Read-only file system|No such file or directory).*\n"
+)
 """Output of a sandbox that did not start because a file that it covers was deleted meanwhile."""
 _DETACHED = "[programs that it left running have ended; use background=true for those]"
 _BACKGROUND_SECONDS = 86_400.0
@@ -296,9 +313,13 @@ class CommandTools:
         await commands.stop(command)
         return _background_observation(command)
 
-    async def run_python(self, code: Annotated[str, "Python source; print what you want to see."]) -> Observation:
+    async def run_python(
+        self, code: Annotated[str, "Python source; print what you want to see."]
+    ) -> Observation:
         """Run Python code or a script and show what it prints."""
-        return await self._run([sys.executable, "-I", "-c", _RUN, code], " Use print(...) to see a value.")
+        return await self._run(
+            [sys.executable, "-I", "-c", _RUN, code], " Use print(...) to see a value."
+        )
 
     @property
     def folder(self) -> Path:
@@ -319,7 +340,9 @@ class CommandTools:
             raise ToolError("Background commands need a session.")
         return self._options.background
 
-    async def _run(self, program: Sequence[str], hint: str, *, background: bool = False) -> Observation:
+    async def _run(
+        self, program: Sequence[str], hint: str, *, background: bool = False
+    ) -> Observation:
         text = program[-1]
         self.require_text(text)
         launch = await self.launch(program)
@@ -380,7 +403,9 @@ class CommandTools:
             return "outside"
         problem = await asyncio.to_thread(lambda: sandbox.problem)
         if problem and sandbox.mode == "strict":
-            raise ToolError(f"It was not run, because the sandbox is required ([sandbox] mode = strict). {problem}")
+            raise ToolError(
+                f"It was not run, because the sandbox is required ([sandbox] mode = strict). {problem}"
+            )
         return "outside" if problem else reach.get()
 
 
@@ -401,7 +426,9 @@ def _observation(finished: Finished, hint: str) -> Observation:
     elif finished.status:
         marks.append(f"[exit status {finished.status}]")
     text = "\n".join([finished.output.rstrip("\n"), *marks] if finished.output.strip() else marks)
-    return Observation(text, ok=finished.status == 0 and not finished.timed_out, truncated=finished.truncated)
+    return Observation(
+        text, ok=finished.status == 0 and not finished.timed_out, truncated=finished.truncated
+    )
 
 
 async def passes(command: str, text: str, *, folder: Path, options: ToolOptions) -> bool:
@@ -426,7 +453,9 @@ async def passes(command: str, text: str, *, folder: Path, options: ToolOptions)
     if finished.status < 0:
         raise ToolError(f"It was ended by signal {-finished.status}.")
     if finished.status in _SHELL_FAILURES:
-        raise ToolError(f"It cannot be run: {finished.output.strip() or f'exit status {finished.status}'}")
+        raise ToolError(
+            f"It cannot be run: {finished.output.strip() or f'exit status {finished.status}'}"
+        )
     return finished.status == 0
 
 

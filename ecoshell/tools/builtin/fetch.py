@@ -29,7 +29,13 @@ _REDIRECTS = 5
 HTML = frozenset({"text/html", "application/xhtml+xml"})
 """The media types of pages."""
 _TEXT = frozenset(
-    {"application/json", "application/xml", "application/javascript", "application/yaml", "application/toml"}
+    {
+        "application/json",
+        "application/xml",
+        "application/javascript",
+        "application/yaml",
+        "application/toml",
+    }
 )
 _HEADERS = {
     "User-Agent": "ecoshell (fetch_url)",
@@ -38,7 +44,9 @@ _HEADERS = {
 }
 _WINDOW_BITS = {"gzip": (47,), "x-gzip": (47,), "deflate": (47, -15)}
 """Window sizes for zlib; servers send deflate with or without a zlib header."""
-_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s{0,9}=\s{0,9}["']?\s{0,9}([\w-]{1,40})""", re.IGNORECASE)
+_META_CHARSET = re.compile(
+    rb"""<meta[^>]{0,200}charset\s{0,9}=\s{0,9}["']?\s{0,9}([\w-]{1,40})""", re.IGNORECASE
+)
 _CHARSETS = re.compile(
     r"utf-?(8|16|32)(-[bl]e|-sig)?|ascii|iso8859-\d+|cp(125\d|437|85\d|866|874|932|949|950)|koi8-[rut]|mac-\w+|tis-620"
     r"|gb(2312|k|18030)|big5(hkscs)?|shift_jis(x0213|_2004)?|euc_(jp|kr|jis_2004|jisx0213)|iso2022_(jp|kr)[_\w]*|johab"
@@ -75,7 +83,9 @@ class FetchTool:
         if page.cut:
             text += f"\n[truncated: only the first {self._options.fetch_bytes} bytes were fetched]"
         if page.status >= 400:
-            return Observation(f"{page.address} answered {page.status} {page.reason}.\n{text}", ok=False)
+            return Observation(
+                f"{page.address} answered {page.status} {page.reason}.\n{text}", ok=False
+            )
         return Observation(text or f"{page.address} has no text.", truncated=page.cut)
 
     async def readable(self, page: Page) -> str:
@@ -90,7 +100,9 @@ class FetchTool:
 
         Raises ToolError for addresses that are refused, unreachable or not text.
         """
-        await asyncio.to_thread(_ssl_context)  # The first call imports httpx, which would block the event loop.
+        await asyncio.to_thread(
+            _ssl_context
+        )  # The first call imports httpx, which would block the event loop.
         import httpx
 
         try:
@@ -101,13 +113,17 @@ class FetchTool:
                     if isinstance(result, Page):
                         return result
                     address = _web_address(str(address.join(result)))
-                raise ToolError(f"{url} redirects more than {redirects} times, finally to {address}.")
+                raise ToolError(
+                    f"{url} redirects more than {redirects} times, finally to {address}."
+                )
         except httpx.InvalidURL as error:
             raise ToolError(f"{url} is not a web address: {error}.") from error
         except (TimeoutError, httpx.TimeoutException) as error:
             raise ToolError(f"{url} did not answer in time.") from error
         except httpx.HTTPError as error:
-            raise ToolError(f"{url} could not be fetched: {error or type(error).__name__}.") from error
+            raise ToolError(
+                f"{url} could not be fetched: {error or type(error).__name__}."
+            ) from error
 
     async def _fetch(self, url: "httpx.URL") -> Page | str:
         """Send one request; returns the page or the redirect target."""
@@ -120,7 +136,9 @@ class FetchTool:
         proxies = {} if urllib.request.proxy_bypass(url.host) else urllib.request.getproxies()
         proxy = proxies.get(url.scheme) or proxies.get("all")
         if proxy is None:  # Connect to the checked address with the host's name in Host and SNI.
-            address = await checked_address(host, url.port or 443, allow_private=self._options.allow_private)
+            address = await checked_address(
+                host, url.port or 443, allow_private=self._options.allow_private
+            )
             target = url.copy_with(host=address)
             headers["Host"] = url.netloc.decode("ascii")
             extensions["sni_hostname"] = host
@@ -128,11 +146,20 @@ class FetchTool:
             require_public_name(host)
         try:
             client = httpx.AsyncClient(
-                proxy=proxy, trust_env=False, verify=_ssl_context(), timeout=self._options.fetch_seconds
+                proxy=proxy,
+                trust_env=False,
+                verify=_ssl_context(),
+                timeout=self._options.fetch_seconds,
             )
-        except (ImportError, ValueError) as error:  # a proxy that httpx does not support, or only with an extra
+        except (
+            ImportError,
+            ValueError,
+        ) as error:  # a proxy that httpx does not support, or only with an extra
             raise ToolError(f"The configured proxy for {url} cannot be used: {error}.") from error
-        async with client, client.stream("GET", target, headers=headers, extensions=extensions) as response:
+        async with (
+            client,
+            client.stream("GET", target, headers=headers, extensions=extensions) as response,
+        ):
             if response.has_redirect_location:
                 return response.headers["Location"]
             return await self._read(url, response)
@@ -140,8 +167,12 @@ class FetchTool:
     async def _read(self, url: "httpx.URL", response: "httpx.Response") -> Page:
         """Read the body of a response, up to the size limit."""
         kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
-        if not (kind.startswith("text/") or kind in HTML | _TEXT or kind.endswith(("+json", "+xml"))):
-            raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
+        if not (
+            kind.startswith("text/") or kind in HTML | _TEXT or kind.endswith(("+json", "+xml"))
+        ):
+            raise ToolError(
+                f"{url} is {kind[:80]}, which is not text; use run_command to download it."
+            )
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", "", *_WINDOW_BITS):
             raise ToolError(f"{url} uses the encoding {encoding[:80]!r}, which is not supported.")
@@ -151,9 +182,13 @@ class FetchTool:
             if len(body) > limit:
                 break
         try:
-            text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, limit)
+            text, cut = await asyncio.to_thread(
+                _text, bytes(body), encoding, response.charset_encoding, limit
+            )
         except zlib.error as error:
-            raise ToolError(f"{url} does not match its declared encoding {encoding}: {error}.") from error
+            raise ToolError(
+                f"{url} does not match its declared encoding {encoding}: {error}."
+            ) from error
         return Page(str(url), kind, text, cut, response.status_code, response.reason_phrase)
 
 
@@ -199,7 +234,9 @@ def _text(body: bytes, encoding: str, charset: str | None, limit: int) -> tuple[
         charset = match[1].decode("ascii")
     try:
         codec = codecs.lookup(charset or "utf-8").name
-        return content.decode(codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace"), cut
+        return content.decode(
+            codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace"
+        ), cut
     except (LookupError, UnicodeError, ValueError):  # an unknown charset
         return content.decode(errors="replace"), cut
 
@@ -237,7 +274,8 @@ _NOT_PUBLIC = (
 )
 """Additional non-public networks that Python considers global."""
 _LOCAL_NAME = re.compile(
-    r"(.*\.)?(localhost|local|localdomain|internal|intranet|private|corp|home|lan|home\.arpa)|[^.]*", re.DOTALL
+    r"(.*\.)?(localhost|local|localdomain|internal|intranet|private|corp|home|lan|home\.arpa)|[^.]*",
+    re.DOTALL,
 )
 """Names of local networks, including all names without a dot."""
 _NUMBER = re.compile(r"(.*\.)?(0x[0-9a-f]*|[0-9]+)", re.DOTALL)
@@ -248,12 +286,18 @@ _PRIVATE = "{} is on this machine or its local network, which fetch_url cannot a
 def is_public(address: IPv4Address | IPv6Address) -> bool:
     """Return whether an address is public, including an embedded IPv4 address."""
     if isinstance(address, IPv6Address):
-        inner = IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else address.ipv4_mapped
+        inner = (
+            IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else address.ipv4_mapped
+        )
         if inner is not None:
             return is_public(inner)
         if address not in _UNICAST:
             return False
-    return address.is_global and not address.is_multicast and not any(address in local for local in _NOT_PUBLIC)
+    return (
+        address.is_global
+        and not address.is_multicast
+        and not any(address in local for local in _NOT_PUBLIC)
+    )
 
 
 def require_public_name(host: str) -> None:

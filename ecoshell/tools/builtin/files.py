@@ -56,15 +56,21 @@ class FileTools:
                 entries = sorted((entry.depth, entry.path, _line(entry)) for entry in walked)
         except ToolError:
             with contextlib.suppress(ToolError), self._workspace.reading(path) as (file, name):
-                return Observation(f"{name}  {os.fstat(file.fileno()).st_size} bytes; it is a file, not a folder")
+                return Observation(
+                    f"{name}  {os.fstat(file.fileno()).st_size} bytes; it is a file, not a folder"
+                )
             raise
         if not entries:
             return Observation(f"The folder {name} is empty.{omissions.note()}")
         lines = [line for _, _, line in entries[:_MAX_LISTED]]
         if len(entries) > _MAX_LISTED:
-            total = f"{len(entries)}" if len(entries) <= _MAX_COUNTED else f"more than {_MAX_COUNTED}"
+            total = (
+                f"{len(entries)}" if len(entries) <= _MAX_COUNTED else f"more than {_MAX_COUNTED}"
+            )
             lines.append(f"[truncated: {_MAX_LISTED} of {total} entries shown]")
-        return Observation("\n".join(lines) + omissions.note(), truncated=len(entries) > _MAX_LISTED)
+        return Observation(
+            "\n".join(lines) + omissions.note(), truncated=len(entries) > _MAX_LISTED
+        )
 
     def read_file(
         self,
@@ -82,7 +88,9 @@ class FileTools:
         if not lines:
             return Observation(f"The file {file.name} is empty.")
         if not 1 <= start_line <= lines:
-            raise ToolError(f"{file.name} has lines 1 to {lines}; `start_line` {start_line} is not one of them.")
+            raise ToolError(
+                f"{file.name} has lines 1 to {lines}; `start_line` {start_line} is not one of them."
+            )
         last = lines if end_line is None else min(end_line, lines)
         if last < start_line:
             raise ToolError(f"`end_line` {end_line} is before `start_line` {start_line}.")
@@ -101,10 +109,14 @@ class FileTools:
         last_shown = start_line + max(text.count("\n", begin, cut), 1) - 1
         note = f" Lines {start_line} to {last_shown} of {lines}."
         note += f" Continue with start_line={last_shown + 1}." if last_shown < last else ""
-        return Observation(f"{excerpt}{truncation_mark(min(len(excerpt), total), total)}{note}", truncated=True)
+        return Observation(
+            f"{excerpt}{truncation_mark(min(len(excerpt), total), total)}{note}", truncated=True
+        )
 
     def write_file(
-        self, path: FilePath, content: Annotated[str, "The whole new text of the file.", Subject.CONTENT]
+        self,
+        path: FilePath,
+        content: Annotated[str, "The whole new text of the file.", Subject.CONTENT],
     ) -> Observation:
         """Write, create or save a text file, replacing what it held."""
         self._require_writable(path, content)
@@ -112,7 +124,9 @@ class FileTools:
         name = self._workspace.write_text(path, content)
         size = f"{_lines(content)}, {len(content.encode())} bytes"
         changes = unified(name, old_text, content) if old_text is not None or not existed else ""
-        return Observation(f"{name} {'replaced' if existed else 'created'}: {size}.", changes=changes)
+        return Observation(
+            f"{name} {'replaced' if existed else 'created'}: {size}.", changes=changes
+        )
 
     def edit_file(
         self,
@@ -143,10 +157,16 @@ class FileTools:
     def _edited(self, path: str, old: str, new: str) -> tuple[FileText, str, int]:
         """Return the file, its text after the edit, and the position of the edit; raises ToolError."""
         if not old:
-            raise ToolError("`old` is empty: give the exact text to replace, or use write_file for a new file.")
+            raise ToolError(
+                "`old` is empty: give the exact text to replace, or use write_file for a new file."
+            )
         file = self._workspace.read_text(path, self._options.file_bytes)
         crlf_count = file.text.count("\r\n")
-        if crlf_count and "\r\n" not in old + new and (old not in file.text or crlf_count == file.text.count("\n")):
+        if (
+            crlf_count
+            and "\r\n" not in old + new
+            and (old not in file.text or crlf_count == file.text.count("\n"))
+        ):
             # Models write \n, whatever the line ends of the file are.
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
         position = file.text.find(old)
@@ -184,7 +204,9 @@ class FileTools:
 def _nearest_line(text: str, old: str) -> str:
     """Return a hint about the line that is most similar to the first line of `old`."""
     first_line = next((line for line in old.splitlines() if line.strip()), old)
-    lines = [line.rstrip("\r") for line in text.split("\n", _MAX_COMPARED_LINES)[:_MAX_COMPARED_LINES]]
+    lines = [
+        line.rstrip("\r") for line in text.split("\n", _MAX_COMPARED_LINES)[:_MAX_COMPARED_LINES]
+    ]
     near: list[str] = []
     with contextlib.suppress(ToolError):  # Comparing long lines can time out.
         near = in_worker(difflib.get_close_matches, first_line, lines, 1, seconds=_COMPARE_SECONDS)
@@ -194,7 +216,9 @@ def _nearest_line(text: str, old: str) -> str:
 def _line(entry: Entry) -> str:
     """Format an entry; names with control characters are quoted, so that none looks like two entries."""
     paths = (str(entry.path), str(entry.target()))
-    name, target = (repr(path) if any(character < " " for character in path) else path for path in paths)
+    name, target = (
+        repr(path) if any(character < " " for character in path) else path for path in paths
+    )
     if entry.is_folder:
         return f"{name}/" + ("  (not entered)" if entry.name in CLOSED else "")
     if target:

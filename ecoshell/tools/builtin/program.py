@@ -79,7 +79,10 @@ class ProgramTool:
     _characters: Callable[[], int]
 
     async def run_program(
-        self, code: Annotated[str, "Python source; tools.NAME(argument=value) returns text, or raises ToolFailed."]
+        self,
+        code: Annotated[
+            str, "Python source; tools.NAME(argument=value) returns text, or raises ToolFailed."
+        ],
     ) -> Observation:
         """Run a Python program that calls many tools and prints only what matters (loop, batch, filter results)."""
         calling = caller.get()
@@ -87,13 +90,17 @@ class ProgramTool:
             raise ToolError("Programs cannot call tools here.")
         self._commands.require_text(code)
         launch = await self._commands.launch([sys.executable, "-I", "-c", _PRELUDE, code])
-        return await _Run(launch, calling, self._commands.folder, self._seconds, self._characters()).run()
+        return await _Run(
+            launch, calling, self._commands.folder, self._seconds, self._characters()
+        ).run()
 
 
 class _Run:
     """One run of a program."""
 
-    def __init__(self, launch: Launch, calling: Caller, folder: Any, seconds: float, size: int) -> None:
+    def __init__(
+        self, launch: Launch, calling: Caller, folder: Any, seconds: float, size: int
+    ) -> None:
         self._launch = launch
         self._calling = calling
         self._folder = folder
@@ -105,7 +112,9 @@ class _Run:
     async def run(self) -> Observation:
         reading, writing = os.pipe()
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(writing, "wb", buffering=0))
+        transport, _ = await loop.connect_write_pipe(
+            asyncio.Protocol, os.fdopen(writing, "wb", buffering=0)
+        )
         status, is_late = None, False
         try:
             with self._launch.prepared():
@@ -144,7 +153,9 @@ class _Run:
             limit.reschedule(None)
             observation = await self._call(request)
             limit.reschedule(loop.time() + max(0.0, until - now))
-            transport.write(json.dumps({"ok": observation.ok, "text": observation.text}).encode() + b"\n")
+            transport.write(
+                json.dumps({"ok": observation.ok, "text": observation.text}).encode() + b"\n"
+            )
 
     async def _call(self, request: bytes) -> Observation:
         self._count += 1
@@ -163,7 +174,9 @@ class _Run:
         output = self._output.window.text().rstrip("\n")
         marks = [f"[{self._count} tool calls]" if self._count != 1 else "[1 tool call]"]
         if is_late:
-            marks.append("[stopped: the program reached its time limit; calls that it made are done]")
+            marks.append(
+                "[stopped: the program reached its time limit; calls that it made are done]"
+            )
         elif status:
             marks.append(f"[exit status {status}]")
         text = "\n".join([output or "[no output; print what you want to see]", *marks])

@@ -44,12 +44,16 @@ class SearchTools:
     def search_text(
         self,
         text: Annotated[str, "What to find; case is ignored unless it has a capital letter."],
-        path: Annotated[str, "File or folder to search, relative to the workspace.", Subject.TREE] = ".",
+        path: Annotated[
+            str, "File or folder to search, relative to the workspace.", Subject.TREE
+        ] = ".",
         regex: Annotated[bool, "Whether `text` is a regular expression."] = False,
     ) -> Observation:
         """Search files for a word, text or pattern (find, grep) and show where it occurs."""
         if not 0 < len(text) <= _MAX_PATTERN_CHARS:
-            raise ToolError(f"`text` must have 1 to {_MAX_PATTERN_CHARS} characters, not {len(text)}.")
+            raise ToolError(
+                f"`text` must have 1 to {_MAX_PATTERN_CHARS} characters, not {len(text)}."
+            )
         import regex as regexes  # supports a time limit, unlike re
 
         flags = regexes.MULTILINE | (0 if any(map(str.isupper, text)) else regexes.IGNORECASE)
@@ -65,25 +69,41 @@ class SearchTools:
         matches = self._matches(path, pattern, text, large_files, omissions)
         lines = list(itertools.islice(matches, _MAX_MATCHES + 1))
         names = f"{', '.join(large_files[:_MAX_NAMED])}{' and others' if len(large_files) > _MAX_NAMED else ''}"
-        skipped = f"\n[not searched, larger than {self._options.file_bytes:,} bytes: {names}]" if large_files else ""
+        skipped = (
+            f"\n[not searched, larger than {self._options.file_bytes:,} bytes: {names}]"
+            if large_files
+            else ""
+        )
         skipped += omissions.note()
         if not lines:
-            return Observation(f"No match for {text!r} in {path}{self._no_match_hint(path)}{skipped}")
+            return Observation(
+                f"No match for {text!r} in {path}{self._no_match_hint(path)}{skipped}"
+            )
         if len(lines) <= _MAX_MATCHES:
             return Observation("\n".join(lines) + skipped)
         mark = f"[truncated: the first {_MAX_MATCHES} matching lines shown; search a folder or a rarer text]"
-        return Observation("\n".join([*lines[:_MAX_MATCHES], mark]) + omissions.note(), truncated=True)
+        return Observation(
+            "\n".join([*lines[:_MAX_MATCHES], mark]) + omissions.note(), truncated=True
+        )
 
     def _no_match_hint(self, path: str) -> str:
         if self._workspace.resolve(path).is_dir():
             return "; use list_files to see the files."
         text = self._workspace.read_text(path, self._options.file_bytes).text
-        return f", which contains:\n{text}" if len(text) <= _SHORT_FILE else "; use read_file to see its text."
+        return (
+            f", which contains:\n{text}"
+            if len(text) <= _SHORT_FILE
+            else "; use read_file to see its text."
+        )
 
     def count_text(
         self,
-        path: Annotated[str | None, "File to count, relative to the workspace.", Subject.PATH] = None,
-        text: Annotated[str | None, "What to count in the file; without `path`, the text itself is counted."] = None,
+        path: Annotated[
+            str | None, "File to count, relative to the workspace.", Subject.PATH
+        ] = None,
+        text: Annotated[
+            str | None, "What to count in the file; without `path`, the text itself is counted."
+        ] = None,
     ) -> str:
         """Count the lines, words, characters and bytes of a file or a text: how many, how long, how often."""
         if path:
@@ -94,7 +114,9 @@ class SearchTools:
                     while data := file.read(_CHUNK):
                         checkpoint()
                         if b"\0" in data:
-                            raise ToolError(f"{name} is a binary file (it contains NUL bytes), not text.")
+                            raise ToolError(
+                                f"{name} is a binary file (it contains NUL bytes), not text."
+                            )
                         count.size += len(data)
                         count.add(decoder.decode(data))
                     count.add(decoder.decode(b"", final=True))
@@ -153,8 +175,13 @@ class SearchTools:
         try:
             data = json.loads(source.removeprefix("\ufeff"))
         except json.JSONDecodeError as error:
-            raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
-        except (RecursionError, ValueError) as error:  # nested too deeply, or a number with too many digits
+            raise ToolError(
+                f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+            ) from error
+        except (
+            RecursionError,
+            ValueError,
+        ) as error:  # nested too deeply, or a number with too many digits
             raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
         if (value := _search(query, data)) is not None:
             return json.dumps(value, ensure_ascii=False)
@@ -164,10 +191,14 @@ class SearchTools:
 def _outline(name: str, query: str, data: Any) -> str:
     """Return the value of the only path that ends with the query, or else the paths of the data."""
     candidates = [
-        path for path in itertools.islice(_paths(data), _MAX_SEARCHED_PATHS) if path.rpartition(".")[2] == query.strip()
+        path
+        for path in itertools.islice(_paths(data), _MAX_SEARCHED_PATHS)
+        if path.rpartition(".")[2] == query.strip()
     ]
     if len(candidates) == 1 and len(candidates[0]) <= _MAX_QUERY_CHARS:
-        return f"But {candidates[0]} is {json.dumps(_search(candidates[0], data), ensure_ascii=False)}"
+        return (
+            f"But {candidates[0]} is {json.dumps(_search(candidates[0], data), ensure_ascii=False)}"
+        )
     paths = list(itertools.islice(_paths(data), _MAX_PATHS + 1))
     outline = [*paths[:_MAX_PATHS], *(["…"] if len(paths) > _MAX_PATHS else [])]
     return f"{name} contains {clip(', '.join(outline), _MAX_OUTLINE_CHARS)[0]}"
@@ -193,7 +224,9 @@ def _matching_lines(name: str, text: str, pattern: Any, source: str) -> Iterator
                 begin = max(begin, start - _CONTEXT_CHARS)
             yield f"{name}:{line + 1}: {text[begin:last_end].strip()[:_MAX_LINE_CHARS]}"
     except TimeoutError as error:
-        raise ToolError(f"The pattern {source!r} takes too long to match; use a simpler one.") from error
+        raise ToolError(
+            f"The pattern {source!r} takes too long to match; use a simpler one."
+        ) from error
 
 
 @dataclass
@@ -227,11 +260,18 @@ class _Count:
 
     def __str__(self) -> str:
         lines = self.line_ends + (self.last_character not in ("", "\n"))
-        counts = {"line": lines, "word": self.words, "character": self.characters, "byte": self.size}
+        counts = {
+            "line": lines,
+            "word": self.words,
+            "character": self.characters,
+            "byte": self.size,
+        }
         text = ", ".join(_quantity(number, unit) for unit, number in counts.items())
         if not self.target:
             return text
-        quote = self.target if len(self.target) <= _QUOTE_CHARS else f"{self.target[:_QUOTE_CHARS]}…"
+        quote = (
+            self.target if len(self.target) <= _QUOTE_CHARS else f"{self.target[:_QUOTE_CHARS]}…"
+        )
         return f"{text}; {quote!r} occurs {_quantity(self.occurrences, 'time')}"
 
 

@@ -37,7 +37,9 @@ class TaskTool(FunctionTool):
 
 
 async def task(
-    instructions: Annotated[str, "What to do, with all it must know; it sees nothing of this conversation."],
+    instructions: Annotated[
+        str, "What to do, with all it must know; it sees nothing of this conversation."
+    ],
     agent: Annotated[str, "Name of a defined agent."] = "",
     tools: Annotated[list[str], "Names of the tools it may use; default: all."] = [],  # noqa: B006 - for the schema
     model: Annotated[str, "Its model; default: a cheap one."] = "",

@@ -26,7 +26,9 @@ class TodoTool:
         "Keep the task list (to-do list, checklist, steps) of longer work; each call replaces the whole list.",
         {
             "type": "object",
-            "properties": {"items": {"type": "array", "items": _ITEM, "description": "All tasks, in order."}},
+            "properties": {
+                "items": {"type": "array", "items": _ITEM, "description": "All tasks, in order."}
+            },
             "required": ["items"],
         },
     )
@@ -37,11 +39,15 @@ class TodoTool:
         """Replace the list and report it as an event."""
         items = _items_of(arguments.get("items"))
         if items is None:
-            return Observation(f"todo was not run: `items` must be a list of {{text, state}}, {_LIMITS}.", ok=False)
+            return Observation(
+                f"todo was not run: `items` must be a list of {{text, state}}, {_LIMITS}.", ok=False
+            )
         if (calling := caller.get()) is not None:
             calling.report(TodoChanged(items))
         done = sum(item.state == "done" for item in items)
-        return Observation(f"The task list has {len(items)} items, {done} of them done." if items else "Empty now.")
+        return Observation(
+            f"The task list has {len(items)} items, {done} of them done." if items else "Empty now."
+        )
 
 
 _LIMITS = f"at most {_MAX_ITEMS}; a state is {', '.join(_STATES)}"
@@ -52,7 +58,11 @@ def _items_of(value: object) -> tuple[TodoItem, ...] | None:
     records = cast("list[object]", value) if isinstance(value, list) else None
     if records is None or len(records) > _MAX_ITEMS:
         return None
-    items = [_item_of(cast("Mapping[str, object]", record)) for record in records if isinstance(record, Mapping)]
+    items = [
+        _item_of(cast("Mapping[str, object]", record))
+        for record in records
+        if isinstance(record, Mapping)
+    ]
     complete = tuple(item for item in items if item is not None)
     return complete if len(complete) == len(records) else None
 

@@ -31,7 +31,16 @@ _SIGN_IN_SECONDS = 660.0
 _ENVIRONMENT = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),  # those that the SDK passes to servers
     *("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "all_proxy",
+    ),
     *("SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
 """Variables that the helper inherits, without keys; a server gets the first six and its configured ones."""
@@ -53,7 +62,9 @@ def _images(encoded: Sequence[str]) -> tuple[Image, ...]:
 class Connection:
     """A connection opened by `start`; once `ended` is set it cannot be used again."""
 
-    def __init__(self, process: Process, on_record: Callable[[Record], None], answer: Answer) -> None:
+    def __init__(
+        self, process: Process, on_record: Callable[[Record], None], answer: Answer
+    ) -> None:
         self.about = ""
         """Name and version that the server reports."""
         self.ended = ""
@@ -74,7 +85,10 @@ class Connection:
         self._reason = ""
         """The helper's reason for the end of the connection."""
         self._stderr = b""
-        self._readers = (asyncio.create_task(self._read()), asyncio.create_task(self._read_stderr()))
+        self._readers = (
+            asyncio.create_task(self._read()),
+            asyncio.create_task(self._read_stderr()),
+        )
 
     @classmethod
     async def start(
@@ -88,7 +102,8 @@ class Connection:
         paths = [str(Path(ecoshell.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "ecoshell.tools.mcp.helper"),
-            env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"},
+            env=environment
+            | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"},
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -147,13 +162,21 @@ class Connection:
         await asyncio.wait(self._readers)
 
     def _write(self, record: Record) -> None:
-        if not self.ended and self._process.stdin is not None and not self._process.stdin.is_closing():
-            self._process.stdin.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        if (
+            not self.ended
+            and self._process.stdin is not None
+            and not self._process.stdin.is_closing()
+        ):
+            self._process.stdin.write(
+                json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            )
 
     async def _read(self) -> None:
         """Handle the helper's output until it ends, and then end all requests."""
         try:
-            while self._process.stdout is not None and (line := await self._process.stdout.readline()):
+            while self._process.stdout is not None and (
+                line := await self._process.stdout.readline()
+            ):
                 self._handle(json.loads(line))
         finally:
             with suppress(TimeoutError):  # Standard error may explain the end.
@@ -180,7 +203,9 @@ class Connection:
         elif "progress" in record:
             if (requester := self._callers.get(record["id"])) is not None:
                 requester.progress(record["progress"])
-        elif (response := self._requests.pop(record["id"], None)) is not None and not response.done():
+        elif (
+            response := self._requests.pop(record["id"], None)
+        ) is not None and not response.done():
             response.set_result(record)
 
     async def _reply(self, number: int, question: Record) -> None:
@@ -191,7 +216,9 @@ class Connection:
             if requester is None and not self._connected.done():
                 requester = self._starter
                 if self._start_timeout is not None:
-                    self._start_timeout.reschedule(asyncio.get_running_loop().time() + _SIGN_IN_SECONDS)
+                    self._start_timeout.reschedule(
+                        asyncio.get_running_loop().time() + _SIGN_IN_SECONDS
+                    )
             if requester is not None:
                 value = await self._answer(question, requester)
         finally:
@@ -203,7 +230,9 @@ class Connection:
             return
         last_line = self._stderr.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
         reason = self._reason or reason
-        self.ended = mask_secrets(f"{reason} ({last_line})" if last_line and last_line not in reason else reason)
+        self.ended = mask_secrets(
+            f"{reason} ({last_line})" if last_line and last_line not in reason else reason
+        )
         for pending in (self._connected, *self._requests.values()):
             if not pending.done():
                 pending.set_exception(ToolError(self.ended))

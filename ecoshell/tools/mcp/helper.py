@@ -100,7 +100,9 @@ _CHILD_SUBREAPER = 36
 
 def main() -> None:
     """Serve until standard input or the server ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The shell handles Ctrl-C and cancels calls itself.
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # The shell handles Ctrl-C and cancels calls itself.
     logging.disable()  # Standard error belongs to the server.
     warnings.simplefilter("ignore")
     close_process()  # It receives keys.
@@ -188,10 +190,14 @@ class Bridge:
                     pass
 
         async def list_roots(context: Any) -> Any:
-            return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in server["roots"]])
+            return ListRootsResult(
+                roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in server["roots"]]
+            )
 
         try:
-            transport = self._watched(self._http(server) if "url" in server else _stdio(server, self._fail))
+            transport = self._watched(
+                self._http(server) if "url" in server else _stdio(server, self._fail)
+            )
             async with Client(
                 transport,
                 message_handler=handle,
@@ -221,7 +227,9 @@ class Bridge:
         while True:
             await self._lists_changed.wait()
             self._lists_changed.clear()
-            with contextlib.suppress(Exception):  # The previous lists stay valid if these cannot be read.
+            with contextlib.suppress(
+                Exception
+            ):  # The previous lists stay valid if these cannot be read.
                 self._write(await _lists(client))
             await asyncio.sleep(_RELIST_PAUSE)
 
@@ -248,7 +256,12 @@ class Bridge:
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         support, watched = self._client.server_capabilities.resources, self._watched_uris
-        if support is None or not support.subscribe or uri in watched or len(watched) >= _MAX_WATCHED:
+        if (
+            support is None
+            or not support.subscribe
+            or uri in watched
+            or len(watched) >= _MAX_WATCHED
+        ):
             return
         watched.add(uri)
         if self._client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -260,11 +273,15 @@ class Bridge:
 
     async def _read_requests(self) -> None:
         reader = asyncio.StreamReader(limit=1 << 26)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+        )
         while line := await reader.readline():
             request = json.loads(line)
             if "answer" in request:
-                if (answer := self._answers.get(request["answer"])) is not None and not answer.done():
+                if (
+                    answer := self._answers.get(request["answer"])
+                ) is not None and not answer.done():
                     answer.set_result(request["value"])
                 continue
             number = request["id"]
@@ -304,12 +321,18 @@ class Bridge:
         if "complete" in request:
             reference = PromptReference(type="ref/prompt", name=request["complete"])
             argument = {"name": request["argument"], "value": request["prefix"]}
-            values = await self._client.complete(reference, argument, context_arguments=request["context"])
+            values = await self._client.complete(
+                reference, argument, context_arguments=request["context"]
+            )
             return json.dumps(values.completion.values[:_MAX_VALUES]), True, []
         if "prompt" in request:  # becomes one question, so messages of other roles are labelled
             prompt = await self._client.get_prompt(request["prompt"], request["arguments"])
             parts = [(message.role, _text_of(message.content, save)) for message in prompt.messages]
-            return "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in parts), True, []
+            return (
+                "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in parts),
+                True,
+                [],
+            )
         last_report = 0.0
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
@@ -317,9 +340,16 @@ class Bridge:
             if time.monotonic() - last_report >= _PROGRESS_SECONDS:
                 last_report = time.monotonic()
                 position = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-                self._write({"id": number, "progress": f"{position} {message or ''}".strip()[:_MAX_MESSAGE_CHARS]})
+                self._write(
+                    {
+                        "id": number,
+                        "progress": f"{position} {message or ''}".strip()[:_MAX_MESSAGE_CHARS],
+                    }
+                )
 
-        result = await self._client.call_tool(request["call"], request["arguments"], progress_callback=report)
+        result = await self._client.call_tool(
+            request["call"], request["arguments"], progress_callback=report
+        )
         texts = [_text_of(block, save) for block in result.content]
         if not texts and result.structured_content is not None:
             texts = [json.dumps(result.structured_content, ensure_ascii=False)]
@@ -334,22 +364,36 @@ class Bridge:
         if "auth" in server:
             from ecoshell.tools.mcp.signing import SignIn
 
-            sign_in = SignIn(server, self._write, self._ask, lambda error: self._fail(_describe(error)))
+            sign_in = SignIn(
+                server, self._write, self._ask, lambda error: self._fail(_describe(error))
+            )
             auth = await sign_in.provider()
 
         async def inspect(response: Any) -> None:
             if response.status_code == 401 and sign_in is None:
-                self._rejection = _WRONG_KEY if "authorization" in map(str.lower, server["headers"]) else _SIGN_IN
+                self._rejection = (
+                    _WRONG_KEY if "authorization" in map(str.lower, server["headers"]) else _SIGN_IN
+                )
             request = response.request
-            if response.status_code == 404 and request.method == "POST" and "mcp-session-id" in request.headers:
-                self._fail("it no longer knows the session")  # probably restarted; the next connection has a new one
+            if (
+                response.status_code == 404
+                and request.method == "POST"
+                and "mcp-session-id" in request.headers
+            ):
+                self._fail(
+                    "it no longer knows the session"
+                )  # probably restarted; the next connection has a new one
 
         timeout = httpx2.Timeout(30, read=300)  # As in the SDK: a stream may be silent for long.
         hooks = {"response": [inspect]}
         try:
             async with (
-                httpx2.AsyncClient(headers=server["headers"], timeout=timeout, auth=auth, event_hooks=hooks) as client,
-                streamable_http_client(server["url"], http_client=client, max_sse_event_size=_MAX_LINE) as streams,
+                httpx2.AsyncClient(
+                    headers=server["headers"], timeout=timeout, auth=auth, event_hooks=hooks
+                ) as client,
+                streamable_http_client(
+                    server["url"], http_client=client, max_sse_event_size=_MAX_LINE
+                ) as streams,
             ):
                 yield streams
         finally:
@@ -382,8 +426,12 @@ class Bridge:
     async def _elicit(self, context: Any, params: Any) -> Any:
         from mcp_types import ElicitResult
 
-        question = {"visit": params.url} if params.mode == "url" else {"form": params.requested_schema}
-        if len(json.dumps(question)) > (_MAX_URL_CHARS if params.mode == "url" else _MAX_FORM_CHARS):
+        question = (
+            {"visit": params.url} if params.mode == "url" else {"form": params.requested_schema}
+        )
+        if len(json.dumps(question)) > (
+            _MAX_URL_CHARS if params.mode == "url" else _MAX_FORM_CHARS
+        ):
             return ElicitResult(action="decline")
         answer = await self._ask({**question, "message": params.message[:MAX_TEXT]})
         return ElicitResult(action=answer.get("action", "decline"), content=answer.get("content"))
@@ -398,13 +446,17 @@ class Bridge:
                 return ErrorData(code=INVALID_REQUEST, message="Sampling supports text only.")
             messages.append((message.role, "\n".join(block.text for block in blocks)))
         if sum(len(text) for _, text in messages) > MAX_TEXT:
-            return ErrorData(code=INVALID_REQUEST, message=f"Sampling is limited to {MAX_TEXT:,} characters.")
+            return ErrorData(
+                code=INVALID_REQUEST, message=f"Sampling is limited to {MAX_TEXT:,} characters."
+            )
         answer = await self._ask({"sample": messages, "max_tokens": params.max_tokens})
         if "text" not in answer:
             return ErrorData(code=INVALID_REQUEST, message=answer.get("error", "It was declined."))
         content = TextContent(type="text", text=answer["text"])
         reason = "maxTokens" if answer["cut"] else "endTurn"
-        return CreateMessageResult(role="assistant", content=content, model=answer["model"], stop_reason=reason)
+        return CreateMessageResult(
+            role="assistant", content=content, model=answer["model"], stop_reason=reason
+        )
 
     @asynccontextmanager
     async def _watched(self, transport: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
@@ -448,7 +500,13 @@ async def _stdio(server: Mapping[str, Any], fail: Callable[[str], None]) -> Asyn
     loop = asyncio.get_running_loop()
     process, protocol = await loop.subprocess_exec(
         lambda: asyncio.subprocess.SubprocessStreamProtocol(_MAX_LINE, loop),
-        *(sys.executable, "-IS", str(Path(__file__).with_name("launch.py")), str(os.getpid()), *server["command"]),
+        *(
+            sys.executable,
+            "-IS",
+            str(Path(__file__).with_name("launch.py")),
+            str(os.getpid()),
+            *server["command"],
+        ),
         env=get_default_environment() | server["env"],
         cwd=server["cwd"],
         stderr=None,
@@ -464,7 +522,11 @@ async def _stdio(server: Mapping[str, Any], fail: Callable[[str], None]) -> Asyn
                 while line := await source.readline():
                     try:
                         text = line.decode("utf-8", "replace")
-                        await incoming.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
+                        await incoming.send(
+                            SessionMessage(
+                                jsonrpc_message_adapter.validate_json(text, by_name=False)
+                            )
+                        )
                     except ValueError as invalid:
                         await incoming.send(invalid)
             except ValueError:
@@ -472,8 +534,12 @@ async def _stdio(server: Mapping[str, Any], fail: Callable[[str], None]) -> Asyn
 
     async def send() -> None:
         async for message in outgoing:
-            sink.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-            with contextlib.suppress(ConnectionError):  # The server ended, as `receive` notices too.
+            sink.write(
+                message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            )
+            with contextlib.suppress(
+                ConnectionError
+            ):  # The server ended, as `receive` notices too.
                 await sink.drain()
 
     tasks = [asyncio.create_task(receive()), asyncio.create_task(send())]
@@ -532,7 +598,9 @@ class _WatchedStream:
 async def _lists(client: "Client") -> dict[str, Any]:
     """Return the server's lists as a record for the shell; raises only if the tools cannot be listed."""
     supported, info = client.server_capabilities, client.server_info
-    no_tools = supported.tools is None and (supported.prompts is not None or supported.resources is not None)
+    no_tools = supported.tools is None and (
+        supported.prompts is not None or supported.resources is not None
+    )
     tools = [] if no_tools else await _pages("tools", client.list_tools)
     optional: dict[str, list[Any]] = {"prompts": [], "resources": [], "resource_templates": []}
     for kind, fetch, support in (
@@ -557,7 +625,9 @@ async def _lists(client: "Client") -> dict[str, Any]:
             {
                 "name": prompt.name,
                 "description": prompt.description or prompt.title or "",
-                "arguments": [[argument.name, bool(argument.required)] for argument in prompt.arguments or ()],
+                "arguments": [
+                    [argument.name, bool(argument.required)] for argument in prompt.arguments or ()
+                ],
             }
             for prompt in optional["prompts"]
         ],
@@ -581,7 +651,9 @@ async def _pages(kind: str, fetch: Callable[..., Awaitable[Any]]) -> list[Any]:
         if len(entries) > _MAX_ENTRIES:
             raise RuntimeError(f"its list of {kind} has more than {_MAX_ENTRIES:,}")
         if number > _MAX_PAGES or (page.next_cursor and page.next_cursor == cursor):
-            raise RuntimeError(f"its list of {kind} does not end ({len(entries):,} {kind} on {number} pages)")
+            raise RuntimeError(
+                f"its list of {kind} does not end ({len(entries):,} {kind} on {number} pages)"
+            )
         cursor = page.next_cursor
         if not cursor:
             break
@@ -608,7 +680,9 @@ def _file_saver(folder: str | None) -> Save:
             subtype = (media or "").partition("/")[2]
             fallback = f".{subtype}" if re.fullmatch(r"\w{2,8}", subtype) else ".bin"
             suffix = mimetypes.guess_extension(media or "") or fallback
-            descriptor, path = tempfile.mkstemp(suffix, re.sub(r"\W+", "-", kind)[:40] + "-", folder)
+            descriptor, path = tempfile.mkstemp(
+                suffix, re.sub(r"\W+", "-", kind)[:40] + "-", folder
+            )
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
         except (ValueError, OSError) as error:
@@ -631,7 +705,11 @@ def _text_of(block: Any, save: Save) -> str:
         case _:
             resource = getattr(block, "resource", block)
             text = getattr(resource, "text", None)
-            return text if text is not None else save(f"resource {resource.uri}", resource.mime_type, resource.blob)
+            return (
+                text
+                if text is not None
+                else save(f"resource {resource.uri}", resource.mime_type, resource.blob)
+            )
 
 
 def _images_of(blocks: Iterable[Any]) -> list[str]:
@@ -657,8 +735,12 @@ def _describe(error: BaseException) -> str:
         cause = cause.__cause__ or cause.__context__
     text = " ".join(str(error).split()) or type(error).__name__
     invalid: Any = error.__cause__
-    if isinstance(error, RuntimeError) and hasattr(invalid, "json_path"):  # jsonschema's, for structured content
-        text = f"its result does not match its output schema, {invalid.json_path}: {invalid.message}"
+    if isinstance(error, RuntimeError) and hasattr(
+        invalid, "json_path"
+    ):  # jsonschema's, for structured content
+        text = (
+            f"its result does not match its output schema, {invalid.json_path}: {invalid.message}"
+        )
     return text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[: _MAX_MESSAGE_CHARS - 1]}…"
 
 

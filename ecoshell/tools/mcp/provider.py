@@ -94,7 +94,11 @@ class McpServer:
     @property
     def status(self) -> str:
         if self._connection is not None and not self._connection.ended:
-            return f"connected to {visible_line(self._connection.about)}" if self._connection.about else "connected"
+            return (
+                f"connected to {visible_line(self._connection.about)}"
+                if self._connection.about
+                else "connected"
+            )
         if self._fault:
             return f"failed: {self._fault}"
         return "not started" if self.known else "never connected to"
@@ -129,16 +133,23 @@ class McpServer:
     async def call(self, tool: "McpTool", arguments: Mapping[str, Any]) -> Observation:
         """Run a tool of this server; raises ToolError if the connection fails."""
         connection = await self._open()
-        current = next((candidate for candidate in self.tools if candidate.listed.name == tool.listed.name), None)
+        current = next(
+            (candidate for candidate in self.tools if candidate.listed.name == tool.listed.name),
+            None,
+        )
         if current is None:
             return Observation(f"{self.name} no longer has the tool {tool.listed.name}.", ok=False)
         if current.schema.parameters != tool.reported_parameters:
             tool.reported_parameters = current.schema.parameters
             schema = current.schema.as_text()
-            text = f"{self.name} has changed this tool, so it was not run. The new schema:\n{schema}"
+            text = (
+                f"{self.name} has changed this tool, so it was not run. The new schema:\n{schema}"
+            )
             return Observation(text, ok=False)
         try:
-            return await self._request(connection, {"call": tool.listed.name, "arguments": dict(arguments)})
+            return await self._request(
+                connection, {"call": tool.listed.name, "arguments": dict(arguments)}
+            )
         except ToolError as error:
             raise ToolError(f"{self.name} did not finish the call: {error.message}.") from error
 
@@ -155,17 +166,28 @@ class McpServer:
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Observation:
         """Return a prompt of the server as a question; raises ToolError."""
-        return await self._request(await self._open(), {"prompt": name, "arguments": dict(arguments)})
+        return await self._request(
+            await self._open(), {"prompt": name, "arguments": dict(arguments)}
+        )
 
-    async def values(self, prompt: str, argument: str, prefix: str, context: Mapping[str, str]) -> Sequence[str]:
+    async def values(
+        self, prompt: str, argument: str, prefix: str, context: Mapping[str, str]
+    ) -> Sequence[str]:
         """Return completions of a prompt's argument, with the other arguments as context; raises ToolError."""
         if not self.lists.completes:
             return ()
         if self._connection is None or self._connection.ended:
             if not self._background:
                 self.warm()
-            await asyncio.wait(self._background)  # Connecting continues if this is cancelled by the next key.
-        request = {"complete": prompt, "argument": argument, "prefix": prefix, "context": dict(context)}
+            await asyncio.wait(
+                self._background
+            )  # Connecting continues if this is cancelled by the next key.
+        request = {
+            "complete": prompt,
+            "argument": argument,
+            "prefix": prefix,
+            "context": dict(context),
+        }
         observation = await self._request(await self._open(), request)
         with suppress(ValueError):  # truncated
             return typable(json.loads(observation.text)) if observation.ok else ()
@@ -192,7 +214,9 @@ class McpServer:
             return {"action": "accept"} if agreed else {}
         messages = [Message(role, text) for role, text in question["sample"]]
         try:
-            sample = await requester.sample(self.name, messages, question["max_tokens"], allowed=self.server.sampling)
+            sample = await requester.sample(
+                self.name, messages, question["max_tokens"], allowed=self.server.sampling
+            )
         except ToolError as error:
             return {"error": error.message}
         return {"text": sample.text, "model": sample.model, "cut": sample.cut}
@@ -222,13 +246,21 @@ class McpServer:
                 await self._connection.aclose()
                 self._connection = None
             # The first failure is retried without a pause.
-            pause = 0.0 if self._failures < 2 else min(_FIRST_PAUSE * 2 ** (self._failures - 2), _LONGEST_PAUSE)
+            pause = (
+                0.0
+                if self._failures < 2
+                else min(_FIRST_PAUSE * 2 ** (self._failures - 2), _LONGEST_PAUSE)
+            )
             wait = self._failed_at + pause - time.monotonic()
             if wait > 0:
-                raise ToolError(f"{self.name} keeps failing: {self._fault}. The next try is in {math.ceil(wait)} s.")
+                raise ToolError(
+                    f"{self.name} keeps failing: {self._fault}. The next try is in {math.ceil(wait)} s."
+                )
             try:
                 server = await asyncio.to_thread(self._helper_input, renew)
-                connection = await Connection.start(server, self._receive, self._answer, self._connect_seconds)
+                connection = await Connection.start(
+                    server, self._receive, self._answer, self._connect_seconds
+                )
             except (ToolError, OSError) as error:
                 self._record_failure(error.message if isinstance(error, ToolError) else str(error))
                 raise ToolError(f"{self.name} cannot be reached: {self._fault}.") from error
@@ -240,15 +272,25 @@ class McpServer:
         server = self.server.helper_input()
         state = self._stored_sign_in.read() if self.server.may_sign_in else None
         if state or (renew and self.server.may_sign_in):
-            server["auth"] = {"state": state or {}, "client": self.server.oauth_client(), "renew": renew}
+            server["auth"] = {
+                "state": state or {},
+                "client": self.server.oauth_client(),
+                "renew": renew,
+            }
         return server
 
     def _record_failure(self, reason: str) -> None:
-        self._fault, self._failed_at, self._failures = visible_line(reason), time.monotonic(), self._failures + 1
+        self._fault, self._failed_at, self._failures = (
+            visible_line(reason),
+            time.monotonic(),
+            self._failures + 1,
+        )
 
     def _receive(self, record: Record) -> None:
         async def store() -> None:
-            self._store_error = visible_line(await asyncio.to_thread(self._stored_sign_in.write, record["auth"]))
+            self._store_error = visible_line(
+                await asyncio.to_thread(self._stored_sign_in.write, record["auth"])
+            )
 
         if "auth" in record:
             task = asyncio.create_task(store())
@@ -263,12 +305,18 @@ class McpServer:
 
     def _update(self, lists: Record) -> None:
         """Replace the lists; unchanged tools remain the same objects."""
-        previous = {tool.listed.name: tool for tool in self._lists.tools} if self._lists is not None else {}
+        previous = (
+            {tool.listed.name: tool for tool in self._lists.tools}
+            if self._lists is not None
+            else {}
+        )
         entries, rejected = parse_tools(self.name, lists.get("tools", ()))
         tools: list[McpTool] = []
         for entry in entries:
             tool = previous.get(entry.name)
-            tools.append(tool if tool is not None and tool.listed == entry else McpTool(self, entry))
+            tools.append(
+                tool if tool is not None and tool.listed == entry else McpTool(self, entry)
+            )
         self._lists = Lists(
             tuple(tools),
             rejected,
@@ -304,7 +352,9 @@ class McpTool:
         self.listed = listed
         self.schema = listed.schema
         is_read_only = listed.read_only and owner.server.trusted
-        self.effects: frozenset[Effect] = frozenset(("read",) if is_read_only else ("read", "write", "network"))
+        self.effects: frozenset[Effect] = frozenset(
+            ("read",) if is_read_only else ("read", "write", "network")
+        )
         self.limits = owner.limits
         self.reported_parameters = listed.schema.parameters
         """The parameters that the model received last."""

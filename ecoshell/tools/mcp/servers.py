@@ -32,7 +32,9 @@ _MAX_FILE_BYTES = 16_000_000
 _NUMBER, _TEXT, _ANY = (int, float), (str,), (object,)
 _VALUE_KEYWORDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("description", "title", "format"), _TEXT),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMBER),
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMBER
+    ),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (int,)),
     **dict.fromkeys(("default", "const"), _ANY),
     **dict.fromkeys(("enum", "examples"), (list,)),
@@ -97,12 +99,19 @@ class Server:
             assignments += url.query.split("&")
         pairs += ((text.partition("=")[0], text.partition("=")[2]) for text in assignments)
         for name, value in pairs:
-            if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith("authorization"):
-                for key in (_expand(value), _expand(value).rpartition(" ")[2]):  # also without `Bearer`
+            if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith(
+                "authorization"
+            ):
+                for key in (
+                    _expand(value),
+                    _expand(value).rpartition(" ")[2],
+                ):  # also without `Bearer`
                     if not key.startswith("--"):  # the next option
                         add_secret(key)
         if self.url:
-            roots = [self.workspace] if self.workspace and self.trusted else []  # A path reveals the user's name.
+            roots = (
+                [self.workspace] if self.workspace and self.trusted else []
+            )  # A path reveals the user's name.
             return {"url": _expand(self.url), "headers": _expand_all(self.headers), "roots": roots}
         return {
             "command": [*map(_expand, self.command)],
@@ -154,7 +163,10 @@ def parse_prompts(records: Any) -> tuple[Prompt, ...]:
     prompts: list[Prompt] = []
     for record in cast("list[Any]", records) if isinstance(records, list) else ():
         with suppress(ValueError, TypeError, KeyError):
-            name, arguments = record["name"], {str(key): required is True for key, required in record["arguments"]}
+            name, arguments = (
+                record["name"],
+                {str(key): required is True for key, required in record["arguments"]},
+            )
             if isinstance(name, str) and _TOOL_NAME.fullmatch(name):
                 prompts.append(Prompt(name, _description(record), arguments))
     return tuple(prompts)
@@ -166,11 +178,19 @@ def _description(record: Any) -> str:
 
 def typable(records: Any) -> tuple[str, ...]:
     """Return the strings of a list that a user can type, such as resource URIs and argument values."""
-    texts = [text for text in cast("list[Any]", records) if isinstance(text, str)] if isinstance(records, list) else []
-    return tuple(text for text in texts if text.isprintable() and '"' not in text and len(text) < _MAX_URI)
+    texts = (
+        [text for text in cast("list[Any]", records) if isinstance(text, str)]
+        if isinstance(records, list)
+        else []
+    )
+    return tuple(
+        text for text in texts if text.isprintable() and '"' not in text and len(text) < _MAX_URI
+    )
 
 
-def parse_tools(server: str, records: Iterable[Any]) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
+def parse_tools(
+    server: str, records: Iterable[Any]
+) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
     """Return the valid tools of a list of a server or the cache, and a message for each rejected entry."""
     tools: dict[str, ListedTool] = {}
     rejected: list[str] = []
@@ -178,7 +198,9 @@ def parse_tools(server: str, records: Iterable[Any]) -> tuple[tuple[ListedTool, 
         try:
             tool = _parse_tool(server, record)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            name = cast("dict[str, Any]", record).get("name") if isinstance(record, dict) else record
+            name = (
+                cast("dict[str, Any]", record).get("name") if isinstance(record, dict) else record
+            )
             rejected.append(f"{str(name)[:60]!r}: {error}")
             continue
         if tool.name in tools:
@@ -250,7 +272,9 @@ class _SchemaFilter:
             self._use(len(reference))
             target = self._root
             for part in reference[1:].split("/")[1:]:
-                target = cast("dict[str, Any]", target).get(part) if isinstance(target, dict) else None
+                target = (
+                    cast("dict[str, Any]", target).get(part) if isinstance(target, dict) else None
+                )
         return cast("dict[str, Any]", target) if isinstance(target, dict) else {}
 
     def _value(self, key: str, value: Any, depth: int) -> object:
@@ -259,18 +283,25 @@ class _SchemaFilter:
             return self.filter(value, depth)
         if key in _SUBSCHEMA_BY_NAME and isinstance(value, dict):
             self._use(sum(map(len, cast("dict[str, Any]", value))))
-            return {str(name): self.filter(inner, depth) for name, inner in cast("dict[str, Any]", value).items()}
+            return {
+                str(name): self.filter(inner, depth)
+                for name, inner in cast("dict[str, Any]", value).items()
+            }
         if key in _SUBSCHEMA_LIST and isinstance(value, list) and value:
             return [self.filter(inner, depth) for inner in cast("list[Any]", value)]
         if key in _VALUE_KEYWORDS or key in ("type", "required"):
             self._use(len(json.dumps(value, allow_nan=False)))
         if key == "type":
             types = cast("list[Any]", value) if isinstance(value, list) else [value]
-            is_valid = bool(types) and all(isinstance(name, str) and name in _TYPES for name in types)
+            is_valid = bool(types) and all(
+                isinstance(name, str) and name in _TYPES for name in types
+            )
             return cast("object", value) if is_valid else None
         if key == "required" and isinstance(value, list):
             return [name for name in cast("list[Any]", value) if isinstance(name, str)]
-        is_valid = key in _VALUE_KEYWORDS and isinstance(value, _VALUE_KEYWORDS[key]) and value != []
+        is_valid = (
+            key in _VALUE_KEYWORDS and isinstance(value, _VALUE_KEYWORDS[key]) and value != []
+        )
         return cast("object", value) if is_valid else None
 
     def _use(self, characters: int) -> None:
@@ -316,7 +347,9 @@ class StoredSignIn:
 
     def read(self) -> Mapping[str, Any] | None:
         """Return the stored state and register its tokens for masking; None without one or without a keyring."""
-        with suppress(Exception):  # Backends are third-party code; a broken one counts as no keyring.
+        with suppress(
+            Exception
+        ):  # Backends are third-party code; a broken one counts as no keyring.
             import keyring  # slow, because it searches for backends
 
             entry = json.loads(keyring.get_password(_KEYRING, self._name) or "null")
@@ -330,7 +363,9 @@ class StoredSignIn:
         try:
             import keyring
 
-            keyring.set_password(_KEYRING, self._name, json.dumps({"url": self._url, "state": state}))
+            keyring.set_password(
+                _KEYRING, self._name, json.dumps({"url": self._url, "state": state})
+            )
         except Exception as error:  # noqa: BLE001 - as above
             return " ".join(str(error).split()) or type(error).__name__
         return ""

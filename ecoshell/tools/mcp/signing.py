@@ -39,7 +39,9 @@ class SignIn:
         self._write = write
         self._ask = ask
         self._fail = fail
-        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._result: asyncio.Future[AuthorizationCodeResult] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._listener: asyncio.Server | None = None
 
     async def provider(self) -> "httpx2.Auth":
@@ -67,7 +69,9 @@ class SignIn:
         )
         sdk_flow = provider.async_auth_flow
 
-        async def flow(request: "httpx2.Request") -> AsyncGenerator["httpx2.Request", "httpx2.Response"]:
+        async def flow(
+            request: "httpx2.Request",
+        ) -> AsyncGenerator["httpx2.Request", "httpx2.Response"]:
             steps = sdk_flow(request)
             try:
                 outgoing = await steps.__anext__()
@@ -98,7 +102,9 @@ class SignIn:
         if self._listener is not None:
             return
         try:
-            self._listener = await asyncio.start_server(self._receive, "127.0.0.1", self._state.get("port", 0))
+            self._listener = await asyncio.start_server(
+                self._receive, "127.0.0.1", self._state.get("port", 0)
+            )
         except OSError:
             self._listener = await asyncio.start_server(self._receive, "127.0.0.1", 0)
             self._state.pop("client", None)
@@ -108,10 +114,16 @@ class SignIn:
         from mcp.shared.auth import AuthorizationCodeResult
 
         target = (await reader.readline()).decode("ascii", "replace").split(" ")[1:2]
-        query = {name: values[0] for name, values in parse_qs(urlsplit(target[0]).query).items()} if target else {}
+        query = (
+            {name: values[0] for name, values in parse_qs(urlsplit(target[0]).query).items()}
+            if target
+            else {}
+        )
         if "state" in query and not self._result.done():
             code = query.get("code", "")
-            self._result.set_result(AuthorizationCodeResult(code=code, state=query["state"], iss=query.get("iss")))
+            self._result.set_result(
+                AuthorizationCodeResult(code=code, state=query["state"], iss=query.get("iss"))
+            )
         writer.write(_PAGE)
         writer.close()
 
@@ -131,8 +143,13 @@ class SignIn:
         if state.get("metadata"):
             context.oauth_metadata = OAuthMetadata.model_validate(state["metadata"])
         if state.get("resource"):
-            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(state["resource"])
-        context.auth_server_url, context.token_expiry_time = state.get("issuer"), state.get("expires_at")
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(
+                state["resource"]
+            )
+        context.auth_server_url, context.token_expiry_time = (
+            state.get("issuer"),
+            state.get("expires_at"),
+        )
         return OAuthToken.model_validate(state["tokens"])
 
     async def set_tokens(self, tokens: "OAuthToken") -> None:

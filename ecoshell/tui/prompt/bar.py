@@ -21,7 +21,10 @@ from ecoshell.tui.prompt.todo import TodoList
 _SPINNER = "|/-\\"
 _FRAMES_PER_SECOND = 4
 _MAX_QUEUED_LINES = 3
-_APPROVAL_WORDS = {"plan": "plan mode · shift+tab changes it", "edits": "edits are accepted · shift+tab changes it"}
+_APPROVAL_WORDS = {
+    "plan": "plan mode · shift+tab changes it",
+    "edits": "edits are accepted · shift+tab changes it",
+}
 
 
 class PromptBar(Vertical):
@@ -58,7 +61,11 @@ class PromptBar(Vertical):
         #hint { height: auto; color: $warning; padding: 0 2; display: none; &.-on { display: block; } }
     }
     """
-    _WORDS: ClassVar[dict[Mode, str]] = {"ask": "", "shell": "shell command", "search": "history search"}
+    _WORDS: ClassVar[dict[Mode, str]] = {
+        "ask": "",
+        "shell": "shell command",
+        "search": "history search",
+    }
     _SIGNS: ClassVar[dict[Mode, str]] = {"ask": "›", "shell": "", "search": "?"}
 
     queue: var[tuple[Draft, ...]] = var((), init=False)
@@ -156,11 +163,15 @@ class PromptBar(Vertical):
             """Waiting, queued and typed messages, restored in the prompt after a crash."""
             drafts = [*filter(None, (self.waiting,)), *self.queue, self.prompt.draft]
             text = "\n".join(draft.text for draft in drafts if draft.text)
-            return Draft(text, tuple(attachment for draft in drafts for attachment in draft.attachments))
+            return Draft(
+                text, tuple(attachment for draft in drafts for attachment in draft.attachments)
+            )
 
         warning = "The draft cannot be stored, and would be lost in a crash"
         self._draft.current = pending
-        self._draft.complain = lambda failure: self.hint(f"{warning}: {failure.strerror or failure}.")
+        self._draft.complain = lambda failure: self.hint(
+            f"{warning}: {failure.strerror or failure}."
+        )
         self.is_restored = True
 
     def _take_back(self) -> bool:
@@ -175,7 +186,11 @@ class PromptBar(Vertical):
         rows = [f"queued  {visible_line(draft.text)}" for draft in self.queue]
         hidden = len(rows) - _MAX_QUEUED_LINES
         more = [f"… and {hidden} more"] if hidden > 0 else []
-        lines = [*rows[:_MAX_QUEUED_LINES], *more, "sent when the turn ends · up takes it back · esc empties the queue"]
+        lines = [
+            *rows[:_MAX_QUEUED_LINES],
+            *more,
+            "sent when the turn ends · up takes it back · esc empties the queue",
+        ]
         line = self.query_one("#queue", Static)
         line.update("\n".join(lines))
         line.set_class(bool(rows), "-on")
@@ -190,8 +205,12 @@ class PromptBar(Vertical):
         news = "▼ new content below: end goes there" if self._news else ""
         seconds = monotonic() - self._since
         sign = _SPINNER[int(seconds * _FRAMES_PER_SECOND) % len(_SPINNER)]
-        working = f"{sign} {self._activity} · {int(seconds)} s · esc stops" if self._activity else ""
-        title = " · ".join(part for part in (self._WORDS[mode], self._approval, nothing, news, working) if part)
+        working = (
+            f"{sign} {self._activity} · {int(seconds)} s · esc stops" if self._activity else ""
+        )
+        title = " · ".join(
+            part for part in (self._WORDS[mode], self._approval, nothing, news, working) if part
+        )
         if title != self._title:
             self._title, self.border_title = title, Content(f" {title} " if title else "")
         if mode != self._mode:

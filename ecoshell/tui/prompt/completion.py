@@ -100,7 +100,9 @@ class CompletionList(Widget, can_focus=False):
     def move(self, by: int, *, around: bool = True) -> None:
         """Move the highlight, wrapping around if `around`."""
         at = self.highlighted + by
-        self.highlighted = at % len(self.offers) if around else max(0, min(at, len(self.offers) - 1))
+        self.highlighted = (
+            at % len(self.offers) if around else max(0, min(at, len(self.offers) - 1))
+        )
         self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -113,13 +115,17 @@ class CompletionList(Widget, can_focus=False):
         self._top = max(min(self._top, self.highlighted), self.highlighted - room + 1)
         visible = self.offers[self._top : self._top + room]
         labels = [Content(visible_line(offer.label[:_MAX_DRAWN_LENGTH])) for offer in visible]
-        widths = (label.cell_length for offer, label in zip(visible, labels, strict=True) if offer.help)
+        widths = (
+            label.cell_length for offer, label in zip(visible, labels, strict=True) if offer.help
+        )
         column = max(widths, default=0) + _GAP
         rows: list[Content] = []
         for at, (offer, label) in enumerate(zip(visible, labels, strict=True), self._top):
             row, is_current = label, at == self.highlighted
             for place in places(self._words, label.plain.lower()):
-                row = row.stylize(self.get_visual_style("completion--matched", partial=True), place, place + 1)
+                row = row.stylize(
+                    self.get_visual_style("completion--matched", partial=True), place, place + 1
+                )
             if offer.keep_end and row.cell_length > width > 0:
                 row = Content("…") + row[len(row.plain) - len(fit_end(row.plain, width - 1)) :]
             if offer.help:
@@ -127,7 +133,9 @@ class CompletionList(Widget, can_focus=False):
                 if not is_current:  # muted text is hard to read on the highlight
                     about = about.stylize(self.get_visual_style("completion--help", partial=True))
                 row = row.pad_right(max(_GAP, column - row.cell_length)) + about
-            row = (Content("› " if is_current else "  ") + row).truncate(width + _GAP, ellipsis=True)
+            row = (Content("› " if is_current else "  ") + row).truncate(
+                width + _GAP, ellipsis=True
+            )
             if is_current:
                 row = row.pad_right(max(0, width + _GAP - row.cell_length))
                 row = row.stylize_before(self.get_visual_style("completion--current", partial=True))
@@ -152,12 +160,17 @@ def command_offers(complete: Completer, typed: str) -> list[Offer]:
     exact = complete(typed)
     lines = {offer.text.lower(): offer for offer in exact}
     prefix, query = (f"{command} ", argument) if blank else ("/", typed[1:])
-    candidates = ((candidate.text[len(prefix) :].lower(), candidate) for candidate in complete(prefix))
+    candidates = (
+        (candidate.text[len(prefix) :].lower(), candidate) for candidate in complete(prefix)
+    )
     fuzzy, _ = best(query, candidates, _MAX_COMMANDS)
     for offer in fuzzy:
         lines.setdefault(offer.text.lower(), offer)
     offers = list(lines.values())[:_MAX_COMMANDS]
-    return [Offer(offer.text, offer.help, offer.text if " " in offer.text else f"{offer.text} ") for offer in offers]
+    return [
+        Offer(offer.text, offer.help, offer.text if " " in offer.text else f"{offer.text} ")
+        for offer in offers
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +207,9 @@ class Names:
         """The best matches; those in a file's own name first, then the shorter path."""
         letters = query.lower()
         candidates = self._matches if letters.startswith(self._query) else self._all
-        matches = re.compile("".join(f"[^{letter}]*{letter}" for letter in map(re.escape, letters))).match
+        matches = re.compile(
+            "".join(f"[^{letter}]*{letter}" for letter in map(re.escape, letters))
+        ).match
         self._matches = [pair for pair in candidates if matches(pair[0])]
         self._query = letters
         if not letters:
@@ -202,7 +217,9 @@ class Names:
         ranked: list[tuple[float, str]] = []
         for text, name in self._matches:
             in_name = score((letters,), text.rstrip("/").rpartition("/")[2])
-            ranked.append((_FILE_NAME_BONUS + in_name if in_name else score((letters,), text), name))
+            ranked.append(
+                (_FILE_NAME_BONUS + in_name if in_name else score((letters,), text), name)
+            )
         ranked.sort(key=itemgetter(0), reverse=True)
         return [name for _, name in ranked[:_MAX_NAMES]]
 
@@ -235,7 +252,9 @@ class MentionSearch:
     async def _search(self) -> None:
         done: Mention | None = None
         while (mention := self._mention) is not None and mention != done:
-            if mention.start != self._listed_for:  # list again for each mention: files may have changed
+            if (
+                mention.start != self._listed_for
+            ):  # list again for each mention: files may have changed
                 self._listed_for = mention.start
                 names: Sequence[str] = ()
                 with suppress(EcoshellError, OSError):  # no completion then

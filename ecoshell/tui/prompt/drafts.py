@@ -80,7 +80,9 @@ class DraftFile:
             texts: list[Attachment] = []
             for part in parts:
                 name, text = str(part["name"]), body[: part["length"]]
-                texts.append(Attachment(name, text, Image(**part["image"]) if "image" in part else None))
+                texts.append(
+                    Attachment(name, text, Image(**part["image"]) if "image" in part else None)
+                )
                 body = body[part["length"] :]
         except (ValueError, TypeError, KeyError, RecursionError):  # not in this format
             return Draft(content.removeprefix(_MARK))
@@ -96,9 +98,14 @@ class DraftFile:
                         parts: list[dict[str, Any]] = [{"name": "", "length": len(draft.text)}]
                         for attachment in draft.attachments:
                             image = {"image": asdict(attachment.image)} if attachment.image else {}
-                            parts.append({"name": attachment.name, "length": len(attachment.text), **image})
+                            parts.append(
+                                {"name": attachment.name, "length": len(attachment.text), **image}
+                            )
                         fresh.write(f"{_MARK}{json.dumps(parts)}\n".encode())
-                    for text in (draft.text, *(attachment.text for attachment in draft.attachments)):
+                    for text in (
+                        draft.text,
+                        *(attachment.text for attachment in draft.attachments),
+                    ):
                         for at in range(0, len(text), _SLICE):
                             fresh.write(text[at : at + _SLICE].encode(errors="backslashreplace"))
             else:
@@ -125,7 +132,10 @@ class DraftFile:
         stored_at, clock = -1.0, asyncio.get_running_loop().time
         while stored_at < self._changed_at:
             latest = clock() + _MAX_DELAY
-            while not self._closing.is_set() and (delay := min(self._changed_at + _PAUSE, latest) - clock()) > 0:
+            while (
+                not self._closing.is_set()
+                and (delay := min(self._changed_at + _PAUSE, latest) - clock()) > 0
+            ):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), delay)
             stored_at = clock()
@@ -137,7 +147,10 @@ class DraftFile:
 
 def is_large(text: str) -> bool:
     """Whether a paste is replaced by a marker."""
-    return len(text) > _MAX_INLINE_CHARACTERS or text.count("\n", 0, _MAX_INLINE_CHARACTERS) >= _MAX_INLINE_LINES
+    return (
+        len(text) > _MAX_INLINE_CHARACTERS
+        or text.count("\n", 0, _MAX_INLINE_CHARACTERS) >= _MAX_INLINE_LINES
+    )
 
 
 def unified(text: str) -> str:
@@ -204,7 +217,10 @@ class Pastes:
 
     def adopt(self, text: str, attachments: "Iterable[Attachment]") -> None:
         """Store the pastes of an earlier draft; new ones are numbered after them."""
-        by_name = {attachment.text if attachment.image else attachment.name: attachment for attachment in attachments}
+        by_name = {
+            attachment.text if attachment.image else attachment.name: attachment
+            for attachment in attachments
+        }
         for match in _MARKER.finditer(text):
             if (attachment := by_name.get(match[1] or match[0])) is not None:
                 self.by_marker[match[0]] = attachment
@@ -282,7 +298,10 @@ class History:
             self._entries.append(draft.text)
         if draft.attachments:
             self._attachments[draft.text] = draft.attachments
-            sizes = {entry: sum(map(_size, attachments)) for entry, attachments in self._attachments.items()}
+            sizes = {
+                entry: sum(map(_size, attachments))
+                for entry, attachments in self._attachments.items()
+            }
             excess = sum(sizes.values()) - _MAX_ATTACHED_CHARACTERS
             for entry, size in list(sizes.items())[:-1]:  # drop the oldest first
                 if excess > 0:

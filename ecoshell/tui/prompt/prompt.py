@@ -87,7 +87,9 @@ class Prompt(TextInput):
     COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - as declared by Textual
 
     def __init__(self, completions: CompletionList, history: History) -> None:
-        super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
+        super().__init__(
+            id="prompt", compact=True, highlight_cursor_line=False, placeholder=_PLACEHOLDER
+        )
         self.cursor_blink = False  # an idle chat does not redraw
         self.completer: Completer = lambda _: ()
         self.values: Values | None = None
@@ -114,7 +116,11 @@ class Prompt(TextInput):
     @property
     def draft(self) -> Draft:
         """The input with its pastes; during a search, the input before it."""
-        return self._paused.draft if self._paused else Draft(self.text, self._pastes.attachments_of(self.text))
+        return (
+            self._paused.draft
+            if self._paused
+            else Draft(self.text, self._pastes.attachments_of(self.text))
+        )
 
     @property
     def typing(self) -> bool:
@@ -131,7 +137,9 @@ class Prompt(TextInput):
         """Insert an earlier draft before the input, whose paste names may clash with its own."""
         current = self.draft
         images = (attachment for attachment in current.attachments if attachment.image)
-        self.put(Draft(draft.text + self._pastes.expand(current.text), (*draft.attachments, *images)))
+        self.put(
+            Draft(draft.text + self._pastes.expand(current.text), (*draft.attachments, *images))
+        )
 
     def take(self) -> Draft:
         """Clear the prompt, add its input to the history, and return it as it is sent."""
@@ -172,11 +180,16 @@ class Prompt(TextInput):
         if mention is None:
             self._completions.offer(offers, self.text.split())
         if self.values is not None and command and ":" in typed and " " in typed:
-            self.run_worker(self._offer_values(self.values, offers, typed), exclusive=True, group="values")
+            self.run_worker(
+                self._offer_values(self.values, offers, typed), exclusive=True, group="values"
+            )
 
     async def _offer_values(self, values: Values, offers: Sequence[Offer], typed: str) -> None:
         """Add completions that have to be requested, if the text is still the same."""
-        extra = [Offer(completion.text, completion.help, completion.text) for completion in await values(typed)]
+        extra = [
+            Offer(completion.text, completion.help, completion.text)
+            for completion in await values(typed)
+        ]
         if extra and self.text == typed and self._offered_for == (typed, self.cursor_location):
             self._completions.offer([*offers, *extra], typed.split())
 
@@ -188,7 +201,9 @@ class Prompt(TextInput):
             self._type(self._editable(self._history.recalled(offer.insert)), replace_all=True)
             self._close_completions()
         else:
-            self.replace(offer.insert, offer.start, self.cursor_location, maintain_selection_offset=False)
+            self.replace(
+                offer.insert, offer.start, self.cursor_location, maintain_selection_offset=False
+            )
 
     def leave_search(self) -> bool:
         """End the history search and restore the draft; return whether there was a search."""
@@ -196,7 +211,11 @@ class Prompt(TextInput):
             return False
         self._paused = None
         self.text = paused.draft.text
-        self.history, self.selection, self.placeholder = paused.edits, paused.selection, _PLACEHOLDER
+        self.history, self.selection, self.placeholder = (
+            paused.edits,
+            paused.selection,
+            _PLACEHOLDER,
+        )
         self._close_completions()
         return True
 
@@ -223,7 +242,9 @@ class Prompt(TextInput):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """The height of the text, up to a third of the terminal."""
-        return min(super().get_content_height(container, viewport, width), row_limit(viewport.height))
+        return min(
+            super().get_content_height(container, viewport, width), row_limit(viewport.height)
+        )
 
     def action_newline(self) -> None:
         self._type("\n")
@@ -231,7 +252,9 @@ class Prompt(TextInput):
     def action_search(self) -> None:
         if self._paused is None:
             self._paused = _PausedEdit(self.draft, self.selection, self.history)
-            self.history = EditHistory(max_checkpoints=50, checkpoint_timer=2.0, checkpoint_max_characters=100)
+            self.history = EditHistory(
+                max_checkpoints=50, checkpoint_timer=2.0, checkpoint_max_characters=100
+            )
             self.text = ""
             self.placeholder = _SEARCHING
             self._offer_entries()
@@ -282,7 +305,11 @@ class Prompt(TextInput):
         text = unified(event.text)
         if self.mode == "search":
             self._type(" ".join(visible(text[:_MAX_QUERY_LENGTH]).split()))
-        elif self.mode == "ask" and _ends_with_image(text) and (images := await asyncio.to_thread(self._images, text)):
+        elif (
+            self.mode == "ask"
+            and _ends_with_image(text)
+            and (images := await asyncio.to_thread(self._images, text))
+        ):
             self._type(images)
         elif len(text) > _EDITABLE or (is_large(text) and self.mode == "ask"):
             self._type(self._pastes.add(text))
@@ -346,7 +373,13 @@ class Prompt(TextInput):
         spaced = self.document.get_line(row)[column : column + 1] == " "
         self._completions.offer(
             [
-                Offer(name, "", mention_text(name) + ("" if spaced or name.endswith("/") else " "), mention.start, True)
+                Offer(
+                    name,
+                    "",
+                    mention_text(name) + ("" if spaced or name.endswith("/") else " "),
+                    mention.start,
+                    True,
+                )
                 for name in names
             ],
             (mention.query,),
@@ -367,7 +400,11 @@ class Prompt(TextInput):
         """A draft's text as shown in the prompt; its attachments are stored."""
         self._pastes.adopt(draft.text, draft.attachments)
         text = unified(draft.text)
-        return self._pastes.add(self._pastes.expand(text)) if len(draft.text) > _EDITABLE else visible(text)
+        return (
+            self._pastes.add(self._pastes.expand(text))
+            if len(draft.text) > _EDITABLE
+            else visible(text)
+        )
 
     def _type(self, text: str, *, replace_all: bool = False) -> None:
         """Replace the selection, or everything, by a text; can be undone."""
@@ -401,7 +438,9 @@ async def edit_externally(app: "App[Any]", text: str) -> str:
     try:
         command = shlex.split(chosen)
     except ValueError:
-        raise UsageError(f"$EDITOR is not a valid command: {chosen}", fix="Set it to your editor's name.") from None
+        raise UsageError(
+            f"$EDITOR is not a valid command: {chosen}", fix="Set it to your editor's name."
+        ) from None
     command = command or [name for name in _EDITORS if shutil.which(name)][:1]
     if not command:
         raise UsageError("No editor was found.", fix="Set $EDITOR to your editor's name.")
@@ -409,7 +448,10 @@ async def edit_externally(app: "App[Any]", text: str) -> str:
     file, failure = folder / "draft.md", ""
     try:
         await asyncio.to_thread(file.write_text, text, encoding="utf-8", errors="backslashreplace")
-        with app.batch_update(), app.suspend():  # a frame written now would stand in the editor's screen
+        with (
+            app.batch_update(),
+            app.suspend(),
+        ):  # a frame written now would stand in the editor's screen
             try:
                 process = await asyncio.create_subprocess_exec(*command, str(file))
                 try:
@@ -422,11 +464,14 @@ async def edit_externally(app: "App[Any]", text: str) -> str:
                 failure = error.strerror or str(error)
         if failure:
             raise UsageError(
-                f"{command[0]}: {failure}; the draft is as it was.", fix="Set $EDITOR to your editor's name."
+                f"{command[0]}: {failure}; the draft is as it was.",
+                fix="Set $EDITOR to your editor's name.",
             )
         edited_text = await asyncio.to_thread(file.read_text, encoding="utf-8", errors="replace")
     except SuspendNotSupported:
-        raise UsageError("This terminal cannot be given to an editor.", fix="Type it here.") from None
+        raise UsageError(
+            "This terminal cannot be given to an editor.", fix="Type it here."
+        ) from None
     except OSError as error:
         raise UsageError(f"The draft could not be given to an editor: {error}.") from error
     finally:

@@ -11,7 +11,11 @@ if TYPE_CHECKING:  # not for the first frame
     from ecoshell.events.work import TodoState
 
 _SIGNS: "Mapping[TodoState, str]" = {"done": "√", "in_progress": "►", "pending": "○"}
-_STYLES: "Mapping[TodoState, str]" = {"done": "$text-success", "in_progress": "bold $text-accent", "pending": ""}
+_STYLES: "Mapping[TodoState, str]" = {
+    "done": "$text-success",
+    "in_progress": "bold $text-accent",
+    "pending": "",
+}
 _MAX_ITEMS = 8
 _TALL = 30
 """Screen height from which the list starts unfolded."""
@@ -77,12 +81,18 @@ class TodoList(Static):
         from ecoshell.messages import visible_line
 
         sign = "►" if self._is_folded else "▼"
-        lines = [Content(f"{sign} {todo_headline(self._items)} · alt+t {'opens' if self._is_folded else 'folds'}")]
+        lines = [
+            Content(
+                f"{sign} {todo_headline(self._items)} · alt+t {'opens' if self._is_folded else 'folds'}"
+            )
+        ]
         if not self._is_folded:
             first = self._first_row()
             rows = self._items[first : first + _MAX_ITEMS]
             lines += [
-                Content.styled(f"  {_SIGNS[item.state]} {visible_line(item.text)}", _STYLES[item.state])
+                Content.styled(
+                    f"  {_SIGNS[item.state]} {visible_line(item.text)}", _STYLES[item.state]
+                )
                 for item in rows
             ]
             if len(rows) < len(self._items):

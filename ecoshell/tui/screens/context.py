@@ -11,7 +11,15 @@ from textual.content import Content
 from textual.widgets import Footer, Static
 
 from ecoshell.agent.command_table import table
-from ecoshell.agent.context_report import FREE, KINDS, ContextReport, Kind, bar_cells, headline, report_rows
+from ecoshell.agent.context_report import (
+    FREE,
+    KINDS,
+    ContextReport,
+    Kind,
+    bar_cells,
+    headline,
+    report_rows,
+)
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible
 from ecoshell.tui.screens.picker import Overlay
@@ -77,7 +85,10 @@ class ContextScreen(Overlay):
             Content.styled(sign, _STYLES[kind] if kind else "$foreground-muted")
             for sign, kind in bar_cells(report, width)
         )
-        legend = [Content.assemble((letter, _STYLES[kind]), f" {words}") for kind, (letter, words) in KINDS.items()]
+        legend = [
+            Content.assemble((letter, _STYLES[kind]), f" {words}")
+            for kind, (letter, words) in KINDS.items()
+        ]
         legend.append(Content(f"{FREE} free   | compacted here"))
         self.query_one("#bar", Static).update(
             Content("\n").join((Content("").join(cells), Content("   ").join(legend)))

@@ -45,7 +45,9 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
     app: App[Any] = screen.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     active, focused = screen.active_bindings, screen.focused
     here: list[DOMNode] = [*(focused or screen).ancestors_with_self]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    focusable = (node for node in screen.walk_children(Widget) if node.can_focus or node.can_focus_children)
+    focusable = (
+        node for node in screen.walk_children(Widget) if node.can_focus or node.can_focus_children
+    )
     elsewhere: list[DOMNode] = [node for node in focusable if node.display and node not in here]
     groups: list[KeyGroup] = []
     classes: set[type[DOMNode]] = set()
@@ -68,7 +70,8 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
                     key = app.get_key_display(binding)
                     names += [key] if key not in names else []
         keys = tuple(
-            Key(" ".join(names), text[:1].lower() + text[1:], own) for (_, text), (names, own) in actions.items()
+            Key(" ".join(names), text[:1].lower() + text[1:], own)
+            for (_, text), (names, own) in actions.items()
         )
         words = next((vars(cls)["HELP"] for cls in type(node).__mro__ if "HELP" in vars(cls)), None)
         if keys or words:
@@ -105,11 +108,15 @@ class HelpScreen(Picker[str]):
     HelpScreen #detail { height: 8; }
     """
 
-    def __init__(self, groups: Sequence[KeyGroup], commands: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, groups: Sequence[KeyGroup], commands: Sequence[tuple[str, str]] = ()
+    ) -> None:
         """`commands` are slash commands: syntax and description."""
         super().__init__()
         keys = tuple(Key(usage.split()[0], does, usage=usage) for usage, does in commands)
-        command_groups = [KeyGroup("commands", "Typed in the prompt; tab completes them.", keys)] if keys else []
+        command_groups = (
+            [KeyGroup("commands", "Typed in the prompt; tab completes them.", keys)] if keys else []
+        )
         self._groups = [*groups, *command_groups, _COPYING]
 
     async def load(self) -> Sequence[PickerRow[str]]:
@@ -120,7 +127,10 @@ class HelpScreen(Picker[str]):
             for key in (Key("", heading), *group.keys):
                 detail = f"{key.keys}  {key.does}\n{group.help}" if key.keys else group.help
                 detail = f"{key.usage}\n{key.does}" if key.usage else detail
-                row_key, also = f"{group.title}\n{key.does}\n{key.keys}", f"{key.keys} {group.title}"
+                row_key, also = (
+                    f"{group.title}\n{key.does}\n{key.keys}",
+                    f"{key.keys} {group.title}",
+                )
                 typed = f"{key.keys} " if key.usage else ""
                 rows.append(PickerRow(typed, row_key, (key.does, key.keys), also, key.own, detail))
         return rows

@@ -82,7 +82,9 @@ class ChatCommands(Provider):
             matches, _ = best(query, ((entry.text.lower(), entry) for entry in entries), limit)
             for entry in matches:
                 text = entry.text.lower()
-                label = Content(entry.text, [Span(at, at + 1, "bold underline") for at in places(words, text)])
+                label = Content(
+                    entry.text, [Span(at, at + 1, "bold underline") for at in places(words, text)]
+                )
                 yield Hit(score(words, text), label, entry.act, entry.text, _plain(entry.help))
 
     async def shutdown(self) -> None:
@@ -98,13 +100,21 @@ class ChatCommands(Provider):
             if is_listed and bound.node in own and bound.enabled and binding.action != _OWN_ACTION:
                 act = partial(self.app.run_action, binding.action, default_namespace=bound.node)
                 about = f"{binding.tooltip} · " if binding.tooltip else ""
-                yield PaletteEntry(binding.description, f"{about}{self.app.get_key_display(binding)}", act)
+                yield PaletteEntry(
+                    binding.description, f"{about}{self.app.get_key_display(binding)}", act
+                )
         if (target := self._target) is None:
             return
         for usage, about in target.overview:
             name, _, argument = usage.partition(" ")
-            needs_more = bool(argument) and not argument.startswith("[") and name not in PICKER_COMMANDS
-            act = partial(target.begin, f"{name} ") if needs_more else partial(target.action_run, name)
+            needs_more = (
+                bool(argument) and not argument.startswith("[") and name not in PICKER_COMMANDS
+            )
+            act = (
+                partial(target.begin, f"{name} ")
+                if needs_more
+                else partial(target.action_run, name)
+            )
             yield PaletteEntry(usage, about, act)
 
     async def _read(self, kind: Kind) -> list[PaletteEntry]:
@@ -127,21 +137,32 @@ async def _entries(kind: Kind, shell: "Shell", target: "ChatScreen") -> list[Pal
             for tool in (await shell.status()).tools:
                 name, about = visible_line(tool.name), visible_line(tool.description)
                 verb = "unregister" if tool.registered else "register"
-                entries.append(PaletteEntry(f"{verb} {name}", about, partial(run, f"/{verb} {tool.name}")))
+                entries.append(
+                    PaletteEntry(f"{verb} {name}", about, partial(run, f"/{verb} {tool.name}"))
+                )
                 schema = partial(target.action_show_tool, tool.name)
                 entries.append(PaletteEntry(f"schema of {name}", about, schema))
         case "sessions":
             for info in [row.info for row in await shell.archive.rows() if not row.current]:
-                text, about = f"resume “{visible_line(info.title or info.id)}”", f"{info.updated_text} · {info.id}"
+                text, about = (
+                    f"resume “{visible_line(info.title or info.id)}”",
+                    f"{info.updated_text} · {info.id}",
+                )
                 entries.append(PaletteEntry(text, about, partial(run, f"/resume {info.id}")))
         case "themes":
             for name in THEME.choices(target.app):
-                entries.append(PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(run, f"/theme {name}")))
+                entries.append(
+                    PaletteEntry(
+                        f"theme {visible_line(name)}", THEME.help, partial(run, f"/theme {name}")
+                    )
+                )
         case "models":
             for row in [row for row in await shell.models() if row.ready is not False]:
                 about = f"{row.price.summary() if row.price else 'price unknown'} · {row.state}"
                 entries.append(
-                    PaletteEntry(f"model {visible_line(row.name)}", about, partial(run, f"/model {row.name}"))
+                    PaletteEntry(
+                        f"model {visible_line(row.name)}", about, partial(run, f"/model {row.name}")
+                    )
                 )
     return entries
 

@@ -52,13 +52,21 @@ def aligned(
     titles = [column.title for column in columns]
     indices = [at for at, column in enumerate(columns) if at == 0 or width >= column.from_width]
     texts = zip(titles, *(cells for cells, _ in rows), strict=True)
-    widths = [min(max(map(cell_len, cells)), column.max_width) for cells, column in zip(texts, columns, strict=True)]
+    widths = [
+        min(max(map(cell_len, cells)), column.max_width)
+        for cells, column in zip(texts, columns, strict=True)
+    ]
     widths[0] = max(_MIN_FIRST_COLUMN, width - sum(widths[at] + _GAP for at in indices[1:]))
     contents: list[Content] = []
     for cells, marks in [(titles, ()), *rows]:
-        padded = ((align_right if columns[at].right else align_left)(cells[at], widths[at]) for at in indices)
+        padded = (
+            (align_right if columns[at].right else align_left)(cells[at], widths[at])
+            for at in indices
+        )
         line, uncut = (" " * _GAP).join(padded).rstrip(), min(len(cells[0]), widths[0] - 1)
-        contents.append(Content(line, [Span(at, at + 1, "bold underline") for at in marks if at < uncut]))
+        contents.append(
+            Content(line, [Span(at, at + 1, "bold underline") for at in marks if at < uncut])
+        )
     return contents
 
 
@@ -96,7 +104,12 @@ class Filter(Input):
 
     async def _on_key(self, event: Key) -> None:
         bound = self.screen.active_bindings.get(event.key)
-        if bound is None or not bound.enabled or event.is_printable or bound.node not in (self, self.screen):
+        if (
+            bound is None
+            or not bound.enabled
+            or event.is_printable
+            or bound.node not in (self, self.screen)
+        ):
             return
         event.stop()
         event.prevent_default()
@@ -104,7 +117,9 @@ class Filter(Input):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave enter to the screen, and delete at the end of the text."""
-        return action != "submit" and not (action == "delete_right" and self.cursor_position == len(self.value))
+        return action != "submit" and not (
+            action == "delete_right" and self.cursor_position == len(self.value)
+        )
 
 
 class ClosedOnce(ModalScreen[T]):
@@ -218,7 +233,9 @@ class Picker(Overlay, Generic[T]):
         self.reload()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (action in self.BLOCKED_WHILE_ASKING and self.query_one(AskPane).has_class("-on"))
+        return not (
+            action in self.BLOCKED_WHILE_ASKING and self.query_one(AskPane).has_class("-on")
+        )
 
     @property
     def highlighted(self) -> PickerRow[T] | None:
@@ -240,7 +257,8 @@ class Picker(Overlay, Generic[T]):
         else:
             self._status = ""
         self._all = [
-            replace(row, cells=tuple(map(visible_line, row.cells)), also=visible_line(row.also)) for row in rows
+            replace(row, cells=tuple(map(visible_line, row.cells)), also=visible_line(row.also))
+            for row in rows
         ]
         self._searchable = [(row.text, row) for row in self._all]
         self._update_list(rebuild=True)
@@ -304,20 +322,30 @@ class Picker(Overlay, Generic[T]):
             return
         self._typed, words = typed, typed.lower().split()
         common = [row for row in self._all if row.common] if not typed else []
-        self._rows, count = best(typed, self._searchable, MAX_ROWS) if typed else (common[:MAX_ROWS], len(common))
+        self._rows, count = (
+            best(typed, self._searchable, MAX_ROWS) if typed else (common[:MAX_ROWS], len(common))
+        )
         options = self.query_one(OptionList)
         fallback = (options.highlighted or 0) if rebuild else 0  # if the highlighted row is gone
-        width = self.query_one(Filter).size.width - 1  # the list may be hidden; without its scrollbar
+        width = (
+            self.query_one(Filter).size.width - 1
+        )  # the list may be hidden; without its scrollbar
         cells = [(row.cells, places(words, row.text)) for row in self._rows]
         head, *contents = aligned(self.COLUMNS, cells, width)
         self.query_one("#head", Static).update(head)
         options.set_options(map(Option, contents))
         key = self._highlighted_key or ("" if words else self.first)
-        options.highlighted = next((at for at, row in enumerate(self._rows) if row.key == key), fallback)
+        options.highlighted = next(
+            (at for at, row in enumerate(self._rows) if row.key == key), fallback
+        )
         if not self._rows:
             self.query_one("#detail", Static).update("")
         total = len(self._all)
-        listed = f"the first {len(self._rows):,} of {count:,}" if count > len(self._rows) else f"{count:,}"
+        listed = (
+            f"the first {len(self._rows):,} of {count:,}"
+            if count > len(self._rows)
+            else f"{count:,}"
+        )
         more = f" · typing searches {total:,}" if count < total and not typed else ""
         box = self.query_one(Vertical)
         box.border_subtitle = Content(f"{listed}{more}" if total else "")
@@ -343,7 +371,10 @@ class ChoicePicker(Picker[str]):
         self.first = now
 
     async def load(self) -> Sequence[PickerRow[str]]:
-        return [PickerRow(word, word, (word, "√" if word == self.first else "")) for word in self._choices]
+        return [
+            PickerRow(word, word, (word, "√" if word == self.first else ""))
+            for word in self._choices
+        ]
 
     def result(self, item: str) -> str:
         return item
@@ -387,7 +418,9 @@ class AskPane(Vertical):
         self._yes_or_no = YesOrNo("y yes · n no", markup=False)
         super().__init__(self._question, self._line, self._yes_or_no)
 
-    async def ask(self, question: str, value: str | None = None, *, secret: bool = False) -> str | None:
+    async def ask(
+        self, question: str, value: str | None = None, *, secret: bool = False
+    ) -> str | None:
         """Return the typed text, initially `value`, or for None a confirmation; None if the user cancels.
 
         A secret is masked.

@@ -56,7 +56,11 @@ class SessionPicker(Picker["SessionRow"]):
             cells = (title, info.updated_text, info.model, cost, mark)
             took = f"{counted(item.calls, 'model call')} · {cost} · {info.model}"
             detail = f"{title}\n{info.id} · {info.workspace}\n{took}"
-            rows.append(PickerRow(item, info.id, cells, f"{info.id} {info.model} {info.workspace}", detail=detail))
+            rows.append(
+                PickerRow(
+                    item, info.id, cells, f"{info.id} {info.model} {info.workspace}", detail=detail
+                )
+            )
         return rows
 
     def result(self, item: "SessionRow") -> str | None:
@@ -89,7 +93,9 @@ class SessionPicker(Picker["SessionRow"]):
                     await archive.export(row.info.id, file)
                     self.complain(f"Exported to {file}.")
             elif row.current:
-                self.complain("This is the current session; start or resume another one before deleting it.")
+                self.complain(
+                    "This is the current session; start or resume another one before deleting it."
+                )
             elif await pane.ask(f"Delete “{title}” with its whole history? This cannot be undone."):
                 await archive.delete(row.info.id)
                 self.reload()
@@ -125,18 +131,33 @@ class ModelPicker(Picker[ModelRow]):
         for item in await self._shell.models():
             current = item.name == self.first
             state = IN_USE if current else item.state
-            input_price, output_price, price = "?", "?", "price unknown: refused under a cap in dollars"
+            input_price, output_price, price = (
+                "?",
+                "?",
+                "price unknown: refused under a cap in dollars",
+            )
             if item.price is not None:
                 price = item.price.summary()
                 rates = (item.price.rates.input, item.price.rates.output)
                 is_free = price == "free"
-                input_price, output_price = ("free" if is_free else plain(Decimal(f"{rate:.4g}")) for rate in rates)
+                input_price, output_price = (
+                    "free" if is_free else plain(Decimal(f"{rate:.4g}")) for rate in rates
+                )
                 price += f" ({item.price.source})" if item.price.source else ""
             context = tokens(item.context) if item.context else "?"
-            cells = (item.name, item.place or item.provider, input_price, output_price, context, state)
+            cells = (
+                item.name,
+                item.place or item.provider,
+                input_price,
+                output_price,
+                context,
+                state,
+            )
             output_limit = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
             sizes = (
-                f"context {item.context:,}{output_limit}" if item.context else f"context unknown{output_limit}",
+                f"context {item.context:,}{output_limit}"
+                if item.context
+                else f"context unknown{output_limit}",
                 size_text(item.size_bytes),
                 str(item.path or ""),
             )
@@ -161,7 +182,8 @@ class ModelPicker(Picker[ModelRow]):
     async def _ask_for_key(self, item: ModelRow) -> None:
         """Ask for the provider's key, store it, and select the model."""
         question = (
-            f"{item.name} needs a key for {item.provider}. Paste it to store it in the system keyring (esc: back)."
+            f"{item.name} needs a key for {item.provider}. "
+            "Paste it to store it in the system keyring (esc: back)."
         )
         key = await self.query_one(AskPane).ask(f"{question}\nOr: {item.missing}", "", secret=True)
         if not key:

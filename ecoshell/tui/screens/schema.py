@@ -80,7 +80,9 @@ class SchemaScreen(Overlay):
         if action in ("switch", "schema") and self._tool_details is None:
             return False
         if action == "switch":
-            return bool(self._tool_details and self._tool_details.by) == (parameters == ("unregister",))
+            return bool(self._tool_details and self._tool_details.by) == (
+                parameters == ("unregister",)
+            )
         return True
 
     def action_switch(self, verb: str) -> None:
@@ -89,7 +91,9 @@ class SchemaScreen(Overlay):
     def action_schema(self) -> None:
         self.toggle_class("-schema")
         if self.has_class("-schema"):
-            self.call_after_refresh(self.query_one("#schema").scroll_visible, animate=False, top=True)
+            self.call_after_refresh(
+                self.query_one("#schema").scroll_visible, animate=False, top=True
+            )
 
     @work
     async def on_mount(self) -> None:
@@ -107,7 +111,9 @@ class SchemaScreen(Overlay):
                 text = (await self._shell.command(f"/plan why {self._tool}")).text
             except EcoshellError as error:
                 text = str(error)
-            self.query_one("#plan", Static).update(Content.assemble(("The plan\n", "bold"), visible(text)))
+            self.query_one("#plan", Static).update(
+                Content.assemble(("The plan\n", "bold"), visible(text))
+            )
 
     def _show(self, tool: "ToolDetails") -> None:
         tool_schema = tool.schema
@@ -120,7 +126,11 @@ class SchemaScreen(Overlay):
                 registration += f" · {datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}{turn}{step}"
         size = f"{'' if tool.exact else '≈ '}{tool.tokens:,} tokens while it is registered"
         cost = f"{money(tool.price_nano)} a use" if tool.price_nano else "costs nothing to use"
-        source = f"from the server {visible_line(tool_schema.server)}" if tool_schema.server else "comes with ecoshell"
+        source = (
+            f"from the server {visible_line(tool_schema.server)}"
+            if tool_schema.server
+            else "comes with ecoshell"
+        )
         effects = ", ".join(_PERMISSIONS[effect] for effect in tool.effects)
         about = [
             Content(visible(tool_schema.description)),
@@ -141,9 +151,13 @@ class SchemaScreen(Overlay):
         required: Sequence[str] = tool_schema.parameters.get("required") or ()
         arguments = [Content.styled("Arguments" if properties else "Takes no arguments.", "bold")]
         for name, schema in properties.items():
-            details: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+            details: Mapping[str, Any] = (
+                cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+            )
             marks = f"{visible_line(str(details.get('type', 'any')))}{'' if name in required else ', optional'}"
-            arguments.append(Content.assemble("  ", (visible_line(name), "$primary"), "  ", (marks, _SECONDARY)))
+            arguments.append(
+                Content.assemble("  ", (visible_line(name), "$primary"), "  ", (marks, _SECONDARY))
+            )
             if words := str(details.get("description") or ""):
                 arguments.append(Content(f"    {visible_line(words)}"))
         self.query_one("#arguments", Static).update(Content("\n").join(arguments))

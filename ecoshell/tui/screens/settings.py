@@ -15,7 +15,14 @@ from ecoshell.errors import EcoshellError, SettingsError
 from ecoshell.messages import visible_line
 from ecoshell.options import Options
 from ecoshell.paths import Paths
-from ecoshell.tui.screens.picker import AnswerInput, AskPane, ChoicePicker, Picker, PickerColumn, PickerRow
+from ecoshell.tui.screens.picker import (
+    AnswerInput,
+    AskPane,
+    ChoicePicker,
+    Picker,
+    PickerColumn,
+    PickerRow,
+)
 from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.themes import DEFAULT as DEFAULT_THEME
 from ecoshell.tui.themes import ThemedApp
@@ -51,7 +58,9 @@ def live_settings(shell: "Shell", options: Options) -> LiveSettings:
         ("agent", "strategy"): tuple(shell.deps.strategies),
         ("plan", "judge"): (*JUDGES, *shell.deps.judge.more),
     }
-    return LiveSettings(AT_ONCE, lambda settings, key: apply(shell, settings, key, options), choices)
+    return LiveSettings(
+        AT_ONCE, lambda settings, key: apply(shell, settings, key, options), choices
+    )
 
 
 class SettingsScreen(Picker["SettingRow | None"]):
@@ -108,14 +117,20 @@ class SettingsScreen(Picker["SettingRow | None"]):
                 title = f"── {name} ──"
                 rows.append(PickerRow(None, title, (title, "", ""), detail=words.get(name, "")))
             origin = "" if row.origin == "default" else row.origin.replace(file, short)
-            effect = _IMMEDIATELY if row.path == THEME or row.path in self._live.keys else _AFTER_RESTART
+            effect = (
+                _IMMEDIATELY if row.path == THEME or row.path in self._live.keys else _AFTER_RESTART
+            )
             if row.variable:
                 effect = "overridden by the environment"
             facts = f"default {row.default or 'none'} · {origin or 'not set'} · {effect}"
             key, message = self._last_change
             detail = f"{row.description.text}\n{facts}\n{message if key == row.key else ''}"
             value = visible_line(row.value or row.default or _UNSET, _MAX_VALUE_LENGTH)
-            rows.append(PickerRow(row, row.key, (row.key, value, origin), row.description.text, detail=detail))
+            rows.append(
+                PickerRow(
+                    row, row.key, (row.key, value, origin), row.description.text, detail=detail
+                )
+            )
         return rows
 
     def result(self, item: "SettingRow | None") -> str | None:
@@ -150,13 +165,20 @@ class SettingsScreen(Picker["SettingRow | None"]):
     @work(group="edit", exclusive=True)
     async def _edit(self, row: "SettingRow", *, default: bool = False) -> None:
         """Reset a setting, or change it with a suitable control."""
-        now, choices = row.value or row.default, self._live.choices.get(row.path, row.description.choices)
+        now, choices = (
+            row.value or row.default,
+            self._live.choices.get(row.path, row.description.choices),
+        )
         if default:
             await self._write(row, None)
         elif row.description.kind == "switch":
             await self._write(row, "false" if now == "true" else "true")
         elif row.path == THEME or choices:
-            picker = ThemePicker(self.app.theme) if row.path == THEME else ChoicePicker(row.key, choices, now)
+            picker = (
+                ThemePicker(self.app.theme)
+                if row.path == THEME
+                else ChoicePicker(row.key, choices, now)
+            )
             chosen = await self.app.push_screen_wait(picker)
             if chosen is not None:
                 await self._write(row, chosen)
@@ -196,7 +218,9 @@ class SettingsScreen(Picker["SettingRow | None"]):
         """Write a setting and apply it if possible; return whether it was written."""
         try:
             edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")
-            settings: Settings = await asyncio.to_thread(edit.write_settings, self._file, row.changes(typed))
+            settings: Settings = await asyncio.to_thread(
+                edit.write_settings, self._file, row.changes(typed)
+            )
         except SettingsError as problem:
             self.complain(str(problem))
             return False

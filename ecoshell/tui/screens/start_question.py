@@ -37,7 +37,8 @@ class StartQuestion(Question[StartingModel | None]):
         names = [fit_middle(visible_line(offer.name), _NAME_CELLS) for offer in offers]
         width = max(map(cell_len, names))
         lines = [
-            f"{name}{' ' * (width - cell_len(name))}  {offer.words}" for name, offer in zip(names, offers, strict=True)
+            f"{name}{' ' * (width - cell_len(name))}  {offer.words}"
+            for name, offer in zip(names, offers, strict=True)
         ]
         self._list = OptionList(*lines, markup=False, compact=True)
         super().__init__("which model shall answer?", None, self._list)

@@ -68,7 +68,9 @@ class SubagentScreen(Overlay):
         presenter = EventPresenter(column)
         while True:
             try:
-                events = await asyncio.to_thread(self._shell.store.events_after, self._session, last)
+                events = await asyncio.to_thread(
+                    self._shell.store.events_after, self._session, last
+                )
             except EcoshellError as error:
                 column.add(event_blocks.error(ErrorHappened.of(error)))
                 return

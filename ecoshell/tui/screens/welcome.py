@@ -27,8 +27,14 @@ def requests_block(files: Sequence[str], *, is_free: bool = True) -> Block:
 
     The suggested cap is in tokens for a free model, otherwise in dollars.
     """
-    text_file = next((name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), "")
-    lines = f"How many lines does {visible_line(text_file)} have?" if text_file else "How many km are 26 miles?"
+    text_file = next(
+        (name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), ""
+    )
+    lines = (
+        f"How many lines does {visible_line(text_file)} have?"
+        if text_file
+        else "How many km are 26 miles?"
+    )
     changes = "Which files are in this folder?" if files else "What time is it in Tokyo?"
     requests = (lines, changes, "What is 15% of 80?")
     rows = (row(Piece(request), lead="  ") for request in requests)

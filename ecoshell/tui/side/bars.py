@@ -21,7 +21,12 @@ _DEMO_NOTE = ", demo model (f7 changes it)"
 _MIN_TITLE_CELLS = 24
 _MODEL_CELLS = 28
 _MODES = {"single": "one model", "umi": "three roles"}
-_STRATEGIES = {"react": "", "dfsdt": "backtracking", "tot": "comparing steps", "graph": "tool graph"}
+_STRATEGIES = {
+    "react": "",
+    "dfsdt": "backtracking",
+    "tot": "comparing steps",
+    "graph": "tool graph",
+}
 
 
 def cap_word(cap: CapState) -> str:
@@ -66,7 +71,10 @@ class TitleBar(Widget):
             self.state = ""
         self._cap = tightest(caps)
         self._title = visible_line(status.title) or "new session"
-        how = (_MODES.get(status.mode, status.mode), _STRATEGIES.get(status.strategy, status.strategy))
+        how = (
+            _MODES.get(status.mode, status.mode),
+            _STRATEGIES.get(status.strategy, status.strategy),
+        )
         self._mode_and_model = (", ".join(filter(None, how)), visible_line(status.model))
         effort = "" if status.effort == "auto" else f" ({status.effort})"
         self._note = effort + (_DEMO_NOTE if status.model == EMBEDDED else "")
@@ -82,7 +90,9 @@ class TitleBar(Widget):
         rows = (cap, how, model), (cap, how, short), (cap, short), (how, short), (short,)
         names = [" · ".join(filter(None, row)) for row in rows] if model else [""]
         ends = ("  ".join(word for word in (state, name) if word) for name in names)
-        end = next((text for text in ends if cell_len(text) <= room), fit(state or short, max(0, room)))
+        end = next(
+            (text for text in ends if cell_len(text) <= room), fit(state or short, max(0, room))
+        )
         shown_start = align_left(start, width - 1 - cell_len(end))
         line = Content(f"{shown_start} {end}").stylize("bold", 0, len(shown_start))
         at = line.plain.rfind(cap) if cap and self._cap and cap_word(self._cap) else -1

@@ -13,14 +13,31 @@ from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
 from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar_line, justify, percent, row
 from ecoshell.tui.side.panel_state import RoleUse, shares
-from ecoshell.tui.text import align_left, align_right, amount, fit, fit_middle, model_name, money, tokens
+from ecoshell.tui.text import (
+    align_left,
+    align_right,
+    amount,
+    fit,
+    fit_middle,
+    model_name,
+    money,
+    tokens,
+)
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell_status import ShellStatus
 
 _TONES: dict[str, Tone] = {"": "good", "near": "warning", "reached": "error"}
 _TABLE_MIN_WIDTH = 72
-_HEADS = (("calls", 6), ("in", 7), ("cached", 8), ("out", 7), ("price", 10), ("time", 11), ("share", 7))
+_HEADS = (
+    ("calls", 6),
+    ("in", 7),
+    ("cached", 8),
+    ("out", 7),
+    ("price", 10),
+    ("time", 11),
+    ("share", 7),
+)
 _SIGNS: Mapping[str, str] = {"planner": "◊", "caller": "►", "summarizer": "√", "single": "◊"}
 """The transcript's signs of a thought, a call and an answer."""
 _THINKING = "thinking"
@@ -52,10 +69,16 @@ class BudgetPanel(Panel):
             lines.append((("team caps unknown", "warning"),))
         elif not lines:
             hint = "/budget 20000tok or 2min" if status.is_free else "/budget 0.50 sets one"
-            lines = [(("no cap" if status.is_free else "no cap set", "strong"), (f" — {hint}", "muted"))]
+            lines = [
+                (("no cap" if status.is_free else "no cap set", "strong"), (f" — {hint}", "muted"))
+            ]
         is_timed = status.is_free or any(cap.unit == "ms" for cap in self.state.caps)
         held_nano, held_tokens, held_ms = self.state.held
-        parts = [f"{tokens(held_tokens)} tok"] if status.is_free else [money(held_nano), f"{tokens(held_tokens)} tok"]
+        parts = (
+            [f"{tokens(held_tokens)} tok"]
+            if status.is_free
+            else [money(held_nano), f"{tokens(held_tokens)} tok"]
+        )
         parts += [duration_text(held_ms)] if is_timed and held_ms else []
         held = " · ".join(parts) if held_tokens or held_nano else "nothing"
         return [
@@ -92,7 +115,11 @@ def _next_step(status: "ShellStatus", *, is_timed: bool) -> str:
         step = f"≤ {tokens(token_limit)} tok"
     elif nano is not None:
         step = f"≤ {money(nano)} · {tokens(token_limit)} tok"
-    return f"{step} · ≈ {_whole_seconds(status.next_ms)}" if is_timed and status.next_ms is not None else step
+    return (
+        f"{step} · ≈ {_whole_seconds(status.next_ms)}"
+        if is_timed and status.next_ms is not None
+        else step
+    )
 
 
 def _used(status: "ShellStatus", *, is_timed: bool) -> str:
@@ -125,7 +152,9 @@ class RolesPanel(Panel):
 
     def lines(self, width: int) -> list[Line]:
         """Roles used in the turn or session, and those assigned now."""
-        self.gist = f"{visible_line(self.state.thinking[0])} is thinking" if self.state.thinking else ""
+        self.gist = (
+            f"{visible_line(self.state.thinking[0])} is thinking" if self.state.thinking else ""
+        )
         uses = self.state.uses(session=self.session)
         if not uses:
             return [(("no role used yet", "muted"),)]
@@ -134,7 +163,9 @@ class RolesPanel(Panel):
         if self.state.turn:
             scope: Piece = ("session" if self.session else f"turn {self.state.turn}", "strong")
             why = f", {shared.why}" if shared and shared.why else ""
-            lines.append(justify(scope, (f"% of {shared.basis}{why}" if shared else _UNPAID, "muted"), width))
+            lines.append(
+                justify(scope, (f"% of {shared.basis}{why}" if shared else _UNPAID, "muted"), width)
+            )
         draw = _table_lines if width >= _TABLE_MIN_WIDTH else _entry_lines
         if width >= _TABLE_MIN_WIDTH:
             room = width - 2 - sum(columns for _, columns in _HEADS)
@@ -155,7 +186,9 @@ class RolesPanel(Panel):
         self.show()
 
 
-def _entry_lines(use: RoleUse, model: str, adapter: str, part: str, width: int, *, thinks: bool) -> list[Line]:
+def _entry_lines(
+    use: RoleUse, model: str, adapter: str, part: str, width: int, *, thinks: bool
+) -> list[Line]:
     """A role in a few lines, without its sign: model, share, adapter, calls and tokens."""
     role = visible_line(use.role)
     share = f" {part:>5}" if part else ""
@@ -168,20 +201,30 @@ def _entry_lines(use: RoleUse, model: str, adapter: str, part: str, width: int, 
     room = width - sum(cell_len(text) for text, _ in word)
     if not use.calls:
         return [*lines, (*word, (fit(f"  {_UNPAID if thinks else _NO_CALLS}", room), "muted"))]
-    used, price = use.consumption.usage, about(money(use.consumption.nano), estimated=use.consumption.estimated_nano)
+    used, price = (
+        use.consumption.usage,
+        about(money(use.consumption.nano), estimated=use.consumption.estimated_nano),
+    )
     cached = f" ({tokens(used.cached)} cached)" if used.cached else ""
-    amounts = about(f"{tokens(used.input)} in{cached} · {tokens(used.output)} out", estimated=use.consumption.estimated)
+    amounts = about(
+        f"{tokens(used.input)} in{cached} · {tokens(used.output)} out",
+        estimated=use.consumption.estimated,
+    )
     calls = f"  {counted(use.calls, 'call')}  {duration(use.seconds)}"
     numbers = (*word, *justify((calls, "text"), (price, "text"), room))
     return [*lines, numbers, ((fit(f"  {amounts}", width), "muted"),)]
 
 
-def _table_lines(use: RoleUse, model: str, adapter: str, part: str, width: int, *, thinks: bool) -> list[Line]:
+def _table_lines(
+    use: RoleUse, model: str, adapter: str, part: str, width: int, *, thinks: bool
+) -> list[Line]:
     """Two lines for a role, without its sign: its numbers in columns, and its model and adapter."""
     *_, (_, time), (_, share) = _HEADS
     number_cells = sum(columns for _, columns in _HEADS) - time - share
     spent: Piece = (
-        (align_right(_THINKING, time), "warning") if thinks else (align_right(duration(use.seconds), time), "text")
+        (align_right(_THINKING, time), "warning")
+        if thinks
+        else (align_right(duration(use.seconds), time), "text")
     )
     numbers: tuple[Piece, ...]
     if use.calls:
@@ -190,15 +233,21 @@ def _table_lines(use: RoleUse, model: str, adapter: str, part: str, width: int, 
             about(money(use.consumption.nano), estimated=use.consumption.estimated_nano),
         )
         counts = (used.input, used.output)
-        sent, received = (about(tokens(count), estimated=use.consumption.estimated) for count in counts)
+        sent, received = (
+            about(tokens(count), estimated=use.consumption.estimated) for count in counts
+        )
         price = "unknown" if use.consumption.nano is None else price
         cells = (str(use.calls), sent, tokens(used.cached), received, price)
-        listed = "".join(align_right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False))
+        listed = "".join(
+            align_right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False)
+        )
         numbers = ((listed, "text"), spent, (align_right(part, share), "text"))
     elif thinks:
         numbers = ((align_right("", number_cells), "text"), spent)
     else:
-        numbers = ((f"{align_right(_NO_CALLS, number_cells)}{align_right('', time + share)}", "muted"),)
+        numbers = (
+            (f"{align_right(_NO_CALLS, number_cells)}{align_right('', time + share)}", "muted"),
+        )
     role = align_left(visible_line(use.role), width - 2 - number_cells - time - share)
     suffix = f"  {fit_middle(adapter, width // 2 - 4)}" if adapter else ""
     name = f"  {model_name(model, width - 2 - cell_len(suffix))}{suffix}"

@@ -114,7 +114,9 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         if lines == self._lines:
             return
         self._lines = lines
-        self.virtual_size = Size(0, len(lines))  # a different height triggers a layout of the panels
+        self.virtual_size = Size(
+            0, len(lines)
+        )  # a different height triggers a layout of the panels
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -133,9 +135,13 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
             self._styles = {None: base}
             for tone in TONES:  # only the marked tone has its own background
                 full = self.get_component_rich_style(f"panel--{tone}")
-                self._styles[tone] = base + (full if tone == "marked" else Style(color=full.color, bold=full.bold))
+                self._styles[tone] = base + (
+                    full if tone == "marked" else Style(color=full.color, bold=full.bold)
+                )
         pieces = [Segment(text, self._styles["marked" if marked else tone]) for text, tone in line]
-        return Strip(pieces).adjust_cell_length(self._area.width, self._styles["marked" if marked else None])
+        return Strip(pieces).adjust_cell_length(
+            self._area.width, self._styles["marked" if marked else None]
+        )
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -247,7 +253,9 @@ class ListPanel(Panel, Generic[Item]):
         """Reload the items; `keep_order` keeps the order within groups while the user works in the list."""
         self.items = self.load_items()
         listed = (name for name in self._order if keep_order and name in self.items)
-        self._order = sorted(dict.fromkeys((*listed, *self.items)), key=lambda name: self.group(self.items[name]))
+        self._order = sorted(
+            dict.fromkeys((*listed, *self.items)), key=lambda name: self.group(self.items[name])
+        )
         self.apply_filter(self.filter)
 
     def apply_filter(self, typed: str) -> None:
@@ -259,17 +267,27 @@ class ListPanel(Panel, Generic[Item]):
         current, at = (self.current, self.highlighted) if keeps else ("", 0)
         self.filter = typed[:_MAX_FILTER_LENGTH]
         if self.filter.strip():
-            names, _ = best(self.filter, ((name.lower(), name) for name in self._order), len(self._order))
+            names, _ = best(
+                self.filter, ((name.lower(), name) for name in self._order), len(self._order)
+            )
         else:
-            names = [name for name in self._order if self.group(self.items[name]) not in self.folded_groups]
+            names = [
+                name
+                for name in self._order
+                if self.group(self.items[name]) not in self.folded_groups
+            ]
         self.visible_names = names
-        self.highlighted = names.index(current) if current in names else max(0, min(at, len(names) - 1))
+        self.highlighted = (
+            names.index(current) if current in names else max(0, min(at, len(names) - 1))
+        )
 
     def lines(self, width: int) -> list[Line]:
         """The header lines, the filter and the number of its matches."""
         lines = self.header_lines(width)
         if self._typing or self.filter:
-            matches = f" {len(self.visible_names)} match" if self.filter and self.visible_names else ""
+            matches = (
+                f" {len(self.visible_names)} match" if self.filter and self.visible_names else ""
+            )
             typed = visible_line(self.filter) if self.filter.strip() else self.filter
             text = f"{fit_end(typed, width - 3 - len(matches))}{'▏' if self._typing else ''}"
             lines.append((("/ ", "tool"), (text, "strong"), (matches, "muted")))
@@ -296,7 +314,11 @@ class ListPanel(Panel, Generic[Item]):
         return self.strip(self._row_line(self._rows[at], width), marked=marked)
 
     def _row_line(self, entry: int | Line, width: int) -> Line:
-        return self.item_line(self.items[self.visible_names[entry]], width) if isinstance(entry, int) else entry
+        return (
+            self.item_line(self.items[self.visible_names[entry]], width)
+            if isinstance(entry, int)
+            else entry
+        )
 
     def row_at(self, y: int) -> int | Line | None:
         """The index of the item, or the heading, in this line of the panel; None elsewhere."""
@@ -418,7 +440,11 @@ def row(label: str, value: str, width: int) -> Line:
 def justify(start: Piece, end: Piece, width: int) -> Line:
     """One piece at each edge; the left one is shortened if needed."""
     room = max(0, width - cell_len(end[0]) - 1)
-    return ((align_left(start[0], room), start[1]), (" " if room else "", "text"), (fit(end[0], width), end[1]))
+    return (
+        (align_left(start[0], room), start[1]),
+        (" " if room else "", "text"),
+        (fit(end[0], width), end[1]),
+    )
 
 
 def bar(parts: Sequence[tuple[int, str]], total: int, width: int) -> str:

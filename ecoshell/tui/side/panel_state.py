@@ -188,7 +188,9 @@ class PanelState:
         role = SUBAGENT if isinstance(event, SubagentFinished) else event.role
         thinker = (role, event.model)
         for roles in (self.roles, self.turn_roles) if self.running else (self.roles,):
-            use = roles.setdefault(thinker, RoleUse(*thinker))  # a call between turns belongs to no turn
+            use = roles.setdefault(
+                thinker, RoleUse(*thinker)
+            )  # a call between turns belongs to no turn
             match event:
                 case BudgetSettled():
                     total, calls = use.consumption.plus(event), use.calls + 1
@@ -252,7 +254,11 @@ class PanelState:
     def tools(self) -> list[ToolState]:
         states: list[ToolState] = []
         plan = self.shown_plan
-        blocked = {row.tool for row in plan.rows if row.state == "forbidden"} if plan and plan.enforced else set[str]()
+        blocked = (
+            {row.tool for row in plan.rows if row.state == "forbidden"}
+            if plan and plan.enforced
+            else set[str]()
+        )
         for row in self.status.tools if self.status else ():
             by, turn, step = (row.by or "user") if row.registered else "", 0, 0
             if (registration := self._registrations.get(row.name)) is not None:
@@ -267,7 +273,11 @@ class PanelState:
         """Context tokens of registered schemas and of the names of the other tools."""
         if self.status is None:
             return 0
-        new = (row for row in self.status.tools if not row.registered and row.name in self._registrations)
+        new = (
+            row
+            for row in self.status.tools
+            if not row.registered and row.name in self._registrations
+        )
         registered = sum(self._registrations[row.name][0].tokens for row in new)
         return min(self.status.context_tokens + registered, self.status.everything_tokens)
 
@@ -282,7 +292,9 @@ class PanelState:
         total = max(event.cap or 0, self.plan_total if is_update else 0)
         self.plan_total = total if event.whole is None else event.whole  # absent in old sessions
         before = {row.tool: row for row in self.plan.rows} if is_update and self.plan else {}
-        self.changed_rows = frozenset(row.tool for row in event.rows if before.get(row.tool, row) != row)
+        self.changed_rows = frozenset(
+            row.tool for row in event.rows if before.get(row.tool, row) != row
+        )
         self.plan, self.planned_turn = event, self.turn
 
     def _between(self, *, running: bool) -> None:

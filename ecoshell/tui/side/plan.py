@@ -61,7 +61,9 @@ WHY_HINT = "alt+w why"
 _LIST_ONLY_HEIGHT = 2
 """Panel height up to which only the list is shown."""
 _PLANNING: Line = (("planning …", "muted"),)
-_OFF = "Turns are not planned: tools may use whatever the caps allow. /plan btp plans the next turn."
+_OFF = (
+    "Turns are not planned: tools may use whatever the caps allow. /plan btp plans the next turn."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,12 @@ class Columns:
         if width >= _ALL_COLUMNS_MIN_WIDTH:
             self._columns = (value, cost, *counts, state)
         elif width >= _COLUMNS_MIN_WIDTH:
-            self._columns = (value, cost, _Column("used", 7, lambda row: f"{row.used}/{row.planned}"), state)
+            self._columns = (
+                value,
+                cost,
+                _Column("used", 7, lambda row: f"{row.used}/{row.planned}"),
+                state,
+            )
         longest = max((cell_len(visible_line(row.tool)) for row in plan.rows), default=0)
         room = width - 2 - (sum(column.width for column in self._columns) or _NARROW_NUMBER_CELLS)
         self._name = max(_MIN_NAME_CELLS, room if self._columns else min(longest, room))
@@ -122,12 +129,23 @@ class Columns:
         # by priority: state, uses, value, cost
         room = self._width - 2 - self._name
         value = value_bar(row)
-        cost, spread = (_short(_expected(part, self._unit).removesuffix(" tok")) for part in (row.cost, row.spread))
+        cost, spread = (
+            _short(_expected(part, self._unit).removesuffix(" tok"))
+            for part in (row.cost, row.spread)
+        )
         cost = cost if row.is_cost_known else "?"
         spread = f"±{spread}" if row.spread else ""
         end = f"{row.used}/{row.planned} {word}"
-        choices = ((f" {value} {cost}{spread} ", end), (f" {value} {cost} ", end), (f" {value} ", end), (" ", end))
-        front, end = next((pair for pair in choices if cell_len("".join(pair)) <= room), (" ", fit(word, room - 1)))
+        choices = (
+            (f" {value} {cost}{spread} ", end),
+            (f" {value} {cost} ", end),
+            (f" {value} ", end),
+            (" ", end),
+        )
+        front, end = next(
+            (pair for pair in choices if cell_len("".join(pair)) <= room),
+            (" ", fit(word, room - 1)),
+        )
         return (*start, (align_left(front, room - cell_len(end)), "muted"), (end, tone))
 
 
@@ -203,7 +221,10 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
         if state.planning and status.plan != "off":
             return [_PLANNING]
         title, text = ("plan off", _OFF) if status.plan == "off" else ("no plan yet", _NO_PLAN)
-        return [((title, "strong"),), *(((line, "muted"),) for line in textwrap.wrap(text, max(20, width)))]
+        return [
+            ((title, "strong"),),
+            *(((line, "muted"),) for line in textwrap.wrap(text, max(20, width))),
+        ]
     if state.planning:
         return [_PLANNING]
     reason = f"↔ {visible_line(plan.reason)}" if plan.number > 1 else "made for this question"
@@ -217,7 +238,9 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
     else:
         total = state.plan_total
         used = percent(total - plan.budget, total)
-        lines.append(bar_line(total - plan.cap, plan.reserved, total, "tool", (used, "text"), width))
+        lines.append(
+            bar_line(total - plan.cap, plan.reserved, total, "tool", (used, "text"), width)
+        )
         costs = f"planned {amount(plan.planned_cost, plan.unit)} · reserved {amount(plan.reserved, plan.unit)}{mode}"
         lines.append(((fit(costs, width), "muted"),))
         if not plan.enforced:
@@ -275,7 +298,10 @@ class PlanPanel(ListPanel[PlanRow]):
         is_folded = _IRRELEVANT in self.folded_groups
         return (
             (
-                fit(f"{'►' if is_folded else '▼'} {count} more · m {'shows' if is_folded else 'hides'} them", width),
+                fit(
+                    f"{'►' if is_folded else '▼'} {count} more · m {'shows' if is_folded else 'hides'} them",
+                    width,
+                ),
                 "muted",
             ),
         )
@@ -298,7 +324,11 @@ class PlanPanel(ListPanel[PlanRow]):
             lines.append(self._columns(plan, width).head)
             changes = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
             nodes = progress(graph) if graph and self.folded else ""
-            parts = (nodes, remaining_text(self.state), f"{planned_share(plan)} planned" if self.folded else changes)
+            parts = (
+                nodes,
+                remaining_text(self.state),
+                f"{planned_share(plan)} planned" if self.folded else changes,
+            )
             self.gist = self._title_text(part for part in parts if part)
         elif status is not None and status.plan == "off":
             self.gist = "off"
@@ -319,7 +349,9 @@ class PlanPanel(ListPanel[PlanRow]):
         text = ""
         for part in parts:
             longer = f"{text} · {part}" if text else part
-            text = longer if cell_len(longer) <= self.size.width - _TITLE_CELLS or not text else text
+            text = (
+                longer if cell_len(longer) <= self.size.width - _TITLE_CELLS or not text else text
+            )
         return text
 
     def footer_lines(self, width: int) -> list[Line]:
@@ -332,7 +364,9 @@ class PlanPanel(ListPanel[PlanRow]):
     def item_line(self, item: PlanRow, width: int) -> Line:
         if self.state.shown_plan is None:
             return ()
-        return self._columns(self.state.shown_plan, width).line(item, changed=item.tool in self.state.changed_rows)
+        return self._columns(self.state.shown_plan, width).line(
+            item, changed=item.tool in self.state.changed_rows
+        )
 
     def _columns(self, plan: PlanChanged, width: int) -> Columns:
         """The columns of this plan, cached per plan and width; rows may be drawn before a resize arrives."""
@@ -343,7 +377,9 @@ class PlanPanel(ListPanel[PlanRow]):
     def detail_lines(self, item: PlanRow, width: int) -> list[Line]:
         """Value, chance, uses, cost and state of a row in three lines."""
         unit = self.state.shown_plan.unit if self.state.shown_plan else "usd"
-        worth = f"value {item.value:.2f} · chance {item.chance:.2f} · {item.used}/{item.planned} used"
+        worth = (
+            f"value {item.value:.2f} · chance {item.chance:.2f} · {item.used}/{item.planned} used"
+        )
         return [
             ((fit_middle(visible_line(item.tool), width), "tool"),),
             ((fit(worth, width), "muted"),),
@@ -352,7 +388,11 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def explain(self) -> bool:
         """Show the arithmetic of the highlighted tool or the one used last; return False without a plan."""
-        tool = self.state.last_used if self.state.last_used in self.items and not self.has_focus else self.current
+        tool = (
+            self.state.last_used
+            if self.state.last_used in self.items and not self.has_focus
+            else self.current
+        )
         if tool:
             self.post_message(ToolRequested(tool, "why"))
         return bool(tool)

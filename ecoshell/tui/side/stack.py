@@ -29,7 +29,9 @@ _EVENTS_PER_SLICE = 500
 """Events of a replayed session handled before other tasks run."""
 
 
-def share(height: int, wants: Sequence[int], *, first: int | None = None, spare_to: int | None = None) -> list[int]:
+def share(
+    height: int, wants: Sequence[int], *, first: int | None = None, spare_to: int | None = None
+) -> list[int]:
     """Divide `height` between panels that want so many lines.
 
     Spare lines go to the panel `spare_to`. If there are too few, every panel keeps its title, the panel `first` gets
@@ -57,13 +59,22 @@ class SharedHeight(Layout):
 
     name = "shared-height"
 
-    def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> list[WidgetPlacement]:
+    def arrange(
+        self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
+    ) -> list[WidgetPlacement]:
         parent.pre_layout(self)
         panels = [panel for panel in children if isinstance(panel, Panel)]
         first = next((at for at, panel in enumerate(panels) if panel.has_focus), None)
-        lists = [at for at, panel in enumerate(panels) if isinstance(panel, ListPanel) and not panel.folded]
+        lists = [
+            at
+            for at, panel in enumerate(panels)
+            if isinstance(panel, ListPanel) and not panel.folded
+        ]
         heights = share(
-            size.height, [panel.wanted for panel in panels], first=first, spare_to=lists[-1] if lists else None
+            size.height,
+            [panel.wanted for panel in panels],
+            first=first,
+            spare_to=lists[-1] if lists else None,
         )
         placements: list[WidgetPlacement] = []
         y = 0
@@ -84,7 +95,9 @@ class SidePanels(Widget):
     def __init__(self, summary: SummaryLine) -> None:
         """`summary` is the line that replaces the panels while they are hidden."""
         self.state = PanelState()
-        self.panels = [kind(self.state) for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)]
+        self.panels = [
+            kind(self.state) for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)
+        ]
         super().__init__(*self.panels)
         self._default_layout = SharedHeight()
         self._summary = summary
@@ -133,4 +146,6 @@ class SidePanels(Widget):
             panel.show()
         if self.state.status is not None:
             plan = self.state.shown_plan
-            self._summary.show(self.state.status, self.state.caps, f"plan {planned_share(plan)}" if plan else "")
+            self._summary.show(
+                self.state.status, self.state.caps, f"plan {planned_share(plan)}" if plan else ""
+            )

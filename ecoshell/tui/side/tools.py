@@ -59,7 +59,9 @@ class ToolsPanel(ListPanel[ToolState]):
 
     def load_items(self) -> Mapping[str, ToolState]:
         """All tools; the tool used last and the latest registrations come first in their group."""
-        tools = sorted(self.state.tools, key=lambda tool: (not tool.last_used, -tool.turn, -tool.step))
+        tools = sorted(
+            self.state.tools, key=lambda tool: (not tool.last_used, -tool.turn, -tool.step)
+        )
         return {tool.name: tool for tool in tools}
 
     def group(self, item: ToolState) -> int:
@@ -81,13 +83,27 @@ class ToolsPanel(ListPanel[ToolState]):
             return [(("available once the session is open", "muted"),)]
         now, everything = self.state.context_tokens, status.everything_tokens
         size = f"{'' if status.exact else '≈ '}{tokens(now)} of {tokens(everything)} tok"
-        lines = [justify(("context", "muted"), (f"{size} · {percent(now, everything).strip()}", "text"), width)]
+        lines = [
+            justify(
+                ("context", "muted"),
+                (f"{size} · {percent(now, everything).strip()}", "text"),
+                width,
+            )
+        ]
         if is_tall and self.state.saved_tokens:
-            lines.append(justify(("saved so far", "muted"), (f"{tokens(self.state.saved_tokens)} tok", "text"), width))
+            lines.append(
+                justify(
+                    ("saved so far", "muted"),
+                    (f"{tokens(self.state.saved_tokens)} tok", "text"),
+                    width,
+                )
+            )
         if is_tall and context is not None:
             for part in context.parts:
                 label = {"facts": "facts", "user": "your AGENTS.md"}.get(part.name, "AGENTS.md")
-                lines.append(justify((label, "muted"), (part_size(part, context, " tok"), "text"), width))
+                lines.append(
+                    justify((label, "muted"), (part_size(part, context, " tok"), "text"), width)
+                )
         return lines
 
     def item_line(self, item: ToolState, width: int) -> Line:
@@ -101,7 +117,11 @@ class ToolsPanel(ListPanel[ToolState]):
         sign, _, tone = _GROUPS[self.group(item)]
         if item.last_used:
             return (("► ", "tool"), (name, "strong"), (numbers, "tool"))
-        return ((f"{sign} ", tone), (name, "text" if item.registered else "muted"), (numbers, "muted"))
+        return (
+            (f"{sign} ", tone),
+            (name, "text" if item.registered else "muted"),
+            (numbers, "muted"),
+        )
 
     def detail_lines(self, item: ToolState, width: int) -> list[Line]:
         state = when_words(item, long=True) or "by name only"
@@ -113,4 +133,6 @@ class ToolsPanel(ListPanel[ToolState]):
         """Register or unregister the highlighted tool; `target` is `in`, `out` or `either`."""
         tool = self.items.get(self.current)
         if tool is not None and target in ("either", "out" if tool.registered else "in"):
-            self.post_message(ToolRequested(tool.name, "unregister" if tool.registered else "register"))
+            self.post_message(
+                ToolRequested(tool.name, "unregister" if tool.registered else "register")
+            )

@@ -152,7 +152,9 @@ class Block:
         """The number of drawing lines shown while folded, and a note about the rest (empty if nothing is hidden)."""
         height = self.drawing.height if self.drawing else 0
         more = height - _FOLDED_DRAWING_LINES
-        return min(_FOLDED_DRAWING_LINES, height), f"… {counted(more, 'more line')}" if more > 0 else ""
+        return min(
+            _FOLDED_DRAWING_LINES, height
+        ), f"… {counted(more, 'more line')}" if more > 0 else ""
 
     def text(self, *, opened: bool = False) -> str:
         """The block as plain text, Markdown unchanged; `opened` includes the folded parts."""
@@ -178,7 +180,9 @@ class Block:
 
 def call_row(pieces: tuple[Piece, ...], *tail: Piece) -> Row:
     """A row with its outcome at the right edge, cropped to one line until its block is opened."""
-    return Row(pieces, tail=tail, crops=sum(len(piece.text) for piece in pieces) > _MIN_CROPPED_LENGTH)
+    return Row(
+        pieces, tail=tail, crops=sum(len(piece.text) for piece in pieces) > _MIN_CROPPED_LENGTH
+    )
 
 
 def rows_of(text: str, tone: Tone = "text") -> tuple[Row, ...]:
@@ -206,7 +210,10 @@ class Rows:
 
     def height(self, width: int) -> int:
         """An estimate: one line per row, and more for long rows."""
-        return len(self.content) + sum(len(piece.text) for line in self.content for piece in line.pieces) // width
+        return (
+            len(self.content)
+            + sum(len(piece.text) for line in self.content for piece in line.pieces) // width
+        )
 
     def rows(self, width: int) -> Iterable[Row]:
         return self.content
@@ -249,7 +256,11 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
         for start in range(0, lines, MAX_SECTION_ROWS):
             yield DrawnLines(block.drawing, start, min(start + MAX_SECTION_ROWS, lines))
         if more:
-            yield FOLD_LINE if opened else Rows((Row((Piece(more, "muted"),), lead="  ", folds=True),))
+            yield (
+                FOLD_LINE
+                if opened
+                else Rows((Row((Piece(more, "muted"),), lead="  ", folds=True),))
+            )
     for body in block.bodies:
         begins, more = body.preview
         text = body.text if opened else begins
@@ -275,7 +286,9 @@ def head_of(block: Block, *, opened: bool = False) -> Iterator[Section]:
     """The sections above a block's Markdown; `opened` shows cropped rows in full."""
     if block.gap:
         yield BLANK_LINE
-    yield from in_sections(replace(line, crops=False) if opened and line.crops else line for line in block.head)
+    yield from in_sections(
+        replace(line, crops=False) if opened and line.crops else line for line in block.head
+    )
 
 
 def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:

@@ -88,7 +88,9 @@ class StreamedText:
         if solid:
             self.text.append(solid)
         if self.tone == "text":
-            from ecoshell.tui.transcript.markdown import MarkdownReader  # not needed for the first frame
+            from ecoshell.tui.transcript.markdown import (
+                MarkdownReader,
+            )  # not needed for the first frame
 
             self._reader = self._reader or MarkdownReader()
             return self._reader.feed(solid), self._reader.tail()
@@ -98,7 +100,13 @@ class StreamedText:
             end = self._unfinished.rfind("\n") + 1 or end
         done, self._unfinished = self._unfinished[:end], self._unfinished[end:]
         finished, tail = (
-            [*in_sections(row(Piece(line, self.tone)) for line in part.removesuffix("\n").split("\n"))] if part else []
+            [
+                *in_sections(
+                    row(Piece(line, self.tone)) for line in part.removesuffix("\n").split("\n")
+                )
+            ]
+            if part
+            else []
             for part in (done, self._unfinished)
         )
         return finished, tail
@@ -119,7 +127,9 @@ class BlockItem:
     opened: bool = False
     """Whether its folded parts are shown."""
     heights: Heights = field(default_factory=Heights)
-    painted: list[list[PaintedLine] | None] = field(default_factory=list["list[PaintedLine] | None"])
+    painted: list[list[PaintedLine] | None] = field(
+        default_factory=list["list[PaintedLine] | None"]
+    )
     """The lines of each section; None if it is not painted."""
     finished: int = 0
     """Sections of streamed text that no longer change."""
@@ -285,7 +295,9 @@ class BlockColumn:
             start, item.finished = item.finished, item.finished + len(new)
             item.sections[start:] = [*new, *tail]
             item.painted[start:] = [None] * (len(new) + len(tail))
-            item.heights.replace(start, None, [part.height(self.painter.inside) for part in (*new, *tail)])
+            item.heights.replace(
+                start, None, [part.height(self.painter.inside) for part in (*new, *tail)]
+            )
             self._measure(item)
         return self._top(item, start)
 
@@ -299,7 +311,9 @@ class BlockColumn:
 
     def span(self, item: BlockItem) -> range:
         """The lines of a block; empty after removal."""
-        return range(*self._heights.tops[item.index : item.index + 2]) if item.index >= 0 else range(0)
+        return (
+            range(*self._heights.tops[item.index : item.index + 2]) if item.index >= 0 else range(0)
+        )
 
     def spot(self, line: int) -> Spot | None:
         """The position of a line, or of the nearest one; None if the column is empty."""
@@ -394,7 +408,9 @@ class BlockColumn:
         lines = item.painted[section]
         if lines is None:
             sign = item.block.sign if section == (1 if item.block.gap else 0) else ""
-            lines = item.painted[section] = self.painter.paint(sections[section], sign, item.block.tone)
+            lines = item.painted[section] = self.painter.paint(
+                sections[section], sign, item.block.tone
+            )
             item.heights.replace(section, section + 1, [len(lines)])
             self._painted += len(lines)
             self._measure(item)
@@ -416,7 +432,9 @@ class BlockColumn:
             self.catch_up()
         previous, live = item.block, item.live
         markdown = item.full_text if live and live.tone == "text" else previous.markdown
-        same = block.markdown and block.markdown == markdown and not (block.bodies or previous.bodies)
+        same = (
+            block.markdown and block.markdown == markdown and not (block.bodies or previous.bodies)
+        )
         item.block, item.live, item.measure = block, None, None
         if item.sections and same:
             old, head = sum(1 for _ in head_of(previous)), list(head_of(block))

@@ -37,8 +37,14 @@ def diff_rows(text: str, indent: str = "") -> Iterator[Row]:
             number = old if sign == "-" else new
             old, new = old + (sign != "+"), new + (sign != "-")
             ground = _GROUNDS.get(sign, "")
-            pieces = chain.from_iterable(highlighted([code], language if len(code) <= MAX_HIGHLIGHTED_LENGTH else ""))
+            pieces = chain.from_iterable(
+                highlighted([code], language if len(code) <= MAX_HIGHLIGHTED_LENGTH else "")
+            )
             tone = ground or "muted"
-            yield Row((Piece(f"{sign} ", tone), *pieces), f"{indent}{number:>{_NUMBER_CELLS}} ", ground=ground)
+            yield Row(
+                (Piece(f"{sign} ", tone), *pieces),
+                f"{indent}{number:>{_NUMBER_CELLS}} ",
+                ground=ground,
+            )
         elif line:
             yield Row((Piece(line, "muted"),), indent)

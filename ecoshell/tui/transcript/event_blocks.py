@@ -70,7 +70,17 @@ from ecoshell.options import ROLES
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing, headline
 from ecoshell.tui.text import amount, money, tokens
-from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, call_row, preview, row, rows_of
+from ecoshell.tui.transcript.blocks import (
+    Block,
+    Body,
+    Piece,
+    Row,
+    Tone,
+    call_row,
+    preview,
+    row,
+    rows_of,
+)
 
 QUESTION_LINES = 12
 OBSERVATION_LINES = 4
@@ -121,7 +131,9 @@ def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] 
             continue
         attached = visible(attachment.text).rstrip("\n")
         size = counted(attached.count("\n") + 1, "line")
-        head = row(Piece(f"¶ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted"))
+        head = row(
+            Piece(f"¶ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted")
+        )
         bodies.append(Body(attached, 0, tone="muted", head=head))
     if waiting:
         bodies.append(Body("", 0, head=row(Piece(waiting, "muted"))))
@@ -138,7 +150,9 @@ def reasoning(event: Reasoned, *, arriving: bool = False) -> Block:
     """The reasoning before a reply, folded."""
     summary = f"thinking … {length_text(event.text)}" if arriving else describe(event)
     head = row(*_by(event.role), Piece(summary, "muted"))
-    return Block("◦", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),))
+    return Block(
+        "◦", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),)
+    )
 
 
 def _by(role: str) -> tuple[Piece, ...]:
@@ -179,7 +193,9 @@ def running_call(started: CallStarted, state: str = "", *, progress: str = "runn
     return Block("►", tone, (call_row(_signature(started), ending),))
 
 
-def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGiven | None = None) -> Block:
+def call(
+    started: CallStarted | None, finished: CallFinished, denied: ApprovalGiven | None = None
+) -> Block:
     """A finished call with time, price, observation and changes; or the denial and who decided it."""
     head = _signature(started) if started else (Piece(visible_line(finished.name), "tool"),)
     tone: Tone = "tool"
@@ -188,7 +204,9 @@ def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGi
         instead = row(Piece("do this instead: ", "muted"), Piece(visible_line(denied.instead)))
         rows = (instead,) if denied.instead else ()
         bodies = tuple(_outcome(finished)) if denied.by == "rule" else ()
-        return Block("►", "warning", (call_row(head, Piece(f"denied{by}", "warning")), *rows), bodies=bodies)
+        return Block(
+            "►", "warning", (call_row(head, Piece(f"denied{by}", "warning")), *rows), bodies=bodies
+        )
     price = "" if finished.spent_nano == 0 else f"{money(finished.spent_nano)}  "
     cost = f"{price}{duration(finished.seconds)}"
     if finished.refused:
@@ -210,11 +228,22 @@ def subagent(
 ) -> Block:
     """A subagent in one line: what it does, its state, cost and share; enter or a click opens its transcript."""
     instructions = str(call.arguments.get("instructions", "")) if call else ""
-    head = (Piece(visible_line(started.name), "tool"), Piece(f"  {visible_line(instructions, _WIDEST_TASK)}"))
+    head = (
+        Piece(visible_line(started.name), "tool"),
+        Piece(f"  {visible_line(instructions, _WIDEST_TASK)}"),
+    )
     tone: Tone = "tool"
     if ended is not None:
-        tone = "tool" if ended.status == "answered" else "error" if ended.status == "error" else "warning"
-        ending = Piece(subagent_end(ended).rpartition(" · ")[0], "muted" if tone == "tool" else tone)
+        tone = (
+            "tool"
+            if ended.status == "answered"
+            else "error"
+            if ended.status == "error"
+            else "warning"
+        )
+        ending = Piece(
+            subagent_end(ended).rpartition(" · ")[0], "muted" if tone == "tool" else tone
+        )
     elif stopped:
         tone, ending = "warning", Piece(STOPPED, "warning")
     else:
@@ -232,7 +261,9 @@ def approval(name: str, event: ApprovalGiven) -> Block:
     if event.arguments is not None:
         rows.append(row(Piece("with arguments edited by you:", "muted")))
     for key, value in (event.arguments or {}).items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        text = (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        )
         text, note = preview(text, lines=ARGUMENT_LINES, characters=600)
         first, *more = visible(text).split("\n")
         rows.append(row(Piece(f"{visible_line(key)} = ", "muted"), Piece(first)))
@@ -258,7 +289,9 @@ def command_output(text: str) -> Block:
 
 def answer(event: Answer, status: Status = "answered") -> Block:
     """The answer as Markdown; its sign shows how the turn ended."""
-    head = (row(Piece("partial answer from the results so far", "warning")),) if event.partial else ()
+    head = (
+        (row(Piece("partial answer from the results so far", "warning")),) if event.partial else ()
+    )
     sign, tone = _ANSWERS["limit" if event.partial and status == "answered" else status]
     return Block(sign, tone, head, markdown=visible(event.text.strip()), gap=True)
 
@@ -287,9 +320,15 @@ def footer(event: TurnFinished, by: str = "") -> Block:
 def _signature(started: CallStarted) -> tuple[Piece, ...]:
     arguments: list[str] = []
     for key, value in started.arguments.items():
-        written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        written = (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        )
         arguments.append(f"{visible_line(key)}={visible_line(written[:500], _WIDEST_VALUE)}")
-    return (*_by(started.role), Piece(visible_line(started.name), "tool"), Piece(f"({', '.join(arguments)})"))
+    return (
+        *_by(started.role),
+        Piece(visible_line(started.name), "tool"),
+        Piece(f"({', '.join(arguments)})"),
+    )
 
 
 def _outcome(event: CallFinished | CommandRan) -> Iterator[Body]:
@@ -299,12 +338,16 @@ def _outcome(event: CallFinished | CommandRan) -> Iterator[Body]:
     if text:
         yield Body(visible(text), OBSERVATION_LINES if is_call else COMMAND_LINES, corner="└ ")
     if event.truncated:
-        yield Body("", 0, head=row(Piece("… truncated by the tool's output limit", "muted"), lead="  "))
+        yield Body(
+            "", 0, head=row(Piece("… truncated by the tool's output limit", "muted"), lead="  ")
+        )
     if is_call and event.changes.strip():
         lines = event.changes.split("\n")
         added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
         removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
-        head = row(Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"), lead="└ ")
+        head = row(
+            Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"), lead="└ "
+        )
         yield Body(visible(event.changes.strip("\n")), CHANGED_LINES, kind="diff", head=head)
 
 
@@ -317,8 +360,14 @@ def block_of(event: Event) -> Block | None:
             text = describe(event)
             block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
         case StepProposed():
-            reason = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
-            block = _line("◦", "muted", Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *reason)
+            reason = (
+                [Piece(f"  {visible_line(event.rationale)}", "thought")]
+                if event.rationale.strip()
+                else []
+            )
+            block = _line(
+                "◦", "muted", Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *reason
+            )
         case ToolsOffered():
             approx = "" if event.exact else "≈ "
             sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
@@ -338,7 +387,12 @@ def block_of(event: Event) -> Block | None:
         case CapNear():
             block = _line("■", "warning", Piece(near_cap(event), "warning"))
         case LimitHit():
-            block = _line("■", "warning", Piece("limit reached  ", "warning"), Piece(visible_line(event.message)))
+            block = _line(
+                "■",
+                "warning",
+                Piece("limit reached  ", "warning"),
+                Piece(visible_line(event.message)),
+            )
         case CostWanted():
             span = f"{money(event.low_nano)} to {money(event.high_nano)}"
             estimate = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
@@ -350,14 +404,18 @@ def block_of(event: Event) -> Block | None:
             end = Piece(took if event.ok else f"failed after {took}", tone)
             head = (call_row((Piece(visible_line(event.command), "question"),), end),)
             bodies = tuple(_outcome(event))
-            block = Block("$", "tool" if event.ok else "error", head, bodies=bodies, gap=True, turn=True)
+            block = Block(
+                "$", "tool" if event.ok else "error", head, bodies=bodies, gap=True, turn=True
+            )
         case TurnUndone():
             block = _undone(event)
         case Compacted():
             words = compacted_text(event).rpartition(":")[0]
             sizes = f" · {tokens(event.tokens_before)} → {tokens(event.tokens_after)} tok"
             summary = Body(visible(event.summary.strip()), 2, kind="markdown")
-            block = Block("≡", "good", (row(Piece(words, "good"), Piece(sizes, "muted")),), bodies=(summary,))
+            block = Block(
+                "≡", "good", (row(Piece(words, "good"), Piece(sizes, "muted")),), bodies=(summary,)
+            )
         case ResultsTrimmed():
             block = _line("≡", "good", Piece(trimmed_text(event), "muted"))
         case _:
@@ -369,7 +427,9 @@ def _undone(event: TurnUndone) -> Block:
     """An undone turn, with the files that were restored and those that were not."""
     rows = [row(Piece(f"turn {event.turn} was undone and removed from the context", "warning"))]
     if event.restored:
-        rows.append(row(Piece("restored  ", "muted"), Piece(visible_line(", ".join(event.restored)))))
+        rows.append(
+            row(Piece("restored  ", "muted"), Piece(visible_line(", ".join(event.restored))))
+        )
     if event.kept:
         why = Piece("not restored because of later changes  ", "warning")
         rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))

@@ -74,7 +74,9 @@ def inline(text: str, tone: Tone = "text") -> tuple[Pieces, ...]:
             case "link_close":
                 address, label = links.pop()
                 if address.removeprefix("mailto:") != label:
-                    lines[-1].append(Piece(f" ({visible(address)})", "muted", link=safe_link(address)))
+                    lines[-1].append(
+                        Piece(f" ({visible(address)})", "muted", link=safe_link(address))
+                    )
                 continue
             case "code_inline":
                 look = "tool"
@@ -103,7 +105,9 @@ def _double_underscores(tokens: "Sequence[Token]") -> set[int]:
     places: set[int] = set()
     for number, token in enumerate(tokens[:-2]):
         text, end = tokens[number + 1 : number + 3]
-        is_emphasis = token.type == "strong_open" and token.markup == "__" and end.type == "strong_close"
+        is_emphasis = (
+            token.type == "strong_open" and token.markup == "__" and end.type == "strong_close"
+        )
         if is_emphasis and text.type == "text" and _NAME.fullmatch(text.content):
             places |= {number, number + 2}
     return places
@@ -121,7 +125,9 @@ def _parser() -> "MarkdownIt":
     return MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
 
 
-def highlighted(lines: Sequence[str], language: str, context: Sequence[str] = ()) -> Iterator[tuple[Piece, ...]]:
+def highlighted(
+    lines: Sequence[str], language: str, context: Sequence[str] = ()
+) -> Iterator[tuple[Piece, ...]]:
     """The pieces of each line; `context` holds the preceding lines. Unknown languages are not highlighted."""
     state = _START
     for line in context:
@@ -137,8 +143,14 @@ def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], St
     lexer = _lexer(language)
     if lexer is None:
         return (Piece(visible(line), "code"),), state
-    if (state[0] == _COMMENT or line.lstrip().startswith("/*")) and "*/" not in line and _has_comments(language):
-        return (Piece(visible(line), "comment"),), (_COMMENT, *state) if state[0] != _COMMENT else state
+    if (
+        (state[0] == _COMMENT or line.lstrip().startswith("/*"))
+        and "*/" not in line
+        and _has_comments(language)
+    ):
+        return (Piece(visible(line), "comment"),), (_COMMENT, *state) if state[
+            0
+        ] != _COMMENT else state
     if state[0] == _COMMENT:
         comment, _, code = line.partition("*/")
         pieces_after, after = _line(language, state[1:], code)
@@ -188,7 +200,9 @@ def _lexer(language: str) -> "Lexer | None":
 def _has_comments(language: str) -> bool:
     """Whether the language has `/*` comments."""
     lexer = _lexer(language)
-    return lexer is not None and any(_tone(kind) == "comment" for kind, _ in lexer.get_tokens("/* a */"))
+    return lexer is not None and any(
+        _tone(kind) == "comment" for kind, _ in lexer.get_tokens("/* a */")
+    )
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,14 @@ from itertools import pairwise, zip_longest
 
 from rich.cells import cell_len
 
-from ecoshell.tui.transcript.blocks import MAX_SECTION_LENGTH, MAX_SECTION_ROWS, Piece, Row, Section, row
+from ecoshell.tui.transcript.blocks import (
+    MAX_SECTION_LENGTH,
+    MAX_SECTION_ROWS,
+    Piece,
+    Row,
+    Section,
+    row,
+)
 from ecoshell.tui.transcript.inline import MAX_HIGHLIGHTED_LENGTH, Pieces, highlighted, inline
 from ecoshell.tui.transcript.painting import breaks, cut
 
@@ -95,7 +102,9 @@ class Rule(Part):
 
     def rows(self, width: int) -> Iterator[Row]:
         yield from Part.rows(self, width)
-        yield row(Piece("─" * max(3, width - len(self.prefix.lead)), "muted"), lead=self.prefix.lead)
+        yield row(
+            Piece("─" * max(3, width - len(self.prefix.lead)), "muted"), lead=self.prefix.lead
+        )
 
 
 @dataclass(slots=True)
@@ -110,7 +119,9 @@ class Code(Part):
         yield from Part.rows(self, width)
         lead, glue = f"{self.prefix.hang}│ ", self.prefix.glue
         plain = any(len(line) > MAX_HIGHLIGHTED_LENGTH for line in (*self.context, *self.lines))
-        for at, pieces in enumerate(highlighted(self.lines, "" if plain else self.language, self.context)):
+        for at, pieces in enumerate(
+            highlighted(self.lines, "" if plain else self.language, self.context)
+        ):
             yield Row(pieces, lead, lead, None if at else glue)
 
 
@@ -125,7 +136,10 @@ class Table(Part):
         """The table at this width; cells that are too wide are wrapped."""
         yield from Part.rows(self, width)
         marks = [cell.strip() for cell in _cells(self.lines[1])]
-        aligned = ["center" if mark[0] == mark[-1] == ":" else "right" if mark[-1] == ":" else "left" for mark in marks]
+        aligned = [
+            "center" if mark[0] == mark[-1] == ":" else "right" if mark[-1] == ":" else "left"
+            for mark in marks
+        ]
         table: list[list[Pieces]] = []
         for line in (self.lines[0], *self.lines[2:]):
             source = _cells(line)
@@ -136,7 +150,9 @@ class Table(Part):
         room = width - len(self.prefix.lead) - len(_COLUMN_SEPARATOR) * (len(aligned) - 1)
         needed = [max(1, *map(_width, column)) for column in zip(*table, strict=True)]
         widths, order = [0] * len(needed), sorted(range(len(needed)), key=needed.__getitem__)
-        for done, at in enumerate(order):  # narrow columns get what they need, wide ones share the remainder
+        for done, at in enumerate(
+            order
+        ):  # narrow columns get what they need, wide ones share the remainder
             widths[at] = min(needed[at], max(_MIN_COLUMN_CELLS, room // (len(order) - done)))
             room -= widths[at]
         lead, hang = self.prefix.lead, self.prefix.hang
@@ -154,7 +170,12 @@ class Table(Part):
                     pad = {"left": 0, "right": free, "center": free // 2}[side]
                     separator = [Piece(_COLUMN_SEPARATOR, "muted")] if pieces else []
                     text_pieces = cell if at else (replace(piece, tone="heading") for piece in cell)
-                    pieces += [*separator, Piece(" " * pad), *text_pieces, Piece(" " * (free - pad))]
+                    pieces += [
+                        *separator,
+                        Piece(" " * pad),
+                        *text_pieces,
+                        Piece(" " * (free - pad)),
+                    ]
                 yield Row(tuple(piece for piece in pieces if piece.text), lead, hang)
                 lead = hang
             if not at:
@@ -189,7 +210,10 @@ class MarkdownReader:
                 self._split = None
                 start = end + 1
             elif len(text) - start > MAX_SECTION_LENGTH:
-                end = text.rfind(" ", start, start + MAX_SECTION_LENGTH) + 1 or start + MAX_SECTION_LENGTH
+                end = (
+                    text.rfind(" ", start, start + MAX_SECTION_LENGTH) + 1
+                    or start + MAX_SECTION_LENGTH
+                )
                 self._step(text[start:end])
                 self._split = " " if text[end - 1] == " " else ""
                 start = end
@@ -239,8 +263,12 @@ class MarkdownReader:
             if part.fence:
                 return
         elif quote != self._quote:
-            begins = not body.strip() or any(pattern.match(body) for pattern in (_FENCE, _RULE, _HEADING, _ITEM))
-            if begins or quote or not isinstance(part, Prose):  # otherwise the quoted paragraph continues
+            begins = not body.strip() or any(
+                pattern.match(body) for pattern in (_FENCE, _RULE, _HEADING, _ITEM)
+            )
+            if (
+                begins or quote or not isinstance(part, Prose)
+            ):  # otherwise the quoted paragraph continues
                 self._finish()
                 self._items.clear()
                 self._quote = quote
@@ -256,7 +284,11 @@ class MarkdownReader:
         part, indent = self._part, len(line) - len(line.lstrip())
         in_paragraph = isinstance(part, Prose) and not self._items
         under, item = _UNDERLINE.match(line), _ITEM.match(line)
-        above = _cells(part.lines[-1]) if isinstance(part, Prose) and part.lines and "|" in part.lines[-1] else []
+        above = (
+            _cells(part.lines[-1])
+            if isinstance(part, Prose) and part.lines and "|" in part.lines[-1]
+            else []
+        )
         marks = _cells(line) if above and "|" in line else []
         is_table = marks and len(marks) == len(above) and all(map(_DELIMITER.fullmatch, marks))
         if item and in_paragraph and (item[2] not in (None, "1") or not item[3]):

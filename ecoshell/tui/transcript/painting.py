@@ -53,7 +53,12 @@ class PaintedLine(NamedTuple):
 class Painter:
     """Paints at one width with one set of styles."""
 
-    def __init__(self, styles: Mapping[Tone, Style], width: int, grounds: Mapping[Ground, Style] | None = None) -> None:
+    def __init__(
+        self,
+        styles: Mapping[Tone, Style],
+        width: int,
+        grounds: Mapping[Ground, Style] | None = None,
+    ) -> None:
         self.width = width
         self.styles = styles
         self.grounds = grounds or {}
@@ -73,10 +78,14 @@ class Painter:
             ]
             width = max(0, min(cell_len(row.lead), self.inside - _MIN_WRAP_WIDTH))
             leads = [
-                Segment(set_cell_size(lead, width), self.styles["muted"]) for lead in (row.lead, row.hang) if width
+                Segment(set_cell_size(lead, width), self.styles["muted"])
+                for lead in (row.lead, row.hang)
+                if width
             ]
             room = self.inside - width
-            tail_cells = sum(cell_len(piece.text) for piece in row.tail) + _TAIL_GAP if row.tail else 0
+            tail_cells = (
+                sum(cell_len(piece.text) for piece in row.tail) + _TAIL_GAP if row.tail else 0
+            )
             is_beside = bool(row.tail) and room - tail_cells >= _MIN_CELLS_BESIDE_TAIL
             if is_beside:
                 room -= tail_cells
@@ -92,15 +101,21 @@ class Painter:
                 trimmed = source.rstrip()
                 segments = list(head)
                 for piece in cut(pieces, start, start + len(trimmed)):
-                    segments.append(Segment(piece.text, self._style(piece.tone, piece.stress, piece.link)))
+                    segments.append(
+                        Segment(piece.text, self._style(piece.tone, piece.stress, piece.link))
+                    )
                 if is_beside and not start:
-                    missing = MARGIN + room - sum(segment.cell_length for segment in segments) + width
+                    missing = (
+                        MARGIN + room - sum(segment.cell_length for segment in segments) + width
+                    )
                     segments.append(Segment(" " * (missing + _TAIL_GAP - 1)))
                     segments += (Segment(piece.text, self.styles[piece.tone]) for piece in row.tail)
                 strip = Strip(segments, sum(segment.cell_length for segment in segments))
                 if ground is not None:
                     strip = self._grounded(strip, len(margin), ground)
-                lines.append(PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds))
+                lines.append(
+                    PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds)
+                )
                 margin = [Segment(" " * MARGIN)]
                 head, glue = [*margin, *leads[1:]], source[len(trimmed) :]
         return lines
@@ -117,7 +132,9 @@ class Painter:
         if not stress and not link:
             return style
         bold, italic, underline, strike = (True if sign in stress else None for sign in "bius")
-        return style + Style(bold=bold, italic=italic, underline=underline, strike=strike, link=link or None)
+        return style + Style(
+            bold=bold, italic=italic, underline=underline, strike=strike, link=link or None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +149,16 @@ class LineFinisher:
     """Cells of a line without padding."""
     background: Color
     filters: Sequence[LineFilter]
-    _cache: dict[int, tuple[Strip, Strip]] = field(default_factory=dict[int, tuple[Strip, Strip]], compare=False)
+    _cache: dict[int, tuple[Strip, Strip]] = field(
+        default_factory=dict[int, tuple[Strip, Strip]], compare=False
+    )
 
     def line(
-        self, at: int, painted: Strip, spans: Sequence[tuple[int, int, Style]] = (), cursor: Style | None = None
+        self,
+        at: int,
+        painted: Strip,
+        spans: Sequence[tuple[int, int, Style]] = (),
+        cursor: Style | None = None,
     ) -> Strip:
         """The line as sent to the screen, from the cache if its painted strip is the same.
 
@@ -147,7 +170,9 @@ class LineFinisher:
             return cached[1]
         strip = painted.crop_extend(0, self.width, self.base).apply_style(self.base)
         for first, last, style in spans:
-            start = cell_len(strip.text[:first])  # an old selection may reach past the end of the line
+            start = cell_len(
+                strip.text[:first]
+            )  # an old selection may reach past the end of the line
             end = strip.cell_length if last == -1 else max(start, cell_len(strip.text[:last]))
             chosen = Strip(Segment.apply_style(strip.crop(start, end), post_style=style))
             strip = Strip.join([strip.crop(0, start), chosen, strip.crop(end)])

@@ -88,7 +88,9 @@ class StreamPresenter:
                 self.settle(event_blocks.block_of(event))
             case Rationale() if self._thought_name:
                 if event.text.strip():
-                    self._column.redraw(replace(event_blocks.rationale(event), name=self._thought_name))
+                    self._column.redraw(
+                        replace(event_blocks.rationale(event), name=self._thought_name)
+                    )
             case Rationale() if event.text.strip():
                 self.settle(event_blocks.rationale(event))
             case Rationale():
@@ -157,7 +159,9 @@ class StreamPresenter:
 class EventPresenter:
     """Shows events in a transcript, keeping the state of the running turn."""
 
-    def __init__(self, column: BlockColumn, *, panels_shown: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, column: BlockColumn, *, panels_shown: Callable[[], bool] = lambda: False
+    ) -> None:
         """`panels_shown` tells whether panels show the plan and tools; then only changes get a line."""
         self._column = column
         self._panels_shown = panels_shown
@@ -202,7 +206,9 @@ class EventPresenter:
                 self._subagents.clear()
                 self._summaries, self._details = [], []
                 block = event_blocks.question(event.question, attachments=event.attachments)
-                is_shown = bool(self._column.items) and self._column.items[-1].block == block  # by its command
+                is_shown = (
+                    bool(self._column.items) and self._column.items[-1].block == block
+                )  # by its command
                 self._arriving.settle(None if is_shown else block)
             case TurnFinished():
                 self._stop()
@@ -282,7 +288,9 @@ class EventPresenter:
                 self._column.open(self._subagent(event.id, event.text), key)
             case CallProgressed():
                 if call is not None:
-                    self._column.open(event_blocks.running_call(call, progress=event.text or "running"), key)
+                    self._column.open(
+                        event_blocks.running_call(call, progress=event.text or "running"), key
+                    )
             case CallFinished():
                 if event.id in self._subagents:
                     block = self._subagent(event.id)
@@ -309,7 +317,9 @@ class EventPresenter:
                 if call is not None:
                     self._column.open(event_blocks.running_call(call), key)
                 if event.decision != "once" or event.arguments is not None:
-                    name = self._approval_names.get((event.agent, event.id)) or (call.name if call else "the call")
+                    name = self._approval_names.get((event.agent, event.id)) or (
+                        call.name if call else "the call"
+                    )
                     self._column.insert(event_blocks.approval(name, event))
 
     def _show_subagent(self, event: SubagentStarted | SubagentFinished) -> None:
@@ -345,14 +355,20 @@ class EventPresenter:
             return
         if isinstance(event, ToolsOffered):
             likely = set(event.upfront) - set(event.core)
-            self._likely = likely if event.known and len(likely) <= _MAX_LIKELY_LINES else set[str]()
-            self._add_summary(block, loaded_share(event), (ToolsOffered, (event.names, event.upfront)))
+            self._likely = (
+                likely if event.known and len(likely) <= _MAX_LIKELY_LINES else set[str]()
+            )
+            self._add_summary(
+                block, loaded_share(event), (ToolsOffered, (event.names, event.upfront))
+            )
         elif event.name in self._likely:
             self._column.insert(block)
         else:
             self._details.append(block.text())
 
-    def _add_summary(self, block: Block, summary: str, content: tuple[type[Event], object] | None = None) -> None:
+    def _add_summary(
+        self, block: Block, summary: str, content: tuple[type[Event], object] | None = None
+    ) -> None:
         """Add a block to the turn's folded summary.
 
         It gets no visible text if panels are shown and its `content` is the same as in the last turn.

@@ -68,7 +68,9 @@ class Search:
         paused = perf_counter()
         for item in list(self._column.items) if self._words else ():
             source = item.full_text.lower()
-            if all(word in source for word in self._words):  # otherwise there is no need to lay it out
+            if all(
+                word in source for word in self._words
+            ):  # otherwise there is no need to lay it out
                 laid_out = None if item.block.foldable else item.sections
                 for at, section in enumerate(laid_out or sections_of(item.block, opened=True)):
                     rows = section.rows(self._column.painter.inside)
@@ -119,7 +121,10 @@ class Search:
                 spans: list[Span] = []
                 for at, begin in enumerate(begins, start):
                     lead = lines[at].lead
-                    first, last = max(match.start(), begin), min(match.end(), begin + len(lines[at].text))
+                    first, last = (
+                        max(match.start(), begin),
+                        min(match.end(), begin + len(lines[at].text)),
+                    )
                     if first < last:
                         spans.append(Span(at, first - begin + lead, last - begin + lead))
                 if spans:
@@ -179,7 +184,9 @@ class SearchBar(Horizontal):
         self._moved = False
         column = self._transcript.column
         spot = column.spot(self._transcript.scroll_offset.y)
-        search = self._search = self._transcript.search = Search(event.value, column, spot.item if spot else None)
+        search = self._search = self._transcript.search = Search(
+            event.value, column, spot.item if spot else None
+        )
         async for _ in search.run():
             if search.hits and not self._moved and search.first_is_final:
                 self.action_move(1)
@@ -200,5 +207,11 @@ class SearchBar(Horizontal):
     def _count(self, search: Search) -> None:
         """Show the number of matches and the current one."""
         more = "" if search.done else " …"
-        words = f"{search.now + 1:,} of {len(search.hits):,}{more}" if search.hits else "" if more else "no match"
+        words = (
+            f"{search.now + 1:,} of {len(search.hits):,}{more}"
+            if search.hits
+            else ""
+            if more
+            else "no match"
+        )
         self.query_one("#search-count", Static).update(words if search.text else "")

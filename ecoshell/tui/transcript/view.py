@@ -142,9 +142,15 @@ class Transcript(ScrollView, can_focus=True):
         self.column.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        look = LineFinisher(self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters())
+        look = LineFinisher(
+            self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters()
+        )
         finish = self._finish = self._finish if self._finish == look else look
-        pointed = self.column.span(self._cursor) if self._cursor is not None and self.has_focus else range(0)
+        pointed = (
+            self.column.span(self._cursor)
+            if self._cursor is not None and self.has_focus
+            else range(0)
+        )
         strips: list[Strip] = []
         for at in (self.scroll_offset.y + y for y in crop.line_range):
             line = self.column.line(at)
@@ -156,7 +162,9 @@ class Transcript(ScrollView, can_focus=True):
             if selection is not None and (span := selection.get_span(at)) is not None:
                 style = self.screen.get_component_rich_style("screen--selection")
                 marks.append((max(span[0], line.lead), span[1], style))
-            strips.append(finish.line(at, line.strip, marks, self._look("cursor") if at in pointed else None))
+            strips.append(
+                finish.line(at, line.strip, marks, self._look("cursor") if at in pointed else None)
+            )
         if crop.column_span != (0, self.outer_size.width):
             return [strip.crop(*crop.column_span) for strip in strips]
         return strips
@@ -170,17 +178,26 @@ class Transcript(ScrollView, can_focus=True):
         Blocks selected completely are returned as they were written.
         """
         first, start = (selection.start.y, selection.start.x) if selection.start else (0, 0)
-        last, end = (selection.end.y, selection.end.x) if selection.end else (self.column.height, None)
+        last, end = (
+            (selection.end.y, selection.end.x) if selection.end else (self.column.height, None)
+        )
         parts: list[str] = []
         for item in self.column.items:
             span = self.column.span(item)
-            if span and first <= span.start and span.stop <= last and (first < span.start or start <= MARGIN):
+            if (
+                span
+                and first <= span.start
+                and span.stop <= last
+                and (first < span.start or start <= MARGIN)
+            ):
                 parts += ["\n", item.full_text]  # not laid out, which would move what is below
                 continue
             at = max(span.start, first)
             while at <= last and at in self.column.span(item):
                 line = self.column.line(at)
-                text = line.strip.text[max(start if at == first else 0, line.lead) : end if at == last else None]
+                text = line.strip.text[
+                    max(start if at == first else 0, line.lead) : end if at == last else None
+                ]
                 parts += ["\n" if line.glue is None else line.glue, text.rstrip()]
                 at += 1
         return "".join(parts[1:]), "\n"
@@ -194,7 +211,9 @@ class Transcript(ScrollView, can_focus=True):
         """Repaint for another width or theme, the visible part at once."""
         width, painter_before = self.scrollable_content_region.width, self.column.painter
         grounds: dict[Ground, Style] = {
-            ground: Style(bgcolor=self.get_component_rich_style(f"transcript--{ground}-line").bgcolor)
+            ground: Style(
+                bgcolor=self.get_component_rich_style(f"transcript--{ground}-line").bgcolor
+            )
             for ground in GROUNDS
         }
         painter = Painter({tone: self._look(tone) for tone in TONES}, width, grounds)
@@ -208,14 +227,20 @@ class Transcript(ScrollView, can_focus=True):
         """Colour and attributes of a component style, without its background."""
         full = self.get_component_rich_style(f"transcript--{name}")
         return Style(
-            color=full.color, bold=full.bold, italic=full.italic, underline=full.underline, reverse=full.reverse
+            color=full.color,
+            bold=full.bold,
+            italic=full.italic,
+            underline=full.underline,
+            reverse=full.reverse,
         )
 
     # -- scrolling
 
     @property
     def _view(self) -> range:
-        return range(self.scroll_offset.y, self.scroll_offset.y + self.scrollable_content_region.height)
+        return range(
+            self.scroll_offset.y, self.scroll_offset.y + self.scrollable_content_region.height
+        )
 
     @contextmanager
     def filling(self) -> Generator[None]:
@@ -297,7 +322,11 @@ class Transcript(ScrollView, can_focus=True):
     def _paint_ahead(self) -> None:
         """Paint a screen or two above and below, in time slices, without moving the visible lines."""
         self._ahead_due = False
-        until, top, height = perf_counter() + _SLICE, self.scroll_offset.y, self.scrollable_content_region.height
+        until, top, height = (
+            perf_counter() + _SLICE,
+            self.scroll_offset.y,
+            self.scrollable_content_region.height,
+        )
         more, done = self.column.reveal_above(top, 2 * height, until)
         done = self.column.reveal(top + more, 3 * height, until) and done
         self.column.forget_far(top + more, height)
@@ -321,7 +350,9 @@ class Transcript(ScrollView, can_focus=True):
         self._show()
 
     def action_page(self, by: int) -> None:
-        self.scroll_relative(y=by * max(1, self.scrollable_content_region.height - 1), animate=False)
+        self.scroll_relative(
+            y=by * max(1, self.scrollable_content_region.height - 1), animate=False
+        )
 
     # -- block cursor
 
@@ -384,7 +415,11 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def _markable(self) -> CallRef | None:
         """The call under the cursor if its result was judged."""
-        return self._cursor.block.call if self._cursor is not None and self._cursor.block.judged else None
+        return (
+            self._cursor.block.call
+            if self._cursor is not None and self._cursor.block.judged
+            else None
+        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer marks only if the cursor is on a judged result."""
@@ -422,7 +457,9 @@ class Transcript(ScrollView, can_focus=True):
         if fields:
             fields.first().focus()
         else:
-            row = next(node for node in self.screen.children if self in node.walk_children(with_self=True))
+            row = next(
+                node for node in self.screen.children if self in node.walk_children(with_self=True)
+            )
             self.screen.mount(SearchBar(self), after=row)
 
     def action_go_to_match(self, by: int) -> None:

@@ -50,7 +50,11 @@ from ecoshell_bench.speed.measuring import (
 )
 
 _BARE_PYTHON = (sys.executable, "-c", "pass")
-_VERSION = (sys.executable, "-c", "import sys; from ecoshell.cli import main; sys.exit(main(['--version']))")
+_VERSION = (
+    sys.executable,
+    "-c",
+    "import sys; from ecoshell.cli import main; sys.exit(main(['--version']))",
+)
 _CORE = (sys.executable, "-c", "import ecoshell.assembly.shell")
 _FRAME = (sys.executable, "-m", "ecoshell_bench.speed.first_frame")
 _KEY = "ø"
@@ -102,7 +106,9 @@ def measure_ready(repeat: int) -> Measurement:
 
     with new_home() as home:
         chat = home.chat("--model", home.script())
-        return against("ready", ready(home, chat), ready(home, MINIMAL_COMMAND), max(1, repeat // 3))
+        return against(
+            "ready", ready(home, chat), ready(home, MINIMAL_COMMAND), max(1, repeat // 3)
+        )
 
 
 # Idle
@@ -127,7 +133,12 @@ def measure_idle(repeat: int, seconds: float = 10.0) -> Iterator[Measurement]:
         ("idle_cpu", "cpu_percent", "%"),
         ("echo", "echo_ms", "ms"),
     ):
-        yield compared(name, [getattr(idle, field) for idle in ours], [getattr(idle, field) for idle in theirs], unit)
+        yield compared(
+            name,
+            [getattr(idle, field) for idle in ours],
+            [getattr(idle, field) for idle in theirs],
+            unit,
+        )
 
 
 def idle_pair(home: Home, seconds: float) -> tuple[Idle, Idle]:
@@ -142,7 +153,10 @@ def idle_pair(home: Home, seconds: float) -> tuple[Idle, Idle]:
         time.sleep(_SETTLE_SECONDS)
         start = [cpu_seconds(terminal.pid) for terminal in terminals]
         time.sleep(seconds)
-        used = [cpu_seconds(terminal.pid) - begin for terminal, begin in zip(terminals, start, strict=True)]
+        used = [
+            cpu_seconds(terminal.pid) - begin
+            for terminal, begin in zip(terminals, start, strict=True)
+        ]
         memory = [resident_mb(terminal.pid) for terminal in terminals]
         echoes = [statistics.median(echoes_ms(terminal)) for terminal in terminals]
     ours, theirs = map(Idle, memory, [each / seconds * 100 for each in used], echoes)
@@ -186,14 +200,29 @@ def measure_floods(
     yield Measurement("stream_growth_50k_10k", growth, "times", 1.0, growth)
 
 
-def measure_pace(repeat: int, history: int = SHORT_ANSWER_TOKENS, seconds: float = 6.0) -> Iterator[Measurement]:
+def measure_pace(
+    repeat: int, history: int = SHORT_ANSWER_TOKENS, seconds: float = 6.0
+) -> Iterator[Measurement]:
     """Measure a paced stream and typing below a long answer; the baseline is a stream in an empty chat."""
     with new_home() as home:
-        pairs = [(paced(home, history, seconds), paced(home, 0, seconds)) for _ in range(max(1, repeat // 8))]
-    for figure, unit in (("lag_p99_ms", "ms"), ("cpu_percent", "%"), ("frames_per_second", "frames/s")):
-        long_chat, empty_chat = ([getattr(pair[index], figure) for pair in pairs] for index in (0, 1))
+        pairs = [
+            (paced(home, history, seconds), paced(home, 0, seconds))
+            for _ in range(max(1, repeat // 8))
+        ]
+    for figure, unit in (
+        ("lag_p99_ms", "ms"),
+        ("cpu_percent", "%"),
+        ("frames_per_second", "frames/s"),
+    ):
+        long_chat, empty_chat = (
+            [getattr(pair[index], figure) for pair in pairs] for index in (0, 1)
+        )
         yield compared(f"paced_{figure}", long_chat, empty_chat, unit)
-    yield Measurement("typing_p95_ms", percentile([echo for pair in pairs for echo in pair[0].echoes_ms], 95), "ms")
+    yield Measurement(
+        "typing_p95_ms",
+        percentile([echo for pair in pairs for echo in pair[0].echoes_ms], 95),
+        "ms",
+    )
 
 
 def flood(home: Home, tokens: int) -> float:
@@ -205,7 +234,9 @@ def flood(home: Home, tokens: int) -> float:
 
 def paced(home: Home, history: int, seconds: float) -> Paced:
     """Measure a paced answer and key echoes, after an answer of `history` tokens unless that is 0."""
-    texts = [markdown(tokens) for tokens in (history, round(_TOKENS_PER_SECOND * 4 * seconds)) if tokens]
+    texts = [
+        markdown(tokens) for tokens in (history, round(_TOKENS_PER_SECOND * 4 * seconds)) if tokens
+    ]
     call = f"main({home.script(*texts)!r}, rate={_TOKENS_PER_SECOND}, first={len(texts)}, seconds={seconds})"
     command = (sys.executable, "-c", f"from ecoshell_bench.speed.paced import main; {call}")
     with home.terminal(command, reports=True) as terminal:
@@ -290,7 +321,9 @@ def _turn(number: int) -> Iterator[Event]:
     """Yield the stored events of a turn with a thought, a call and an answer."""
     answer, call = _ANSWER.format(number=number), f"c{number}"
     yield TurnStarted(number, f"How long is file {number}?", _MODEL, "single", "react")
-    yield ToolsOffered(("read_file", "write_file"), (), "grow", 180, 1_400, exact=True, why="names only is cheaper")
+    yield ToolsOffered(
+        ("read_file", "write_file"), (), "grow", 180, 1_400, exact=True, why="names only is cheaper"
+    )
     yield from _step(1, _THOUGHT, "thought")
     yield Rationale(_THOUGHT, "single")
     if number == 1:

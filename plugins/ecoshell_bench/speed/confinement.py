@@ -27,7 +27,9 @@ def measure_sandbox(repeat: int) -> Iterator[Measurement]:
 
 async def _measure(inside: CommandTools, outside: CommandTools, repeat: int) -> Measurement:
     pairs = [(await _seconds(inside), await _seconds(outside)) for _ in range(repeat + 1)]
-    return compared("sandboxed_true", [pair[0] for pair in pairs[1:]], [pair[1] for pair in pairs[1:]], "s")
+    return compared(
+        "sandboxed_true", [pair[0] for pair in pairs[1:]], [pair[1] for pair in pairs[1:]], "s"
+    )
 
 
 async def _seconds(commands: CommandTools) -> float:

@@ -25,7 +25,12 @@ def started_at() -> float:
     parent_time = os.environ.get("ECOSHELL_STARTED")
     if parent_time is not None:
         return float(parent_time)
-    fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    fields = (
+        Path("/proc/self/stat")
+        .read_text(encoding="ascii", errors="replace")
+        .rpartition(")")[2]
+        .split()
+    )
     ticks_since_boot = int(fields[19])  # the 22nd field, counted from the process id
     return ticks_since_boot / os.sysconf("SC_CLK_TCK")
 
@@ -44,7 +49,9 @@ def main() -> None:
             self.exit(0)
 
     figures: dict[str, object] = {}
-    asyncio.run(OneFrame(Options()).run_async(headless=not (sys.__stderr__ and sys.__stderr__.isatty())))
+    asyncio.run(
+        OneFrame(Options()).run_async(headless=not (sys.__stderr__ and sys.__stderr__.isatty()))
+    )
     sys.stdout.write(json.dumps(figures) + "\n")
 
 

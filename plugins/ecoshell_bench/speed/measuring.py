@@ -81,7 +81,9 @@ def against(what: str, value: Take, baseline: Take, repeat: int, unit: str = "s"
     return compared(what, [pair[0] for pair in pairs], [pair[1] for pair in pairs], unit)
 
 
-def compared(what: str, values: Sequence[float], baselines: Sequence[float], unit: str) -> Measurement:
+def compared(
+    what: str, values: Sequence[float], baselines: Sequence[float], unit: str
+) -> Measurement:
     """Compare the medians of values and baselines."""
     ours, theirs = statistics.median(values), statistics.median(baselines)
     return Measurement(what, ours, unit, theirs, ours / theirs if theirs else None)
@@ -117,7 +119,12 @@ def reported(command: Sequence[str], environ: Mapping[str, str], figure: str = "
 def completed(command: Sequence[str], environ: Mapping[str, str]) -> str:
     """Run a program to its end and return its standard output; raises EcoshellError if it fails."""
     process = subprocess.run(
-        command, capture_output=True, text=True, env=dict(environ), stdin=subprocess.DEVNULL, check=False
+        command,
+        capture_output=True,
+        text=True,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     if process.returncode != 0:
         lines = process.stderr.strip().splitlines() or ["it printed no error"]
@@ -147,8 +154,17 @@ class Home:
     def environ(self) -> dict[str, str]:
         """The environment of programs that use this home."""
         columns, lines = SIZE
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_REMOVED_VARIABLES)}
-        terminal = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": str(columns), "LINES": str(lines)}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(_REMOVED_VARIABLES)
+        }
+        terminal = {
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "COLUMNS": str(columns),
+            "LINES": str(lines),
+        }
         return {**inherited, **terminal, "ECOSHELL_HOME": str(self.folder)}
 
     def script(self, *texts: str) -> str:
@@ -187,13 +203,17 @@ class Terminal:
     With `reports`, standard output is a pipe that `report` reads, and the program draws on standard error.
     """
 
-    def __init__(self, command: Sequence[str], *, environ: Mapping[str, str], reports: bool = False) -> None:
+    def __init__(
+        self, command: Sequence[str], *, environ: Mapping[str, str], reports: bool = False
+    ) -> None:
         self._command = command
         self._master, slave = pty.openpty()
         columns, lines = SIZE
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         attributes = termios.tcgetattr(slave)
-        attributes[_LFLAG_FIELD] &= ~termios.ECHO  # keys typed before the program is ready do not appear
+        attributes[
+            _LFLAG_FIELD
+        ] &= ~termios.ECHO  # keys typed before the program is ready do not appear
         termios.tcsetattr(slave, termios.TCSANOW, attributes)
         self.started = time.monotonic()
         self._process = subprocess.Popen(
@@ -268,7 +288,9 @@ class Terminal:
                 start = max(since, len(self._written) - len(text))
                 if self._ended or not self._changed.wait(max(0.0, deadline - time.monotonic())):
                     return None
-            return next(reached for length, reached in self._chunks if length >= position + len(text))
+            return next(
+                reached for length, reached in self._chunks if length >= position + len(text)
+            )
 
     def _read(self) -> None:
         with suppress(OSError):  # reading fails once the program has ended

@@ -60,19 +60,33 @@ async def measure_local(path: Path, repeat: int) -> list[Measurement]:
     try:
         await _ask(model, _COUNT, OUTPUT_TOKENS)
         raw.rate(_COUNT)
-        pairs = [((await _ask(model, _COUNT, OUTPUT_TOKENS)).rate, raw.rate(_COUNT)) for _ in range(repeat)]
+        pairs = [
+            ((await _ask(model, _COUNT, OUTPUT_TOKENS)).rate, raw.rate(_COUNT))
+            for _ in range(repeat)
+        ]
         prompts = list(_turn())
         timings = [await _ask(model, prompt, 4) for prompt in prompts]
-        follow_up = (Message("assistant", "There are eggs in each."), Message("user", "And in the last one?"))
+        follow_up = (
+            Message("assistant", "There are eggs in each."),
+            Message("user", "And in the last one?"),
+        )
         second = await _ask(model, (*prompts[-1], *follow_up), 4)
     finally:
         await model.aclose()
         raw.close()
-    evaluated, total, first = sum(timing.evaluated for timing in timings), timings[-1].prompt, timings[0].first
+    evaluated, total, first = (
+        sum(timing.evaluated for timing in timings),
+        timings[-1].prompt,
+        timings[0].first,
+    )
     return [
-        compared("local_decode", [pair[0] for pair in pairs], [pair[1] for pair in pairs], "tokens/s"),
+        compared(
+            "local_decode", [pair[0] for pair in pairs], [pair[1] for pair in pairs], "tokens/s"
+        ),
         Measurement("local_evaluated", evaluated, "tokens", total, evaluated / total),
-        Measurement("local_second_turn", second.first * 1000, "ms", first * 1000, second.first / first),
+        Measurement(
+            "local_second_turn", second.first * 1000, "ms", first * 1000, second.first / first
+        ),
     ]
 
 
@@ -102,7 +116,12 @@ async def _ask(model: "LocalModel", messages: Sequence[Message], tokens: int) ->
             reply = piece
     usage = reply.usage if reply else None
     if usage is None or not progress:  # the model generated no text
-        return _Timing(time.perf_counter() - started, 0.0, model.size(request).count, usage.input if usage else 0)
+        return _Timing(
+            time.perf_counter() - started,
+            0.0,
+            model.size(request).count,
+            usage.input if usage else 0,
+        )
     (first, first_tokens), (last, last_tokens) = progress[0], progress[-1]
     rate = (last_tokens - first_tokens) / (last - first) if last > first else 0.0
     return _Timing(first, rate, usage.input, usage.input - usage.cached)
@@ -119,7 +138,9 @@ class _Raw:
         self._library: Any = llama_library()
         self._vocabulary = Vocabulary(path)
         self._template = ChatTemplate(self._vocabulary)
-        self._model: Any = load_model(path, gpu_layers=999 if self._library.llama_supports_gpu_offload() else 0)
+        self._model: Any = load_model(
+            path, gpu_layers=999 if self._library.llama_supports_gpu_offload() else 0
+        )
         params = self._library.llama_context_default_params()
         params.n_ctx, params.no_perf = CONTEXT, True
         params.n_threads = params.n_threads_batch = default_threads()
@@ -152,7 +173,9 @@ class _Raw:
 
     def _decode(self, tokens: Sequence[int]) -> None:
         entries = (ctypes.c_int32 * len(tokens))(*tokens)
-        self._library.llama_decode(self._context, self._library.llama_batch_get_one(entries, len(tokens)))
+        self._library.llama_decode(
+            self._context, self._library.llama_batch_get_one(entries, len(tokens))
+        )
 
 
 # Roles of one model
@@ -160,10 +183,14 @@ class _Raw:
 ROLES = ("planner", "caller", "summarizer")
 PROMPT_WORDS = 1_400
 """The length of each role's prompt at two tokens per word; three such prompts exceed the context together."""
-_MEMORY_PROGRAM = "from ecoshell_bench.speed.models import print_memory; print_memory({roles!r}, {words})"
+_MEMORY_PROGRAM = (
+    "from ecoshell_bench.speed.models import print_memory; print_memory({roles!r}, {words})"
+)
 
 
-def measure_roles(repeat: int, adapter: Path | None = None, words: int = PROMPT_WORDS) -> Iterator[Measurement]:
+def measure_roles(
+    repeat: int, adapter: Path | None = None, words: int = PROMPT_WORDS
+) -> Iterator[Measurement]:
     """Measure memory from /proc, and switching with an adapter; yields nothing without the embedded model."""
     if find_spec("llama_cpp") is None or find_spec(PACKAGE) is None:
         return
@@ -176,7 +203,11 @@ def measure_roles(repeat: int, adapter: Path | None = None, words: int = PROMPT_
 def measure_roles_memory(words: int = PROMPT_WORDS) -> Measurement:
     """Measure the megabytes of a process after three roles used different long prompts; the baseline is one role."""
     three_roles, single_role = (
-        reported((sys.executable, "-c", _MEMORY_PROGRAM.format(roles=roles, words=words)), os.environ, "megabytes")()
+        reported(
+            (sys.executable, "-c", _MEMORY_PROGRAM.format(roles=roles, words=words)),
+            os.environ,
+            "megabytes",
+        )()
         for roles in (ROLES, ROLES[:1])
     )
     return compared("three_roles_rss", [three_roles], [single_role], "MB")
@@ -192,7 +223,9 @@ async def measure_switch(adapter: Path, repeat: int) -> Measurement:
         for model in models:
             await _seconds(model, request)
         delays = [  # only the first of two equal requests switches the adapter
-            await _seconds(model, request) - await _seconds(model, request) for _ in range(repeat) for model in models
+            await _seconds(model, request) - await _seconds(model, request)
+            for _ in range(repeat)
+            for model in models
         ]
     finally:
         for model in models:

@@ -49,7 +49,9 @@ class PacedShell:
                     if not self.pacing.is_set():
                         self._started = time.monotonic()
                         self.pacing.set()
-                    await asyncio.sleep(max(0.0, self._started + self.pieces / self._rate - time.monotonic()))
+                    await asyncio.sleep(
+                        max(0.0, self._started + self.pieces / self._rate - time.monotonic())
+                    )
                     self.pieces += 1
                 yield event
 
@@ -57,7 +59,9 @@ class PacedShell:
 class PacedChat(ChatApp):
     """A chat with a paced shell; counts frames, and measures from the first paced text on."""
 
-    CSS_PATH = str(files("ecoshell.tui") / "chat.tcss")  # Textual would search the folder of this class
+    CSS_PATH = str(
+        files("ecoshell.tui") / "chat.tcss"
+    )  # Textual would search the folder of this class
 
     def __init__(self, options: Options, *, rate: float, first: int, seconds: float) -> None:
         super().__init__(options, build=self._build_paced)
@@ -75,7 +79,12 @@ class PacedChat(ChatApp):
 
     async def _measure(self, paced: PacedShell) -> None:
         await paced.pacing.wait()
-        started, cpu, frames, pieces = time.monotonic(), time.process_time(), self._frames, paced.pieces
+        started, cpu, frames, pieces = (
+            time.monotonic(),
+            time.process_time(),
+            self._frames,
+            paced.pieces,
+        )
         delays: list[float] = []
         while (now := time.monotonic()) - started < self._seconds:
             await asyncio.sleep(_TICK)
@@ -93,4 +102,6 @@ class PacedChat(ChatApp):
 
 def main(model: str, *, rate: float, first: int, seconds: float) -> None:
     """Run the chat until the user quits; see PacedShell for `rate` and `first`. Measures for `seconds`."""
-    asyncio.run(PacedChat(Options(model=model), rate=rate, first=first, seconds=seconds).run_async())
+    asyncio.run(
+        PacedChat(Options(model=model), rate=rate, first=first, seconds=seconds).run_async()
+    )

@@ -36,7 +36,9 @@ def measure_path() -> dict[str, Any]:
         (home.folder / "notes.txt").write_text("milk\nbread\n", encoding="utf-8")
         model = home.scripted(*_SCRIPT)
         options = ("--model", model, "--workspace", str(home.folder))
-        return json.loads(completed((sys.executable, "-m", __name__, "ask", QUESTION, *options), home.environ))
+        return json.loads(
+            completed((sys.executable, "-m", __name__, "ask", QUESTION, *options), home.environ)
+        )
 
 
 class CallCounter:
@@ -75,8 +77,16 @@ class CallCounter:
             file = code.co_filename.removeprefix(self._prefix)
             calls[file] += count
             functions[file] += 1
-        rows = [{"file": file, "functions": functions[file], "calls": count} for file, count in calls.most_common()]
-        return {"files": len(rows), "functions": len(self.calls), "calls": calls.total(), "rows": rows}
+        rows = [
+            {"file": file, "functions": functions[file], "calls": count}
+            for file, count in calls.most_common()
+        ]
+        return {
+            "files": len(rows),
+            "functions": len(self.calls),
+            "calls": calls.total(),
+            "rows": rows,
+        }
 
 
 def main() -> None:

@@ -43,25 +43,41 @@ def measure_knapsack(tools: int, budget: int, repeat: int) -> Measurement:
     name, problems, rounds = f"knapsack_{tools}", instances(tools, budget), max(1, 100 // tools)
 
     def mean(plans: Sequence[Callable[[], object]]) -> Take:
-        return lambda: _seconds(lambda: [plan() for _ in range(rounds) for plan in plans]) / (rounds * len(plans))
+        return lambda: (
+            _seconds(lambda: [plan() for _ in range(rounds) for plan in plans])
+            / (rounds * len(plans))
+        )
 
-    ours = mean([partial(solve, each.values, each.costs, each.bounds, each.budget) for each in problems])
+    ours = mean(
+        [partial(solve, each.values, each.costs, each.bounds, each.budget) for each in problems]
+    )
     if find_spec("ortools") is None:
         return Measurement(name, median(ours() for _ in range(repeat + 1)), "s")
     return against(name, ours, mean([OrTools(problem).solve for problem in problems]), repeat)
 
 
-def measure_experience(repeat: int, uses: int = 100_000, questions: int = 20_000, tools: int = 500) -> Measurement:
+def measure_experience(
+    repeat: int, uses: int = 100_000, questions: int = 20_000, tools: int = 500
+) -> Measurement:
     """Measure the seconds to get the evidence about every tool for a new question, with experience already read."""
     rng = random.Random(0)
-    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 10))) for _ in range(5_000)]
+    words = [
+        "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 10)))
+        for _ in range(5_000)
+    ]
     texts = [" ".join(rng.choices(words, k=rng.randint(6, 20))) for _ in range(questions + repeat)]
     hashes = dict.fromkeys((f"tool_{number}" for number in range(tools)), _HASH)
-    with TemporaryDirectory(prefix="ecoshell-speed-") as folder, closing(ExperienceStore(Path(folder) / "db")) as store:
+    with (
+        TemporaryDirectory(prefix="ecoshell-speed-") as folder,
+        closing(ExperienceStore(Path(folder) / "db")) as store,
+    ):
         store.add(_use(rng, texts[number % questions], number, tools) for number in range(uses))
         past = Past(store)
         past.evidence(texts[0], hashes, _MODEL)
-        seconds = [_seconds(lambda text=text: past.evidence(text, hashes, _MODEL)) for text in texts[questions:]]
+        seconds = [
+            _seconds(lambda text=text: past.evidence(text, hashes, _MODEL))
+            for text in texts[questions:]
+        ]
     return Measurement(f"experience_{tools}", median(seconds), "s")
 
 
@@ -131,7 +147,9 @@ def instances(tools: int, budget: int) -> list[Instance]:
                 "rising": [cost + max_cost // 10 for cost in costs],
                 "equal": [100] * tools,
             }[kind]
-            problems.append(Instance(values, costs, [rng.randint(1, _MAX_USES) for _ in costs], budget))
+            problems.append(
+                Instance(values, costs, [rng.randint(1, _MAX_USES) for _ in costs], budget)
+            )
     return problems
 
 
@@ -142,7 +160,9 @@ class OrTools:
         self._module: Any = import_module("ortools.algorithms.python.knapsack_solver")
         self._instance, self._limit = instance, math.inf
         solvers = _SOLVERS if sum(instance.bounds) <= _MAX_ITEMS else _SOLVERS[:-1]
-        self._limit = 2 * self._seconds(solvers[0])  # its time depends only on the numbers of tools and units
+        self._limit = 2 * self._seconds(
+            solvers[0]
+        )  # its time depends only on the numbers of tools and units
         self._solver = min(solvers, key=self._seconds)
 
     def solve(self) -> list[int]:
@@ -160,7 +180,9 @@ class OrTools:
         """Solve with one item for each possible use of a tool; return the uses and whether they are optimal."""
         instance = self._instance
         tools = [tool for tool, bound in enumerate(instance.bounds) for _ in range(bound)]
-        values, costs = ([figures[tool] for tool in tools] for figures in (instance.values, instance.costs))
+        values, costs = (
+            [figures[tool] for tool in tools] for figures in (instance.values, instance.costs)
+        )
         solver = self._module.KnapsackSolver(getattr(self._module.SolverType, name), "plans")
         solver.set_time_limit(self._limit)
         solver.init(values, [costs], [instance.budget])

@@ -36,16 +36,34 @@ def measure_remote(repeat: int) -> Iterator[Measurement]:
 
 
 def _measure(home: Home, repeat: int) -> Iterator[Measurement]:
-    environ = {**home.environ, "OPENAI_API_KEY": "no-key-at-all"}  # avoids a look-up in the system keyring
-    asking = (sys.executable, "-m", "ecoshell", "ask", "Hello?", "--quiet", "--workspace", str(home.folder), "--model")
-    remote, scripted = wall((*asking, MODEL), environ), wall((*asking, home.script(ANSWER)), environ)
+    environ = {
+        **home.environ,
+        "OPENAI_API_KEY": "no-key-at-all",
+    }  # avoids a look-up in the system keyring
+    asking = (
+        sys.executable,
+        "-m",
+        "ecoshell",
+        "ask",
+        "Hello?",
+        "--quiet",
+        "--workspace",
+        str(home.folder),
+        "--model",
+    )
+    remote, scripted = (
+        wall((*asking, MODEL), environ),
+        wall((*asking, home.script(ANSWER)), environ),
+    )
 
     def cold() -> float:
         stop_all(Paths.under(home.folder).run_folder)
         return remote()
 
     yield against("ask_remote", remote, scripted, max(1, repeat * 2 // 3))
-    yield against("ask_remote_cold", cold, wall(_IMPORT, {**os.environ, **_OFFLINE}), max(1, repeat // 3))
+    yield against(
+        "ask_remote_cold", cold, wall(_IMPORT, {**os.environ, **_OFFLINE}), max(1, repeat // 3)
+    )
 
 
 @contextmanager
@@ -70,12 +88,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        choice: dict[str, Any] = {"index": 0, "delta": {"role": "assistant", "content": ANSWER}, "finish_reason": None}
+        choice: dict[str, Any] = {
+            "index": 0,
+            "delta": {"role": "assistant", "content": ANSWER},
+            "finish_reason": None,
+        }
         end: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 70, "completion_tokens": 3, "total_tokens": 73}
         base = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "immediate"}
-        chunks: list[dict[str, Any]] = [{"choices": [choice]}, {"choices": [end]}, {"choices": [], "usage": usage}]
-        body = "".join(f"data: {json.dumps(base | chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+        chunks: list[dict[str, Any]] = [
+            {"choices": [choice]},
+            {"choices": [end]},
+            {"choices": [], "usage": usage},
+        ]
+        body = (
+            "".join(f"data: {json.dumps(base | chunk)}\n\n" for chunk in chunks)
+            + "data: [DONE]\n\n"
+        )
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Content-Length", str(len(body)))

@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
         files = local_files(args.model)
         if files is None or files.adapter is not None:
             raise UsageError(
-                f"{args.model} is not a local model without an adapter.", fix="Give embedded or local:FILE.gguf."
+                f"{args.model} is not a local model without an adapter.",
+                fix="Give embedded or local:FILE.gguf.",
             )
         check_base(files.base)
         measurements = asyncio.run(measure_local(files.base, args.repeat))
@@ -47,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             baseline = "–" if row.baseline is None else f"{row.baseline:,.4g}"
             ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
-            show(f"{row.what:<24} {row.value:>10,.4g} {row.unit:<9} baseline {baseline:>10}   ratio {ratio:>6}")
+            show(
+                f"{row.what:<24} {row.value:>10,.4g} {row.unit:<9} baseline {baseline:>10}   ratio {ratio:>6}"
+            )
     if args.json:
         show(json.dumps({"rows": list(map(asdict, rows))}))
     return 0

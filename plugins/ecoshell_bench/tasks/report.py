@@ -73,7 +73,13 @@ class Result:
 
     def begin_call(self, name: str, arguments: Mapping[str, Any]) -> Callable[..., None]:
         """Record a call; the returned function records its end: `ok`, the `text`, the guard that `refused` it."""
-        record = {"name": name, "arguments": dict(arguments), "ok": False, "refused": "", "result": ""}
+        record = {
+            "name": name,
+            "arguments": dict(arguments),
+            "ok": False,
+            "refused": "",
+            "result": "",
+        }
         self.called.append(record)
 
         def end(*, ok: bool, text: str, refused: str = "") -> None:
@@ -101,7 +107,9 @@ class Pairs:
     @classmethod
     def of(cls, ecoshell: Sequence[Result], baseline: Sequence[Result]) -> "Pairs":
         baseline_ok = {result.id: result.ok for result in baseline}
-        pairs = [(result.ok, baseline_ok[result.id]) for result in ecoshell if result.id in baseline_ok]
+        pairs = [
+            (result.ok, baseline_ok[result.id]) for result in ecoshell if result.id in baseline_ok
+        ]
         return cls(len(pairs), pairs.count((True, False)), pairs.count((False, True)))
 
     @property
@@ -128,12 +136,16 @@ def wilson(right: int, n: int) -> tuple[float, float] | None:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def as_record(model: str, results: Sequence[Result], loop: str | None, baseline: Sequence[Result]) -> dict[str, Any]:
+def as_record(
+    model: str, results: Sequence[Result], loop: str | None, baseline: Sequence[Result]
+) -> dict[str, Any]:
     """Return the record described in docs/benchmarks.md; `loop` is the plain loop's model, None without a baseline."""
     record = {**_side(model, results), "baseline": None, "paired": None, "ratio": None}
     if loop is not None:
         ids = {result.id for result in results} & {result.id for result in baseline}
-        ours, theirs = ([result for result in side if result.id in ids] for side in (results, baseline))
+        ours, theirs = (
+            [result for result in side if result.id in ids] for side in (results, baseline)
+        )
         pairs = Pairs.of(ours, theirs)
         kinds = {kind: _pairs(Pairs.of(group, theirs)) for kind, group in _by_kind(ours).items()}
         record["baseline"] = _side(loop, baseline)
@@ -146,17 +158,33 @@ def _ratios(ours: Sequence[Result], theirs: Sequence[Result]) -> dict[str, float
     """Return ecoshell's sums divided by the plain loop's; None if a sum is unknown or the loop's is zero."""
     names = ("prompt", "cached", "output", "steps", "seconds")
     sums = {name: (_sum(ours, name), _sum(theirs, name)) for name in names}
-    sums["price"] = known_sum(result.spent_nano for result in ours), known_sum(result.spent_nano for result in theirs)
-    return {name: _rounded(our / their) if our is not None and their else None for name, (our, their) in sums.items()}
+    sums["price"] = (
+        known_sum(result.spent_nano for result in ours),
+        known_sum(result.spent_nano for result in theirs),
+    )
+    return {
+        name: _rounded(our / their) if our is not None and their else None
+        for name, (our, their) in sums.items()
+    }
 
 
 def _pairs(pairs: Pairs) -> dict[str, Any]:
-    return {"n": pairs.n, "better": pairs.better, "worse": pairs.worse, "difference": _rounded(pairs.difference)}
+    return {
+        "n": pairs.n,
+        "better": pairs.better,
+        "worse": pairs.worse,
+        "difference": _rounded(pairs.difference),
+    }
 
 
 def _side(model: str, results: Sequence[Result]) -> dict[str, Any]:
     kinds = {kind: _figures(group) for kind, group in _by_kind(results).items()}
-    return {"model": model, **_figures(results), "kinds": kinds, "rows": [_row(result) for result in results]}
+    return {
+        "model": model,
+        **_figures(results),
+        "kinds": kinds,
+        "rows": [_row(result) for result in results],
+    }
 
 
 def _figures(results: Sequence[Result]) -> dict[str, Any]:

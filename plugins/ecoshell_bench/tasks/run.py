@@ -35,14 +35,20 @@ INTERRUPTED = 130
 def run(args: argparse.Namespace) -> int:
     """Run the tasks that have no result yet, and print the figures; raises EcoshellError."""
     suite = read_suite(args.suite)
-    if args.suite is None and (CODE in args.kind or any(name.startswith(f"{CODE}-") for name in args.only)):
+    if args.suite is None and (
+        CODE in args.kind or any(name.startswith(f"{CODE}-") for name in args.only)
+    ):
         suite += read_code_tasks()
     tasks = select_tasks(suite, split=args.split, kinds=args.kind, only=args.only, limit=args.limit)
     settings = load_settings(user_paths())
     model: str = args.model or settings.model
     loop: str = args.baseline_model or model
     options = Options(
-        model=model, mode=args.mode, strategy=args.strategy, registration=args.registration, advisor=args.advisor
+        model=model,
+        mode=args.mode,
+        strategy=args.strategy,
+        registration=args.registration,
+        advisor=args.advisor,
     )
     sides: tuple[Side, ...] = ("ecoshell",)
     if args.baseline_only:
@@ -57,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
         "temperature": args.temperature,
         "task_seconds": args.task_seconds,
     }
-    with closing(ResultsFile(_results_path(args, heading), heading, Result, resume=args.resume is not None)) as results:
+    with closing(
+        ResultsFile(_results_path(args, heading), heading, Result, resume=args.resume is not None)
+    ) as results:
         if args.baseline_from is not None:
             for result in _read_baseline(args.baseline_from, loop):
                 results.by_key.setdefault(result.key, result)
@@ -66,7 +74,9 @@ def run(args: argparse.Namespace) -> int:
         def of(side: Side) -> list[Result]:
             return _results_of(results, side, tasks) if side in sides else []
 
-        record = as_record(model, of("ecoshell"), loop if "baseline" in sides else None, of("baseline"))
+        record = as_record(
+            model, of("ecoshell"), loop if "baseline" in sides else None, of("baseline")
+        )
     if not args.json:  # the rows were already printed while the tasks ran
         del record["rows"]
         record["baseline"] = record["baseline"] and {**record["baseline"], "rows": None}
@@ -100,7 +110,9 @@ def _results_path(args: argparse.Namespace, heading: dict[str, Any]) -> Path:
         raise UsageError("--resume and --out name different files.", fix="Name one file.")
     if path:
         if args.resume and not Path(path).exists():
-            raise UsageError(f"{path} does not exist, so it cannot be resumed.", fix="Start it with --out.")
+            raise UsageError(
+                f"{path} does not exist, so it cannot be resumed.", fix="Start it with --out."
+            )
         return Path(path)
     digest = hashlib.sha256(json.dumps(heading).encode()).hexdigest()[:16]
     default = user_paths().cache / "bench" / f"tasks-{digest}.jsonl"
@@ -113,7 +125,11 @@ class _Run:
     """Runs the remaining tasks, stores their results and reports progress."""
 
     def __init__(
-        self, args: argparse.Namespace, tasks: Sequence[Task], sides: Sequence[Side], results: ResultsFile[Result]
+        self,
+        args: argparse.Namespace,
+        tasks: Sequence[Task],
+        sides: Sequence[Side],
+        results: ResultsFile[Result],
     ) -> None:
         self._args = args
         self._tasks = tasks
@@ -129,7 +145,9 @@ class _Run:
         """Results of this run, without those of a resumed one."""
         self._limit_message = ""
         """The message of a team's cap that was reached."""
-        note(f"{self._total - len(self._pending)} of {self._total} are done; results go to {results.path}.")
+        note(
+            f"{self._total - len(self._pending)} of {self._total} are done; results go to {results.path}."
+        )
 
     def run(self, settings: "Settings", options: Options, loop: str) -> int:
         """Run the remaining tasks and return the exit status; Ctrl-C keeps the results so far."""
@@ -148,7 +166,9 @@ class _Run:
             except OSError as failure:
                 message = f"{args.events} cannot be a folder: {failure.strerror}."
                 raise UsageError(message, fix="Name another folder with --events.") from failure
-        assignments = takewhile(lambda _: not self._limit_message and not self._budget_used_up, self._pending)
+        assignments = takewhile(
+            lambda _: not self._limit_message and not self._budget_used_up, self._pending
+        )
         try:
             with closing(run_all(job, assignments, args.workers, len(self._pending))) as outcomes:
                 for task, (result, transcript) in outcomes:
@@ -218,7 +238,11 @@ def _task_settings(settings: "Settings", temperature: float | str) -> "Settings"
     """Return the default settings with the temperature, and the user's settings of models and of a shared ledger."""
     defaults = type(settings)()
     agent = defaults.agent.model_copy(update={"temperature": temperature})
-    project = settings.budget.project or workspace_folder(None).name  # the task's workspace is not a project
-    budget = defaults.budget.model_copy(update={"ledger": settings.budget.ledger, "project": project})
+    project = (
+        settings.budget.project or workspace_folder(None).name
+    )  # the task's workspace is not a project
+    budget = defaults.budget.model_copy(
+        update={"ledger": settings.budget.ledger, "project": project}
+    )
     changes = {"agent": agent, "budget": budget, "models": settings.models, "local": settings.local}
     return defaults.model_copy(update=changes)

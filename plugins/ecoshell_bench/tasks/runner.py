@@ -56,7 +56,9 @@ FATAL_ERRORS = (
 
 def loop_limits(traits: Traits, agent: "AgentSettings") -> tuple[int, int]:
     """Return the output tokens of one reply and the steps of one task in the plain loop: the same as in ecoshell."""
-    return output_limit(traits, agent.max_output_tokens), step_limit(traits, agent.max_steps, capped=False)
+    return output_limit(traits, agent.max_output_tokens), step_limit(
+        traits, agent.max_steps, capped=False
+    )
 
 
 class Models(ConfiguredModelFactory):
@@ -84,7 +86,9 @@ class Models(ConfiguredModelFactory):
     def metered(self, name: str, side: Side) -> MeteredModel:
         """Return the model behind the run's gate, so that a team's caps also hold for the plain loop."""
         budget = self._session_budget
-        return MeteredModel(self.get(name, side), budget.gate, budget.account, retry=RetryPolicy(seconds=0))
+        return MeteredModel(
+            self.get(name, side), budget.gate, budget.account, retry=RetryPolicy(seconds=0)
+        )
 
     async def aclose(self) -> None:
         """Close the models."""
@@ -103,7 +107,9 @@ class _Allowing(NonInteractive):
 class TaskRunner:
     """Runs one task at a time in a sandbox; `seconds` is the time limit of each side for a task."""
 
-    def __init__(self, sandbox: Sandbox, models: Models, settings: "Settings", *, seconds: float) -> None:
+    def __init__(
+        self, sandbox: Sandbox, models: Models, settings: "Settings", *, seconds: float
+    ) -> None:
         self._sandbox = sandbox
         self._models = models
         self._settings = settings
@@ -114,7 +120,9 @@ class TaskRunner:
         model = self._models.get(name, side)
         if model.traits.local and (warm := getattr(model, "warm", None)):
             await warm()
-            async for _ in model.stream(Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side)):
+            async for _ in model.stream(
+                Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side)
+            ):
                 pass  # a local model releases its thread at the end of the stream
 
     async def run(self, task: Task, side: Side, options: Options) -> tuple[Result, str]:
@@ -128,14 +136,20 @@ class TaskRunner:
             return result, ""
         transcript: list[object] = []
         try:
-            await (self._run_ecoshell if side == "ecoshell" else self._run_loop)(task, options, result, transcript)
+            await (self._run_ecoshell if side == "ecoshell" else self._run_loop)(
+                task, options, result, transcript
+            )
         except EcoshellError as failure:
             result.status, result.error = "error", f"{type(failure).__name__}: {failure}"
         result.wrong = await failures(task, self._sandbox.workspace, result)
         result.ok = not result.wrong
-        return result, "".join(json.dumps(entry, ensure_ascii=False, default=_as_json) + "\n" for entry in transcript)
+        return result, "".join(
+            json.dumps(entry, ensure_ascii=False, default=_as_json) + "\n" for entry in transcript
+        )
 
-    async def _run_ecoshell(self, task: Task, options: Options, result: Result, transcript: list[object]) -> None:
+    async def _run_ecoshell(
+        self, task: Task, options: Options, result: Result, transcript: list[object]
+    ) -> None:
         """Run the task as one turn of a chat whose user approves every call."""
         shell = await assemble(
             replace(options, workspace=self._sandbox.workspace, yes=True, force=True),
@@ -163,7 +177,9 @@ class TaskRunner:
         if stopping and result.status == "interrupted":
             result.status = "timeout"
 
-    async def _run_loop(self, task: Task, options: Options, result: Result, transcript: list[object]) -> None:
+    async def _run_loop(
+        self, task: Task, options: Options, result: Result, transcript: list[object]
+    ) -> None:
         """Send every tool schema and return results unchanged, until the model replies without a call."""
         model, agent = self._models.metered(options.model or "", "baseline"), self._settings.agent
         output_tokens, steps = loop_limits(model.traits, agent)
@@ -228,7 +244,11 @@ def _record(event: Event, result: Result, open_calls: dict[str, Callable[..., No
 
 
 async def _step(
-    model: MeteredModel, request: Request, tools: Sequence[Tool], messages: list[Message], result: Result
+    model: MeteredModel,
+    request: Request,
+    tools: Sequence[Tool],
+    messages: list[Message],
+    result: Result,
 ) -> None:
     """Take a step of the plain loop: run all calls of one reply, or end with the answer.
 
@@ -243,7 +263,10 @@ async def _step(
     reply = await model.ask(request, count, role="baseline")
     calls = (replace(reply.attempt, fault=reply.fault),) if reply.attempt else reply.calls
     if reply.fault and not calls:
-        messages += [Message("assistant", reply.text, state=reply.state), Message("user", reply.fault)]
+        messages += [
+            Message("assistant", reply.text, state=reply.state),
+            Message("user", reply.fault),
+        ]
         return
     if not calls:
         result.status, result.answer = "answered", reply.text

@@ -40,7 +40,11 @@ _FIX = "The task format is described in docs/benchmarks.md."
 
 
 def _number_as_text(value: object) -> object:
-    return json.dumps(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    return (
+        json.dumps(value)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else value
+    )
 
 
 def _as_list(value: object) -> object:
@@ -65,7 +69,9 @@ def _inside(text: str) -> str:
 AnswerText = Annotated[Filled, BeforeValidator(_number_as_text)]
 """A text or number expected in an answer."""
 Pattern = Annotated[str, AfterValidator(_pattern)]
-Content = Annotated[str, AfterValidator(lambda text: _pattern(text) if text.startswith(REGEX_PREFIX) else text)]
+Content = Annotated[
+    str, AfterValidator(lambda text: _pattern(text) if text.startswith(REGEX_PREFIX) else text)
+]
 InnerPath = Annotated[str, AfterValidator(_inside)]
 _LIST_OR_ITEM = BeforeValidator(_as_list)
 """Accepts a list, or a single item as a list of length 1."""
@@ -76,7 +82,8 @@ class Check(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     answer_contains: Annotated[
-        tuple[Annotated[tuple[AnswerText, ...], Field(min_length=1), _LIST_OR_ITEM], ...], _LIST_OR_ITEM
+        tuple[Annotated[tuple[AnswerText, ...], Field(min_length=1), _LIST_OR_ITEM], ...],
+        _LIST_OR_ITEM,
     ] = ()
     """Required texts and numbers, each as a list of accepted alternatives."""
     answer_lacks: Annotated[tuple[AnswerText, ...], _LIST_OR_ITEM] = ()
@@ -103,7 +110,9 @@ class Check(BaseModel):
     @property
     def only_forbids(self) -> bool:
         """Whether an empty answer without any action would pass; an answer is then required."""
-        return not (self.answer_contains or self.answer_regex or self.file or self.command or self.calls_any)
+        return not (
+            self.answer_contains or self.answer_regex or self.file or self.command or self.calls_any
+        )
 
 
 class Task(BaseModel):
@@ -143,7 +152,8 @@ def read_suite(path: Path | None) -> tuple[Task, ...]:
         tasks[task.id] = task
     if not tasks:
         raise UsageError(
-            f"{path} has no tasks.", fix="Give a file with one task per line, or a folder of task folders."
+            f"{path} has no tasks.",
+            fix="Give a file with one task per line, or a folder of task folders.",
         )
     return tuple(tasks.values())
 
@@ -165,7 +175,10 @@ def _read_folder(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         record = {"id": toml.parent.name, "kind": CODE, "files": workspace, **record}
         if hidden:
             runner = (files("ecoshell_bench.tasks") / _TEST_RUNNER).read_text(encoding="utf-8")
-            added = {f"{_CHECK_FOLDER}/{name}": text for name, text in {**hidden, _TEST_RUNNER: runner}.items()}
+            added = {
+                f"{_CHECK_FOLDER}/{name}": text
+                for name, text in {**hidden, _TEST_RUNNER: runner}.items()
+            }
             check = cast("Mapping[str, Any]", record.get("check", {}))
             record["check"] = {"command": _RUN_HIDDEN_TESTS, "files": added, **check}
         yield str(toml), record
@@ -179,9 +192,12 @@ def _read_contents(suite: Path, task: Path, base: object) -> tuple[dict[str, str
             raise ValueError(f"the base {base!r} is not a folder of the suite")
         layers.insert(0, suite / base)
     workspace, hidden = (
-        {name: text for layer in layers for name, text in _texts(layer / part).items()} for part in ("files", "hidden")
+        {name: text for layer in layers for name, text in _texts(layer / part).items()}
+        for part in ("files", "hidden")
     )
-    return dict(sorted(workspace.items(), key=_path_parts)), dict(sorted(hidden.items(), key=_path_parts))
+    return dict(sorted(workspace.items(), key=_path_parts)), dict(
+        sorted(hidden.items(), key=_path_parts)
+    )
 
 
 def _path_parts(item: tuple[str, str]) -> tuple[str, ...]:
@@ -190,15 +206,25 @@ def _path_parts(item: tuple[str, str]) -> tuple[str, ...]:
 
 def _texts(folder: Path) -> dict[str, str]:
     """Return the text of each file in a folder by relative path, skipping bytecode."""
-    paths = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    paths = (
+        path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    )
     return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def select_tasks(
-    tasks: Sequence[Task], *, split: str | None, kinds: Sequence[str], only: Sequence[str], limit: int | None
+    tasks: Sequence[Task],
+    *,
+    split: str | None,
+    kinds: Sequence[str],
+    only: Sequence[str],
+    limit: int | None,
 ) -> tuple[Task, ...]:
     """Return the first `limit` tasks that match the split, kinds and ids; an empty filter matches every task."""
-    filters = (("kind", kinds, {task.kind for task in tasks}), ("id", only, {task.id for task in tasks}))
+    filters = (
+        ("kind", kinds, {task.kind for task in tasks}),
+        ("id", only, {task.id for task in tasks}),
+    )
     for name, requested, available in filters:
         for value in requested:
             if value not in available:
@@ -207,7 +233,9 @@ def select_tasks(
     selected = [
         task
         for task in tasks
-        if split in (None, task.split) and (not kinds or task.kind in kinds) and (not only or task.id in only)
+        if split in (None, task.split)
+        and (not kinds or task.kind in kinds)
+        and (not only or task.id in only)
     ]
     if not selected:
         raise UsageError("No task matches.", fix="Change --split, --kind or --only.")

@@ -123,7 +123,10 @@ def run_all(
             start_worker, count = partial(_Process, job), workers
         idle = [_Slot(start_worker) for _ in range(min(count, limit))]
         # Only this process handles Ctrl-C: processes started from these threads inherit the blocked signal.
-        masked: Any = {"initializer": signal.pthread_sigmask, "initargs": (signal.SIG_BLOCK, {signal.SIGINT})}
+        masked: Any = {
+            "initializer": signal.pthread_sigmask,
+            "initargs": (signal.SIG_BLOCK, {signal.SIGINT}),
+        }
         threads = resources.enter_context(ThreadPoolExecutor(len(idle), **masked))
         resources.callback(_close_all, tuple(idle))
         busy: dict[Future[Outcome], tuple[_Slot, Assignment]] = {}
@@ -201,11 +204,15 @@ class _Actor:
         except self._ray.exceptions.RayError as failure:
             raise _WorkerDied(" ".join(str(failure).split())) from failure
         except Exception as failure:  # Ray's client has no exception class for a lost cluster
-            if self._ray.util.client.ray.is_connected() and not isinstance(failure, ConnectionError):
+            if self._ray.util.client.ray.is_connected() and not isinstance(
+                failure, ConnectionError
+            ):
                 raise
             cause = " ".join(str(failure).split()).rstrip(".")
             fix = "Add --resume FILE with the results file once the cluster is back, or use --workers N."
-            return EcoshellError(f"The connection to the cluster was lost: {cause}.", kept=_RESULTS_KEPT, fix=fix)
+            return EcoshellError(
+                f"The connection to the cluster was lost: {cause}.", kept=_RESULTS_KEPT, fix=fix
+            )
         finally:
             self._busy = False
 
@@ -271,7 +278,9 @@ def _cluster(address: str, job: Job) -> Generator[tuple[Callable[[], _WorkerHand
         import_module("grpc")  # needed by Ray's client only
         ray: Any = import_module("ray")
     except ImportError as failure:
-        raise UsageError(f"{address} needs Ray's client: {failure}.", fix="pip install 'ecoshell[scale]'") from failure
+        raise UsageError(
+            f"{address} needs Ray's client: {failure}.", fix="pip install 'ecoshell[scale]'"
+        ) from failure
     url = urlsplit(address)
     try:  # fails at once if nothing listens, unlike Ray's own attempt
         socket.create_connection((url.hostname, url.port), _CONNECT_SECONDS).close()
@@ -286,10 +295,14 @@ def _cluster(address: str, job: Job) -> Generator[tuple[Callable[[], _WorkerHand
         lines = str(failure).strip().split("\n")
         cause = " ".join(lines[:1] + lines[-1:] if "Traceback" in str(failure) else lines)
         fix = "Check `ray status` and the logs in the cluster's --temp-dir."
-        raise UsageError(f"The Ray cluster at {address} refused the connection: {cause}", fix=fix) from failure
+        raise UsageError(
+            f"The Ray cluster at {address} refused the connection: {cause}", fix=fix
+        ) from failure
     except RuntimeError as failure:  # raised when versions differ
         cause = " ".join(str(failure).split())
-        raise UsageError(f"{address}: {cause}.", fix="Use the cluster's versions of Ray and Python here.") from failure
+        raise UsageError(
+            f"{address}: {cause}.", fix="Use the cluster's versions of Ray and Python here."
+        ) from failure
     try:
         yield partial(_Actor, ray, job), _free_cpus(ray, address)
     finally:
@@ -300,15 +313,21 @@ def _free_cpus(ray: Any, address: str) -> int:
     """Return the number of free CPUs of a cluster with the same version of ecoshell; raises UsageError."""
     fix = f"Install ecoshell {__version__} in the Python of every machine of the cluster."
     try:
-        cluster_version = ray.get(ray.remote(num_cpus=0)(version).remote("ecoshell"), timeout=_START_SECONDS)
+        cluster_version = ray.get(
+            ray.remote(num_cpus=0)(version).remote("ecoshell"), timeout=_START_SECONDS
+        )
     except PackageNotFoundError as failure:
         raise UsageError(f"The cluster at {address} has no ecoshell.", fix=fix) from failure
     except TimeoutError as failure:  # the base class of Ray's GetTimeoutError
         message = f"The cluster at {address} started no worker within {_START_SECONDS:.0f} seconds."
         raise UsageError(message, fix="`ray status` shows what it waits for.") from failure
     if cluster_version != __version__:
-        raise UsageError(f"The cluster at {address} has ecoshell {cluster_version}, not {__version__}.", fix=fix)
+        raise UsageError(
+            f"The cluster at {address} has ecoshell {cluster_version}, not {__version__}.", fix=fix
+        )
     cpus = int(ray.available_resources().get("CPU", 0))
     if not cpus:
-        raise UsageError(f"The cluster at {address} has no free CPU.", fix="`ray status` shows what uses them.")
+        raise UsageError(
+            f"The cluster at {address} has no free CPU.", fix="`ray status` shows what uses them."
+        )
     return cpus

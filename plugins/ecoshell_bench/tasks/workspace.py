@@ -93,7 +93,9 @@ def sandbox() -> Generator[Sandbox]:
         "GIT_CONFIG_GLOBAL": str(settings),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CEILING_DIRECTORIES": str(folder),
-        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
+        "PATH": os.pathsep.join(
+            (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+        ),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     original = dict(os.environ)
@@ -149,7 +151,10 @@ def _remove(folder: Path) -> None:
 def offline_tools(settings: "Settings", workspace: Workspace) -> list[Tool]:
     """Return the tools of a session, with those whose only effect is the network disconnected."""
     network_only: frozenset[Effect] = frozenset({"network"})
-    return [Offline(tool) if tool.effects == network_only else tool for tool in tools_of(settings, workspace)]
+    return [
+        Offline(tool) if tool.effects == network_only else tool
+        for tool in tools_of(settings, workspace)
+    ]
 
 
 class Offline:
@@ -163,7 +168,9 @@ class Offline:
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
         """Raise the error of an unreachable network."""
-        target = next((value for value in arguments.values() if isinstance(value, str)), self.schema.name)
+        target = next(
+            (value for value in arguments.values() if isinstance(value, str)), self.schema.name
+        )
         raise ToolError(f"{target} could not be fetched: there is no network.")
 
 
@@ -213,7 +220,9 @@ def contains(answer: str, text: str) -> bool:
         return text in answer
     literal = rf"(?<![\d.]){re.escape(text)}" + ("" if "." in text else r"(?!\d|\.\d)")
     number = Decimal(text)
-    return bool(re.search(literal, answer)) or any(Decimal(match) == number for match in _NUMBER.findall(answer))
+    return bool(re.search(literal, answer)) or any(
+        Decimal(match) == number for match in _NUMBER.findall(answer)
+    )
 
 
 def _normalized(text: str) -> str:
@@ -276,4 +285,8 @@ async def _run_in(folder: Path, command: str) -> str:
         return str(failure)
     if process.timed_out:
         return f"did not end within {COMMAND_SECONDS:.0f} seconds"
-    return f"exits with {process.status}: {process.output.strip()[-_EXCERPT_CHARACTERS:]}" if process.status else ""
+    return (
+        f"exits with {process.status}: {process.output.strip()[-_EXCERPT_CHARACTERS:]}"
+        if process.status
+        else ""
+    )

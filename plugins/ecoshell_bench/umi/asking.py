@@ -52,7 +52,9 @@ class ModelSetup:
         Raises SettingsError, and UsageError for an unsupported mode or for roles in the mode single.
         """
         if mode not in MODES:
-            raise UsageError(f"The mode {mode!r} cannot be measured.", fix=f"Available: {', '.join(MODES)}.")
+            raise UsageError(
+                f"The mode {mode!r} cannot be measured.", fix=f"Available: {', '.join(MODES)}."
+            )
         if mode == "umi":
             return cls(model, mode, roles_of(load_settings(user_paths()), Options(roles=roles)))
         if roles != NO_ROLE_MODELS:
@@ -86,7 +88,10 @@ class ModelAnswer:
 
 
 async def ask_all(
-    setup: ModelSetup, budget: Amount | None, steps: Iterable[StepId], report: Callable[[ModelAnswer], None]
+    setup: ModelSetup,
+    budget: Amount | None,
+    steps: Iterable[StepId],
+    report: Callable[[ModelAnswer], None],
 ) -> None:
     """Ask for the steps in order and report each answer before the next; `budget` caps the whole run.
 
@@ -105,7 +110,9 @@ async def ask_all(
 class ModelUnderTest(ConfiguredModelFactory):
     """A model in a mode that answers steps of many tasks; each model is created once."""
 
-    def __init__(self, setup: ModelSetup, settings: Settings, session_budget: SessionBudget) -> None:
+    def __init__(
+        self, setup: ModelSetup, settings: Settings, session_budget: SessionBudget
+    ) -> None:
         super().__init__(
             settings,
             Options(model=setup.model),
@@ -136,8 +143,13 @@ class ModelUnderTest(ConfiguredModelFactory):
         self._turn += 1
         self._session_budget.enter(self._session, self._turn)
         setup = self._setup
-        models = await asyncio.to_thread(lambda: self.make(setup.model, setup.mode, roles=setup.roles))
-        view, settled = view_of(trajectory, number, direct=models.calls_undeclared), list[BudgetSettled]()
+        models = await asyncio.to_thread(
+            lambda: self.make(setup.model, setup.mode, roles=setup.roles)
+        )
+        view, settled = (
+            view_of(trajectory, number, direct=models.calls_undeclared),
+            list[BudgetSettled](),
+        )
         started = time.monotonic()
 
         def emit(event: Event) -> None:
@@ -186,7 +198,9 @@ def view_of(trajectory: Trajectory, number: int, *, direct: bool = False) -> Vie
     path = Path(trajectory.query)
     for index, step in enumerate(trajectory.steps[:number]):
         observation = Observation(step.observation, ok=not unwrapped(step.observation)[1])
-        path = path.then(Step(step.thought, Call(step.tool, step.arguments, f"r{index}"), observation))
+        path = path.then(
+            Step(step.thought, Call(step.tool, step.arguments, f"r{index}"), observation)
+        )
     names = tuple(tool.name for tool in trajectory.tools)
     presentation = (presentation_of("direct", names, registers=False) if direct else None) or PLAIN
     opening = opening_text(presentation.opening(names, trajectory.tools), trajectory.query)

@@ -52,16 +52,27 @@ def score_step(trajectory: Trajectory, number: int, prediction: Prediction) -> S
     return StepScore(
         plan_acc=float(prediction.decision == step.decision),
         action_em=float(same_tool) if calls else None,
-        hallucination=float(called and bool(prediction.tool) and prediction.tool not in trajectory.names),
-        argument_f1=(arguments_f1(step.arguments, prediction.arguments) if same_tool else 0.0) if calls else None,
-        rouge_l=(0.0 if answer is None else rouge_l(trajectory.final, answer)) if finishes else None,
+        hallucination=float(
+            called and bool(prediction.tool) and prediction.tool not in trajectory.names
+        ),
+        argument_f1=(arguments_f1(step.arguments, prediction.arguments) if same_tool else 0.0)
+        if calls
+        else None,
+        rouge_l=(0.0 if answer is None else rouge_l(trajectory.final, answer))
+        if finishes
+        else None,
     )
 
 
 def gold(trajectory: Trajectory, number: int) -> Prediction:
     """Return the reference's step as a prediction."""
     step = trajectory.steps[number]
-    return Prediction(step.decision, step.tool, step.arguments, trajectory.final if step.decision != "call" else "")
+    return Prediction(
+        step.decision,
+        step.tool,
+        step.arguments,
+        trajectory.final if step.decision != "call" else "",
+    )
 
 
 def arguments_f1(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
@@ -132,7 +143,9 @@ def summarise(tasks: Sequence[Sequence[StepScore]]) -> Result:
     if not steps:
         raise ValueError("no step to summarise")
     groups = scored if len(scored) > 1 else [[step] for step in steps]
-    values = [np.array([astuple(step) for step in group], dtype=float) for group in groups]  # None becomes nan
+    values = [
+        np.array([astuple(step) for step in group], dtype=float) for group in groups
+    ]  # None becomes nan
     draws = resamples(len(groups))
     totals = draws @ np.stack([np.nansum(group, axis=0) for group in values])
     cases = draws @ np.stack([np.sum(~np.isnan(group), axis=0) for group in values])
@@ -144,7 +157,9 @@ def summarise(tasks: Sequence[Sequence[StepScore]]) -> Result:
         intervals[metric] = None
         has_cases = cases[:, column] > 0
         if has_cases.any():
-            low, high = np.percentile(100 * totals[has_cases, column] / cases[has_cases, column], TAILS)
+            low, high = np.percentile(
+                100 * totals[has_cases, column] / cases[has_cases, column], TAILS
+            )
             intervals[metric] = (float(low), float(high))
     return Result(len(steps), percent, intervals)
 
@@ -158,8 +173,12 @@ def resamples(size: int) -> Any:
 
 def as_record(result: Result) -> dict[str, Any]:
     """Return the record to print: n, the metrics in percent, and their 95 % intervals."""
-    percent = {metric: None if value is None else round(value, 4) for metric, value in result.percent.items()}
+    percent = {
+        metric: None if value is None else round(value, 4)
+        for metric, value in result.percent.items()
+    }
     intervals = {
-        metric: interval and [round(bound, 4) for bound in interval] for metric, interval in result.intervals.items()
+        metric: interval and [round(bound, 4) for bound in interval]
+        for metric, interval in result.intervals.items()
     }
     return {"n": result.n, **percent, "intervals": intervals}

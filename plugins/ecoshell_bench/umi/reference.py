@@ -43,7 +43,10 @@ def convert(kind: Kind, runs: Path, schemas: Path | None, pool: int) -> list[Tra
     """
     if kind == "generated":
         if not str(runs).isdecimal() or int(str(runs)) == 0:
-            raise UsageError(f"{runs} is not a number of tasks.", fix="Example: --convert generated 100 held.jsonl")
+            raise UsageError(
+                f"{runs} is not a number of tasks.",
+                fix="Example: --convert generated 100 held.jsonl",
+            )
         return asyncio.run(_of_generated(int(str(runs))))
     if kind == "toolbench":
         return [*_of_toolbench(runs, pool)]
@@ -55,7 +58,9 @@ def convert(kind: Kind, runs: Path, schemas: Path | None, pool: int) -> list[Tra
 
 def write(trajectories: Iterable[Trajectory], path: Path) -> None:
     """Write trajectories to a new file; raises UsageError if it exists, StoreError if it cannot be written."""
-    lines = (f"{json.dumps(trajectory.as_record(), ensure_ascii=False)}\n" for trajectory in trajectories)
+    lines = (
+        f"{json.dumps(trajectory.as_record(), ensure_ascii=False)}\n" for trajectory in trajectories
+    )
     write_new(path, "".join(lines), kept="Nothing was written.")
 
 
@@ -77,10 +82,14 @@ def _of_livemcp(path: Path, schemas: Path, pool: int) -> list[Trajectory]:
             except (ValueError, RecursionError):
                 arguments = None
             if not isinstance(arguments, dict):
-                message = f"The run {run.id} calls {step.tool} with arguments that are not a JSON object."
+                message = (
+                    f"The run {run.id} calls {step.tool} with arguments that are not a JSON object."
+                )
                 raise UsageError(message, fix=_FIX_RUNS)
             call_arguments = cast("dict[str, Any]", arguments)
-            steps.append(ReferenceStep(step.thought, "call", step.tool, call_arguments, step.observation))
+            steps.append(
+                ReferenceStep(step.thought, "call", step.tool, call_arguments, step.observation)
+            )
         trajectories.append(Trajectory(run.id, tools, run.query, (*steps, _FINISH), run.answer))
     return trajectories
 
@@ -100,7 +109,9 @@ async def _of_generated(count: int) -> list[Trajectory]:
                 continue
             tools, observations = run
             steps = [
-                ReferenceStep(step.rationale, "call", step.call.name, dict(step.call.arguments), observation)
+                ReferenceStep(
+                    step.rationale, "call", step.call.name, dict(step.call.arguments), observation
+                )
                 for step, observation in zip(task.steps, observations, strict=True)
             ]
             trajectories[task.digest] = Trajectory(
@@ -133,7 +144,9 @@ def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
     """
     rows = [*read_objects(path)]
     catalog = {str(row.get("name")): row for _, row in rows}
-    originals = [checked(_SCHEMA, row, place, "Give ToolBench's catalog.jsonl.") for place, row in rows]
+    originals = [
+        checked(_SCHEMA, row, place, "Give ToolBench's catalog.jsonl.") for place, row in rows
+    ]
     original_by_name = {schema.name: schema for schema in originals}
     schemas = {name: _without_examples(schema) for name, schema in original_by_name.items()}
     categories: dict[str, list[str]] = {}
@@ -142,7 +155,11 @@ def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
     for name, schema in original_by_name.items():
         rng = random.Random(name)
         fields: Mapping[str, Any] = schema.parameters.get("properties") or {}
-        required = [field for field in schema.parameters.get("required") or () if isinstance(fields.get(field), dict)]
+        required = [
+            field
+            for field in schema.parameters.get("required") or ()
+            if isinstance(fields.get(field), dict)
+        ]
         values = {field: fields[field].get("example_value") for field in required}
         core = schemas[name].description.split(". ")[0].strip(" .")
         is_plain = 3 <= len(core.split()) <= 25 and core.isascii()
@@ -154,9 +171,15 @@ def _of_toolbench(path: Path, pool: int) -> Iterator[Trajectory]:
             continue
         form = rng.choice(("{name} {value}", "{name}: {value}", "{value} as the {name}"))
         parts = [form.format(name=_words(field), value=value) for field, value in values.items()]
-        value_text = str(values[required[0]]) if len(required) == 1 and rng.random() < 0.5 else " and ".join(parts)
+        value_text = (
+            str(values[required[0]])
+            if len(required) == 1 and rng.random() < 0.5
+            else " and ".join(parts)
+        )
         api = _words(str(catalog[name].get("api") or name)).lower()
-        related = [other for other in categories[str(catalog[name].get("category"))] if other != name]
+        related = [
+            other for other in categories[str(catalog[name].get("category"))] if other != name
+        ]
         offered = {
             name,
             *rng.sample(related, min(len(related), pool // 2)),
@@ -172,7 +195,11 @@ def _without_examples(tool_schema: ToolSchema) -> ToolSchema:
     match = _DESCRIPTION.search(tool_schema.description)
     fields: Mapping[str, Any] = tool_schema.parameters.get("properties") or {}
     plain = {
-        name: {key: value for key, value in cast("dict[str, Any]", about).items() if key != "example_value"}
+        name: {
+            key: value
+            for key, value in cast("dict[str, Any]", about).items()
+            if key != "example_value"
+        }
         for name, about in fields.items()
         if isinstance(about, dict)
     }
@@ -181,7 +208,11 @@ def _without_examples(tool_schema: ToolSchema) -> ToolSchema:
         "properties": plain,
         "required": tool_schema.parameters.get("required") or [],
     }
-    return replace(tool_schema, description=match[1].strip() if match else tool_schema.description, parameters=schema)
+    return replace(
+        tool_schema,
+        description=match[1].strip() if match else tool_schema.description,
+        parameters=schema,
+    )
 
 
 def _words(name: str) -> str:
@@ -190,7 +221,10 @@ def _words(name: str) -> str:
 
 def _of_bfcl_single(path: Path, pool: int) -> Iterator[Trajectory]:
     """Convert the questions with one turn and one call; observations are unknown."""
-    answers = {answer.get("id"): answer for _, answer in read_objects(path.parent / "possible_answer" / path.name)}
+    answers = {
+        answer.get("id"): answer
+        for _, answer in read_objects(path.parent / "possible_answer" / path.name)
+    }
     rows = [*read_objects(path)]
     catalog = {tool.name: tool for place, record in rows for tool in _functions(record, place)}
     for place, record in rows:
@@ -202,11 +236,15 @@ def _of_bfcl_single(path: Path, pool: int) -> Iterator[Trajectory]:
             ((name, accepted),) = calls[0].items()
             step = ReferenceStep(tool=name, arguments=_first(accepted))
             unused = [other for other in catalog if other not in own]
-            chosen = random.Random(record["id"]).sample(unused, min(len(unused), max(0, pool - len(own))))
+            chosen = random.Random(record["id"]).sample(
+                unused, min(len(unused), max(0, pool - len(own)))
+            )
             tools = (*own.values(), *(catalog[other] for other in chosen))
             trajectory = Trajectory(record["id"], tools, turns[0][-1]["content"], (step,))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as failure:
-            raise UsageError(f"{place} is not a question with an answer: {failure}.", fix=_FIX_RUNS) from failure
+            raise UsageError(
+                f"{place} is not a question with an answer: {failure}.", fix=_FIX_RUNS
+            ) from failure
         yield trajectory
 
 
@@ -236,15 +274,23 @@ def _of_bfcl(path: Path, folder: Path) -> list[Trajectory]:
     trajectories: list[Trajectory] = []
     for place, record in read_objects(path):
         try:
-            steps = [_bfcl_step(step, place, catalog[step["tool"]]) for turn in record["steps"] for step in turn]
+            steps = [
+                _bfcl_step(step, place, catalog[step["tool"]])
+                for turn in record["steps"]
+                for step in turn
+            ]
             tools = tuple(catalog[name] for name in record["tools"])
             request = "\n".join(record["turns"])
-            trajectories.append(Trajectory(str(record["id"]), tools, request, (*steps, _FINISH), ""))
+            trajectories.append(
+                Trajectory(str(record["id"]), tools, request, (*steps, _FINISH), "")
+            )
         except KeyError as missing:
             message = f"{place}: {missing.args[0]!r} is missing, or has no schema."
             raise UsageError(message, fix=_FIX_RUNS) from missing
         except TypeError as failure:
-            raise UsageError(f"{place} is not a recorded run: {failure}.", fix=_FIX_RUNS) from failure
+            raise UsageError(
+                f"{place} is not a recorded run: {failure}.", fix=_FIX_RUNS
+            ) from failure
     return trajectories
 
 
@@ -253,10 +299,14 @@ def _schema(value: Any) -> Any:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return {
-            key: _JSON_TYPES.get(part, part) if key == "type" and isinstance(part, str) else _schema(part)
+            key: _JSON_TYPES.get(part, part)
+            if key == "type" and isinstance(part, str)
+            else _schema(part)
             for key, part in fields.items()
         }
-    return [_schema(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
+    return (
+        [_schema(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
+    )
 
 
 def _bfcl_step(step: Mapping[str, Any], place: str, tool: ToolSchema) -> ReferenceStep:
@@ -268,8 +318,13 @@ def _bfcl_step(step: Mapping[str, Any], place: str, tool: ToolSchema) -> Referen
         node = ast.parse(call, mode="eval").body
         if not isinstance(node, ast.Call) or len(node.args) > len(parameters):
             raise wrong
-        values = {name: ast.literal_eval(value) for name, value in zip(parameters, node.args, strict=False)}
-        values |= {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg}
+        values = {
+            name: ast.literal_eval(value)
+            for name, value in zip(parameters, node.args, strict=False)
+        }
+        values |= {
+            keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg
+        }
         arguments = json.loads(json.dumps(values))
     except (SyntaxError, ValueError, TypeError, RecursionError) as failure:
         raise wrong from failure

@@ -29,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
     if args.convert is not None:
         kind, runs, out = args.convert
         if kind not in KINDS:
-            raise UsageError(f"Runs of {kind!r} cannot be converted.", fix=f"Available: {', '.join(KINDS)}.")
+            raise UsageError(
+                f"Runs of {kind!r} cannot be converted.", fix=f"Available: {', '.join(KINDS)}."
+            )
         trajectories = convert(kind, Path(runs), args.documents, args.pool)
         write(trajectories, Path(out))
         steps = sum(len(trajectory.steps) for trajectory in trajectories)
@@ -37,12 +39,19 @@ def run(args: argparse.Namespace) -> int:
     elif args.tokens:
         if args.data is None:
             raise UsageError("--tokens needs --data.", fix="Give a file of trajectories.")
-        _refuse(args, ("mode", "role", "budget", "out"), "--tokens counts both modes without asking a model.")
+        _refuse(
+            args,
+            ("mode", "role", "budget", "out"),
+            "--tokens counts both modes without asking a model.",
+        )
         from ecoshell_bench.umi.tokens import run_tokens
 
         run_tokens(args)
     elif args.data is None or args.model is None:
-        raise UsageError("A measurement needs --data and --model.", fix="--model gold scores the reference itself.")
+        raise UsageError(
+            "A measurement needs --data and --model.",
+            fix="--model gold scores the reference itself.",
+        )
     else:
         _measure(args)
     return 0
@@ -57,12 +66,19 @@ def _refuse(args: argparse.Namespace, options: Sequence[str], message: str) -> N
 
 def _measure(args: argparse.Namespace) -> None:
     trajectories = read_trajectories(args.data, args.split)
-    steps = [(trajectory, number) for trajectory in trajectories for number in range(len(trajectory.steps))]
+    steps = [
+        (trajectory, number)
+        for trajectory in trajectories
+        for number in range(len(trajectory.steps))
+    ]
     steps = steps[: args.limit]
     notes = f"{len(steps):,} steps of {len({trajectory.id for trajectory, _ in steps}):,} tasks."
     if args.model == GOLD:
         _refuse(args, ("out", "role"), "--model gold asks no model.")
-        predictions, notes = [gold(*step) for step in steps], f"The reference compared with itself: {notes}"
+        predictions, notes = (
+            [gold(*step) for step in steps],
+            f"The reference compared with itself: {notes}",
+        )
     else:
         roles = NO_ROLE_MODELS
         for role, model in args.role or ():
@@ -76,10 +92,14 @@ def _measure(args: argparse.Namespace) -> None:
                 f"{len(failed):,} of {len(answers):,} steps have no usable reply; the first, step "
                 f"{failed[0].step + 1} of {visible_line(f'{failed[0].id}: {failed[0].error}')}"
             )
-    if not any(trajectory.final.strip() for trajectory, number in steps if _finishes(trajectory, number)):
+    if not any(
+        trajectory.final.strip() for trajectory, number in steps if _finishes(trajectory, number)
+    ):
         note("No step has a reference answer, so R-L is not meaningful.")
     pairs = groupby(zip(steps, predictions, strict=True), key=lambda pair: pair[0][0].id)
-    result = summarise([[score_step(*step, prediction) for step, prediction in group] for _, group in pairs])
+    result = summarise(
+        [[score_step(*step, prediction) for step, prediction in group] for _, group in pairs]
+    )
     show_record(as_record(result), as_json=args.json, notes=notes)
 
 
@@ -91,7 +111,9 @@ def _summary(setup: ModelSetup, answers: Sequence[ModelAnswer], steps: str) -> s
     """Describe the models, the steps, the tokens, the price and the time of a run."""
     spent = known_sum(answer.spent_nano for answer in answers)
     price = "unknown" if spent is None else amount_text(spent, "usd")
-    models = ", ".join((setup.model, *(f"{role} {model}" for role, model in setup.role_models.items())))
+    models = ", ".join(
+        (setup.model, *(f"{role} {model}" for role, model in setup.role_models.items()))
+    )
     return (
         f"{models}, mode {setup.mode}: {steps}\n"
         f"Tokens in {sum(answer.input_tokens for answer in answers):,}, "
@@ -100,7 +122,9 @@ def _summary(setup: ModelSetup, answers: Sequence[ModelAnswer], steps: str) -> s
     )
 
 
-def _answers(args: argparse.Namespace, setup: ModelSetup, steps: Sequence[StepId]) -> list[ModelAnswer]:
+def _answers(
+    args: argparse.Namespace, setup: ModelSetup, steps: Sequence[StepId]
+) -> list[ModelAnswer]:
     """Return the model's answer to each step, from the results file or by asking now.
 
     Answers do not depend on other steps, so the file's heading does not list the steps.
@@ -121,11 +145,15 @@ def _answers(args: argparse.Namespace, setup: ModelSetup, steps: Sequence[StepId
 
         try:
             with progress(len(keys), done()) as advance:
-                if missing := [step for step, key in zip(steps, keys, strict=True) if key not in results.by_key]:
+                if missing := [
+                    step for step, key in zip(steps, keys, strict=True) if key not in results.by_key
+                ]:
                     asyncio.run(ask_all(setup, args.budget, missing, add))
         finally:
             if (count := done()) < len(keys):
-                note(f"{count:,} of {len(keys):,} steps are kept in {path}; repeat the command to resume.")
+                note(
+                    f"{count:,} of {len(keys):,} steps are kept in {path}; repeat the command to resume."
+                )
     if args.out is None:
         path.unlink(missing_ok=True)
     return [results.by_key[key] for key in keys]

@@ -45,7 +45,9 @@ FORMS: tuple[Form, ...] = get_args(Form)
 Turn = tuple[Usage, ...]
 """The usage of each model call of a turn."""
 Measure = Callable[[Turn], float]
-_PLANNER_ENDINGS: dict[Decision, str] = dict(zip(("call", "finish", "give_up"), ENDINGS, strict=True))
+_PLANNER_ENDINGS: dict[Decision, str] = dict(
+    zip(("call", "finish", "give_up"), ENDINGS, strict=True)
+)
 _MAX_TOKENS = 1 << 20
 """Large enough that no reply of the reference is cut."""
 _NOTES = """\
@@ -58,14 +60,24 @@ def run_tokens(args: argparse.Namespace) -> None:
     model = args.model or PRICED_AS
     price = price_book(load_settings(user_paths())).price(model)
     if price is None:
-        raise UsageError(f"The price of {model} is unknown.", fix=f"Set --model to another, such as {PRICED_AS}.")
+        raise UsageError(
+            f"The price of {model} is unknown.", fix=f"Set --model to another, such as {PRICED_AS}."
+        )
     trajectories = read_trajectories(args.data, args.split)[: args.limit]
     with counting(model) as (count, tokenizer), progress(len(FORMS) * len(trajectories)) as advance:
         figures = {
-            form: spending(asyncio.run(replay(trajectories, count, form, advance)), measures(price)) for form in FORMS
+            form: spending(asyncio.run(replay(trajectories, count, form, advance)), measures(price))
+            for form in FORMS
         }
-    rates = {rate: float(getattr(price.rates, rate)) for rate in ("input", "cached_input", "output")}
-    record = {"n": len(trajectories), **figures, "tokenizer": tokenizer, "prices": {"model": model, **rates}}
+    rates = {
+        rate: float(getattr(price.rates, rate)) for rate in ("input", "cached_input", "output")
+    }
+    record = {
+        "n": len(trajectories),
+        **figures,
+        "tokenizer": tokenizer,
+        "prices": {"model": model, **rates},
+    }
     show_record(record, as_json=args.json, notes=_NOTES)
 
 
@@ -78,7 +90,9 @@ class RecordedModel:
         self._prompts: list[tuple[str, ...]] = []
         self.number = 0
         """The index of the current step."""
-        self.traits = Traits("recorded", ZERO_PRICE, None, None, native_tools=form == "native", local=True)
+        self.traits = Traits(
+            "recorded", ZERO_PRICE, None, None, native_tools=form == "native", local=True
+        )
 
     def count(self, text: str) -> int:
         """Count the tokens of a text."""
@@ -95,7 +109,11 @@ class RecordedModel:
         cached = max((self._common_tokens(prompt, earlier) for earlier in self._prompts), default=0)
         self._prompts.append(prompt)
         text, call = self._reply(request.role)
-        output = self._count(text) if call is None or self.traits.native_tools else self._count(call_text(call, text))
+        output = (
+            self._count(text)
+            if call is None or self.traits.native_tools
+            else self._count(call_text(call, text))
+        )
         if call is not None and self.traits.native_tools:
             output += self._count(call_text(call))
         usage = Usage(input=self._tokens(prompt), cached=cached, output=output)
@@ -113,7 +131,11 @@ class RecordedModel:
             return final, None
         if step.decision == "call":
             return "" if role == CALLER else step.thought, Call(step.tool, step.arguments)
-        answer = {"answer": final} if step.decision == "finish" else {"answer": step.thought or final, "give_up": True}
+        answer = (
+            {"answer": final}
+            if step.decision == "finish"
+            else {"answer": step.thought or final, "give_up": True}
+        )
         return "" if step.decision == "give_up" else step.thought, Call(FINISH, answer)
 
     def _prompt(self, request: Request) -> tuple[str, ...]:
@@ -156,12 +178,19 @@ async def replay(
             budget = SessionBudget(Gate(ledger))
             budget.enter("bench", number)
             models = {mode: RecordedModel(trajectory, count, form) for mode in MODES}
-            turns.append({mode: await _turn(trajectory, mode, model, budget) for mode, model in models.items()})
+            turns.append(
+                {
+                    mode: await _turn(trajectory, mode, model, budget)
+                    for mode, model in models.items()
+                }
+            )
             advance()
     return turns
 
 
-async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, session_budget: SessionBudget) -> Turn:
+async def _turn(
+    trajectory: Trajectory, mode: str, model: RecordedModel, session_budget: SessionBudget
+) -> Turn:
     calls: list[Usage] = []
 
     def emit(event: Event) -> None:
@@ -172,7 +201,9 @@ async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, session
     if mode == "single":
         mode_under_test = Single(metered, max_tokens=_MAX_TOKENS, answer_tokens=_MAX_TOKENS)
     else:
-        mode_under_test = Umi(metered, metered, metered, max_tokens=_MAX_TOKENS, answer_tokens=_MAX_TOKENS)
+        mode_under_test = Umi(
+            metered, metered, metered, max_tokens=_MAX_TOKENS, answer_tokens=_MAX_TOKENS
+        )
     for number in range(len(trajectory.steps)):
         model.number = number
         await mode_under_test.think(view_of(trajectory, number), emit)
@@ -198,7 +229,9 @@ def measures(price: Price) -> dict[str, Measure]:
     }
 
 
-def spending(turns: Sequence[Mapping[str, Turn]], by: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
+def spending(
+    turns: Sequence[Mapping[str, Turn]], by: Mapping[str, Measure]
+) -> dict[str, dict[str, Any]]:
     """Return means and medians by mode for each measure, and the ratio of the means of umi and single.
 
     The ratio has a 95 % percentile bootstrap interval over turns; both are None if the mean of single is 0. Raises
@@ -215,10 +248,18 @@ def spending(turns: Sequence[Mapping[str, Turn]], by: Mapping[str, Measure]) -> 
             draws = resamples(len(turns))
             single = draws @ np.array(values["single"])
             positive = single > 0
-            bounds = np.percentile((draws @ np.array(values["umi"]))[positive] / single[positive], TAILS)
-            ratio, interval = round(mean["umi"] / mean["single"], 4), [round(float(bound), 4) for bound in bounds]
+            bounds = np.percentile(
+                (draws @ np.array(values["umi"]))[positive] / single[positive], TAILS
+            )
+            ratio, interval = (
+                round(mean["umi"] / mean["single"], 4),
+                [round(float(bound), 4) for bound in bounds],
+            )
         figures[name] = {
-            **{mode: {"mean": round(mean[mode], 8), "median": round(median(values[mode]), 8)} for mode in MODES},
+            **{
+                mode: {"mean": round(mean[mode], 8), "median": round(median(values[mode]), 8)}
+                for mode in MODES
+            },
             "ratio": ratio,
             "interval": interval,
         }

@@ -29,7 +29,9 @@ _UNBOUNDED = {
 }
 _MAX_CHOICES = 128
 _LIMITS = ("max_completion_tokens", "max_tokens")
-_COUNTED_APART = frozenset({"model", "messages", "tools", "tool_choice", "functions", "stream_options", "metadata"})
+_COUNTED_APART = frozenset(
+    {"model", "messages", "tools", "tool_choice", "functions", "stream_options", "metadata"}
+)
 
 
 class Chat:
@@ -55,7 +57,9 @@ class Chat:
             if name not in _COUNTED_APART:
                 prompt.add_other(name, value)
         streams = flag(body, "stream")
-        limits = {name: limit for name in _LIMITS if (limit := whole_number(body, name)) is not None}
+        limits = {
+            name: limit for name in _LIMITS if (limit := whole_number(body, name)) is not None
+        }
         return RequestFacts(
             model,
             prompt,

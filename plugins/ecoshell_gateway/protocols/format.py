@@ -93,7 +93,12 @@ class Format(Protocol):
 def model_of(body: Body) -> str:
     """Return the model's name; raises Refused."""
     model = body.fields.get("model")
-    if not isinstance(model, str) or not 0 < len(model) <= 200 or not model.isascii() or not model.isprintable():
+    if (
+        not isinstance(model, str)
+        or not 0 < len(model) <= 200
+        or not model.isascii()
+        or not model.isprintable()
+    ):
         raise invalid("model must be a model's name.")
     return model
 
@@ -116,11 +121,15 @@ def section(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def check_tools(tools: list[dict[str, Any]], kinds: Collection[str], prefixes: tuple[str, ...] = ()) -> None:
+def check_tools(
+    tools: list[dict[str, Any]], kinds: Collection[str], prefixes: tuple[str, ...] = ()
+) -> None:
     """Refuse tools that the provider runs, whose uses and results are billed."""
     for tool in tools:
         kind = tool.get("type") or "function"
-        if not isinstance(kind, str) or (kind not in kinds and not (prefixes and kind.startswith(prefixes))):
+        if not isinstance(kind, str) or (
+            kind not in kinds and not (prefixes and kind.startswith(prefixes))
+        ):
             raise unbounded(f"The provider's tool {str(kind)[:60]!r}")
 
 
@@ -170,7 +179,10 @@ def add_openai_usage(usage: Mapping[str, Any], report: Report) -> None:
     """Add a usage of chat completions or Responses; some servers count reasoning only in the total."""
     report.add(usage, _OPENAI_NAMES)
     for details in ("prompt_tokens_details", "input_tokens_details"):
-        report.add(section(usage, details), {"cached_tokens": "cached", "cache_write_tokens": "cache_write"})
+        report.add(
+            section(usage, details),
+            {"cached_tokens": "cached", "cache_write_tokens": "cache_write"},
+        )
     for details in ("completion_tokens_details", "output_tokens_details"):
         report.add(section(usage, details), {"reasoning_tokens": "reasoning"})
     counts = report.fields

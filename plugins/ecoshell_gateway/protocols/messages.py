@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ecoshell.messages import Usage
 from ecoshell_gateway.bodies import Body, entries, flag, mapping, whole_number
@@ -20,10 +20,15 @@ from ecoshell_gateway.protocols.format import (
     section,
 )
 
-_UNBOUNDED = {"mcp_servers": "MCP servers called by the provider", "container": "A container of the provider"}
+_UNBOUNDED = {
+    "mcp_servers": "MCP servers called by the provider",
+    "container": "A container of the provider",
+}
 _CLIENT_TOOLS = ("bash_", "text_editor_", "computer_", "memory_", "tool_search_tool_")
 _LIMIT = "max_tokens"
-_COUNTED_APART = frozenset({"model", "messages", "system", "tools", "tool_choice", "metadata", "thinking"})
+_COUNTED_APART = frozenset(
+    {"model", "messages", "system", "tools", "tool_choice", "metadata", "thinking"}
+)
 _INPUT_NAMES = {
     "input_tokens": "fresh",
     "cache_read_input_tokens": "cached",
@@ -56,8 +61,9 @@ class Messages:
             raise unbounded("The fast mode")
         if body.fields.get("inference_geo") not in (None, "global", "not_available"):
             raise unbounded("An inference region")
-        edits: Any = mapping(body, "context_management").get("edits") or []
-        if any(str(edit.get("type", "")).startswith("compact") for edit in edits if isinstance(edit, dict)):  # pyright: ignore
+        edits: list[Any] = mapping(body, "context_management").get("edits") or []
+        fields = [cast("dict[str, Any]", edit) for edit in edits if isinstance(edit, dict)]
+        if any(str(edit.get("type", "")).startswith("compact") for edit in fields):
             raise unbounded("Compaction by the provider")
         tools = entries(body, "tools")
         check_tools(tools, ("function", "custom"), _CLIENT_TOOLS)
@@ -77,7 +83,9 @@ class Messages:
             limit_fields=(_LIMIT,),
             max_tokens=limit,
             streams=flag(body, "stream"),
-            reasoning_tokens=reasoning if type(reasoning) is int and 0 < reasoning < (limit or 0) else 0,
+            reasoning_tokens=reasoning
+            if type(reasoning) is int and 0 < reasoning < (limit or 0)
+            else 0,
             has_cache_marks='"cache_control"' in body.text,
             has_hour_cache='"1h"' in body.text,
         )
@@ -99,7 +107,10 @@ class Messages:
 
     def error(self, refusal: Refused) -> dict[str, Any]:
         """Return the body of an error."""
-        return {"type": "error", "error": {"type": _ERRORS[refusal.kind], "message": refusal.message}}
+        return {
+            "type": "error",
+            "error": {"type": _ERRORS[refusal.kind], "message": refusal.message},
+        }
 
 
 def _add_usage(usage: Mapping[str, Any], report: Report) -> None:

@@ -23,9 +23,13 @@ from ecoshell_gateway.protocols.format import (
 _UNBOUNDED = {"background": "A response in the background"}
 _STORED = ("previous_response_id", "conversation", "prompt")
 """Fields that refer to content that the provider stores."""
-_CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch", "namespace", "tool_search"})
+_CLIENT_TOOLS = frozenset(
+    {"function", "custom", "local_shell", "apply_patch", "namespace", "tool_search"}
+)
 _LIMIT = "max_output_tokens"
-_COUNTED_APART = frozenset({"model", "input", "instructions", "tools", "tool_choice", "metadata", "include", *_STORED})
+_COUNTED_APART = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "metadata", "include", *_STORED}
+)
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 

@@ -48,7 +48,10 @@ def main(path: str, address: str, seed: str, calls: str) -> None:
     chance = random.Random(int(seed))
     days = timedelta(days=chance.choice([-1, 0, 1]))  # a clock that is a day off
     ledger = TeamLedger(
-        Path(path), TeamServer(address), clock=lambda: datetime.now().astimezone() + days, busy_seconds=60
+        Path(path),
+        TeamServer(address),
+        clock=lambda: datetime.now().astimezone() + days,
+        busy_seconds=60,
     )
     spend(ledger, chance, f"s{seed}", int(calls))
     ledger.close()

@@ -28,7 +28,9 @@ ASK = Ask(PRICE, 100, 50, Account("s", 1, "single", "m", "step"))
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def shell(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
     """Runs a command in this process and returns what it printed."""
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
 
@@ -49,16 +51,23 @@ def spend() -> None:
 
 
 def test_caps_of_an_unreachable_team_ledger_are_unknown(
-    team_ledger: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    team_ledger: Team,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ECOSHELL_LEDGER", team_ledger("ann", port=1))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"/budget\n/budget day 2\n/quit\n")))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO(b"/budget\n/budget day 2\n/quit\n"))
+    )
     (tmp_path / "m.jsonl").write_text("")
     assert main(["cost"]) == main(["line", "--model", f"script:{tmp_path / 'm.jsonl'}"]) == 0
     output = capsys.readouterr()
     assert "No cap is set" not in output.out
-    assert (output.out + output.err).count("The team's caps are unknown. The team ledger at 127.0.0.1 cannot be") == 3
+    assert (output.out + output.err).count(
+        "The team's caps are unknown. The team ledger at 127.0.0.1 cannot be"
+    ) == 3
     assert "day  $2" in output.out
 
 
@@ -83,7 +92,10 @@ def test_caps_can_be_set_and_costs_are_listed_by_person_team_and_project(
                 "held_usd": "0",
                 "leased_usd": "0",
             }
-            for scope, period, limit in (("person:ann", "day", "0.5"), ("team:search", "month", "200"))
+            for scope, period, limit in (
+                ("person:ann", "day", "0.5"),
+                ("team:search", "month", "200"),
+            )
         ],
         "leases": [],
     }
@@ -98,7 +110,9 @@ def test_caps_can_be_set_and_costs_are_listed_by_person_team_and_project(
     assert costs["rows"][0]["spent_usd"] == "0.09"
 
 
-def test_open_leases_are_listed_as_json_and_can_be_closed(shell: Callable[..., str], team_ledger: Team) -> None:
+def test_open_leases_are_listed_as_json_and_can_be_closed(
+    shell: Callable[..., str], team_ledger: Team
+) -> None:
     owner, ann = team_ledger("postgres"), team_ledger("ann")
     shell("budget", "set", "everybody", "day", "200", ledger=owner)
     shell("cost", "--json", ledger=ann)
@@ -143,10 +157,19 @@ def test_a_wrong_address_password_or_database_is_reported_without_the_password(
     place = owner.rpartition("/")[0]
     assert "Correct [budget] ledger" in shell("budget", "show", ledger=f"{place}/nowhere", status=1)
     assert "ecoshell budget init" in shell("budget", "show", ledger=f"{place}/template1", status=1)
-    assert "cannot be reached" in shell("budget", "show", ledger=team_ledger("postgres", 1), status=1)
+    assert "cannot be reached" in shell(
+        "budget", "show", ledger=team_ledger("postgres", 1), status=1
+    )
     monkeypatch.setenv("PGHOST", "/nowhere")  # by default, a local server may listen there
-    assert "the local socket cannot be reached" in shell("budget", "show", ledger="postgresql:///ledger", status=1)
-    for wrong in ("http://db/ledger", "postgresql://", "postgresql:ledger", "postgresql://ann:secret@db/ledger"):
+    assert "the local socket cannot be reached" in shell(
+        "budget", "show", ledger="postgresql:///ledger", status=1
+    )
+    for wrong in (
+        "http://db/ledger",
+        "postgresql://",
+        "postgresql:ledger",
+        "postgresql://ann:secret@db/ledger",
+    ):
         message = shell("budget", "show", ledger=wrong, status=2)
         assert "ECOSHELL_LEDGER" in message
         assert "secret" not in message
@@ -157,9 +180,13 @@ def test_a_wrong_address_password_or_database_is_reported_without_the_password(
     message = shell("budget", "show", ledger=owner, status=1)
     assert "PGPASSWORD" in message
     assert "another word" not in message
-    assert "No team ledger in PostgreSQL is configured" in shell("budget", "show", ledger="", status=2)
+    assert "No team ledger in PostgreSQL is configured" in shell(
+        "budget", "show", ledger="", status=2
+    )
     assert "needs a team ledger" in shell("cost", "--by", "team", ledger="", status=2)
-    assert "Nothing was spent yet." in shell("cost", ledger=team_ledger("postgres", 1))  # from the local ledger
+    assert "Nothing was spent yet." in shell(
+        "cost", ledger=team_ledger("postgres", 1)
+    )  # from the local ledger
 
 
 class FakeRing(KeyringBackend):
@@ -179,7 +206,10 @@ class FakeRing(KeyringBackend):
 
 
 def test_a_password_is_read_from_the_keyring_by_address(
-    shell: Callable[..., str], team_ledger: Team, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
+    shell: Callable[..., str],
+    team_ledger: Team,
+    monkeypatch: pytest.MonkeyPatch,
+    postgres: Postgres,
 ) -> None:
     owner, ann = team_ledger("postgres"), team_ledger("ann")
     monkeypatch.delenv("PGPASSWORD")
@@ -189,7 +219,10 @@ def test_a_password_is_read_from_the_keyring_by_address(
     previous = keyring.get_keyring()
     keyring.set_keyring(FakeRing("ecoshell", owner, postgres.PASSWORD))
     try:
-        assert json.loads(shell("budget", "show", "--json", ledger=owner)) == {"caps": [], "leases": []}
+        assert json.loads(shell("budget", "show", "--json", ledger=owner)) == {
+            "caps": [],
+            "leases": [],
+        }
         assert secrecy.mask_secrets(f"it is {postgres.PASSWORD}") == "it is [key hidden]"
         message = shell("budget", "show", ledger=ann, status=1)
         assert "rejected the login" in message
@@ -208,13 +241,16 @@ def test_a_ledger_of_a_newer_ecoshell_is_refused(
     owner = team_ledger("postgres")
     database = owner.rpartition("/")[2]
     postgres.sql(  # pyright: ignore[reportAttributeAccessIssue]
-        database, "CREATE OR REPLACE FUNCTION ecoshell.schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 99'"
+        database,
+        "CREATE OR REPLACE FUNCTION ecoshell.schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 99'",
     )
     for action in ("init", "show"):
         assert "newer ecoshell" in shell("budget", action, ledger=owner, status=1)
 
 
-def test_spending_at_unknown_prices_only_is_unknown(shell: Callable[..., str], team_ledger: Team) -> None:
+def test_spending_at_unknown_prices_only_is_unknown(
+    shell: Callable[..., str], team_ledger: Team
+) -> None:
     shell("cost", ledger="")
     with closing(Ledger(user_paths().ledger_file)) as local:
         local.settle(local.hold(replace(ASK, price=None)), Usage(80, 10))
@@ -226,7 +262,10 @@ def test_spending_at_unknown_prices_only_is_unknown(shell: Callable[..., str], t
 
 
 def test_a_local_ledger_is_imported_once_and_leases_of_dead_shells_are_ended(
-    shell: Callable[..., str], team_ledger: Team, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shell: Callable[..., str],
+    team_ledger: Team,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell("cost", ledger="")
     with closing(Ledger(user_paths().ledger_file)) as local:
@@ -247,6 +286,7 @@ def test_a_local_ledger_is_imported_once_and_leases_of_dead_shells_are_ended(
         ledger.hold(ASK)
         monkeypatch.setattr("ecoshell_team.ledger.alive", lambda pid: False)
         shell("cost", "--reconcile", ledger=ann)
-    assert [row["spent_usd"] for row in json.loads(shell("cost", "--by", "person", "--json", ledger=ann))["rows"]] == [
-        "0.24"
-    ]
+    assert [
+        row["spent_usd"]
+        for row in json.loads(shell("cost", "--by", "person", "--json", ledger=ann))["rows"]
+    ] == ["0.24"]

@@ -70,7 +70,9 @@ def perform(local: Ledger, team: Ledger, operation: Callable[[Ledger], object]) 
 
     local_outcome, team_outcome = outcome(local), outcome(team)
     if isinstance(local_outcome, Hold) and isinstance(team_outcome, Hold):
-        assert replace(local_outcome, account=team_outcome.account, entry=0) == replace(team_outcome, entry=0)
+        assert replace(local_outcome, account=team_outcome.account, entry=0) == replace(
+            team_outcome, entry=0
+        )
         return (local_outcome, team_outcome)
     assert local_outcome == team_outcome
     return None
@@ -78,16 +80,34 @@ def perform(local: Ledger, team: Ledger, operation: Callable[[Ledger], object]) 
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """Failing examples are not shrunk, because this takes a server many minutes."""
-KINDS = ["hold", "aside", "final", "settle", "unreported", "release", "tool", "overrun", "reconcile"]
+KINDS = [
+    "hold",
+    "aside",
+    "final",
+    "settle",
+    "unreported",
+    "release",
+    "tool",
+    "overrun",
+    "reconcile",
+]
 steps = st.lists(
-    st.tuples(st.sampled_from(KINDS), st.integers(0, 300), st.integers(0, 120), st.integers(0, 10)), max_size=25
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 300), st.integers(0, 120), st.integers(0, 10)),
+    max_size=25,
 )
 
 
-@settings(max_examples=25, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    phases=PHASES,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(steps, st.integers(100, 1500))
 @example([("aside", 109, 102, 4), ("aside", 255, 98, 9)], 126)  # a reserve that is refused
-@example([("final", 226, 4, 6), ("reconcile", 0, 0, 0), ("tool", 86, 5, 7)], 660)  # the server's totals shrink
+@example(
+    [("final", 226, 4, 6), ("reconcile", 0, 0, 0), ("tool", 86, 5, 7)], 660
+)  # the server's totals shrink
 @example(  # budget left in the lease of tools serves a call that would be shortened without it
     [
         ("hold", 259, 91, 6),
@@ -122,10 +142,16 @@ def test_team_caps_and_local_caps_agree_to_the_nano_dollar_after_any_operations(
     steps: list[tuple[str, int, int, int]],
     limit: int,
 ) -> None:
-    postgres.sql(admin.address.rpartition("/")[2], "TRUNCATE ecoshell.totals, ecoshell.entries, ecoshell.leases")
+    postgres.sql(
+        admin.address.rpartition("/")[2],
+        "TRUNCATE ecoshell.totals, ecoshell.entries, ecoshell.leases",
+    )
     admin.set_cap("everybody", "day", limit * MILLION)
     folder = tmp_path_factory.mktemp("both")
-    local, team = Ledger(folder / "local.sqlite"), TeamLedger(folder / "team.sqlite", TeamServer(team_ledger()))
+    local, team = (
+        Ledger(folder / "local.sqlite"),
+        TeamLedger(folder / "team.sqlite", TeamServer(team_ledger())),
+    )
     local.set_cap("s1", "day", Amount(limit * MILLION, "usd"))
     pending: list[tuple[Hold, Hold]] = []
     overran = False
@@ -136,7 +162,11 @@ def test_team_caps_and_local_caps_agree_to_the_nano_dollar_after_any_operations(
 
     def end(operation: Callable[[Ledger, Hold], object]) -> None:
         local_hold, team_hold = pending.pop(index % len(pending))
-        perform(local, team, lambda ledger: operation(ledger, local_hold if ledger is local else team_hold))
+        perform(
+            local,
+            team,
+            lambda ledger: operation(ledger, local_hold if ledger is local else team_hold),
+        )
 
     for kind, prompt, output, index in steps:
         request = ask(prompt, output)
@@ -146,9 +176,17 @@ def test_team_caps_and_local_caps_agree_to_the_nano_dollar_after_any_operations(
             case "aside":
                 perform(local, team, lambda ledger, request=request: ledger.set_aside(request))
             case "final":
-                start(lambda ledger, request=request: ledger.exchange(ledger.set_aside(request), request))
+                start(
+                    lambda ledger, request=request: ledger.exchange(
+                        ledger.set_aside(request), request
+                    )
+                )
             case "tool":
-                perform(local, team, lambda ledger, nano=prompt * MILLION: ledger.start_tool(account, "t", nano).ms)
+                perform(
+                    local,
+                    team,
+                    lambda ledger, nano=prompt * MILLION: ledger.start_tool(account, "t", nano).ms,
+                )
             case _ if not pending:
                 continue
             case "release":
@@ -157,7 +195,9 @@ def test_team_caps_and_local_caps_agree_to_the_nano_dollar_after_any_operations(
                 overran = True
                 end(
                     lambda ledger, hold: (
-                        ledger.settle(hold, Usage(hold.prompt_tokens + 1, hold.max_tokens)).overrun_nano
+                        ledger.settle(
+                            hold, Usage(hold.prompt_tokens + 1, hold.max_tokens)
+                        ).overrun_nano
                     )
                 )
             case "reconcile":
@@ -181,7 +221,9 @@ def test_team_caps_and_local_caps_agree_to_the_nano_dollar_after_any_operations(
     ((spent, reserved),) = used(admin)
     reserves = local.caps("s1", 1)[0].held
     assert spent == local.caps("s1", 1)[0].spent
-    room = max(0, limit * MILLION - spent)  # an overrun may have consumed reserves, and no lease exceeds a cap
+    room = max(
+        0, limit * MILLION - spent
+    )  # an overrun may have consumed reserves, and no lease exceeds a cap
     assert reserved == reserves or (overran and min(reserves, room) <= reserved < reserves)
     assert local.verify() == ()
     local.close()
@@ -261,7 +303,9 @@ def test_a_call_within_a_lease_does_not_contact_the_server(
     queries: list[str] = []
     rows = TeamServer._rows  # pyright: ignore[reportPrivateUsage] - all requests to the server
     monkeypatch.setattr(
-        TeamServer, "_rows", lambda self, query, values: queries.append(query) or rows(self, query, values)
+        TeamServer,
+        "_rows",
+        lambda self, query, values: queries.append(query) or rows(self, query, values),
     )
     ann = shell()
     ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
@@ -289,7 +333,9 @@ def test_a_lease_has_at_most_one_percent_of_the_remaining_cap_and_all_leases_fiv
     assert cap.leased > 4 * NANO
 
 
-def test_two_members_can_use_the_cap_to_the_last_cent(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+def test_two_members_can_use_the_cap_to_the_last_cent(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
     admin.set_cap("team:search", "day", NANO)
     ann, bob = shell("ann"), shell("bob")
     refused = 0
@@ -305,7 +351,9 @@ def test_two_members_can_use_the_cap_to_the_last_cent(shell: Shell, admin: TeamS
     assert used(admin) == [(NANO, 0)]
 
 
-def test_a_member_sees_the_amount_that_can_still_be_reserved(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+def test_a_member_sees_the_amount_that_can_still_be_reserved(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
     admin.set_cap("team:search", "month", 2 * NANO)
     ann, bob = shell("ann"), shell("bob")
     assert ann.caps("s1", 1) == (CapState("team:search month", "usd", 2 * NANO, 0, 0, own=0),)
@@ -324,7 +372,9 @@ def test_a_member_sees_the_amount_that_can_still_be_reserved(shell: Shell, admin
 
 
 def test_a_team_cap_cannot_be_set_from_a_shell(shell: Shell) -> None:
-    with pytest.raises(Exception, match="An administrator can set it: ecoshell budget set team:search month"):
+    with pytest.raises(
+        Exception, match="An administrator can set it: ecoshell budget set team:search month"
+    ):
         shell().set_cap("s1", "team:search month", Amount(1, "usd"))  # pyright: ignore[reportArgumentType]
 
 
@@ -377,7 +427,9 @@ def test_a_partial_grant_counts_if_the_server_becomes_unreachable(
         def lease(self, *arguments: object) -> Granted:
             minimum, call, ahead = cast("tuple[int, int, int]", arguments[3])
             self.leases += 1
-            return Granted(ahead if self.leases == 1 else (minimum + call) // 2, 0, False, False, ())
+            return Granted(
+                ahead if self.leases == 1 else (minimum + call) // 2, 0, False, False, ()
+            )
 
         def settle(self, *arguments: object, **options: object) -> Granted:
             raise ServerAway("The team's ledger cannot be reached.")
@@ -410,7 +462,8 @@ def test_a_call_counts_for_the_day_of_its_reservation(
     ann.settle(second, Usage(1, 1))
     ann.close()
     days = postgres.sql(
-        database, "SELECT day, sum(spent) FROM ecoshell.entries WHERE spent > 0 GROUP BY day ORDER BY day"
+        database,
+        "SELECT day, sum(spent) FROM ecoshell.entries WHERE spent > 0 GROUP BY day ORDER BY day",
     )
     assert [spent for _, spent in days] == [90 * MILLION, 2 * MILLION]
     assert used(admin) == [(2 * MILLION, 0)]
@@ -441,7 +494,9 @@ def test_the_lease_of_a_dead_shell_counts_until_it_is_reconciled(
     path = tmp_path / "home" / "ledger.sqlite"
     here = Path(__file__).parents[1]
     env = {**os.environ, "PYTHONPATH": str(Path(ecoshell.__file__).parents[1])}
-    subprocess.run([sys.executable, "-c", DIES, str(path), team_ledger(), str(here)], check=False, env=env)
+    subprocess.run(
+        [sys.executable, "-c", DIES, str(path), team_ledger(), str(here)], check=False, env=env
+    )
     (lease,) = admin.open_leases()
     assert used(admin) == [(0, lease.nano)]
     ann = shell("ann", "home")
@@ -470,7 +525,9 @@ def test_an_administrator_can_close_a_lease(shell: Shell, admin: TeamServer, ask
     assert used(admin) == [((70 + 21 * 90) * MILLION, 0)]
 
 
-def test_a_local_ledger_is_imported_once(shell: Shell, admin: TeamServer, ask: MakeAsk, tmp_path: Path) -> None:
+def test_a_local_ledger_is_imported_once(
+    shell: Shell, admin: TeamServer, ask: MakeAsk, tmp_path: Path
+) -> None:
     admin.set_cap("person:ann", "month", 100 * NANO)
     local = Ledger(tmp_path / "home" / "ledger.sqlite")
     local.settle(local.hold(ask(100, 50)), Usage(80, 10))
@@ -483,27 +540,38 @@ def test_a_local_ledger_is_imported_once(shell: Shell, admin: TeamServer, ask: M
     assert ann.import_calls() == 0
     ann.close()
     assert used(admin) == [((90 + 150 + 2) * MILLION, 0)]
-    assert [(row.key, row.spent_nano, row.calls) for row in admin.costs("person")] == [("ann", 242 * MILLION, 3)]
+    assert [(row.key, row.spent_nano, row.calls) for row in admin.costs("person")] == [
+        ("ann", 242 * MILLION, 3)
+    ]
 
 
-def test_costs_add_up_by_person_team_and_project(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+def test_costs_add_up_by_person_team_and_project(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
     for person, project in (("ann", "p"), ("ann", "q"), ("bob", "q")):
         ledger = shell(person, project=project)
         ledger.settle(ledger.hold(ask(100, 50)), Usage(80, 10))
         ledger.close()
     bob = shell("bob", project="p")
     hold = bob.hold(ask(100, 50))
-    spent = {by: {row.key: row.spent_nano for row in admin.costs(by)} for by in ("person", "team", "project")}
+    spent = {
+        by: {row.key: row.spent_nano for row in admin.costs(by)}
+        for by in ("person", "team", "project")
+    }
     assert spent == {
         "person": {"ann": 180 * MILLION, "bob": 90 * MILLION},
         "team": {"search": 270 * MILLION},
         "project": {"p": 90 * MILLION, "q": 180 * MILLION},
     }
     assert [row.held_nano >= (hold.nano or 0) for row in admin.costs("person")] == [False, True]
-    assert [row.key for row in bob.server.costs("person")] == ["bob"]  # not the costs of other members
+    assert [row.key for row in bob.server.costs("person")] == [
+        "bob"
+    ]  # not the costs of other members
 
 
-def test_a_cap_below_the_used_amount_is_refused(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+def test_a_cap_below_the_used_amount_is_refused(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
     admin.set_cap("person:ann", "day", NANO)
     ann = shell()
     ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))

@@ -27,7 +27,9 @@ def admin(team_ledger: Team) -> Iterator[TeamServer]:
 
 
 @pytest.fixture
-def lease(team_ledger: Team, admin: TeamServer, tmp_path: Path, ask: Callable[..., Ask]) -> Iterator[str]:
+def lease(
+    team_ledger: Team, admin: TeamServer, tmp_path: Path, ask: Callable[..., Ask]
+) -> Iterator[str]:
     """A lease of Bob with one running and one finished call."""
     ledger = TeamLedger(tmp_path / "bob" / "ledger.sqlite", TeamServer(team_ledger("bob")))
     ledger.settle(ledger.hold(ask(100, 50)), Usage(80, 10))
@@ -96,7 +98,9 @@ def test_a_member_sees_no_rows_of_other_members(ann: Sql, lease: str, admin: Tea
         "lease(%s, 99, '', '', 5, 5, 5, '[]')",
     ],
 )
-def test_a_member_cannot_change_the_lease_of_another(call: str, ann: Sql, lease: str, admin: TeamServer) -> None:
+def test_a_member_cannot_change_the_lease_of_another(
+    call: str, ann: Sql, lease: str, admin: TeamServer
+) -> None:
     state = admin.caps(), admin.open_leases()
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="somebody else's"):
         ann(f"SELECT ecoshell.{call}", lease)
@@ -110,40 +114,63 @@ CALL = (
 
 
 @pytest.mark.parametrize("spent", ["-1000000000", "1e30", "9223372036854775807"])
-def test_negative_and_excessive_amounts_are_rejected(spent: str, ann: Sql, lease: str, admin: TeamServer) -> None:
+def test_negative_and_excessive_amounts_are_rejected(
+    spent: str, ann: Sql, lease: str, admin: TeamServer
+) -> None:
     caps = admin.caps()
     mine = "a lease of the member"
     ann("SELECT ecoshell.lease(%s, 1, 'p', 'm', 1, 1, 1, '[]')", mine)
     call = "[" + CALL % (1, spent) + "]"
     with pytest.raises(psycopg.Error):
-        ann("SELECT ecoshell.settle(%s, 2, %s, 0, true)", mine, call.replace("}]", "}," + CALL % (2, "9") + "]"))
+        ann(
+            "SELECT ecoshell.settle(%s, 2, %s, 0, true)",
+            mine,
+            call.replace("}]", "}," + CALL % (2, "9") + "]"),
+        )
     with pytest.raises(psycopg.Error):
-        ann("SELECT ecoshell.import('p', %s)", "[" + CALL % ('"x"', spent) + "," + CALL % ('"y"', "9") + "]")
+        ann(
+            "SELECT ecoshell.import('p', %s)",
+            "[" + CALL % ('"x"', spent) + "," + CALL % ('"y"', "9") + "]",
+        )
     ann("SELECT ecoshell.settle(%s, 3, '[]', 0, true)", mine)
     assert admin.caps() == caps
 
 
 def test_no_lease_exceeds_the_cap_with_any_arguments(ann: Sql, admin: TeamServer) -> None:
-    for number, (minimum, call, ahead) in enumerate([(1, 1, 10**18), (1, 10**18, 1), (-(10**18), 10**18, 10**18)]):
+    for number, (minimum, call, ahead) in enumerate(
+        [(1, 1, 10**18), (1, 10**18, 1), (-(10**18), 10**18, 10**18)]
+    ):
         with suppress(psycopg.errors.CheckViolation):
             lease = f"a lease of the member {number}"
-            ann("SELECT ecoshell.lease(%s, 1, 'p', 'm', %s, %s, %s, '[]')", lease, minimum, call, ahead)
+            ann(
+                "SELECT ecoshell.lease(%s, 1, 'p', 'm', %s, %s, %s, '[]')",
+                lease,
+                minimum,
+                call,
+                ahead,
+            )
         (cap,) = admin.caps()
         assert 0 <= cap.spent + cap.held + cap.leased <= cap.limit
     with pytest.raises(psycopg.Error):
         ann("SELECT ecoshell.lease('too short', 1, 'p', 'm', 1, 1, 1, '[]')")
 
 
-def test_the_day_is_that_of_the_server_in_any_time_zone(ann: Sql, admin: TeamServer, postgres: Postgres) -> None:
+def test_the_day_is_that_of_the_server_in_any_time_zone(
+    ann: Sql, admin: TeamServer, postgres: Postgres
+) -> None:
     (today,) = postgres.sql("postgres", "SELECT (now() AT TIME ZONE 'UTC')::date")[0]
     for zone in ("-12", "14"):
-        ann(f"SET timezone = '{zone}'; SELECT ecoshell.lease('a lease at {zone} hours', 1, 'p', 'm', 1, 1, 1, '[]')")
+        ann(
+            f"SET timezone = '{zone}'; SELECT ecoshell.lease('a lease at {zone} hours', 1, 'p', 'm', 1, 1, 1, '[]')"
+        )
     days = {day for (day,) in ann("SELECT day FROM ecoshell.leases")}
     assert today in days
     assert len(days) == 1
 
 
-def test_temporary_tables_and_functions_do_not_shadow_the_ledgers(ann: Sql, admin: TeamServer) -> None:
+def test_temporary_tables_and_functions_do_not_shadow_the_ledgers(
+    ann: Sql, admin: TeamServer
+) -> None:
     ann(
         """CREATE TEMPORARY TABLE caps (scope text, period text, nano bigint);
         CREATE TEMPORARY TABLE totals (scope text, at text, spent bigint, held bigint, leased bigint);
@@ -171,12 +198,16 @@ def test_a_database_owner_who_can_create_roles_needs_no_superuser_for_a_first_le
                 assert server.create()
             except StoreError as refused:  # PostgreSQL 16 or newer
                 assert owner == "dave"
-                grant = "GRANT" + refused.fix.rpartition("GRANT")[2].replace("TO you", f"TO {owner}").rstrip(".")
+                grant = "GRANT" + refused.fix.rpartition("GRANT")[2].replace(
+                    "TO you", f"TO {owner}"
+                ).rstrip(".")
                 postgres.sql(owner, grant, person="carol")
                 assert server.create()
             server.add_member("ann", "search")
             server.set_cap("team:search", "day", NANO)
-            ann = TeamLedger(tmp_path / owner / "ledger.sqlite", TeamServer(postgres.address(owner, "ann")))
+            ann = TeamLedger(
+                tmp_path / owner / "ledger.sqlite", TeamServer(postgres.address(owner, "ann"))
+            )
             ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
             ann.close()
             assert [(share.spent, share.leased) for share in server.caps()] == [(90_000_000, 0)]

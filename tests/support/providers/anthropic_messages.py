@@ -35,8 +35,27 @@ from providers.server import (
 )
 
 _FIELDS = frozenset(
-    {"model", "messages", "system", "max_tokens", "metadata", "stop_sequences", "stream", "temperature", "thinking"}
-    | {"tool_choice", "tools", "top_k", "top_p", "service_tier", "output_config", "cache_control", "context_management"}
+    {
+        "model",
+        "messages",
+        "system",
+        "max_tokens",
+        "metadata",
+        "stop_sequences",
+        "stream",
+        "temperature",
+        "thinking",
+    }
+    | {
+        "tool_choice",
+        "tools",
+        "top_k",
+        "top_p",
+        "service_tier",
+        "output_config",
+        "cache_control",
+        "context_management",
+    }
 )
 _BLOCK_FIELDS = {
     "text": frozenset({"text", "citations", "cache_control"}),
@@ -63,9 +82,7 @@ _MARKS = 4
 _LOOKBACK = 20
 """Blocks before a cache mark that are searched for an earlier cache entry."""
 _LARGEST_IMAGE = 5 << 20
-_DOCUMENTATION = (
-    "Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
-)
+_DOCUMENTATION = "Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
 _STARTS_WITHOUT_THINKING = (
     "Expected `thinking` or `redacted_thinking`, but found `{found}`. When `thinking` is enabled, a final `assistant` "
     "message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). "
@@ -101,10 +118,16 @@ class _Cache:
             prefix += block.text + "\0"
             prefixes.append(prefix)
             tokens.append(token_count(prefix))
-        marks = [index for index, block in enumerate(blocks) if block.mark and tokens[index] >= minimum]
+        marks = [
+            index for index, block in enumerate(blocks) if block.mark and tokens[index] >= minimum
+        ]
         read = 0
         for mark in reversed(marks):
-            hits = [at for at in range(mark, max(-1, mark - _LOOKBACK - 1), -1) if prefixes[at] in self.written]
+            hits = [
+                at
+                for at in range(mark, max(-1, mark - _LOOKBACK - 1), -1)
+                if prefixes[at] in self.written
+            ]
             if hits:
                 read = tokens[hits[0]]
                 break
@@ -126,8 +149,12 @@ class AnthropicMessages(Emulator):
         "claude-haiku-4-5": Model(200_000, 64_000, "budget", cache_minimum=4096),
         "claude-opus-4-1": Model(200_000, 32_000, "budget"),
         "claude-sonnet-4-5": Model(200_000, 64_000, "budget"),
-        "claude-sonnet-4-6": Model(1_000_000, 128_000, "adaptive", ("low", "medium", "high", "max")),
-        "claude-opus-4-7": Model(1_000_000, 128_000, "adaptive", ("low", "medium", "high", "xhigh", "max"), 4096),
+        "claude-sonnet-4-6": Model(
+            1_000_000, 128_000, "adaptive", ("low", "medium", "high", "max")
+        ),
+        "claude-opus-4-7": Model(
+            1_000_000, 128_000, "adaptive", ("low", "medium", "high", "xhigh", "max"), 4096
+        ),
     }
     rejects_sum: ClassVar[frozenset[str]] = frozenset({"claude-opus-4-1"})
     """Models that reject a request whose input and max_tokens together exceed the context; newer ones stop there."""
@@ -222,11 +249,17 @@ class AnthropicMessages(Emulator):
             if not isinstance(budget, int):
                 raise Rejected("thinking.enabled.budget_tokens: Field required")
             if budget < 1024:
-                raise Rejected("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+                raise Rejected(
+                    "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+                )
             if body["max_tokens"] <= budget:
-                raise Rejected(f"`max_tokens` must be greater than `thinking.budget_tokens`. {_DOCUMENTATION}")
+                raise Rejected(
+                    f"`max_tokens` must be greater than `thinking.budget_tokens`. {_DOCUMENTATION}"
+                )
         if body.get("temperature", 1) != 1:
-            raise Rejected(f"`temperature` may only be set to 1 when thinking is enabled. {_DOCUMENTATION}")
+            raise Rejected(
+                f"`temperature` may only be set to 1 when thinking is enabled. {_DOCUMENTATION}"
+            )
         if "top_k" in body:
             raise Rejected(f"`top_k` must be unset when thinking is enabled. {_DOCUMENTATION}")
         return True
@@ -235,7 +268,9 @@ class AnthropicMessages(Emulator):
         tools = entries(body, "tools")
         names = [tool["name"] for tool in tools]
         if tools and all(tool.get("defer_loading") for tool in tools):
-            raise Rejected("At least one tool must have defer_loading=false. All tools cannot be deferred.")
+            raise Rejected(
+                "At least one tool must have defer_loading=false. All tools cannot be deferred."
+            )
         for index, tool in enumerate(tools):
             if tool.get("type", "").startswith(_TOOL_SEARCH):
                 continue
@@ -245,7 +280,9 @@ class AnthropicMessages(Emulator):
                     "defer_loading cannot use prompt caching."
                 )
             if not _TOOL_NAME.fullmatch(tool["name"]):
-                raise Rejected(f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+                raise Rejected(
+                    f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+                )
             schema = tool.get("input_schema")
             if not is_body(schema):
                 raise Rejected(f"tools.{index}.custom.input_schema: Field required")
@@ -289,7 +326,9 @@ class AnthropicMessages(Emulator):
         if messages[-1]["role"] == "assistant":
             texts = [block["text"] for block in _blocks_of(messages[-1]) if block["type"] == "text"]
             if texts and texts[-1] != texts[-1].rstrip():
-                raise Rejected("messages: final assistant content cannot end with trailing whitespace")
+                raise Rejected(
+                    "messages: final assistant content cannot end with trailing whitespace"
+                )
 
     def _check_block(self, place: str, role: str, block: Body) -> None:
         kind = block["type"]
@@ -309,18 +348,26 @@ class AnthropicMessages(Emulator):
             _check_image(f"{place}.image", block["source"])
         if kind == "tool_use":
             if not _TOOL_ID.fullmatch(block["id"]):
-                raise Rejected(f"{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+                raise Rejected(
+                    f"{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+                )
             if not _TOOL_NAME.fullmatch(block["name"]):
-                raise Rejected(f"{place}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+                raise Rejected(
+                    f"{place}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+                )
             if not isinstance(block["input"], dict):
                 raise Rejected(f"{place}.tool_use.input: Input should be a valid dictionary")
         if kind == "tool_result":
             for inner, part in enumerate(_blocks_of(block, "content")):
                 if part["type"] not in ("text", "image"):
-                    raise Rejected(f"{place}.tool_result.content.{inner}: Input tag '{part['type']}' is not expected")
+                    raise Rejected(
+                        f"{place}.tool_result.content.{inner}: Input tag '{part['type']}' is not expected"
+                    )
                 if part["type"] == "image":
                     _check_image(f"{place}.tool_result.content.{inner}.image", part["source"])
-        if kind == "thinking" and not self.is_signed(block.get("signature"), "thinking", block["thinking"]):
+        if kind == "thinking" and not self.is_signed(
+            block.get("signature"), "thinking", block["thinking"]
+        ):
             raise Rejected(f"{place}: Invalid `signature` in `thinking` block")
         if kind == "redacted_thinking":
             signature, _, text = str(block["data"]).partition(".")
@@ -334,10 +381,14 @@ class AnthropicMessages(Emulator):
             blocks = _blocks_of(message)
             calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
             if calls and not has_tools:
-                raise Rejected("Requests which include `tool_use` or `tool_result` blocks must define tools")
+                raise Rejected(
+                    "Requests which include `tool_use` or `tool_result` blocks must define tools"
+                )
             for place, block in enumerate(blocks):
                 if block["type"] == "tool_use" and block["id"] in used:
-                    raise Rejected(f"messages.{index}.content.{place}: `tool_use` ids must be unique")
+                    raise Rejected(
+                        f"messages.{index}.content.{place}: `tool_use` ids must be unique"
+                    )
                 if block["type"] == "tool_use":
                     used.add(block["id"])
             previous = _blocks_of(messages[index - 1]) if index else []
@@ -379,7 +430,9 @@ class AnthropicMessages(Emulator):
                         )
                     for reference in entries(block["content"], "tool_references"):
                         if reference["tool_name"] not in tools:
-                            raise Rejected(f"Tool reference '{reference['tool_name']}' not found in available tools")
+                            raise Rejected(
+                                f"Tool reference '{reference['tool_name']}' not found in available tools"
+                            )
                 elif previous.get("type") == "server_tool_use":
                     raise Rejected(
                         f"messages.{index}: `server_tool_use` ids were found without a result block: {previous['id']}."
@@ -391,11 +444,16 @@ class AnthropicMessages(Emulator):
             (
                 index
                 for index, message in enumerate(messages)
-                if message["role"] == "user" and all(item["type"] != "tool_result" for item in _blocks_of(message))
+                if message["role"] == "user"
+                and all(item["type"] != "tool_result" for item in _blocks_of(message))
             ),
             default=0,
         )
-        turn = [(index, item) for index, item in enumerate(messages) if index > start and item["role"] == "assistant"]
+        turn = [
+            (index, item)
+            for index, item in enumerate(messages)
+            if index > start and item["role"] == "assistant"
+        ]
         if not thinks:
             if turn and turn[-1][0] == len(messages) - 1:
                 for place, block in enumerate(_blocks_of(turn[-1][1])):
@@ -409,7 +467,9 @@ class AnthropicMessages(Emulator):
         for position, (index, message) in enumerate(turn):
             blocks = _blocks_of(message)
             if position == 0 and blocks[0]["type"] not in _THINKING:
-                adaptive_without = any(self._thoughts.get(item.get("id", "")) == [] for item in blocks)
+                adaptive_without = any(
+                    self._thoughts.get(item.get("id", "")) == [] for item in blocks
+                )
                 if not adaptive_without:
                     text = _STARTS_WITHOUT_THINKING.format(found=blocks[0]["type"])
                     raise Rejected(f"messages.{index}.content.0.type: {text}")
@@ -422,7 +482,9 @@ class AnthropicMessages(Emulator):
     def _check_marks(self, blocks: list[_Block]) -> None:
         marks = [block.mark for block in blocks if block.mark]
         if len(marks) > _MARKS:
-            raise Rejected(f"A maximum of 4 blocks with cache_control may be provided. Found {len(marks)}.")
+            raise Rejected(
+                f"A maximum of 4 blocks with cache_control may be provided. Found {len(marks)}."
+            )
         if "5m" in marks and "1h" in marks[marks.index("5m") :]:
             raise Rejected(
                 "cache_control: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
@@ -463,12 +525,30 @@ class AnthropicMessages(Emulator):
                     content.append({"type": "text", "text": text})
                 case Reasoning(text, redacted=True):
                     hidden = base64.b64encode(text.encode()).decode()
-                    content.append({"type": "redacted_thinking", "data": f"{self.sign('redacted', hidden)}.{hidden}"})
+                    content.append(
+                        {
+                            "type": "redacted_thinking",
+                            "data": f"{self.sign('redacted', hidden)}.{hidden}",
+                        }
+                    )
                 case Reasoning(text):
-                    content.append({"type": "thinking", "thinking": text, "signature": self.sign("thinking", text)})
+                    content.append(
+                        {
+                            "type": "thinking",
+                            "thinking": text,
+                            "signature": self.sign("thinking", text),
+                        }
+                    )
                 case ToolCall(name, arguments, id=given):
                     identifier = given or self.identifier("toolu_", prompt.number, index)
-                    content.append({"type": "tool_use", "id": identifier, "name": name, "input": dict(arguments)})
+                    content.append(
+                        {
+                            "type": "tool_use",
+                            "id": identifier,
+                            "name": name,
+                            "input": dict(arguments),
+                        }
+                    )
                 case ToolSearch(query, names):
                     search = self.identifier("srvtoolu_", prompt.number, index)
                     kind = next(
@@ -477,10 +557,22 @@ class AnthropicMessages(Emulator):
                         if tool.get("type", "").startswith(_TOOL_SEARCH)
                     )
                     references = [{"type": "tool_reference", "tool_name": name} for name in names]
-                    result = {"type": "tool_search_tool_search_result", "tool_references": references}
+                    result = {
+                        "type": "tool_search_tool_search_result",
+                        "tool_references": references,
+                    }
                     content += [
-                        {"type": "server_tool_use", "id": search, "name": kind, "input": {"query": query}},
-                        {"type": "tool_search_tool_result", "tool_use_id": search, "content": result},
+                        {
+                            "type": "server_tool_use",
+                            "id": search,
+                            "name": kind,
+                            "input": {"query": query},
+                        },
+                        {
+                            "type": "tool_search_tool_result",
+                            "tool_use_id": search,
+                            "content": result,
+                        },
                     ]
                 case other:
                     content.append(dict(other.fields))
@@ -502,7 +594,12 @@ class AnthropicMessages(Emulator):
 
     def events(self, prompt: Prompt, reply: Reply, message: Body) -> Iterator[Body]:
         usage = message["usage"]
-        start: Body = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+        start: Body = {
+            **message,
+            "content": [],
+            "stop_reason": None,
+            "usage": {**usage, "output_tokens": 1},
+        }
         yield {"type": "message_start", "message": start}
         yield {"type": "ping"}
         for index, block in enumerate(message["content"]):
@@ -512,7 +609,11 @@ class AnthropicMessages(Emulator):
                 yield {"type": "content_block_delta", "index": index, "delta": delta}
             yield {"type": "content_block_stop", "index": index}
         delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-        yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": usage["output_tokens"]}}
+        yield {
+            "type": "message_delta",
+            "delta": delta,
+            "usage": {"output_tokens": usage["output_tokens"]},
+        }
         yield {"type": "message_stop"}
 
     def event_text(self, event: Body) -> str:
@@ -524,7 +625,11 @@ class AnthropicMessages(Emulator):
     def error(self, rejected: Rejected) -> Body:
         kinds = {"server_error": "api_error", "": "invalid_request_error"}
         kind = kinds.get(rejected.kind, rejected.kind)
-        return {"type": "error", "error": {"type": kind, "message": rejected.message}, "request_id": "req_1"}
+        return {
+            "type": "error",
+            "error": {"type": kind, "message": rejected.message},
+            "request_id": "req_1",
+        }
 
     def error_event(self) -> Body:
         return {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
@@ -537,12 +642,17 @@ def _streamed(block: Body) -> tuple[Body, list[Body]]:
             deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
             return {"type": "text", "text": ""}, deltas
         case "thinking":
-            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
+            deltas = [
+                {"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])
+            ]
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {"type": "thinking", "thinking": "", "signature": ""}, deltas
         case "tool_use" | "server_tool_use":
             arguments = json.dumps(block["input"]) if block["input"] else ""
-            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(arguments))]
+            deltas = [
+                {"type": "input_json_delta", "partial_json": piece}
+                for piece in ("", *pieces(arguments))
+            ]
             return {**block, "input": {}}, deltas
         case _:
             return block, []
@@ -594,7 +704,9 @@ def _cache_blocks(body: Body) -> list[_Block]:
     """Everything that is read, in the order of the cache."""
     blocks = [_block(tool) for tool in entries(body, "tools") if not tool.get("defer_loading")]
     blocks += [_block(block) for block in _blocks_of(body, "system")]
-    blocks.append(_Block(canonical([body.get("thinking"), body.get("tool_choice")])))  # which void the messages' cache
+    blocks.append(
+        _Block(canonical([body.get("thinking"), body.get("tool_choice")]))
+    )  # which void the messages' cache
     for message in body["messages"]:
         blocks += [_block(block, message["role"]) for block in _blocks_of(message)]
     if mark := body.get("cache_control"):
@@ -603,8 +715,12 @@ def _cache_blocks(body: Body) -> list[_Block]:
 
 
 def _block(block: Body, role: str = "") -> _Block:
-    marks = [item["cache_control"] for item in (block, *_blocks_of(block)) if item.get("cache_control")]
-    return _Block(role + canonical(_without_images(block)), marks[0].get("ttl", "5m") if marks else "")
+    marks = [
+        item["cache_control"] for item in (block, *_blocks_of(block)) if item.get("cache_control")
+    ]
+    return _Block(
+        role + canonical(_without_images(block)), marks[0].get("ttl", "5m") if marks else ""
+    )
 
 
 def _without_images(value: Any) -> Any:
@@ -626,14 +742,22 @@ def _prompt_messages(body: Body) -> Iterator[PromptMessage]:
         yield PromptMessage("system", system)
     for message in body["messages"]:
         blocks = _blocks_of(message)
-        results = tuple((item["tool_use_id"], _text(item)) for item in blocks if item["type"] == "tool_result")
+        results = tuple(
+            (item["tool_use_id"], _text(item)) for item in blocks if item["type"] == "tool_result"
+        )
         if results:
             images = sum(len(_images(item)) for item in blocks if item["type"] == "tool_result")
             yield PromptMessage("tool", results=results, images=images)
         text = "".join(item["text"] for item in blocks if item["type"] == "text")
-        calls = tuple((item["id"], item["name"], item["input"]) for item in blocks if item["type"] == "tool_use")
+        calls = tuple(
+            (item["id"], item["name"], item["input"])
+            for item in blocks
+            if item["type"] == "tool_use"
+        )
         if text or calls or not results:
-            yield PromptMessage(message["role"], text, sum(item["type"] == "image" for item in blocks), calls)
+            yield PromptMessage(
+                message["role"], text, sum(item["type"] == "image" for item in blocks), calls
+            )
 
 
 def _text(block: Body) -> str:

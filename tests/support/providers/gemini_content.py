@@ -35,11 +35,23 @@ from providers.server import (
 _PATH = re.compile(r"(?:/v1beta)?/models/([^:/]+):(generateContent|streamGenerateContent)")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _FIELDS = frozenset(
-    {"contents", "system_instruction", "systemInstruction", "tools", "toolConfig", "tool_config", "safetySettings"}
+    {
+        "contents",
+        "system_instruction",
+        "systemInstruction",
+        "tools",
+        "toolConfig",
+        "tool_config",
+        "safetySettings",
+    }
     | {"safety_settings", "generationConfig", "generation_config", "cachedContent", "labels"}
 )
-_PART_FIELDS = frozenset({"text", "thought", "thoughtSignature", "inlineData", "functionCall", "functionResponse"})
-_SKIP_SIGNATURES = frozenset({"c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=", "skip_thought_signature_validator"})
+_PART_FIELDS = frozenset(
+    {"text", "thought", "thoughtSignature", "inlineData", "functionCall", "functionResponse"}
+)
+_SKIP_SIGNATURES = frozenset(
+    {"c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=", "skip_thought_signature_validator"}
+)
 """What Google documents for calls that come from another model."""
 _FINISHES = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 
@@ -54,8 +66,12 @@ class GeminiContent(Emulator):
     key_header = "x-goog-api-key"
     models: ClassVar[Mapping[str, Model]] = {
         "gemini-2.5-pro": Model(1_048_576, 65_536, "budget", cache_minimum=4096),
-        "gemini-3-flash-preview": Model(1_048_576, 65_536, "level", ("minimal", "low", "medium", "high")),
-        "gemini-3.1-pro-preview": Model(1_048_576, 65_536, "level", ("low", "medium", "high"), 4096),
+        "gemini-3-flash-preview": Model(
+            1_048_576, 65_536, "level", ("minimal", "low", "medium", "high")
+        ),
+        "gemini-3.1-pro-preview": Model(
+            1_048_576, 65_536, "level", ("low", "medium", "high"), 4096
+        ),
     }
 
     def __init__(self, models: Mapping[str, Model] | None = None) -> None:
@@ -74,8 +90,12 @@ class GeminiContent(Emulator):
         model = self.model(name)
         for field in body:
             if field not in _FIELDS:
-                raise Rejected(f'Invalid JSON payload received. Unknown name "{field}": Cannot find field.')
-        config: Body = _camel(section(body, "generationConfig") or section(body, "generation_config"))
+                raise Rejected(
+                    f'Invalid JSON payload received. Unknown name "{field}": Cannot find field.'
+                )
+        config: Body = _camel(
+            section(body, "generationConfig") or section(body, "generation_config")
+        )
         limit = self._check_config(config, model)
         tools = self._check_tools(body)
         contents: list[Body] = [_camel(content) for content in entries(body, "contents")]
@@ -123,7 +143,9 @@ class GeminiContent(Emulator):
         if budget == 0:
             raise Rejected("Budget 0 is invalid. This model only works in thinking mode.")
         if not 0 <= config.get("temperature", 1) <= 2:
-            raise Rejected("Unable to submit request because the temperature is outside of the range from 0 to 2.")
+            raise Rejected(
+                "Unable to submit request because the temperature is outside of the range from 0 to 2."
+            )
         return limit
 
     def _check_tools(self, body: Body) -> tuple[str, ...]:
@@ -149,9 +171,13 @@ class GeminiContent(Emulator):
             if content.get("role") not in ("user", "model"):
                 raise Rejected("Please use a valid role: user, model.")
             if not content.get("parts"):
-                raise Rejected(f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.")
+                raise Rejected(
+                    f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty."
+                )
         if contents[-1]["role"] != "user":
-            raise Rejected("Please ensure that multiturn requests end with a user role or a function response.")
+            raise Rejected(
+                "Please ensure that multiturn requests end with a user role or a function response."
+            )
 
     def _check_part(self, place: str, role: str, part: Body) -> None:
         for name in part:
@@ -161,25 +187,35 @@ class GeminiContent(Emulator):
                 )
         data = set(part) & {"text", "inlineData", "functionCall", "functionResponse"}
         if len(data) != 1:
-            raise Rejected(f"* GenerateContentRequest.{place}.data: required oneof field 'data' must have one field")
-        required_role = {"functionCall": "model", "functionResponse": "user", "inlineData": "user"}.get(
-            next(iter(data))
-        )
+            raise Rejected(
+                f"* GenerateContentRequest.{place}.data: required oneof field 'data' must have one field"
+            )
+        required_role = {
+            "functionCall": "model",
+            "functionResponse": "user",
+            "inlineData": "user",
+        }.get(next(iter(data)))
         if required_role not in (None, role):
-            raise Rejected(f"* GenerateContentRequest.{place}: {next(iter(data))} is not allowed with role {role}")
+            raise Rejected(
+                f"* GenerateContentRequest.{place}: {next(iter(data))} is not allowed with role {role}"
+            )
         if "inlineData" in part:
             _check_image(part["inlineData"])
         if "functionResponse" in part:
             for inner in part["functionResponse"].get("parts") or ():
                 _check_image(_camel(inner)["inlineData"])
         if (call := part.get("functionCall")) and not _NAME.fullmatch(call["name"]):
-            raise Rejected(f"* GenerateContentRequest.{place}.function_call.name: Invalid function name.")
+            raise Rejected(
+                f"* GenerateContentRequest.{place}.function_call.name: Invalid function name."
+            )
 
     def _check_turns(self, contents: list[Body]) -> None:
         """Function calls come right after a user or response turn, and are answered by the very next turn, in order."""
         for index, content in enumerate(contents):
             calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
-            results = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
+            results = [
+                part["functionResponse"] for part in content["parts"] if "functionResponse" in part
+            ]
             previous = entries(contents[index - 1], "parts") if index else []
             expected = [part["functionCall"] for part in previous if "functionCall" in part]
             if calls and (index == 0 or contents[index - 1]["role"] != "user"):
@@ -206,7 +242,9 @@ class GeminiContent(Emulator):
                         f"call `{call['name']}` ({call.get('id')}) in its place."
                     )
         if any("functionCall" in part for part in contents[-1]["parts"]):
-            raise Rejected("Please ensure that function call turn is followed by a function response turn.")
+            raise Rejected(
+                "Please ensure that function call turn is followed by a function response turn."
+            )
 
     def _check_signatures(self, contents: list[Body], model: Model) -> None:
         """The first function call of each step of the current turn carries its signature; no signature is altered."""
@@ -214,7 +252,8 @@ class GeminiContent(Emulator):
             (
                 index
                 for index, item in enumerate(contents)
-                if item["role"] == "user" and all("functionResponse" not in part for part in item["parts"])
+                if item["role"] == "user"
+                and all("functionResponse" not in part for part in item["parts"])
             ),
             default=0,
         )
@@ -230,7 +269,9 @@ class GeminiContent(Emulator):
                 if signature is not None and signature not in _SKIP_SIGNATURES:
                     self._check_signature(content, part, signature)
                 is_needed = model.reasoning == "level" and index > start and call and is_first
-                if is_needed and not (is_skipped or (signature and signature not in _SKIP_SIGNATURES)):
+                if is_needed and not (
+                    is_skipped or (signature and signature not in _SKIP_SIGNATURES)
+                ):
                     raise Rejected(
                         "Function call is missing a thought_signature in functionCall parts. This is required for "
                         "tools to work correctly, and missing thought_signature may lead to degraded model "
@@ -242,7 +283,9 @@ class GeminiContent(Emulator):
 
     def _check_signature(self, content: Body, part: Body, signature: object) -> None:
         call = part.get("functionCall")
-        if not self.is_signed(signature, _signed_call(call) if call else _answer_text(content["parts"])):
+        if not self.is_signed(
+            signature, _signed_call(call) if call else _answer_text(content["parts"])
+        ):
             raise Rejected("Corrupted thought signature.")
 
     # -- the answer
@@ -258,7 +301,8 @@ class GeminiContent(Emulator):
             "promptTokenCount": tokens,
             "candidatesTokenCount": total - reasoning,
             "totalTokenCount": tokens + total,
-            "promptTokensDetails": details + ([{"modality": "IMAGE", "tokenCount": images}] if images else []),
+            "promptTokensDetails": details
+            + ([{"modality": "IMAGE", "tokenCount": images}] if images else []),
         }
         if reasoning:
             usage["thoughtsTokenCount"] = reasoning
@@ -268,7 +312,9 @@ class GeminiContent(Emulator):
         return usage
 
     def message(self, prompt: Prompt, reply: Reply, usage: Body) -> Body:
-        shows_thoughts = section(prompt.body["generationConfig"], "thinkingConfig").get("includeThoughts")
+        shows_thoughts = section(prompt.body["generationConfig"], "thinkingConfig").get(
+            "includeThoughts"
+        )
         model = self.known_models[prompt.model]
         thought = any(isinstance(part, Reasoning) for part in reply.parts)
         parts: list[Body] = []
@@ -293,7 +339,13 @@ class GeminiContent(Emulator):
                     raise AssertionError("Gemini has no tool search")
                 case other:
                     parts.append(dict(other.fields))
-        if not reply.calls and thought and parts and "text" in parts[-1] and "thought" not in parts[-1]:
+        if (
+            not reply.calls
+            and thought
+            and parts
+            and "text" in parts[-1]
+            and "thought" not in parts[-1]
+        ):
             parts[-1]["thoughtSignature"] = self.sign(_answer_text(parts))
         finish = _FINISHES.get(reply.finish, reply.finish) if reply.finish else "STOP"
         content = {"role": "model", "parts": parts}
@@ -307,7 +359,10 @@ class GeminiContent(Emulator):
     def events(self, prompt: Prompt, reply: Reply, message: Body) -> Iterator[Body]:
         head = {"modelVersion": message["modelVersion"], "responseId": message["responseId"]}
         usage = message["usageMetadata"]
-        so_far = {"promptTokenCount": usage["promptTokenCount"], "totalTokenCount": usage["promptTokenCount"]}
+        so_far = {
+            "promptTokenCount": usage["promptTokenCount"],
+            "totalTokenCount": usage["promptTokenCount"],
+        }
 
         def event(parts: list[Body], finish: str | None = None) -> Body:
             candidate: Body = {"content": {"role": "model", "parts": parts}, "index": 0}
@@ -333,12 +388,21 @@ class GeminiContent(Emulator):
         return any(part.get("thought") for part in event["candidates"][0]["content"]["parts"])
 
     def error(self, rejected: Rejected) -> Body:
-        statuses = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}
-        status = statuses.get(rejected.status, "UNAVAILABLE" if rejected.status == 503 else "INTERNAL")
+        statuses = {
+            400: "INVALID_ARGUMENT",
+            401: "UNAUTHENTICATED",
+            404: "NOT_FOUND",
+            429: "RESOURCE_EXHAUSTED",
+        }
+        status = statuses.get(
+            rejected.status, "UNAVAILABLE" if rejected.status == 503 else "INTERNAL"
+        )
         return {"error": {"code": rejected.status, "message": rejected.message, "status": status}}
 
     def error_event(self) -> Body:
-        return {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
+        return {
+            "error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}
+        }
 
 
 def _signed_call(call: Body) -> str:
@@ -394,19 +458,31 @@ def _without_images(value: Any) -> Any:
         return value
     if "inlineData" in value:
         return padded(IMAGE_TOKENS, value["inlineData"]["data"])
-    return {name: _without_images(item) for name, item in value.items() if name != "thoughtSignature"}
+    return {
+        name: _without_images(item) for name, item in value.items() if name != "thoughtSignature"
+    }
 
 
 def _prompt_messages(body: Body, contents: list[Body]) -> Iterator[PromptMessage]:
-    instruction: Body = _camel(section(body, "system_instruction") or section(body, "systemInstruction"))
+    instruction: Body = _camel(
+        section(body, "system_instruction") or section(body, "systemInstruction")
+    )
     if instruction:
-        yield PromptMessage("system", "".join(part.get("text", "") for part in instruction["parts"]))
+        yield PromptMessage(
+            "system", "".join(part.get("text", "") for part in instruction["parts"])
+        )
     for content in contents:
         parts: list[Body] = content["parts"]
         responses = [part["functionResponse"] for part in parts if "functionResponse" in part]
         if responses:
-            results = tuple((item.get("id") or item["name"], _text(item["response"])) for item in responses)
-            yield PromptMessage("tool", images=sum(len(item.get("parts") or ()) for item in responses), results=results)
+            results = tuple(
+                (item.get("id") or item["name"], _text(item["response"])) for item in responses
+            )
+            yield PromptMessage(
+                "tool",
+                images=sum(len(item.get("parts") or ()) for item in responses),
+                results=results,
+            )
         text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
         calls = tuple(
             (call.get("id") or call["name"], call["name"], section(call, "args"))
@@ -415,8 +491,12 @@ def _prompt_messages(body: Body, contents: list[Body]) -> Iterator[PromptMessage
         )
         if text or calls or not responses:
             images = sum("inlineData" in part for part in parts)
-            yield PromptMessage("assistant" if content["role"] == "model" else "user", text, images, calls)
+            yield PromptMessage(
+                "assistant" if content["role"] == "model" else "user", text, images, calls
+            )
 
 
 def _text(response: Body) -> str:
-    return next((value for value in response.values() if isinstance(value, str)), canonical(response))
+    return next(
+        (value for value in response.values() if isinstance(value, str)), canonical(response)
+    )

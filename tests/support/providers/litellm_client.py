@@ -22,7 +22,10 @@ class LitellmClient:
 
     def __init__(self) -> None:
         support = Path(__file__).parent.parent
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")])}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")]),
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "providers.litellm_client"],
             stdin=subprocess.PIPE,
@@ -54,7 +57,9 @@ async def _answer(arguments: dict[str, Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": None}
     finish, usage = None, None
     try:
-        stream = await litellm.acompletion(**always, num_retries=0, max_retries=0, drop_params=True, **arguments)
+        stream = await litellm.acompletion(
+            **always, num_retries=0, max_retries=0, drop_params=True, **arguments
+        )
         async for chunk in stream:
             usage = chunk.model_dump().get("usage") or usage
             for choice in chunk.choices:
@@ -108,7 +113,11 @@ def _add(message: dict[str, Any], delta: Any) -> None:
     for part in delta.tool_calls or ():
         calls: list[dict[str, Any]] = message.setdefault("tool_calls", [])
         if part.id:
-            call = {"id": part.id, "type": "function", "function": {"name": part.function.name, "arguments": ""}}
+            call = {
+                "id": part.id,
+                "type": "function",
+                "function": {"name": part.function.name, "arguments": ""},
+            }
             calls.append(call)
             if fields := getattr(part, "provider_specific_fields", None):
                 call["provider_specific_fields"] = fields

@@ -5,7 +5,11 @@ import binascii
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 IMAGE_TOKENS = 258
-_BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
 
 
 def sniffed_type(data: bytes) -> str | None:

@@ -45,15 +45,34 @@ from providers.server import (
 )
 
 _FIELDS = frozenset(
-    {"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p"}
-    | {"tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "prompt_cache_key", "response_format", "seed"}
+    {
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+    }
+    | {
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "reasoning_effort",
+        "prompt_cache_key",
+        "response_format",
+        "seed",
+    }
     | {"stop", "n", "user", "store", "metadata", "verbosity", "service_tier", "safety_identifier"}
 )
 _MESSAGE_FIELDS = {
     "system": frozenset({"role", "content", "name"}),
     "developer": frozenset({"role", "content", "name"}),
     "user": frozenset({"role", "content", "name"}),
-    "assistant": frozenset({"role", "content", "name", "tool_calls", "refusal", "audio", "function_call"}),
+    "assistant": frozenset(
+        {"role", "content", "name", "tool_calls", "refusal", "audio", "function_call"}
+    ),
     "tool": frozenset({"role", "content", "tool_call_id"}),
 }
 _LONGEST_ID = 40
@@ -70,7 +89,9 @@ class OpenAIChat(Emulator):
     models: ClassVar[Mapping[str, Model]] = MODELS
     forbids_effort_with_tools: ClassVar[frozenset[str]] = frozenset({"gpt-5.4"})
 
-    def __init__(self, models: Mapping[str, Model] | None = None, *, reasoning_field: str | None = None) -> None:
+    def __init__(
+        self, models: Mapping[str, Model] | None = None, *, reasoning_field: str | None = None
+    ) -> None:
         super().__init__(models)
         self._reasoning_field = reasoning_field
         self._reasoning: dict[str, str] = {}
@@ -93,7 +114,11 @@ class OpenAIChat(Emulator):
         check_temperature(body, model, effort)
         limit = self._check_limit(body, model)
         tools = self._check_tools(body)
-        if body["model"] in self.forbids_effort_with_tools and tools and effort not in (None, "none"):
+        if (
+            body["model"] in self.forbids_effort_with_tools
+            and tools
+            and effort not in (None, "none")
+        ):
             raise Rejected(
                 f"Function tools with reasoning_effort are not supported for {body['model']} in "
                 "/v1/chat/completions. Please use /v1/responses instead.",
@@ -102,7 +127,8 @@ class OpenAIChat(Emulator):
         messages: list[Body] = body["messages"]
         if not messages:
             raise Rejected(
-                "Invalid 'messages': empty array. Expected an array with minimum length 1.", param="messages"
+                "Invalid 'messages': empty array. Expected an array with minimum length 1.",
+                param="messages",
             )
         for index, message in enumerate(messages):
             self._check_message(index, message)
@@ -124,7 +150,8 @@ class OpenAIChat(Emulator):
     def _raise_too_long(self, total: int, model: Model) -> None:
         if model.reasoning == "none":
             message = (
-                f"This model's maximum context length is {model.context} tokens. However, your messages resulted in"
+                f"This model's maximum context length is {model.context} tokens. "
+                "However, your messages resulted in"
             )
         else:
             limit = model.context - model.max_output
@@ -157,11 +184,15 @@ class OpenAIChat(Emulator):
     def _check_tools(self, body: Body) -> tuple[str, ...]:
         tools = entries(body, "tools")
         if "tools" in body and not tools:
-            raise Rejected("Invalid 'tools': empty array. Expected an array with minimum length 1.", param="tools")
+            raise Rejected(
+                "Invalid 'tools': empty array. Expected an array with minimum length 1.",
+                param="tools",
+            )
         for name in ("tool_choice", "parallel_tool_calls"):
             if name in body and not tools:
                 raise Rejected(
-                    f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.", param=name
+                    f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.",
+                    param=name,
                 )
         for index, tool in enumerate(tools):
             check_fields(f"tools[{index}]", tool, frozenset({"type", "function"}))
@@ -171,7 +202,10 @@ class OpenAIChat(Emulator):
         if is_body(choice):
             tool_name = choice["function"]["name"]
             if tool_name not in names:
-                raise Rejected(f"Tool choice '{tool_name}' not found in 'tools' parameter.", param="tool_choice")
+                raise Rejected(
+                    f"Tool choice '{tool_name}' not found in 'tools' parameter.",
+                    param="tool_choice",
+                )
         return names
 
     def _check_message(self, index: int, message: Body) -> None:
@@ -191,7 +225,8 @@ class OpenAIChat(Emulator):
         calls = entries(message, "tool_calls")
         if content is None and not (role == "assistant" and calls):
             raise Rejected(
-                "Invalid value for 'content': expected a string, got null.", param=f"messages.[{index}].content"
+                "Invalid value for 'content': expected a string, got null.",
+                param=f"messages.[{index}].content",
             )
         if "tool_calls" in message and not calls:
             raise Rejected(
@@ -201,7 +236,9 @@ class OpenAIChat(Emulator):
                 code="empty_array",
             )
         for number, call in enumerate(calls):
-            check_fields(f"{place}.tool_calls[{number}]", call, frozenset({"id", "type", "function"}))
+            check_fields(
+                f"{place}.tool_calls[{number}]", call, frozenset({"id", "type", "function"})
+            )
             check_length(f"{place}.tool_calls[{number}].id", call["id"], _LONGEST_ID)
             check_name(f"{place}.tool_calls[{number}].function.name", call["function"]["name"])
         if role == "tool":
@@ -256,7 +293,8 @@ class OpenAIChat(Emulator):
             if waiting:
                 raise Rejected(
                     "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-                    "'tool_call_id'. The following tool_call_ids did not have response messages: " + ", ".join(waiting),
+                    "'tool_call_id'. The following tool_call_ids did not have response messages: "
+                    + ", ".join(waiting),
                     param=f"messages.[{index}].role",
                 )
             calls = entries(message, "tool_calls")
@@ -271,7 +309,9 @@ class OpenAIChat(Emulator):
     def _check_reasoning(self, messages: list[Body]) -> None:
         if self._reasoning_field is None:
             return
-        start = max((index for index, item in enumerate(messages) if item["role"] == "user"), default=0)
+        start = max(
+            (index for index, item in enumerate(messages) if item["role"] == "user"), default=0
+        )
         for message in messages[start:]:
             for call in message.get("tool_calls") or ():
                 issued = self._reasoning.get(call["id"])
@@ -292,7 +332,9 @@ class OpenAIChat(Emulator):
             "completion_tokens": total,
             "total_tokens": token_count(text) + total,
             "prompt_tokens_details": {
-                "cached_tokens": cached_tokens(shared, self.known_models[prompt.model].cache_minimum),
+                "cached_tokens": cached_tokens(
+                    shared, self.known_models[prompt.model].cache_minimum
+                ),
                 "audio_tokens": 0,
             },
             "completion_tokens_details": {
@@ -308,7 +350,11 @@ class OpenAIChat(Emulator):
         reasoning = "".join(part.text for part in reply.parts if isinstance(part, Reasoning))
         message: Body = {"role": "assistant", "content": text or None, "refusal": None}
         if reply.content_as_parts:
-            message["content"] = [{"type": "text", "text": part.text} for part in reply.parts if isinstance(part, Text)]
+            message["content"] = [
+                {"type": "text", "text": part.text}
+                for part in reply.parts
+                if isinstance(part, Text)
+            ]
         calls: list[Body] = []
         for index, part in enumerate(reply.parts):
             if isinstance(part, ToolCall):
@@ -328,7 +374,9 @@ class OpenAIChat(Emulator):
             "object": "chat.completion",
             "created": 1_780_000_000,
             "model": prompt.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
+            ],
             "usage": usage,
         }
 
@@ -372,7 +420,9 @@ class OpenAIChat(Emulator):
         return error_body(rejected)
 
     def error_event(self) -> Body:
-        return error_body(Rejected("The server had an error while processing your request", kind="server_error"))
+        return error_body(
+            Rejected("The server had an error while processing your request", kind="server_error")
+        )
 
 
 def _prompt_text(body: Mapping[str, Any]) -> str:
@@ -382,7 +432,9 @@ def _prompt_text(body: Mapping[str, Any]) -> str:
         content = message.get("content")
         if is_entries(content):
             content = [
-                padded(IMAGE_TOKENS, part["image_url"]["url"]) if part["type"] == "image_url" else part
+                padded(IMAGE_TOKENS, part["image_url"]["url"])
+                if part["type"] == "image_url"
+                else part
                 for part in content
             ]
         parts.append(canonical({**message, "content": content}))
@@ -399,7 +451,13 @@ def _prompt_messages(messages: list[Body]) -> Iterator[PromptMessage]:
             yield PromptMessage("tool", results=((message["tool_call_id"], text),))
             continue
         calls = tuple(
-            (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"] or "{}"))
+            (
+                call["id"],
+                call["function"]["name"],
+                json.loads(call["function"]["arguments"] or "{}"),
+            )
             for call in message.get("tool_calls") or ()
         )
-        yield PromptMessage("system" if message["role"] == "developer" else message["role"], text, images, calls)
+        yield PromptMessage(
+            "system" if message["role"] == "developer" else message["role"], text, images, calls
+        )

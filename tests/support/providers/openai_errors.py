@@ -10,7 +10,13 @@ from providers.server import Body, Model, Rejected
 MODELS: Mapping[str, Model] = {
     "gpt-4.1-mini": Model(1_047_576, 32_768),
     "gpt-5-mini": Model(400_000, 128_000, "effort", ("minimal", "low", "medium", "high")),
-    "gpt-5.4": Model(1_050_000, 128_000, "effort", ("none", "low", "medium", "high", "xhigh"), default_effort="none"),
+    "gpt-5.4": Model(
+        1_050_000,
+        128_000,
+        "effort",
+        ("none", "low", "medium", "high", "xhigh"),
+        default_effort="none",
+    ),
 }
 CACHE_STEP = 128
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
@@ -22,7 +28,11 @@ def cached_tokens(shared: int, minimum: int) -> int:
 
 
 def error_body(rejected: Rejected) -> Body:
-    kinds = {"": "invalid_request_error", "rate_limit_error": "requests", "overloaded_error": "server_error"}
+    kinds = {
+        "": "invalid_request_error",
+        "rate_limit_error": "requests",
+        "overloaded_error": "server_error",
+    }
     codes = {"rate_limit_error": "rate_limit_exceeded"}
     return {
         "error": {
@@ -66,13 +76,20 @@ def check_image(place: str, url: str) -> None:
     """An image's data URL: a known type, and bytes of that type."""
     split = data_url(url)
     if split is None:
-        raise Rejected(f"Invalid '{place}'. Expected a valid URL, but got a value with an invalid format.", param=place)
+        raise Rejected(
+            f"Invalid '{place}'. Expected a valid URL, but got a value with an invalid format.",
+            param=place,
+        )
     kind, text = split
     data = decoded(text)
     if data is None:
         raise Rejected("Invalid base64 image_url.", param=place, code="invalid_base64")
     if kind not in IMAGE_TYPES:
-        raise Rejected("Invalid MIME type. Only image types are supported.", param=place, code="invalid_image_format")
+        raise Rejected(
+            "Invalid MIME type. Only image types are supported.",
+            param=place,
+            code="invalid_image_format",
+        )
     if sniffed_type(data) != kind:
         raise Rejected(
             "The image data you provided does not represent a valid image. Please check your input and try again "
@@ -85,7 +102,11 @@ def check_image(place: str, url: str) -> None:
 def check_effort(place: str, effort: object, model: Model) -> None:
     if effort is not None and effort not in model.efforts:
         if model.reasoning == "none":
-            raise Rejected(f"Unrecognized request argument supplied: {place}", param=place, code="unknown_parameter")
+            raise Rejected(
+                f"Unrecognized request argument supplied: {place}",
+                param=place,
+                code="unknown_parameter",
+            )
         supported = ", ".join(f"'{name}'" for name in model.efforts)
         raise Rejected(
             f"Unsupported value: '{place}' does not support '{effort}' with this model. Supported values are: "

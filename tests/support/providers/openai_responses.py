@@ -46,14 +46,41 @@ from providers.server import (
 )
 
 _FIELDS = frozenset(
-    {"model", "input", "instructions", "stream", "stream_options", "max_output_tokens", "temperature", "top_p"}
-    | {"tools", "tool_choice", "parallel_tool_calls", "reasoning", "include", "store", "prompt_cache_key", "text"}
-    | {"metadata", "user", "service_tier", "truncation", "safety_identifier", "previous_response_id"}
+    {
+        "model",
+        "input",
+        "instructions",
+        "stream",
+        "stream_options",
+        "max_output_tokens",
+        "temperature",
+        "top_p",
+    }
+    | {
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "reasoning",
+        "include",
+        "store",
+        "prompt_cache_key",
+        "text",
+    }
+    | {
+        "metadata",
+        "user",
+        "service_tier",
+        "truncation",
+        "safety_identifier",
+        "previous_response_id",
+    }
 )
 _ITEM_FIELDS = {
     "message": frozenset({"type", "role", "content", "id", "status", "phase"}),
     "reasoning": frozenset({"type", "id", "summary", "encrypted_content", "content", "status"}),
-    "function_call": frozenset({"type", "id", "call_id", "name", "arguments", "status", "namespace"}),
+    "function_call": frozenset(
+        {"type", "id", "call_id", "name", "arguments", "status", "namespace"}
+    ),
     "tool_search_call": frozenset({"type", "id", "call_id", "execution", "status", "arguments"}),
     "tool_search_output": frozenset({"type", "id", "call_id", "execution", "status", "tools"}),
     "function_call_output": frozenset({"type", "id", "call_id", "output", "status"}),
@@ -102,7 +129,9 @@ class OpenAIResponses(Emulator):
         tools = self._check_tools(body)
         items = _items(body)
         if not items:
-            raise Rejected('One of "input" or "previous_response_id" must be provided.', param="input")
+            raise Rejected(
+                'One of "input" or "previous_response_id" must be provided.', param="input"
+            )
         for index, item in enumerate(items):
             self._check_item(f"input[{index}]", item)
         self._check_calls(items)
@@ -151,11 +180,17 @@ class OpenAIResponses(Emulator):
                 continue
             check_name(f"tools[{index}].name", tool["name"])
             if tool.get("defer_loading") and not searches:
-                raise Rejected("Deferred tools require a tool_search tool.", param=f"tools[{index}].defer_loading")
+                raise Rejected(
+                    "Deferred tools require a tool_search tool.",
+                    param=f"tools[{index}].defer_loading",
+                )
             names.append(tool["name"])
         choice = body.get("tool_choice")
         if is_body(choice) and choice.get("name") not in names:
-            raise Rejected(f"Tool choice '{choice.get('name')}' not found in 'tools' parameter.", param="tool_choice")
+            raise Rejected(
+                f"Tool choice '{choice.get('name')}' not found in 'tools' parameter.",
+                param="tool_choice",
+            )
         return tuple(names)
 
     def _check_item(self, place: str, item: Body) -> None:
@@ -214,27 +249,39 @@ class OpenAIResponses(Emulator):
             kind, call = item.get("type"), item.get("call_id", "")
             if kind == "function_call":
                 if call in called:
-                    raise Rejected(f"Duplicate function call found with call_id {call}.", param="input")
+                    raise Rejected(
+                        f"Duplicate function call found with call_id {call}.", param="input"
+                    )
                 called.append(call)
             if kind == "function_call_output":
                 if call not in called:
-                    raise Rejected(f"No tool call found for function call output with call_id {call}.", param="input")
+                    raise Rejected(
+                        f"No tool call found for function call output with call_id {call}.",
+                        param="input",
+                    )
                 if call in answered:
-                    raise Rejected(f"Duplicate function call output found with call_id {call}.", param="input")
+                    raise Rejected(
+                        f"Duplicate function call output found with call_id {call}.", param="input"
+                    )
                 answered.add(call)
         for call in called:
             if call not in answered:
                 raise Rejected(f"No tool output found for function call {call}.", param="input")
 
     def _check_reasoning(self, items: list[Body], *, is_stored: bool) -> None:
-        start = max((index for index, item in enumerate(items) if item.get("role") == "user"), default=0)
+        start = max(
+            (index for index, item in enumerate(items) if item.get("role") == "user"), default=0
+        )
         reasoning = ""
         for index, item in enumerate(items):
             kind = item.get("type", "message")
             if kind == "reasoning":
                 self._check_reasoning_item(item, is_stored=is_stored)
                 following = items[index + 1] if index + 1 < len(items) else {"role": "user"}
-                if following.get("role") == "user" or following.get("type") == "function_call_output":
+                if (
+                    following.get("role") == "user"
+                    or following.get("type") == "function_call_output"
+                ):
                     raise Rejected(
                         f"Item '{item['id']}' of type 'reasoning' was provided without its required following item.",
                         param="input",
@@ -274,7 +321,9 @@ class OpenAIResponses(Emulator):
 
     def usage(self, prompt: Prompt, reply: Reply) -> Body:
         text = _prompt_text(prompt.body)
-        shared = self._cache.shared_tokens(f"{prompt.model} {prompt.body.get('prompt_cache_key')}", text)
+        shared = self._cache.shared_tokens(
+            f"{prompt.model} {prompt.body.get('prompt_cache_key')}", text
+        )
         total, reasoning = output_tokens(reply)
         cached = cached_tokens(shared, self.known_models[prompt.model].cache_minimum)
         return {
@@ -300,8 +349,14 @@ class OpenAIResponses(Emulator):
                         hidden = base64.b64encode(text.encode()).decode()
                         item["encrypted_content"] = f"{self.sign(reasoning, hidden)}.{hidden}"
                 case Text(text):
-                    content: list[Body] = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
-                    item = {"type": "message", "id": self.identifier("msg_", prompt.number, index), "content": content}
+                    content: list[Body] = [
+                        {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+                    ]
+                    item = {
+                        "type": "message",
+                        "id": self.identifier("msg_", prompt.number, index),
+                        "content": content,
+                    }
                     item |= {"role": "assistant", "status": "completed"}
                 case ToolCall(name, arguments, id=given):
                     call = given or self.identifier("call_", prompt.number, index)
@@ -310,14 +365,23 @@ class OpenAIResponses(Emulator):
                         "id": self.identifier("fc_", prompt.number, index),
                         "call_id": call,
                     }
-                    item |= {"name": name, "arguments": json.dumps(arguments), "status": "completed"}
+                    item |= {
+                        "name": name,
+                        "arguments": json.dumps(arguments),
+                        "status": "completed",
+                    }
                     if reasoning:
                         self._reasons[call] = reasoning
                 case ToolSearch(_, names):
                     shared: Body = {"execution": "server", "call_id": None, "status": "completed"}
                     search = self.identifier("tsc_", prompt.number, index)
                     output.append(
-                        {"type": "tool_search_call", "id": search, "arguments": {"paths": [*names]}, **shared}
+                        {
+                            "type": "tool_search_call",
+                            "id": search,
+                            "arguments": {"paths": [*names]},
+                            **shared,
+                        }
                     )
                     loaded = [tool for tool in entries(body, "tools") if tool.get("name") in names]
                     search = self.identifier("tso_", prompt.number, index)
@@ -376,21 +440,51 @@ class OpenAIResponses(Emulator):
                     for number, part in enumerate(item["summary"]):
                         part_place = {**place, "summary_index": number}
                         start = {"type": "summary_text", "text": ""}
-                        yield {"type": "response.reasoning_summary_part.added", **part_place, "part": start}
+                        yield {
+                            "type": "response.reasoning_summary_part.added",
+                            **part_place,
+                            "part": start,
+                        }
                         for piece in pieces(part["text"]):
-                            yield {"type": "response.reasoning_summary_text.delta", **part_place, "delta": piece}
-                        yield {"type": "response.reasoning_summary_text.done", **part_place, "text": part["text"]}
+                            yield {
+                                "type": "response.reasoning_summary_text.delta",
+                                **part_place,
+                                "delta": piece,
+                            }
+                        yield {
+                            "type": "response.reasoning_summary_text.done",
+                            **part_place,
+                            "text": part["text"],
+                        }
                 case "message":
                     part_place = {**place, "content_index": 0}
                     part = item["content"][0]
-                    yield {"type": "response.content_part.added", **part_place, "part": {**part, "text": ""}}
+                    yield {
+                        "type": "response.content_part.added",
+                        **part_place,
+                        "part": {**part, "text": ""},
+                    }
                     for piece in pieces(part["text"]):
-                        yield {"type": "response.output_text.delta", **part_place, "delta": piece, "logprobs": []}
-                    yield {"type": "response.output_text.done", **part_place, "text": part["text"], "logprobs": []}
+                        yield {
+                            "type": "response.output_text.delta",
+                            **part_place,
+                            "delta": piece,
+                            "logprobs": [],
+                        }
+                    yield {
+                        "type": "response.output_text.done",
+                        **part_place,
+                        "text": part["text"],
+                        "logprobs": [],
+                    }
                     yield {"type": "response.content_part.done", **part_place, "part": part}
                 case "function_call":
                     for piece in pieces(item["arguments"]):
-                        yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
+                        yield {
+                            "type": "response.function_call_arguments.delta",
+                            **place,
+                            "delta": piece,
+                        }
                     end = {"name": item["name"], "arguments": item["arguments"]}
                     yield {"type": "response.function_call_arguments.done", **place, **end}
                 case _:
@@ -419,7 +513,9 @@ class OpenAIResponses(Emulator):
 
 def _items(body: Mapping[str, Any]) -> list[Body]:
     items: Any = body.get("input") or []
-    return [{"type": "message", "role": "user", "content": items}] if isinstance(items, str) else items
+    return (
+        [{"type": "message", "role": "user", "content": items}] if isinstance(items, str) else items
+    )
 
 
 def _prompt_text(body: Mapping[str, Any]) -> str:
@@ -427,11 +523,17 @@ def _prompt_text(body: Mapping[str, Any]) -> str:
     tools = [tool for tool in entries(body, "tools") if not tool.get("defer_loading")]
     parts = [canonical(tools), body.get("instructions") or ""]
     for item in _items(body):
-        fields = {name: value for name, value in item.items() if name not in ("id", "encrypted_content", "status")}
+        fields = {
+            name: value
+            for name, value in item.items()
+            if name not in ("id", "encrypted_content", "status")
+        }
         for name in ("content", "output"):
             if is_entries(parts_in := fields.get(name)):
                 fields[name] = [
-                    padded(IMAGE_TOKENS, part["image_url"]) if part["type"] == "input_image" else part
+                    padded(IMAGE_TOKENS, part["image_url"])
+                    if part["type"] == "input_image"
+                    else part
                     for part in parts_in
                 ]
         parts.append(canonical(fields))
@@ -449,7 +551,9 @@ def _prompt_messages(body: Mapping[str, Any]) -> Iterator[PromptMessage]:
                 yield PromptMessage("system" if role == "developer" else role, text, images)
             case "function_call":
                 arguments = json.loads(item["arguments"] or "{}")
-                yield PromptMessage("assistant", calls=((item["call_id"], item["name"], arguments),))
+                yield PromptMessage(
+                    "assistant", calls=((item["call_id"], item["name"], arguments),)
+                )
             case "function_call_output":
                 text, images = _content(item["output"])
                 yield PromptMessage("tool", images=images, results=((item["call_id"], text),))
@@ -461,4 +565,6 @@ def _content(content: Any) -> tuple[str, int]:
     if isinstance(content, str):
         return content, 0
     parts: list[Body] = content
-    return "".join(part.get("text", "") for part in parts), sum(part["type"] == "input_image" for part in parts)
+    return "".join(part.get("text", "") for part in parts), sum(
+        part["type"] == "input_image" for part in parts
+    )

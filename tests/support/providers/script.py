@@ -75,7 +75,9 @@ class Reply:
 
     def without_reasoning(self) -> "Reply":
         """The reply of a model with reasoning turned off."""
-        return replace(self, parts=tuple(part for part in self.parts if not isinstance(part, Reasoning)))
+        return replace(
+            self, parts=tuple(part for part in self.parts if not isinstance(part, Reasoning))
+        )
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -122,7 +124,12 @@ class Prompt:
     def question(self) -> str:
         """The last user text."""
         return next(
-            (message.text for message in reversed(self.messages) if message.role == "user" and message.text), ""
+            (
+                message.text
+                for message in reversed(self.messages)
+                if message.role == "user" and message.text
+            ),
+            "",
         )
 
     @property

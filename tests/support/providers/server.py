@@ -37,9 +37,23 @@ class Model:
 class Rejected(Exception):
     """A request that breaks a rule of the provider."""
 
-    def __init__(self, message: str, *, status: int = 400, kind: str = "", param: str | None = None, code: str = ""):
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "",
+        param: str | None = None,
+        code: str = "",
+    ):
         super().__init__(message)
-        self.message, self.status, self.kind, self.param, self.code = message, status, kind, param, code
+        self.message, self.status, self.kind, self.param, self.code = (
+            message,
+            status,
+            kind,
+            param,
+            code,
+        )
 
 
 @dataclass(slots=True)
@@ -93,7 +107,9 @@ class Emulator(ABC):
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"emulator": self})
         self._server = _Server(("127.0.0.1", 0), handler)
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     @property
     def address(self) -> str:
@@ -163,7 +179,8 @@ class Emulator(ABC):
         """A scripted failure in the provider's words."""
         kinds = {429: "rate_limit_error", 529: "overloaded_error"}
         return Rejected(
-            failure.message or {429: "Rate limit reached", 529: "Overloaded"}.get(failure.status, "Internal error"),
+            failure.message
+            or {429: "Rate limit reached", 529: "Overloaded"}.get(failure.status, "Internal error"),
             status=failure.status,
             kind=kinds.get(failure.status, "server_error"),
         )
@@ -186,7 +203,9 @@ class Emulator(ABC):
     def model(self, name: str) -> Model:
         model = self.known_models.get(name)
         if model is None:
-            raise Rejected(self.unknown_model(name), status=404, kind="not_found_error", code="model_not_found")
+            raise Rejected(
+                self.unknown_model(name), status=404, kind="not_found_error", code="model_not_found"
+            )
         return model
 
     def unknown_model(self, name: str) -> str:
@@ -198,7 +217,9 @@ class Emulator(ABC):
         return base64.b64encode(digest).decode()
 
     def is_signed(self, signature: object, *parts: str) -> bool:
-        return isinstance(signature, str) and hmac.compare_digest(signature.encode(), self.sign(*parts).encode())
+        return isinstance(signature, str) and hmac.compare_digest(
+            signature.encode(), self.sign(*parts).encode()
+        )
 
     def identifier(self, prefix: str, *parts: object) -> str:
         """An ID in the provider's style, different for each request and part."""
@@ -213,7 +234,12 @@ class Emulator(ABC):
             self.headers.append(headers)
             try:
                 if not headers.get(self.key_header):
-                    raise Rejected("invalid x-api-key", status=401, kind="authentication_error", code="invalid_api_key")
+                    raise Rejected(
+                        "invalid x-api-key",
+                        status=401,
+                        kind="authentication_error",
+                        code="invalid_api_key",
+                    )
                 if (count := self.count(path, body)) is not None:
                     return Response(200, count)
                 prompt = self.read(path, body)
@@ -223,9 +249,14 @@ class Emulator(ABC):
             self._accepted += 1
             answer = self._script(prompt)
             if isinstance(answer, Failure):
-                extra = {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
+                extra = (
+                    {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
+                )
                 return Response(answer.status, self.error(self.failure(answer)), extra)
-            reply = limited(answer if prompt.is_reasoning else answer.without_reasoning(), prompt.max_output_tokens)
+            reply = limited(
+                answer if prompt.is_reasoning else answer.without_reasoning(),
+                prompt.max_output_tokens,
+            )
             usage = self.usage(prompt, reply)
             self.usages.append(usage)
             message = self.message(prompt, reply, usage)
@@ -281,7 +312,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             response = self.emulator.respond(self.path, headers, body)
         except Exception as error:  # noqa: BLE001 - a script or an emulator that fails is told to the client
-            response = Response(500, {"error": {"message": f"emulator: {error!r}", "type": "emulator_error"}})
+            response = Response(
+                500, {"error": {"message": f"emulator: {error!r}", "type": "emulator_error"}}
+            )
             self.emulator.rejections.append(f"emulator: {error!r}")
         if response.stream is None:
             self._send(response)
@@ -348,4 +381,6 @@ def canonical(value: object) -> str:
 def padded(tokens: int, digest_of: str) -> str:
     """A text with as many tokens as an image, to put in its place in a prompt."""
     digest = hashlib.sha256(digest_of.encode()).hexdigest()
-    return (digest * (tokens * CHARACTERS_PER_TOKEN // len(digest) + 1))[: tokens * CHARACTERS_PER_TOKEN]
+    return (digest * (tokens * CHARACTERS_PER_TOKEN // len(digest) + 1))[
+        : tokens * CHARACTERS_PER_TOKEN
+    ]
