@@ -5,9 +5,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.errors import EcoshellError
+from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.paths import user_paths
 
 if TYPE_CHECKING:
@@ -25,7 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the script a shell reads to complete commands."""
+    """Print the script a shell reads to complete commands; raises UsageError without argcomplete."""
+    if find_spec("argcomplete") is None:
+        raise UsageError(
+            "Completion needs argcomplete, which is not installed.",
+            fix="pip install 'ecoshell[completion]'",
+        )
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["ecoshell"], shell=args.shell))

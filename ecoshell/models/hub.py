@@ -14,12 +14,14 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
 from ecoshell.models import size_text
 from ecoshell.models.gguf import MAGIC, HubName, model_of
+from ecoshell.models.llama import GET_LLAMA
 from ecoshell.models.local_models import pulled_folder
 from ecoshell.paths import NO_ROOM, make_private, remedy
 from ecoshell.secrecy import environ
@@ -173,6 +175,9 @@ class Hub:
 
     def find(self, name: HubName) -> Pull:
         """Look a name up without downloading anything."""
+        if find_spec("huggingface_hub") is None:
+            message = f"{name.short} cannot be downloaded: huggingface-hub is not installed."
+            raise ModelMissing(message, fix=GET_LLAMA, billed=False)
         from huggingface_hub import HfApi, constants  # imports httpx and more
 
         constants.HF_HUB_DISABLE_TELEMETRY = (

@@ -14,7 +14,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NotRequired,
     Union,
     cast,
     get_args,
@@ -304,23 +303,25 @@ class Arguments:
     """Validation and conversion of one function's arguments."""
 
     def __init__(self, function: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
-        from pydantic import ConfigDict, TypeAdapter  # heavy: only for a tool that is run
-        from typing_extensions import TypedDict
+        from pydantic import ConfigDict, Field, create_model  # heavy: only for a tool that is run
 
         self._properties: Mapping[str, Any] = parameters["properties"]
-        self._required = frozenset(parameters.get("required", ()))
-        self._optional = frozenset(self._properties) - self._required
+        required = frozenset(parameters.get("required", ()))
+        self._optional = frozenset(self._properties) - required
         """Optional arguments, for which null means that they are missing."""
         hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
-        for name in inspect.signature(function).parameters:
+        self._names: dict[str, str] = {}
+        """The argument of each field of the model, where names such as `copy` are taken."""
+        for number, name in enumerate(inspect.signature(function).parameters):
             kind, _ = split_annotation(hints.get(name, str))
-            fields[name] = kind if name in self._required else NotRequired[kind]
-        shape: Any = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
-        shape.__pydantic_config__ = ConfigDict(
+            default = ... if name in required else None
+            fields[f"field_{number}"] = (kind, Field(default, alias=name))
+            self._names[f"field_{number}"] = name
+        config = ConfigDict(
             extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=True
         )
-        self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
+        self._model = create_model("Arguments", __config__=config, **fields)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the converted arguments; raises ToolError that names each wrong one and its expected type."""
@@ -332,12 +333,19 @@ class Arguments:
             if value is not None or name not in self._optional
         }
         try:
-            return self._adapter.validate_python(values)
+            checked = self._model.model_validate(values)
         except ValidationError as error:
             faults = [
                 self._fault(detail)
                 for detail in error.errors(include_url=False, include_context=False)
             ]
+        else:
+            present = checked.model_fields_set
+            return {
+                name: getattr(checked, field)
+                for field, name in self._names.items()
+                if field in present
+            }
         raise ToolError("; ".join(faults) + ".")
 
     def _fault(self, detail: "ErrorDetails") -> str:

@@ -11,12 +11,11 @@ import os
 import re
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -24,18 +23,16 @@ from ecoshell.errors import ToolError
 from ecoshell.images import MAX_IMAGES
 from ecoshell.messages import Footprint, Image, Observation
 from ecoshell.tools import LASTING, Limits, Tool
+from ecoshell.tools.gpu import gpu_mb, may_have_gpu
 from ecoshell.worker import CancelToken, cancel_token, checkpoint
 
-_KB_PER_MB, _BYTES_PER_MB = 1 << 10, 1 << 20
+_KB_PER_MB = 1 << 10
 _FIRST_INTERVAL, _MAX_INTERVAL = 0.005, 0.1
 """Seconds between measurements of a program, doubled up to the maximum."""
+_GPU_INTERVAL = 0.5
 _MAX_PROGRAMS = 64
 """Maximum number of measured descendants of a program."""
 _PEAK = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
-_GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dxg")
-"""Path prefixes of GPU devices: NVIDIA, AMD, and WSL."""
-_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
-"""Devices that exist on every machine with a GPU."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +42,6 @@ class Meter:
     is_exclusive: bool = True
     """Whether no other run overlapped."""
     start_mb: float | None = None
-    gpu_start_mb: float | None = None
     programs: bool = False
     """Whether the tool started a program."""
     program_mb: float | None = None
@@ -53,6 +49,8 @@ class Meter:
     worker_mb: tuple[float | None, float | None] | None = None
     """Memory of the worker process before the run and its peak; None without a worker."""
     program_gpu_mb: float | None = None
+    gpu_due: float = 0.0
+    """The time of the next query, which starts a program."""
 
 
 _current_meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
@@ -69,8 +67,6 @@ async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:
     token = _current_meter.set(meter)
     try:
         if meter.is_exclusive:
-            if may_have_gpu():
-                meter.gpu_start_mb = await asyncio.to_thread(gpu_mb, (os.getpid(),))
             meter.start_mb = forget_peak()
         started = time.monotonic()
         observation = await run()
@@ -78,7 +74,7 @@ async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:
     finally:
         _current_meter.reset(token)
         _meters.remove(meter)
-    return replace(observation, seconds=seconds, footprint=await _footprint(meter))
+    return replace(observation, seconds=seconds, footprint=_footprint(meter))
 
 
 @contextlib.asynccontextmanager
@@ -114,8 +110,11 @@ def record_worker(start_mb: float | None, peak_mb: float | None) -> None:
         meter.worker_mb = (start_mb, peak_mb)
 
 
-async def _footprint(meter: Meter) -> Footprint:
-    """Return the memory of the run; all memory of a program counts as constant."""
+def _footprint(meter: Meter) -> Footprint:
+    """Return the memory of the run; all memory of a program counts as constant.
+
+    GPU memory is measured for programs only: in this process it belongs to the local model.
+    """
     gpu = 0.0 if not may_have_gpu() else None
     if meter.programs:
         is_measured = meter.program_mb is not None
@@ -130,11 +129,7 @@ async def _footprint(meter: Meter) -> Footprint:
         return Footprint(gpu_mb=gpu, gpu_instant_mb=gpu)
     peak = peak_mb("self")
     instant = None if peak is None else max(0.0, peak - meter.start_mb)
-    if gpu is not None:
-        return Footprint(meter.start_mb, instant, gpu, gpu)
-    gpu_end, gpu_start = await asyncio.to_thread(gpu_mb, (os.getpid(),)), meter.gpu_start_mb
-    gpu_growth = None if gpu_end is None or gpu_start is None else max(0.0, gpu_end - gpu_start)
-    return Footprint(meter.start_mb, instant, gpu_start, gpu_growth)
+    return Footprint(meter.start_mb, instant, gpu, gpu)
 
 
 async def _update_peaks(meter: Meter, pid: int) -> None:
@@ -144,8 +139,10 @@ async def _update_peaks(meter: Meter, pid: int) -> None:
     if not peaks:
         return
     meter.program_mb = max(meter.program_mb or 0.0, sum(peaks))
-    gpu = await asyncio.to_thread(gpu_mb, pids) if may_have_gpu() else 0.0
-    meter.program_gpu_mb = gpu if gpu is None else max(meter.program_gpu_mb or 0.0, gpu)
+    if time.monotonic() >= meter.gpu_due:
+        gpu = await asyncio.to_thread(gpu_mb, pids)
+        meter.program_gpu_mb = gpu if gpu is None else max(meter.program_gpu_mb or 0.0, gpu)
+        meter.gpu_due = time.monotonic() + _GPU_INTERVAL
 
 
 def _family(pid: int) -> list[int]:
@@ -192,55 +189,6 @@ def peak_mb(pid: int | str) -> float | None:
         return None
     match = _PEAK.search(status)
     return int(match[1]) / _KB_PER_MB if match else None
-
-
-# -- GPUs
-
-
-@cache
-def may_have_gpu() -> bool:
-    """Return whether this machine may have a GPU."""
-    return not Path("/proc/self/fd").is_dir() or any(device.exists() for device in _DEVICES)
-
-
-def gpu_mb(pids: Collection[int]) -> float | None:
-    """Return the GPU memory of these processes in MB (2^20); 0 if none has a GPU open, None if unknown.
-
-    Queries the NVIDIA driver, which does not report processes inside a container. May block.
-    """
-    using = {pid for pid in pids if _has_gpu_open(pid)} if may_have_gpu() else set[int]()
-    if not using:
-        return 0.0
-    nvml: Any = import_module("pynvml")
-    listed: set[int] = set()
-    used = 0
-    try:
-        nvml.nvmlInit()  # repeated calls are cheap
-        for index in range(nvml.nvmlDeviceGetCount()):
-            for process in nvml.nvmlDeviceGetComputeRunningProcesses(
-                nvml.nvmlDeviceGetHandleByIndex(index)
-            ):
-                if process.pid in using and process.usedGpuMemory is not None:
-                    listed.add(process.pid)
-                    used += process.usedGpuMemory
-    except nvml.NVMLError:
-        return None
-    return used / _BYTES_PER_MB if listed == using else None
-
-
-def _has_gpu_open(pid: int) -> bool:
-    """Return whether a process has a GPU open; assumed if its files are not readable."""
-    try:
-        files = list(Path(f"/proc/{pid}/fd").iterdir())
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    for file in files:
-        with contextlib.suppress(OSError):  # closed in the meantime
-            if str(file.readlink()).startswith(_GPUS):
-                return True
-    return False
 
 
 T = TypeVar("T")

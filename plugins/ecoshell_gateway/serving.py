@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.assembly import load_settings, open_ledger
@@ -61,6 +62,11 @@ async def serving(
     paths: Paths, options: GatewayOptions, *, command: str = ""
 ) -> AsyncGenerator[Serving]:
     """Serve on a loopback port until the block ends; raises UsageError, SettingsError and StoreError."""
+    if find_spec("uvicorn") is None:
+        raise UsageError(
+            "The gateway needs uvicorn, which is not installed.",
+            fix="pip install 'ecoshell[gateway]'",
+        )
     settings = await asyncio.to_thread(load_settings, paths)
     addresses = await asyncio.to_thread(_addresses, options)
     token = options.token or secrets.token_urlsafe(_TOKEN_BYTES)

@@ -7,7 +7,6 @@ search may use any address, that of `[plugins.web] searxng`. Pages are parsed in
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -172,8 +171,6 @@ def _results(page: Page, count: int) -> Iterator[str]:
 @hookimpl
 def tools(options: ToolOptions, settings: Mapping[str, Any]) -> list[FunctionTool]:
     """Return `web_search`, `web_fetch` and `web_extract`."""
-    if missing := [name for name in ("lxml", "cssselect") if find_spec(name) is None]:
-        raise UsageError(f"needs {' and '.join(missing)}: pip install {' '.join(missing)}")
     methods = WebTools(options, _address(settings))
     limits = Limits(options.fetch_seconds, options.result)
     reach: tuple[Effect, ...] = ("network",)

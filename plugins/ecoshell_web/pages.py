@@ -48,12 +48,11 @@ def extract(
 
 def _select(page: Any, selector: str) -> list[Any]:
     """Return the elements that match a CSS selector, without those inside other matches."""
-    from cssselect import SelectorError
-
+    syntax_error = import_module("lxml.cssselect").SelectorError
     try:
         matches: list[Any] = page.cssselect(selector)
     except (
-        SelectorError,
+        syntax_error,
         import_module("lxml.etree").XPathError,
     ) as error:  # For an unknown namespace.
         raise ToolError(

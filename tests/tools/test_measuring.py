@@ -1,16 +1,14 @@
 """Memory and time of tool runs, measured in this process and in real programs."""
 
 import asyncio
-import ctypes
 import os
 import sys
 from functools import partial
 from pathlib import Path
 
-import pynvml
 import pytest
 
-from ecoshell.messages import Footprint
+from ecoshell.tools import gpu
 from ecoshell.tools import running as measuring
 from ecoshell.tools.builtin.commands import run_process
 from ecoshell.tools.function import FunctionTool
@@ -118,71 +116,55 @@ async def test_a_run_after_a_cancelled_one_is_measured():
     assert footprint(await measured(fill, {"megabytes": 1})).cpu_mb is not None
 
 
-async def test_without_a_gpu_its_memory_is_zero(monkeypatch):
-    monkeypatch.setattr("ecoshell.tools.running.may_have_gpu", lambda: False)
-    memory = footprint(await measured(fill, {"megabytes": 1}))
-    assert (memory.gpu_mb, memory.gpu_instant_mb) == (0.0, 0.0)
-
-
-async def test_gpu_memory_that_the_driver_does_not_report_is_unknown(monkeypatch):
-    monkeypatch.setattr("ecoshell.tools.running.may_have_gpu", lambda: True)
-    monkeypatch.setattr("ecoshell.tools.running.gpu_mb", lambda pids: None)
-    memory = footprint(await measured(fill, {"megabytes": 1}))
-    assert memory == Footprint(memory.cpu_mb, memory.cpu_instant_mb, None, None)
-    assert memory.cpu_mb is not None
-
-
-class Driver:
-    """Imitates the driver's library: one GPU with the memory of these processes."""
-
-    def __init__(self, processes):
-        self._processes = processes
-
-    def nvmlInitWithFlags(self, flags):  # noqa: N802
-        return 0
-
-    def nvmlDeviceGetCount_v2(self, count):  # noqa: N802
-        count._obj.value = 1
-        return 0
-
-    def nvmlDeviceGetHandleByIndex_v2(self, index, device):  # noqa: N802
-        return 0
-
-    def nvmlDeviceGetComputeRunningProcesses_v3(self, device, room, infos):  # noqa: N802
-        room._obj.value = len(self._processes)
-        if infos is None:
-            return pynvml.NVML_ERROR_INSUFFICIENT_SIZE
-        for info, (pid, used) in zip(infos, self._processes, strict=False):
-            info.pid, info.usedGpuMemory = pid, used
-        return 0
+@pytest.mark.parametrize(("has_gpu", "memory"), [(False, 0.0), (True, None)])
+async def test_gpu_memory_of_this_process_is_zero_without_a_gpu_else_unknown(
+    has_gpu, memory, monkeypatch
+):
+    monkeypatch.setattr("ecoshell.tools.running.may_have_gpu", lambda: has_gpu)
+    result = footprint(await measured(fill, {"megabytes": 1}))
+    assert (result.gpu_mb, result.gpu_instant_mb) == (memory, memory)
+    assert result.cpu_mb is not None
 
 
 @pytest.fixture
-def driver(monkeypatch):
-    monkeypatch.setattr(measuring, "may_have_gpu", lambda: True)
-    monkeypatch.setattr(measuring, "_has_gpu_open", lambda pid: pid == 7)
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    return lambda library: monkeypatch.setattr(pynvml, "nvmlLib", library)
+def nvidia_smi(monkeypatch, tmp_path):
+    """Install a program that prints this answer; process 7 has a GPU open."""
+    monkeypatch.setattr(gpu, "may_have_gpu", lambda: True)
+    monkeypatch.setattr(gpu, "_has_gpu_open", lambda pid: pid == 7)
+    monkeypatch.setattr(gpu, "_QUERY_SECONDS", 0.5)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def install(answer, script="exit 0"):
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\ncat << END\n{answer}\nEND\n{script}\n")
+        program.chmod(0o755)
+
+    return install
 
 
 @pytest.mark.parametrize(
-    ("processes", "megabytes"),
+    ("answer", "megabytes"),
     [
-        ([(7, 64 * _MB), (9, 999 * _MB)], 64.0),
-        ([(7, 64 * _MB), (7, 16 * _MB)], 80.0),
-        ([(9, 999 * _MB)], None),
-        ([(7, ctypes.c_ulonglong(-1).value)], None),
+        ("7, 64\n9, 999", 64.0),
+        ("7, 64\n7, 16", 80.0),
+        ("9, 999", None),
+        ("7, [N/A]", None),
+        ("No running processes found", None),
     ],
-    ids=["its own only", "on two devices", "unknown to the driver", "not reported"],
+    ids=["its own only", "on two devices", "unknown to the driver", "not reported", "other words"],
 )
-def test_the_driver_reports_the_memory_of_processes(driver, processes, megabytes):
-    driver(Driver(processes))
-    assert measuring.gpu_mb([7, 8]) == megabytes
-    assert measuring.gpu_mb([8]) == 0.0
+def test_nvidia_smi_reports_the_memory_of_processes(nvidia_smi, answer, megabytes):
+    nvidia_smi(answer)
+    assert gpu.gpu_mb([7, 8]) == megabytes
+    assert gpu.gpu_mb([8]) == 0.0
 
 
-def test_a_failing_driver_reports_nothing(driver):
-    driver(object())
-    assert measuring.gpu_mb([7]) is None
-    driver(None)
-    assert measuring.gpu_mb([7]) is None
+@pytest.mark.parametrize("script", ["exit 9", "exec sleep 60"], ids=["fails", "does not end"])
+def test_a_failing_nvidia_smi_reports_nothing(nvidia_smi, script):
+    nvidia_smi("7, 64", script)
+    assert gpu.gpu_mb([7]) is None
+
+
+def test_gpu_memory_is_unknown_without_nvidia_smi(nvidia_smi, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu.gpu_mb([7]) is None

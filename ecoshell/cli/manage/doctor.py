@@ -37,6 +37,7 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.secrecy import environ
 from ecoshell.settings import read_settings
 from ecoshell.settings.schema import Settings
+from ecoshell.tools.gpu import query
 from ecoshell.tools.sandbox import backend
 from ecoshell.tools.workspace import workspace_folder
 
@@ -45,16 +46,9 @@ _LLAMA_PROGRAM = """
 import llama_cpp
 print(llama_cpp.__version__, "with a GPU" if llama_cpp.llama_supports_gpu_offload() else "CPU")
 """
-_GPU_PROGRAM = """
-import pynvml
-pynvml.nvmlInit()
-for number in range(pynvml.nvmlDeviceGetCount()):
-    device = pynvml.nvmlDeviceGetHandleByIndex(number)
-    print(f"{pynvml.nvmlDeviceGetName(device)} ({pynvml.nvmlDeviceGetMemoryInfo(device).total / 1e9:.0f} GB)")
-"""
 _PROGRAM_SECONDS = 60
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;.*extra == ['\"](?P<extra>\w+)['\"])?")
-_EXTRAS = ("local", "learn", "bench", "data", "plot", "team")
+_EXTRAS = ("local", "gateway", "completion", "learn", "bench", "data", "plot", "team")
 
 State = Literal["ok", "missing", "wrong"]
 """`missing` is optional, `wrong` keeps the shell from running."""
@@ -96,11 +90,11 @@ def run_checks(paths: Paths) -> Iterator[Check]:
         f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
     )
     yield from _packages()
-    yield _library("llama.cpp", _LLAMA_PROGRAM, GET_LLAMA)
+    yield _llama()
     if (build := current_build()) is not None and find_spec(LLAMA) is None:
         fix = "" if build.running else "Run `make run` again, or pip install 'ecoshell[local]'."
         yield Check("llama.cpp build", "ok" if build.running else "missing", build.words, fix)
-    yield _library("GPU", _GPU_PROGRAM, "Models run on the processor.")
+    yield _gpu()
     try:
         path = embedded_path()
         yield Check("embedded model", "ok", f"{path} ({size_text(path.stat().st_size)})")
@@ -163,11 +157,11 @@ def _packages() -> Iterator[Check]:
             )
 
 
-def _library(name: str, program: str, fix: str) -> Check:
-    """Ask a compiled library in a separate process, which it may crash."""
+def _llama() -> Check:
+    """Ask the compiled library in a separate process, which it may crash."""
     try:
         process = subprocess.run(
-            [sys.executable, "-P", "-c", program],
+            [sys.executable, "-P", "-c", _LLAMA_PROGRAM],
             capture_output=True,
             text=True,
             timeout=_PROGRAM_SECONDS,
@@ -177,10 +171,23 @@ def _library(name: str, program: str, fix: str) -> Check:
         reason = (
             error.stderr.strip().splitlines() or [f"it ended with status {error.returncode}"]
         )[-1]
-        return Check(name, "missing", reason, fix)
+        return Check("llama.cpp", "missing", reason, GET_LLAMA)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Check(name, "missing", str(error), fix)
-    return Check(name, "ok", ", ".join(process.stdout.split("\n")).strip(", "))
+        return Check("llama.cpp", "missing", str(error), GET_LLAMA)
+    return Check("llama.cpp", "ok", process.stdout.strip())
+
+
+def _gpu() -> Check:
+    try:
+        gpus = [
+            f"{name} ({float(mb) / 1024:.0f} GB)"
+            for name, mb in query("gpu", "name", "memory.total")
+        ]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        gpus = []
+    if gpus:
+        return Check("GPU", "ok", ", ".join(gpus))
+    return Check("GPU", "missing", "nvidia-smi reports none", "Models run on the processor.")
 
 
 def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
