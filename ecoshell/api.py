@@ -325,8 +325,8 @@ class Agent:
         """Configure the agent.
 
         `model` is a name as for `--model`, a model object that the caller closes, or None for the settings' model.
-        `tools` are tool objects and names of built-in tools (`read_file`, `*_file`); the default is all tools of a
-        shell, including those of servers and plugins. `cap` is the session's cap (`0.50`, `20000tok`, `2min`). Settings
+        `tools` are tool objects and names of tools, built-in or of plugins (`read_file`, `git_*`); the default is all
+        tools of a shell, including those of servers. `cap` is the session's cap (`0.50`, `20000tok`, `2min`). Settings
         and data are below the folder `home`, by default the user's own. `user` decides approvals and limits; without
         it, calls that need approval are refused, and at a limit the agent answers with what was found so far. `options`
         are those of the command line, such as the workspace.
@@ -459,15 +459,15 @@ class Agent:
         return self._shell
 
     def _tools_of(self, settings: "Settings", workspace: "Workspace") -> list[Tool]:
-        from ecoshell.assembly import tool_named, tools_of
+        from ecoshell.assembly import plugin_tools, tool_named
 
-        built_in = {tool.schema.name: tool for tool in tools_of(settings, workspace)}
+        by_name = plugin_tools(settings, self._paths, workspace, lambda _: None)
         chosen: list[Tool] = []
         for selector in self._tools:
             if isinstance(selector, str):
-                names = fnmatch.filter(built_in, selector)
-                matches = [built_in[name] for name in names] or [
-                    tool_named(selector, [*built_in.values()])
+                names = fnmatch.filter(by_name, selector)
+                matches = [by_name[name] for name in names] or [
+                    tool_named(selector, [*by_name.values()])
                 ]
                 chosen += [tool for tool in matches if tool not in chosen]
             elif isinstance(cast("object", selector), Tool):

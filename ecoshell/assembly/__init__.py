@@ -18,6 +18,7 @@ from ecoshell.assembly.stores import (
     undo_log,
 )
 from ecoshell.assembly.tools import (
+    plugin_tools,
     priced,
     server_of,
     servers_of,
@@ -35,6 +36,7 @@ __all__ = [
     "load_settings",
     "open_ledger",
     "open_store",
+    "plugin_tools",
     "plugins_of",
     "presets_of",
     "price_book",

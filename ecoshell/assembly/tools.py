@@ -39,6 +39,16 @@ def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
     return builtin_tools(workspace, options=tool_options(settings, workspace))
 
 
+def plugin_tools(
+    settings: "Settings", paths: Paths, workspace: Workspace, warn: Callable[[str], None]
+) -> dict[str, Tool]:
+    """Return the built-in tools and those of plugins, by name."""
+    built_in = {tool.schema.name: tool for tool in tools_of(settings, workspace)}
+    options = tool_options(settings, workspace)
+    added, _ = plugins_of(settings, paths, warn).tools(workspace, options, built_in)
+    return built_in | {name: tool for name, (_, tool) in added.items()}
+
+
 def sources_of(
     settings: "Settings", paths: Paths, workspace: Workspace, warn: Callable[[str], None]
 ) -> list[tuple[str, Tool]]:

@@ -24,6 +24,7 @@ LOCAL_ARRAY = (
     *("calculate", "current_time", "convert_units", "fetch_url", "json_query"),
 )
 """Tools whose short schemas a local model reads in every session, so that its prompt begins with the same tokens."""
+_LOCAL_PLACES = {name: place for place, name in enumerate(LOCAL_ARRAY)}
 
 _MAX_WORDS = 8
 _MAX_CHARACTERS = 60
@@ -105,6 +106,7 @@ class Presentation:
             for tool in deferrable or registered
             if tool.name in self.declared
         ]
+        declared.sort(key=lambda tool: _LOCAL_PLACES.get(tool.name, len(_LOCAL_PLACES)))
         meta = (
             (REGISTER_SCHEMA, self.registers or skills),
             (CALL_SCHEMA, self.uses_tool_call),

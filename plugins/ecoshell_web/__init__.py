@@ -1,7 +1,7 @@
-"""Tools for the web: search with a SearXNG server, and pages as text or in parts.
+"""Tools for the web: pages as text or in parts, and search with a SearXNG server.
 
-Pages are fetched with the limits of `fetch_url`, and from private addresses only if the settings allow it. Only the
-search may use any address, that of `[plugins.web] searxng`. Pages are parsed in a worker process.
+Pages are fetched from private addresses only if the settings allow it. Only the search may use any address, that of
+`[plugins.web] searxng`. Pages are parsed in a worker process.
 """
 
 import json
@@ -14,12 +14,12 @@ from ecoshell.errors import ToolError, UsageError, closest_word
 from ecoshell.messages import Effect, Observation, visible_line
 from ecoshell.plugins import hookimpl
 from ecoshell.tools import Limits, Subject, ToolOptions
-from ecoshell.tools.builtin.fetch import HTML, FetchTool, Page
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import in_thread, truncation_mark
 from ecoshell.worker import in_worker
-
-from . import pages
+from ecoshell_web import pages
+from ecoshell_web.fetching import HTML, Fetcher, Page
+from ecoshell_web.pages import Excerpt, excerpt
 
 _NO_SERVER = (
     "No search server is configured. Tell the user to set a SearXNG server: "
@@ -39,8 +39,20 @@ class WebTools:
     def __init__(self, options: ToolOptions, searxng: str) -> None:
         self._options = options
         self._searxng = searxng
-        self._web = FetchTool(options)
-        self._search = FetchTool(replace(options, allow_private=True))
+        self._web = Fetcher(options)
+        self._search = Fetcher(replace(options, allow_private=True))
+
+    async def fetch_url(self, url: Address) -> Observation:
+        """Fetch a web page (website, link, URL, internet address) and show its readable text."""
+        page = await self._web.page(url)
+        text = await self._web.readable(page)
+        if page.status >= 400:
+            return Observation(
+                f"{page.address} answered {page.status} {page.reason}.\n{text}", ok=False
+            )
+        if not text:
+            return Observation(f"{page.address} has no text.", truncated=page.cut)
+        return self._observation(page, excerpt(text, 0, self._room), "text")
 
     async def web_search(
         self,
@@ -57,74 +69,51 @@ class WebTools:
         lines = await in_thread(lambda: [*_results(page, max(1, min(count, _MAX_RESULTS)))])
         return Observation("\n".join(lines) or f"Nothing was found for {visible_line(query)}.")
 
-    async def web_fetch(
-        self,
-        url: Address,
-        start: Annotated[int, "Character to begin at, to read on."] = 0,
-    ) -> Observation:
-        """Read a web page (article, documentation) as text, a long one in parts."""
-        page = await self._page(url)
-        text = await self._web.readable(page)
-        return self._part(text, max(0, start), page)
-
     async def web_extract(
         self,
         url: Address,
         part: Annotated[Literal["text", "links", "tables", "headings"], "What to take."] = "text",
         selector: Annotated[str, "CSS selector of where to look, such as main table."] = "",
+        start: Annotated[int, "Character to begin at, to read on."] = 0,
     ) -> Observation:
-        """Extract parts of a web page: its links, tables or headings, or what a CSS selector finds."""
-        page = await self._page(url)
-        if page.kind not in HTML:
-            raise ToolError(
-                f"{page.address} is {page.kind[:80]}, not an HTML page; web_fetch returns its text."
-            )
-        seconds, room = (
-            self._options.fetch_seconds,
-            self._options.result.characters - _MARK_CHARACTERS,
-        )
-        extract = await in_thread(
-            lambda: in_worker(
-                pages.extract, page.text, page.address, part, selector, room, seconds=seconds
-            )
-        )
-        mark = self._fetch_mark(page)
-        if not extract:
-            within = f" within {selector}" if selector else ""
-            raise ToolError(
-                f"{page.address} has no {part}{within}; web_fetch returns its text. {mark}".rstrip()
-            )
-        return replace(extract, text=f"{extract.text}\n{mark}", truncated=True) if mark else extract
-
-    async def _page(self, url: str) -> Page:
+        """Extract parts of a web page: links, tables, headings or what a CSS selector finds; or read on in its text."""
         page = await self._web.page(url)
         if page.status >= 400:
             raise ToolError(f"{page.address} answered {page.status} {page.reason}.")
-        return page
-
-    def _fetch_mark(self, page: Page) -> str:
-        return (
-            f"[truncated: only {self._options.fetch_bytes} bytes were fetched]" if page.cut else ""
-        )
-
-    def _part(self, text: str, start: int, page: Page) -> Observation:
-        """Return as much of a text as fits, from a character on, and how to continue."""
-        if not text:
-            return Observation(f"{page.address} has no text.")
-        if start >= len(text):
-            raise ToolError(
-                f"{page.address} has {len(text)} characters; `start` {start} is beyond them."
+        if part == "text" and not selector.strip():
+            return self._observation(
+                page, excerpt(await self._web.readable(page), start, self._room), "text"
             )
-        room = self._options.result.characters - _MARK_CHARACTERS
-        end = min(len(text), start + room)
-        if end < len(text):
-            end = text.rfind("\n", start + room // 2, end) + 1 or end
-        part = text[start:end].rstrip()
-        if end < len(text):
-            mark = truncation_mark(end - start, len(text))
-            return Observation(f"{part}\n{mark} Continue with start={end}.", truncated=True)
-        mark = self._fetch_mark(page)
-        return Observation(f"{part}\n{mark}", truncated=True) if mark else Observation(part)
+        if page.kind not in HTML:
+            raise ToolError(
+                f"{page.address} is {page.kind[:80]}, not an HTML page; fetch_url returns its text."
+            )
+        arguments = (page.text, page.address, part, selector, start, self._room)
+        result = await in_thread(
+            lambda: in_worker(pages.extract, *arguments, seconds=self._options.fetch_seconds)
+        )
+        subject = f"{part} within {selector}" if selector else part
+        return self._observation(page, result, subject)
+
+    @property
+    def _room(self) -> int:
+        return self._options.result.characters - _MARK_CHARACTERS
+
+    def _observation(self, page: Page, result: Excerpt, subject: str) -> Observation:
+        """Return an excerpt with marks of truncation; raises ToolError if it is empty."""
+        fetched = f"[truncated: only the first {self._options.fetch_bytes} bytes were fetched]"
+        if not result.total:
+            mark = f" {fetched}" if page.cut else ""
+            raise ToolError(f"{page.address} has no {subject}.{mark}")
+        if not result.text:
+            raise ToolError(
+                f"{page.address} has {result.total} characters of {subject}; `start` is beyond them."
+            )
+        marks = [fetched] if page.cut else []
+        if result.end < result.total:
+            mark = truncation_mark(len(result.text), result.total)
+            marks = [f"{mark} web_extract continues with start={result.end}."]
+        return Observation("\n".join([result.text, *marks]), truncated=bool(marks))
 
 
 def _results(page: Page, count: int) -> Iterator[str]:
@@ -170,11 +159,11 @@ def _results(page: Page, count: int) -> Iterator[str]:
 
 @hookimpl
 def tools(options: ToolOptions, settings: Mapping[str, Any]) -> list[FunctionTool]:
-    """Return `web_search`, `web_fetch` and `web_extract`."""
+    """Return `fetch_url`, `web_search` and `web_extract`."""
     methods = WebTools(options, _address(settings))
     limits = Limits(options.fetch_seconds, options.result)
     reach: tuple[Effect, ...] = ("network",)
-    functions = (methods.web_search, methods.web_fetch, methods.web_extract)
+    functions = (methods.fetch_url, methods.web_search, methods.web_extract)
     return [FunctionTool(function, effects=reach, limits=limits) for function in functions]
 
 

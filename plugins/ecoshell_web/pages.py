@@ -1,35 +1,56 @@
-"""Parts of HTML pages, which are untrusted; runs in a worker process."""
+"""Text and parts of HTML pages, which are untrusted; runs in a worker process."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Observation, visible, visible_line
-from ecoshell.tools.running import truncation_mark
+from ecoshell.messages import visible, visible_line
 
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _INVISIBLE = ("script", "style", "template", "noscript")
 _ITEM_CHARACTERS = 2_000
 """Characters of a link, heading or row."""
+_BLANK_LINES = re.compile(r"\n\s*\n\s*")
+_MIN_ARTICLE_SHARE = 0.2
+"""Minimum share of an article in the page's text; below it the whole text is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of a text."""
+
+    text: str
+    end: int
+    """The character after it."""
+    total: int
+    """Characters of the whole text."""
+
+
+def excerpt(text: str, start: int, characters: int) -> Excerpt:
+    """Return as many whole lines as fit, from a character on."""
+    start = max(0, start)
+    end = min(len(text), start + characters)
+    if end < len(text):
+        end = text.rfind("\n", start + characters // 2, end) + 1 or end
+    return Excerpt(text[start:end].rstrip(), end, len(text))
 
 
 def extract(
-    html: str, address: str, part: str, selector: str, characters: int
-) -> Observation | None:
-    """Return the parts of one kind that fit, in page order, or None without any.
-
-    Raises ToolError for an invalid selector.
-    """
+    html: str, address: str, part: str, selector: str, start: int, characters: int
+) -> Excerpt:
+    """Return an excerpt of the parts of one kind, in page order; raises ToolError for an invalid selector."""
     lxml = import_module("lxml.html")
     try:
         page = lxml.document_fromstring(
             html.encode(errors="replace"), parser=lxml.HTMLParser(encoding="utf-8")
         )
     except lxml.etree.ParserError:  # An empty page.
-        return None
+        return Excerpt("", 0, 0)
     for element in [*page.iter(*_INVISIBLE)]:
         element.drop_tree()
     elements = _select(page, selector) if selector.strip() else [page]
@@ -42,8 +63,33 @@ def extract(
         "tables": _tables,
         "headings": _headings,
     }
-    items = [*dict.fromkeys(item for element in elements for item in kinds[part](element) if item)]
-    return _fitting(items, part, characters) if items else None
+    items = dict.fromkeys(item for element in elements for item in kinds[part](element) if item)
+    return excerpt("\n".join(items).rstrip(), start, characters)
+
+
+def readable_text(html: str) -> str:
+    """Return title and main text of a page, or all its text."""
+    from lxml.etree import LxmlError, ParserError  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
+    from readability import Document  # heavy
+    from readability.readability import Unparseable
+
+    if not html.strip():
+        return ""
+    full_text = _plain_text(html)
+    try:
+        document = Document(html)
+        title = str(document.short_title())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        article = _plain_text(str(document.summary()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    except (Unparseable, LxmlError, ParserError, RecursionError):
+        return full_text
+    text = article if len(article) >= len(full_text) * _MIN_ARTICLE_SHARE else full_text
+    return text if not title or title in text[: len(title) + 200] else f"{title}\n\n{text}"
+
+
+def _plain_text(html: str) -> str:
+    from inscriptis import get_text
+
+    return _BLANK_LINES.sub("\n\n", get_text(html)).strip()
 
 
 def _select(page: Any, selector: str) -> list[Any]:
@@ -69,7 +115,7 @@ def _text(element: Any) -> str:
 
     html: str = import_module("lxml.html").tostring(element, encoding="unicode")
     lines = (line.rstrip() for line in get_text(html).splitlines())
-    return "\n".join(line for line in lines if line).strip()
+    return visible("\n".join(line for line in lines if line).strip())
 
 
 def _links(element: Any, base: str) -> Iterator[str]:
@@ -81,12 +127,14 @@ def _links(element: Any, base: str) -> Iterator[str]:
         except ValueError:  # Brackets without an IPv6 address.
             continue
         if link.get("href") and scheme in ("http", "https"):
-            yield f"{visible_line(link.text_content()) or '(no text)'}: {visible_line(target)}"
+            text = visible_line(link.text_content()) or "(no text)"
+            yield f"{text}: {visible_line(target)}"[:_ITEM_CHARACTERS]
 
 
 def _headings(element: Any) -> Iterator[str]:
     for heading in element.iter(*_HEADINGS):
-        yield f"{'#' * int(heading.tag[1])} {visible_line(heading.text_content())}"
+        text = f"{'#' * int(heading.tag[1])} {visible_line(heading.text_content())}"
+        yield text[:_ITEM_CHARACTERS]
 
 
 def _tables(element: Any) -> Iterator[str]:
@@ -102,25 +150,3 @@ def _tables(element: Any) -> Iterator[str]:
         lines = [" | ".join(row)[:_ITEM_CHARACTERS] for row in rows if any(row)]
         if lines:
             yield "\n".join([*caption, *lines]) + "\n"
-
-
-def _fitting(items: list[str], part: str, characters: int) -> Observation:
-    """Return the items that fit, with a truncation mark; a single item that does not fit is cut."""
-    fitting: list[str] = []
-    room = characters
-    for item in items:
-        text = visible(item) if part in ("text", "tables") else item[:_ITEM_CHARACTERS]
-        if len(text) > room and fitting:
-            break
-        fitting.append(text[:room])
-        room -= len(text) + 1
-        if room <= 0:
-            break
-    text = "\n".join(fitting).rstrip()
-    if len(fitting) < len(items):
-        return Observation(
-            f"{text}\n{truncation_mark(len(fitting), len(items), part)}", truncated=True
-        )
-    if room < 0:
-        return Observation(f"{text}\n{truncation_mark(characters, len(items[-1]))}", truncated=True)
-    return Observation(text)

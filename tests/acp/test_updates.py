@@ -2,6 +2,7 @@
 
 import pytest
 from acp import schema
+from shipped_tools import shipped_tools
 
 from ecoshell.catalog import Catalog
 from ecoshell.events import (
@@ -21,7 +22,6 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import Usage
-from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.diffs import unified
 from ecoshell.tools.workspace import Workspace
 from ecoshell_acp.updates import Updates
@@ -33,7 +33,7 @@ STEP = StepStarted(1, "agent", "m")
 
 @pytest.fixture
 def updates(tmp_path):
-    return Updates(Catalog(builtin_tools(Workspace(tmp_path))), str(tmp_path))
+    return Updates(Catalog(shipped_tools(Workspace(tmp_path)).values()), str(tmp_path))
 
 
 def convert(updates, *events):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from agent_play import User, finish, of, say, turn
+from shipped_tools import shipped_tools
 
 from ecoshell.agent.rules import Rules
 from ecoshell.events import CallFinished
@@ -36,7 +37,7 @@ def verdict(
     ground: Workspace, name: str, arguments: dict[str, object], *, confined: bool = False, **rules
 ) -> str:
     options = ToolOptions(sandbox=Sandbox("auto", ground.root) if confined else None)
-    tools = {tool.schema.name: tool for tool in builtin_tools(ground, options=options)}
+    tools = shipped_tools(ground, options)
     tools["convert"] = FunctionTool(convert, effects=("read", "write"))
     return Rules(workspace=ground.root, **rules).judge(Call(name, arguments), tools[name]).verdict
 

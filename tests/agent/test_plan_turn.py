@@ -115,24 +115,24 @@ async def test_a_use_beyond_the_quota_runs_if_better_uses_remain_affordable(play
 
 
 async def test_a_call_is_refused_only_when_a_better_cheaper_use_becomes_unaffordable(play):
-    lines = [say("", "fetch_url", url="https://x.example"), COUNT, finish("3 lines")]
+    lines = [say("", "calculate", expression="1 + 1"), COUNT, finish("3 lines")]
     async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
-        shell.deps.profiles.resources.update({"fetch_url": 185_000_000, "count_text": 20_000_000})
-        _remember(shell, "fetch_url", helpful=False)
+        shell.deps.profiles.resources.update({"calculate": 185_000_000, "count_text": 20_000_000})
+        _remember(shell, "calculate", helpful=False)
         _remember(shell, "count_text", helpful=True)
         events = await turn(shell)
-        why = (await shell.command("/plan why fetch_url")).text
+        why = (await shell.command("/plan why calculate")).text
     refused, counted = of(events, CallFinished)
     assert (refused.refused, counted.refused) == ("forbidden", "")
     assert "would leave count_text unpaid ($0.02" in refused.observation
     assert "Affordable instead: count_text ($0.02" in refused.observation
-    assert why.splitlines()[0].startswith("fetch_url: ")
+    assert why.splitlines()[0].startswith("calculate: ")
 
 
 async def test_a_call_is_not_refused_in_favour_of_a_tool_without_history(play):
-    lines = [say("", "fetch_url", url="https://x.example"), finish("3 lines")]
+    lines = [say("", "calculate", expression="1 + 1"), finish("3 lines")]
     async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
-        shell.deps.profiles.resources.update({"fetch_url": 185_000_000, "count_text": 20_000_000})
+        shell.deps.profiles.resources.update({"calculate": 185_000_000, "count_text": 20_000_000})
         events = await turn(shell)
     assert [event.refused for event in of(events, CallFinished)] != ["forbidden"]
 
@@ -552,10 +552,10 @@ async def test_a_cap_hides_none_of_hundreds_of_tools_and_notes_stay_short(play):
 async def test_a_tool_over_another_cap_is_not_planned(play):
     async with play([finish("ok")], registration="names", price=PRICE, budget="30000tok") as shell:
         await shell.command("/budget turn 0.04")
-        shell.deps.catalog.tool("fetch_url").price_nano = 50_000_000
+        shell.deps.catalog.tool("calculate").price_nano = 50_000_000
         events = await turn(shell)
     first = of(events, PlanChanged)[0]
-    assert (row(first, "fetch_url").state, row(first, "fetch_url").why) == ("forbidden", "budget")
+    assert (row(first, "calculate").state, row(first, "calculate").why) == ("forbidden", "budget")
     assert row(first, "count_text").state == "planned"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from shipped_tools import shipped_tools
 
 from ecoshell.agent.rules import Rules
 from ecoshell.agent.shell_line import parse_line
@@ -49,7 +50,7 @@ def ground(tmp_path) -> Workspace:
 
 
 def judge(ground, call, **rules):
-    tools = {tool.schema.name: tool for tool in builtin_tools(ground)}
+    tools = shipped_tools(ground)
     return Rules(workspace=ground.root, **rules).judge(call, tools[call.name])
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shipped_tools import shipped_tools
 
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.judging import by_rules, unwrapped
-from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
 QUERY = "Which trains go to Oslo tomorrow?"
@@ -260,7 +260,7 @@ def tools(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "data.json").write_text('{"a": [1]}')
     (tmp_path / "folder").mkdir()
-    return {tool.schema.name: tool for tool in builtin_tools(Workspace(tmp_path))}
+    return shipped_tools(Workspace(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ EFFECTS: dict[str, set[Effect]] = {
     "calculate": set(),
     "current_time": set(),
     "convert_units": set(),
-    "fetch_url": {"network"},
     "json_query": {"read"},
     "todo": set(),
     "task": set(),

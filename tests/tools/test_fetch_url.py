@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools import Limits, ToolOptions
-from ecoshell.tools.builtin.fetch import FetchTool, is_public, readable_text, require_public_name
+from ecoshell.tools import Limits, ResultSize, ToolOptions
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import contained
 from ecoshell.worker import in_worker
+from ecoshell_web import WebTools
+from ecoshell_web.fetching import is_public, require_public_name
+from ecoshell_web.pages import readable_text
 
 LOREM = "The quick brown fox, who was very tired, jumped over the lazy dog. " * 8
 PAGE = f"""<html><head><title>Foxes and dogs</title><script>var hidden = 1;</script></head><body>
@@ -168,17 +170,18 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def near() -> FetchTool:
-    return FetchTool(ToolOptions(allow_private=True, fetch_bytes=50_000))
+def near() -> WebTools:
+    options = ToolOptions(ResultSize(2_000_000), allow_private=True, fetch_bytes=50_000)
+    return WebTools(options, "")
 
 
-async def refusal(tool: FetchTool, url: str) -> str:
+async def refusal(tool: WebTools, url: str) -> str:
     with pytest.raises(ToolError) as caught:
         await tool.fetch_url(url)
     return str(caught.value)
 
 
-async def test_a_page_becomes_readable_text_with_its_title(near: FetchTool, site: Site):
+async def test_a_page_becomes_readable_text_with_its_title(near: WebTools, site: Site):
     text = (await near.fetch_url(site.url("/"))).text
     assert text.startswith("Foxes and dogs\n")
     assert "quick brown fox" in text
@@ -197,25 +200,25 @@ async def test_a_page_becomes_readable_text_with_its_title(near: FetchTool, site
         ("/moved", "café"),
     ],
 )
-async def test_text_is_returned_unchanged(near: FetchTool, site: Site, path: str, text: str):
+async def test_text_is_returned_unchanged(near: WebTools, site: Site, path: str, text: str):
     observation = await near.fetch_url(site.url(path))
     assert (observation.ok, observation.text) == (True, text)
 
 
-async def test_an_empty_page_is_reported(near: FetchTool, site: Site):
+async def test_an_empty_page_is_reported(near: WebTools, site: Site):
     assert (await near.fetch_url(site.url("/empty"))).text == f"{site.url('/empty')} has no text."
 
 
 @pytest.mark.parametrize(
     "piece", ["<td>x", "<p>a,b", "<br>", "<a href=x>", "<div>", "&lt;", "<!--", "<"]
 )
-async def test_extracting_a_slow_page_times_out(near: FetchTool, site: Site, piece: str):
+async def test_extracting_a_slow_page_times_out(near: WebTools, site: Site, piece: str):
     PAGES["/bomb"] = (
         200,
         {"Content-Type": "text/html"},
         ("<table><tr>" + piece * 400_000).encode(),
     )
-    hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=1))
+    hasty = WebTools(ToolOptions(allow_private=True, fetch_seconds=1), "")
     try:
         assert isinstance(
             (await asyncio.wait_for(hasty.fetch_url(site.url("/bomb")), 600)).text, str
@@ -225,19 +228,19 @@ async def test_extracting_a_slow_page_times_out(near: FetchTool, site: Site, pie
     assert "brown fox" in (await near.fetch_url(site.url("/"))).text
 
 
-async def test_an_error_page_is_not_ok_and_keeps_its_text(near: FetchTool, site: Site):
+async def test_an_error_page_is_not_ok_and_keeps_its_text(near: WebTools, site: Site):
     observation = await near.fetch_url(site.url("/missing"))
     assert not observation.ok
     assert observation.text == f"{site.url('/missing')} answered 404 Not Found.\nnothing here"
 
 
-async def test_a_page_that_is_not_text_is_refused(near: FetchTool, site: Site):
+async def test_a_page_that_is_not_text_is_refused(near: WebTools, site: Site):
     assert "image/png, which is not text" in await refusal(near, site.url("/image"))
 
 
 @pytest.mark.parametrize("path", ["/endless", "/zipped"])
 async def test_a_large_response_is_truncated_while_it_arrives(
-    near: FetchTool, site: Site, path: str
+    near: WebTools, site: Site, path: str
 ):
     observation = await near.fetch_url(site.url(path))
     assert observation.truncated
@@ -246,14 +249,14 @@ async def test_a_large_response_is_truncated_while_it_arrives(
 
 
 @pytest.mark.parametrize("path", ["/deflated", "/raw", "/gzipped", "/parts"])
-async def test_unrequested_compression_is_unpacked(near: FetchTool, site: Site, path: str):
+async def test_unrequested_compression_is_unpacked(near: WebTools, site: Site, path: str):
     assert (await near.fetch_url(site.url(path))).text == "zipped"
 
 
 @pytest.mark.parametrize(
     "encoding", ["gzip, gzip", "gzip,deflate", "br", "zstd", "compress", "gzip, br", "x", "a-" * 99]
 )
-async def test_unknown_and_nested_encodings_are_refused(near: FetchTool, site: Site, encoding: str):
+async def test_unknown_and_nested_encodings_are_refused(near: WebTools, site: Site, encoding: str):
     twice = gzip.compress(gzip.compress(b"z" * 100_000_000, 1))
     PAGES["/encoded"] = (200, {"Content-Type": "text/plain", "Content-Encoding": encoding}, twice)
     message = await refusal(near, site.url("/encoded"))
@@ -261,17 +264,17 @@ async def test_unknown_and_nested_encodings_are_refused(near: FetchTool, site: S
     assert len(message) < 300
 
 
-async def test_an_invalid_encoding_is_an_error(near: FetchTool, site: Site):
+async def test_an_invalid_encoding_is_an_error(near: WebTools, site: Site):
     assert "does not match its declared encoding" in await refusal(near, site.url("/nogzip"))
 
 
-async def test_endless_empty_members_are_truncated(near: FetchTool, site: Site):
+async def test_endless_empty_members_are_truncated(near: WebTools, site: Site):
     assert (await near.fetch_url(site.url("/nothing"))).truncated
 
 
 @pytest.mark.parametrize("path", ["/drip", "/drippage"])
 async def test_an_endless_slow_response_times_out(site: Site, path: str):
-    hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=0.5))
+    hasty = WebTools(ToolOptions(allow_private=True, fetch_seconds=0.5), "")
     assert "did not answer in time" in await refusal(hasty, site.url(path))
 
 
@@ -292,7 +295,7 @@ async def test_an_endless_slow_response_times_out(site: Site, path: str):
     ],
 )
 async def test_an_unsupported_charset_is_read_as_utf8(site: Site, charset: str):
-    patient = FetchTool(ToolOptions(allow_private=True))
+    patient = WebTools(ToolOptions(ResultSize(2_000_000), allow_private=True), "")
     body = "é-Ⓜ".encode() + b"a-b" * 500_000
     PAGES["/charset"] = (200, {"Content-Type": f"text/plain; charset={charset}"}, body)
     observation = await patient.fetch_url(site.url("/charset"))
@@ -302,7 +305,7 @@ async def test_an_unsupported_charset_is_read_as_utf8(site: Site, charset: str):
 @pytest.mark.parametrize(
     "charset", ["cp1252", "latin-1", "Shift_JIS", "EUC-KR", "gb18030", "koi8-r", "utf-16", "big5"]
 )
-async def test_text_charsets_are_decoded(near: FetchTool, site: Site, charset: str):
+async def test_text_charsets_are_decoded(near: WebTools, site: Site, charset: str):
     word = {
         "Shift_JIS": "日本",
         "EUC-KR": "한국",
@@ -318,7 +321,7 @@ async def test_text_charsets_are_decoded(near: FetchTool, site: Site, charset: s
     assert (await near.fetch_url(site.url("/charset"))).text == word
 
 
-async def test_redirects_are_limited_in_number_and_scheme(near: FetchTool, site: Site):
+async def test_redirects_are_limited_in_number_and_scheme(near: WebTools, site: Site):
     assert "more than 5 times" in await refusal(near, site.url("/circle"))
     assert len(site.requests) == 6
     assert "only http:// and https://" in await refusal(near, site.url("/tofile"))
@@ -327,7 +330,7 @@ async def test_redirects_are_limited_in_number_and_scheme(near: FetchTool, site:
 
 async def test_a_silent_server_times_out(site: Site):
     tool = FunctionTool(
-        FetchTool(ToolOptions(allow_private=True)).fetch_url,
+        WebTools(ToolOptions(allow_private=True), "").fetch_url,
         effects=["network"],
         limits=Limits(seconds=0.3),
     )
@@ -336,11 +339,11 @@ async def test_a_silent_server_times_out(site: Site):
         False,
         "fetch_url was stopped: it took longer than 0.3 s. Give it less to do, or continue without it.",
     )
-    hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=0.2))
+    hasty = WebTools(ToolOptions(allow_private=True, fetch_seconds=0.2), "")
     assert "did not answer in time" in await refusal(hasty, site.url("/silent"))
 
 
-async def test_an_unreachable_server_is_an_error(near: FetchTool):
+async def test_an_unreachable_server_is_an_error(near: WebTools):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound but not listening
         assert "could not be fetched" in await refusal(
@@ -363,7 +366,7 @@ async def test_an_unreachable_server_is_an_error(near: FetchTool):
         "https://" + "x" * 70_000,
     ],
 )
-async def test_other_addresses_are_refused(near: FetchTool, url: str):
+async def test_other_addresses_are_refused(near: WebTools, url: str):
     message = await refusal(near, url)
     assert "secret" not in message
 
@@ -373,7 +376,7 @@ async def test_other_addresses_are_refused(near: FetchTool, url: str):
     ["127.0.0.1", "localhost", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::ffff:127.0.0.1]"],
 )
 async def test_this_machine_is_refused_under_any_name(site: Site, host: str):
-    message = await refusal(FetchTool(ToolOptions()), site.url("/plain", host))
+    message = await refusal(WebTools(ToolOptions(), ""), site.url("/plain", host))
     assert "local network" in message or "cannot be resolved" in message
     assert site.requests == []
 
@@ -383,11 +386,11 @@ async def test_this_machine_is_refused_under_any_name(site: Site, host: str):
     ["10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]", "[::1]"],
 )
 async def test_the_local_network_is_refused(host: str):
-    assert "local network" in await refusal(FetchTool(ToolOptions()), f"http://{host}/")
+    assert "local network" in await refusal(WebTools(ToolOptions(), ""), f"http://{host}/")
 
 
 async def test_the_connection_goes_to_the_checked_address(
-    near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch
+    near: WebTools, site: Site, monkeypatch: pytest.MonkeyPatch
 ):
     resolve, lookups = socket.getaddrinfo, list[str]()
 
@@ -404,7 +407,7 @@ async def test_the_connection_goes_to_the_checked_address(
 
 
 async def test_an_international_name_is_resolved_as_encoded(
-    near: FetchTool, site: Site, monkeypatch: pytest.MonkeyPatch
+    near: WebTools, site: Site, monkeypatch: pytest.MonkeyPatch
 ):
     resolve = socket.getaddrinfo
 
@@ -422,7 +425,7 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_private_names(
 ):
     PAGES["http://example.org/page"] = (200, {"Content-Type": "text/plain"}, b"by proxy")
     monkeypatch.setenv("http_proxy", site.url(""))
-    far = FetchTool(ToolOptions())
+    far = WebTools(ToolOptions(), "")
     assert (await far.fetch_url("http://example.org/page")).text == "by proxy"
     for host in ("localhost", "10.0.0.1", "printer.local", "[::1]"):
         assert "local network" in await refusal(far, f"http://{host}/page")
@@ -432,7 +435,7 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_private_names(
 @pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:9", "socks4://127.0.0.1:9"])
 async def test_an_unsupported_proxy_is_an_error(proxy: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("http_proxy", proxy)
-    assert "proxy" in await refusal(FetchTool(ToolOptions()), "http://example.org/")
+    assert "proxy" in await refusal(WebTools(ToolOptions(), ""), "http://example.org/")
 
 
 PRIVATE = [
@@ -531,7 +534,7 @@ def test_no_spelling_of_a_private_address_passes_to_a_proxy(
 ):
     monkeypatch.setenv("http_proxy", site.url(""))
     with pytest.raises(ToolError):
-        asyncio.run(FetchTool(ToolOptions()).fetch_url(f"http://{host}/page"))
+        asyncio.run(WebTools(ToolOptions(), "").fetch_url(f"http://{host}/page"))
     assert site.requests == []
 
 
@@ -546,7 +549,7 @@ def test_a_redirect_to_a_private_address_is_not_followed_by_a_proxy(
     PAGES["http://example.org/away"] = (302, {"Location": f"//{host}/page"}, b"")
     site.requests.clear()
     with pytest.raises(ToolError):
-        asyncio.run(FetchTool(ToolOptions()).fetch_url("http://example.org/away"))
+        asyncio.run(WebTools(ToolOptions(), "").fetch_url("http://example.org/away"))
     assert [path for _, path in site.requests] == ["http://example.org/away"]
 
 
@@ -559,7 +562,7 @@ async def test_a_public_name_passes_to_a_proxy(
     monkeypatch.setenv("http_proxy", site.url(""))
     for name in (host, host.strip("[]")):  # httpcore sends a proxy the address without brackets.
         PAGES[f"http://{name}/page"] = (200, {"Content-Type": "text/plain"}, b"by proxy")
-    assert "by proxy" in str(await FetchTool(ToolOptions()).fetch_url(f"http://{host}/page"))
+    assert "by proxy" in str(await WebTools(ToolOptions(), "").fetch_url(f"http://{host}/page"))
     assert len(site.requests) == 1
 
 

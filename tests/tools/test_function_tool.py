@@ -178,7 +178,7 @@ def test_schemas_are_created_without_pydantic():
         from pathlib import Path
         from ecoshell.tools.builtin import builtin_tools
         from ecoshell.tools.workspace import Workspace
-        assert len([tool.schema for tool in builtin_tools(Workspace(Path(".")))]) == 18
+        assert len([tool.schema for tool in builtin_tools(Workspace(Path(".")))]) == 17
         heavy = {"pydantic", "httpx", "pint", "regex", "jmespath", "lxml", "readability", "inscriptis", "numpy"}
         print(*heavy & set(sys.modules))
     """

@@ -7,7 +7,6 @@ from ecoshell.tools import Limits, Tool, ToolOptions
 from ecoshell.tools.builtin.calculate import calculate
 from ecoshell.tools.builtin.clock import current_time
 from ecoshell.tools.builtin.commands import CommandTools
-from ecoshell.tools.builtin.fetch import FetchTool
 from ecoshell.tools.builtin.files import FileTools
 from ecoshell.tools.builtin.program import SECONDS, ProgramTool
 from ecoshell.tools.builtin.search import SearchTools
@@ -31,7 +30,6 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
     programs = Limits(
         options.command_seconds + _END_SECONDS, options.result, sandbox=options.sandbox
     )
-    web = Limits(options.fetch_seconds, options.result)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
     search = SearchTools(workspace, options)
     program = ProgramTool(
@@ -58,7 +56,6 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
         WorkerTool(calculate, effects=(), limits=quick),
         FunctionTool(current_time, effects=(), limits=quick),
         WorkerTool(convert_units, effects=(), limits=quick),
-        FunctionTool(FetchTool(options).fetch_url, effects=("network",), limits=web),
         WorkerTool(search.json_query, effects=_READ, limits=quick),
         TodoTool(),
         TaskTool(options.result),

@@ -22,14 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.assembly import tools_of
+from ecoshell.assembly.tools import tool_options
 from ecoshell.errors import ToolError
-from ecoshell.messages import Effect, Observation
+from ecoshell.messages import Observation
 from ecoshell.paths import Paths
 from ecoshell.tools import Tool, limits_of
 from ecoshell.tools.builtin.commands import run_process, safe_environment
 from ecoshell.tools.workspace import Workspace
 from ecoshell_bench.tasks.report import Result
 from ecoshell_bench.tasks.suite import REGEX_PREFIX, Task
+from ecoshell_web import tools as web_tools
 
 if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
     from ecoshell.settings.schema import Settings
@@ -149,11 +151,11 @@ def _remove(folder: Path) -> None:
 
 
 def offline_tools(settings: "Settings", workspace: Workspace) -> list[Tool]:
-    """Return the tools of a session, with those whose only effect is the network disconnected."""
-    network_only: frozenset[Effect] = frozenset({"network"})
+    """Return the built-in tools and a `fetch_url` that finds no network."""
+    web = web_tools(tool_options(settings, workspace), {})
     return [
-        Offline(tool) if tool.effects == network_only else tool
-        for tool in tools_of(settings, workspace)
+        *tools_of(settings, workspace),
+        *(Offline(tool) for tool in web if tool.name == "fetch_url"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""fetch_url: fetch a web page as text; local addresses are refused unless the settings allow them.
+"""Fetches web pages as text; local addresses are refused unless the settings allow them.
 
 A host name is resolved once and the connection goes to the checked address, which defeats DNS rebinding. Behind a
 proxy, which resolves names itself, only the name can be checked.
@@ -12,13 +12,13 @@ import socket
 import zlib
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Observation
-from ecoshell.tools import Subject, ToolOptions
+from ecoshell.tools import ToolOptions
 from ecoshell.tools.running import in_thread
 from ecoshell.worker import checkpoint, in_worker
+from ecoshell_web.pages import readable_text
 
 if TYPE_CHECKING:
     import ssl
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import httpx
 
 _REDIRECTS = 5
+_EXTRACT_SECONDS = 15.0
 HTML = frozenset({"text/html", "application/xhtml+xml"})
 """The media types of pages."""
 _TEXT = frozenset(
@@ -69,24 +70,10 @@ class Page:
 
 
 @dataclass(eq=False)
-class FetchTool:
-    """Fetches web pages; `fetch_url` is the tool."""
+class Fetcher:
+    """Fetches web pages within the limits of the options."""
 
     _options: ToolOptions
-
-    async def fetch_url(
-        self, url: Annotated[str, "Address beginning with http:// or https://.", Subject.ADDRESS]
-    ) -> Observation:
-        """Fetch a web page (website, link, URL, internet address) and show its readable text."""
-        page = await self.page(url)
-        text = await self.readable(page)
-        if page.cut:
-            text += f"\n[truncated: only the first {self._options.fetch_bytes} bytes were fetched]"
-        if page.status >= 400:
-            return Observation(
-                f"{page.address} answered {page.status} {page.reason}.\n{text}", ok=False
-            )
-        return Observation(text or f"{page.address} has no text.", truncated=page.cut)
 
     async def readable(self, page: Page) -> str:
         """Return the readable text of a page; raises ToolError if that takes too long or too much memory."""
@@ -326,36 +313,3 @@ async def checked_address(host: str, port: int, *, allow_private: bool) -> str:
     if not allow_private and not all(is_public(ip_address(address)) for address in addresses):
         raise ToolError(_PRIVATE.format(host))
     return addresses[0]
-
-
-# -- text extraction
-
-_BLANK_LINES = re.compile(r"\n\s*\n\s*")
-_EXTRACT_SECONDS = 15.0
-_MIN_ARTICLE_SHARE = 0.2
-"""Minimum share of an article in the page's text; below it the whole text is used."""
-
-
-def readable_text(html: str) -> str:
-    """Return title and main text of a page, or all its text; run in a worker process because its cost is unbounded."""
-    from lxml.etree import LxmlError, ParserError  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
-    from readability import Document  # heavy
-    from readability.readability import Unparseable
-
-    if not html.strip():
-        return ""
-    full_text = _plain_text(html)
-    try:
-        document = Document(html)
-        title = str(document.short_title())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        article = _plain_text(str(document.summary()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    except (Unparseable, LxmlError, ParserError, RecursionError):
-        return full_text
-    text = article if len(article) >= len(full_text) * _MIN_ARTICLE_SHARE else full_text
-    return text if not title or title in text[: len(title) + 200] else f"{title}\n\n{text}"
-
-
-def _plain_text(html: str) -> str:
-    from inscriptis import get_text
-
-    return _BLANK_LINES.sub("\n\n", get_text(html)).strip()
