@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # loaded only if a plugin provides such an object
     from ecoshell.budget import Price
     from ecoshell.budget.ledger import Ledger
     from ecoshell.models import Model
+    from ecoshell.models.observed import ReplyObserver
     from ecoshell.paths import Paths
     from ecoshell.plugins import Command
     from ecoshell.strategies import StrategySpec, Thinking
@@ -44,6 +45,7 @@ HOOKS: Mapping[str, str] = {
     "prices": "price",
     "judges": "judge",
     "ledger": "ledger",
+    "reply_observers": "reply observer",
     "slash_commands": "slash command",
     "cli_commands": "command",
     "themes": "theme",
@@ -175,6 +177,10 @@ class Plugins:
     def ledgers(self) -> "dict[str, Callable[[str, Path, str], Ledger]]":
         """Return the functions that open shared ledgers, by URL scheme."""
         return {scheme: opener for scheme, (_, opener) in self._collect("ledger").items()}
+
+    def reply_observers(self, paths: "Paths") -> "list[tuple[str, ReplyObserver]]":
+        """Return the observers of replies, each with its plugin's name."""
+        return [*self._collect("reply_observers", paths=paths).values()]
 
     def slash_commands(self, reserved: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Return slash commands."""
@@ -367,7 +373,7 @@ def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:
                 raise ValueError(f"the folder {result} does not exist")
             yield from [] if result == () else [(str(result), Path(result))]
             return
-        case "models" | "prices" | "judges" | "ledger":
+        case "models" | "prices" | "judges" | "ledger" | "reply_observers":
             from ecoshell.budget import Price
 
             for name, item in dict(result).items():

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ecoshell.budget.ledger import Ledger
     from ecoshell.messages import Call, Observation
     from ecoshell.models import Model
+    from ecoshell.models.observed import ReplyObserver
+    from ecoshell.paths import Paths
     from ecoshell.planning.judging import Verdict
     from ecoshell.strategies import StrategySpec
     from ecoshell.tools import Tool, ToolOptions, ToolProvider
@@ -100,6 +102,13 @@ class Hooks(Protocol):
     def ledger(self) -> "Mapping[str, Callable[[str, Path, str], Ledger]]":
         """Functions that open a shared ledger (`budget.ledger.Ledger`), by the URL scheme of `[budget] ledger`. They
         take the address, the file of the user's own ledger, and the name of the project."""
+        ...
+
+    def reply_observers(
+        self, paths: "Paths", settings: Mapping[str, Any]
+    ) -> "Mapping[str, ReplyObserver]":
+        """Observers, by name, that see each reply of a session's models and its cost after it is settled
+        (`models.observed`). `paths` are the folders of settings and data."""
         ...
 
     def slash_commands(self) -> "Iterable[SlashCommand[Shell]]":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,13 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
 from ecoshell.options import NO_ROLE_MODELS, ROLES, Effort, Options, RoleModels, RoleName
 from ecoshell.paths import Paths, expanded
-from ecoshell.plugin_host import Plugins
+from ecoshell.plugin_host import Plugins, attribute_faults
 
 if TYPE_CHECKING:  # loaded on first use
-    from ecoshell.agent.apprentice import Apprentice
     from ecoshell.assembly.inventory import Inventory
     from ecoshell.models.keys import Keys
     from ecoshell.models.local_models import LocalFiles
+    from ecoshell.models.observed import ReplyObserver
     from ecoshell.models.remote_process import RemoteProcess
     from ecoshell.models.servers import Servers
     from ecoshell.settings.schema import Settings
@@ -37,6 +37,8 @@ class ConfiguredModelFactory:
 
     prices: Mapping[str, Price] = MappingProxyType({})
     """Prices of plugins, for models without a price in the options or the settings."""
+    observers: "Sequence[tuple[str, ReplyObserver]]" = ()
+    """What plugins show the replies to, each with its plugin's name."""
 
     def __init__(
         self,
@@ -50,7 +52,6 @@ class ConfiguredModelFactory:
         self._session_budget = session_budget
         self._models_folder = paths.models_folder
         self._run_folder = paths.run_folder
-        self._experience_file = paths.experience_file
         run_prices: dict[str, Price] = {}
         if options.price is not None:  # applies to the first model
             input_price, output_price = options.price
@@ -74,28 +75,6 @@ class ConfiguredModelFactory:
         from ecoshell.models.servers import Servers
 
         return Servers()
-
-    @cached_property
-    def _apprentice(self) -> "Apprentice":
-        from ecoshell.agent.apprentice import Apprentice
-        from ecoshell.planning.btp.experience import ExperienceStore
-
-        name = self._settings.learn.model
-        return Apprentice(
-            name, partial(self._idle, name), partial(ExperienceStore, self._experience_file)
-        )
-
-    def _idle(self, name: str) -> Model:
-        """The local model with this name as a caller, running with low priority."""
-        from ecoshell.models.local_models import local_files
-
-        caller_name = _in_role(name, "caller")
-        files = local_files(caller_name, self._models_folder)
-        if files is None:
-            raise UsageError(
-                f"{name} is not a local model.", fix="Set [learn] model to embedded or local:FILE."
-            )
-        return self._local(files, caller_name, idle=True)
 
     def make(
         self,
@@ -138,14 +117,18 @@ class ConfiguredModelFactory:
         if name not in models:
             model, budget = self._model(name), self._session_budget
             retry = RetryPolicy(self._settings.models.retry_seconds)
-            models[name] = MeteredModel(model, budget.gate, budget.account, retry=retry)
-            if self._settings.learn.shadow:
-                from ecoshell.agent.apprentice import Shadowed, is_paid
+            if self.observers:
+                from ecoshell.models.observed import ObservedModel
 
-                if is_paid(model.traits):
-                    models[name] = Shadowed(
-                        model, budget.gate, budget.account, apprentice=self._apprentice, retry=retry
-                    )
+                models[name] = observed = ObservedModel(
+                    model, budget.gate, budget.account, retry=retry
+                )
+                observed.observers = [
+                    attribute_faults(plugin)(observer.observe)
+                    for plugin, observer in self.observers
+                ]
+            else:
+                models[name] = MeteredModel(model, budget.gate, budget.account, retry=retry)
             models[name].effort = self._present_effort
             models[name].restore(lambda: self._session_budget.counted)
         return models[name]
@@ -225,9 +208,9 @@ class ConfiguredModelFactory:
         return self._inventory({}).substitutes(present)
 
     async def aclose(self) -> None:
-        """Close the apprentice and the helper process for remote models."""
-        if "_apprentice" in vars(self):
-            await self._apprentice.aclose()
+        """Close the observers and the helper process for remote models."""
+        for _, observer in self.observers:
+            await observer.aclose()
         if self._process is not None:
             await self._process.aclose()
 
@@ -283,16 +266,16 @@ class ConfiguredModelFactory:
         model.check()
         return model
 
-    def _local(self, files: "LocalFiles", name: str, *, idle: bool = False) -> Model:
+    def _local(self, files: "LocalFiles", name: str) -> Model:
         from ecoshell.models.embedded import CONTEXT
         from ecoshell.models.engine import EngineOptions
         from ecoshell.models.local import LocalModel
         from ecoshell.models.local_models import is_embedded
 
         settings = self._settings.local
-        threads = 1 if idle else None if settings.threads == "auto" else settings.threads
+        threads = None if settings.threads == "auto" else settings.threads
         context = min(CONTEXT, settings.context) if is_embedded(name) else settings.context
-        options = EngineOptions(settings.n_gpu_layers, threads, context, idle)
+        options = EngineOptions(settings.n_gpu_layers, threads, context)
         return LocalModel(files.base, name=name, adapter=files.adapter, options=options)
 
 
@@ -319,15 +302,17 @@ def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory
 
 
 def extended(
-    factory: type[ConfiguredModelFactory], plugins: Plugins
+    factory: type[ConfiguredModelFactory], plugins: Plugins, paths: Paths
 ) -> type[ConfiguredModelFactory]:
-    """A factory that also makes the models of plugins, with their prices."""
+    """A factory that also makes the models of plugins, with their prices, and has their observers."""
     makers, plugin_prices = plugins.models(), plugins.prices()
-    if not makers and not plugin_prices:
+    plugin_observers = plugins.reply_observers(paths)
+    if not makers and not plugin_prices and not plugin_observers:
         return factory
 
     class Extended(factory):
         prices = plugin_prices
+        observers = plugin_observers
 
         def _model(self, name: str) -> Model:
             make = next((makers[prefix] for prefix in makers if name.startswith(prefix)), None)

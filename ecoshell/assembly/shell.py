@@ -246,7 +246,7 @@ def build(
                 )
             catalog = _catalog(own_tools, servers, plugins, settings, ground)
         ranker = Ranker(catalog.schemas)
-        factory = extended(model_factory, plugins)
+        factory = extended(model_factory, plugins, paths)
         with _explaining(complaints):
             chosen = session_settings(settings, options)
             made = factory(settings, options, session_budget=budget, paths=paths)

@@ -161,15 +161,6 @@ class ExperienceSettings(Section):
     """No effect: questions are always compared by their words. Accepted so that older files stay valid."""
 
 
-class LearnSettings(Section):
-    """A local model that repeats the calls of a paid one, to measure whether it could replace it."""
-
-    shadow: Flag = False
-    """Let the local model propose each tool call that a paid model makes; its calls are compared and never run."""
-    model: Text = "embedded"
-    """The local model: `embedded` or `local:FILE.gguf`."""
-
-
 class RegistrationSettings(Section):
     """Limits of the list of tool names."""
 
@@ -447,7 +438,6 @@ class Settings(Section):
     plan: PlanSettings = PlanSettings()
     graph: GraphSettings = GraphSettings()
     experience: ExperienceSettings = ExperienceSettings()
-    learn: LearnSettings = LearnSettings()
     registration: RegistrationSettings = RegistrationSettings()
     local: LocalSettings = LocalSettings()
     remote: RemoteSettings = RemoteSettings()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast, get_args
 
-from ecoshell.agent.apprentice import Agreement, agreements
 from ecoshell.agent.command_table import dollars, spent_text
 from ecoshell.agent.quote_table import bill_record, quote_table
 from ecoshell.assembly import load_settings, open_ledger, open_store
@@ -30,8 +29,7 @@ from ecoshell.cli.parser import add_json
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import Bill, GraphPlanned
 from ecoshell.messages import Usage, visible_line
-from ecoshell.paths import Paths, user_paths
-from ecoshell.planning.btp.experience import ExperienceStore
+from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import worth
 from ecoshell.sessions import SessionStore
 from ecoshell.sessions.tool_graphs import PlannedTurns
@@ -59,7 +57,6 @@ class Report:
     plans: Sequence[PlanCost]
     caps: Sequence[CapState]
     unreconciled: Sequence[Entry]
-    agreements: Sequence[Agreement]
     bills: Sequence[tuple[str, Bill]]
     """Bills of quoted work with their sessions."""
     ledger_problem: StoreError | None
@@ -108,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         if args.reconcile is not None:
             _reconcile(ledger, args.reconcile)
         with closing(open_store(paths)) as store:
-            report = _report(ledger, store, args.by, args.session, _agreements(paths))
+            report = _report(ledger, store, args.by, args.session)
     if args.json:
         records = [*map(_row_record, report.rows), *(plan.record for plan in report.plans)]
         print_json({"rows": records, **_records(report)})
@@ -123,8 +120,6 @@ def run(args: argparse.Namespace) -> int:
         print("\nNo cap is set.")
     if report.unreconciled:
         _print_unreconciled(report.unreconciled)
-    if report.agreements:
-        _print_agreements(report.agreements)
     if report.bills:
         print(f"\n{quote_table([bill for _, bill in report.bills])}")
     return 0
@@ -151,7 +146,6 @@ def _report(
     store: SessionStore,
     group: str,
     session_prefix: str | None,
-    learned: Sequence[Agreement],
 ) -> Report:
     rows: Sequence[CostRow] = ()
     plans: Sequence[PlanCost] = ()
@@ -169,18 +163,7 @@ def _report(
     problem = ledger.away
     if problem is not None:
         print(f"The team's caps are unknown. {problem}", file=sys.stderr)
-    return Report(rows, plans, caps, unreconciled, learned, store.events_of(Bill), problem)
-
-
-def _agreements(paths: Paths) -> Sequence[Agreement]:
-    if not paths.experience_file.is_file():
-        return ()
-    try:
-        with closing(ExperienceStore(paths.experience_file)) as store:
-            return agreements(store.predictions())
-    except StoreError as error:  # the costs are still shown
-        print(f"The apprentice's savings are unknown. {error}", file=sys.stderr)
-        return ()
+    return Report(rows, plans, caps, unreconciled, store.events_of(Bill), problem)
 
 
 def _row_record(row: CostRow) -> dict[str, object]:
@@ -208,7 +191,7 @@ def _row_record(row: CostRow) -> dict[str, object]:
 
 
 def _records(report: Report) -> dict[str, list[dict[str, object]]]:
-    """Return caps, calls of unknown cost and the apprentice's savings as JSON.
+    """Return caps, calls of unknown cost and quotes as JSON.
 
     A cap in dollars sets the keys in `_usd`, one in tokens those in `_tokens`, one in time those in `_seconds`; the
     others are null.
@@ -236,20 +219,8 @@ def _records(report: Report) -> dict[str, list[dict[str, object]]]:
         }
         for entry in report.unreconciled
     ]
-    savings: list[dict[str, object]] = [
-        {
-            "model": agreement.model,
-            "tool": agreement.tool,
-            "uses": agreement.uses,
-            "alike": agreement.alike,
-            "lower": round(agreement.lower, 4),
-            "good": agreement.good,
-            "would_save_usd": _usd(agreement.saved_nano),
-        }
-        for agreement in report.agreements
-    ]
     quotes = [bill_record(session, bill) for session, bill in report.bills]
-    more = {"apprentice": savings, "quotes": quotes}
+    more = {"quotes": quotes}
     return {
         "caps": caps,
         "unreconciled": entries,
@@ -316,22 +287,6 @@ def _print_unreconciled(entries: Sequence[Entry]) -> None:
     head = ("entry", "at", "session", "model or tool", "state", "counted", "time", "estimate")
     print_table(head, cells, right=("entry", "counted", "time", "estimate"))
     print(f"If the provider's bill differs: ecoshell cost --reconcile {entries[0].id}=0.0031")
-
-
-def _print_agreements(learned: Sequence[Agreement]) -> None:
-    total = dollars(sum(agreement.saved_nano for agreement in learned if agreement.good))
-    print(
-        f"\nThe apprentice predicts calls of paid models. For tools predicted well, it would have saved {total}:"
-    )
-    cells: list[tuple[str, ...]] = []
-    for agreement in learned:
-        matches = f"{agreement.alike} of {agreement.uses}"
-        good, saved = "yes" if agreement.good else "no", dollars(agreement.saved_nano)
-        cells.append(
-            (agreement.model, agreement.tool, matches, f"{agreement.lower:.0%}", good, saved)
-        )
-    head = ("model", "tool", "matches", "at least", "good", "would save")
-    print_table(head, cells, right=("matches", "at least", "would save"))
 
 
 def _counted_nano(entry: Entry) -> int | None:

@@ -12,7 +12,7 @@ from ecoshell.budget.database import Database
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import ToolSchema
 
-VERSION = 5
+VERSION = 6
 SCHEMA = """
 CREATE TABLE queries (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL UNIQUE);
 CREATE TABLE uses (
@@ -49,6 +49,8 @@ CREATE TABLE predictions (
 """The upgrade to version 4."""
 _WITHOUT_ATTEMPTS = "DROP TABLE attempts"
 """The upgrade to version 5: no mode is chosen by its outcomes."""
+_WITHOUT_PREDICTIONS = "DROP TABLE predictions"
+"""The upgrade to version 6: the plugin `train` stores them."""
 MARKED = "you"
 """The judge of uses that the user marked."""
 _MAX_INTEGER = 2**63 - 1
@@ -144,18 +146,6 @@ _COLUMN_NAMES = tuple(spec.name for spec in fields(Columns))
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """Whether an apprentice made the same call as the paid model."""
-
-    tool: str
-    model: str
-    """The apprentice's model."""
-    alike: bool
-    spent_nano: int | None
-    """The cost of the paid model's call; None if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """A selection of uses; empty fields do not restrict it."""
 
@@ -189,7 +179,13 @@ class ExperienceStore:
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0) -> None:
-        upgrades = (_WITH_ATTEMPTS, _WITHOUT_VECTORS, _WITH_PREDICTIONS, _WITHOUT_ATTEMPTS)
+        upgrades = (
+            _WITH_ATTEMPTS,
+            _WITHOUT_VECTORS,
+            _WITH_PREDICTIONS,
+            _WITHOUT_ATTEMPTS,
+            _WITHOUT_PREDICTIONS,
+        )
         self._database = Database(
             path,
             schema=SCHEMA,
@@ -198,12 +194,6 @@ class ExperienceStore:
             busy_seconds=busy_seconds,
             checked=False,
         )
-        with self._database.reading() as db:  # a read-only file of version 1 is not upgraded
-            tables = {
-                str(row[0])
-                for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            }
-        self._without_predictions = "predictions" not in tables
 
     def close(self) -> None:
         """Close the file."""
@@ -227,26 +217,6 @@ class ExperienceStore:
                 if stored is not None:
                     db.execute(_DROP_QUESTIONS)
                     db.execute(_COUNT_UP)
-
-    def add_prediction(self, use: "Prediction") -> None:
-        """Store a prediction."""
-        with self._database.writing(_NOT_STORED) as db:
-            row = (storable(use.tool), storable(use.model), use.alike, use.spent_nano)
-            db.execute(
-                "INSERT INTO predictions (tool, model, alike, spent_nano) VALUES (?, ?, ?, ?)", row
-            )
-
-    def predictions(self, model: str | None = None) -> "list[Prediction]":
-        """Return the predictions of one apprentice, or of all, oldest first."""
-        if self._without_predictions:
-            return []
-        query = "SELECT * FROM predictions WHERE ?1 IS NULL OR model = ?1 ORDER BY id"
-        with self._database.reading() as db:
-            rows = db.execute(query, (None if model is None else storable(model),)).fetchall()
-        return [
-            Prediction(row["tool"], row["model"], bool(row["alike"]), row["spent_nano"])
-            for row in rows
-        ]
 
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
         """Store the user's mark of a use, None to remove it; returns False if the use is not stored."""

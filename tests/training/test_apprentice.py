@@ -8,22 +8,35 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.apprentice import Apprentice, agreements
-from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.assembly.shell import assemble
 from ecoshell.cli import main
 from ecoshell.errors import ModelMissing
 from ecoshell.events import BudgetSettled, CallFinished, Notice, TurnFinished
 from ecoshell.messages import Call, Message
-from ecoshell.models import Request
+from ecoshell.models import Reply, Request, Traits
+from ecoshell.models.observed import SettledReply
 from ecoshell.models.script import ScriptModel
 from ecoshell.options import Options
-from ecoshell.paths import user_paths
-from ecoshell.planning.btp.experience import ExperienceStore, Prediction
+from ecoshell.paths import Paths, user_paths
+from ecoshell_train import apprentice as apprentice_module
+from ecoshell_train.agreement import Prediction, Predictions, agreements
+from ecoshell_train.apprentice import Apprentice
 
 PRICED = (Decimal(1), Decimal(1))
+ON = '[plugins]\nenabled = ["train"]\ntrain = { apprentice = "embedded" }\n'
+PAID = Traits("paid", None, None, None, native_tools=True, local=False)
 READ = say("", "read_file", path="notes.txt")
 REQUEST = Request((Message("user", "read it"),))
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ECOSHELL_AGENT_CONTEXT", "off")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "notes.txt").write_text("one\ntwo\nthree\n")
+    return workspace
 
 
 @pytest.fixture
@@ -41,18 +54,18 @@ def shadowed(home, script, monkeypatch):
     """Open a shell with a paid model and an apprentice that replies with these lines."""
 
     @asynccontextmanager
-    async def opened(paid, apprentice, *, settings="[learn]\nshadow = true\n", price=PRICED):
+    async def opened(paid, apprentice, *, settings=ON, price=PRICED):
         user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
         user_paths().settings_file.write_text(settings)
         models = []
 
-        def idle(self, name):
+        def local_model(name, paths):
             if isinstance(apprentice, Exception):
                 raise apprentice
             models.append(ScriptModel(script("apprentice", apprentice)))
             return models[-1]
 
-        monkeypatch.setattr(ConfiguredModelFactory, "_idle", idle)
+        monkeypatch.setattr(apprentice_module, "local_model", local_model)
         options = Options(model=f"script:{script('paid', paid)}", price=price, workspace=home)
         shell = await assemble(options, None)
         shell.models = models
@@ -65,12 +78,17 @@ def shadowed(home, script, monkeypatch):
 
 
 def recorded() -> list[Prediction]:
-    with closing(ExperienceStore(user_paths().experience_file)) as records:
-        return records.predictions()
+    with closing(Predictions.under(user_paths())) as records:
+        return records.of()
+
+
+def apprentice_in(shell) -> Apprentice:
+    ((_, apprentice),) = shell.deps.models.factory.observers
+    return apprentice
 
 
 async def finish_predictions(shell) -> None:
-    if (working := shell.deps.models.factory._apprentice._working) is not None:
+    if (working := apprentice_in(shell)._working) is not None:
         await working
 
 
@@ -102,7 +120,7 @@ async def test_calls_are_compared_by_name_and_arguments_and_cost_nothing(shadowe
 
 @pytest.mark.parametrize(
     ("settings", "price"),
-    [("", PRICED), ("[learn]\nshadow = true\n", None)],
+    [("", PRICED), (ON, None)],
     ids=["off by default", "free model"],
 )
 async def test_only_paid_models_are_shadowed_and_only_if_the_setting_is_on(
@@ -110,13 +128,12 @@ async def test_only_paid_models_are_shadowed_and_only_if_the_setting_is_on(
 ) -> None:
     async with shadowed([READ, finish("Done.")], [READ], settings=settings, price=price) as shell:
         await turn(shell, "read notes.txt")
-        assert "_apprentice" not in vars(shell.deps.models.factory)
         assert shell.models == []
 
 
 async def test_a_turn_ends_without_waiting_for_the_apprentice(shadowed, home) -> None:
     async with shadowed([READ, finish("Done.")], [READ]) as shell:
-        apprentice, started = shell.deps.models.factory._apprentice, asyncio.Event()
+        apprentice, started = apprentice_in(shell), asyncio.Event()
 
         async def never(*_):
             started.set()
@@ -154,15 +171,19 @@ async def test_a_tool_is_proposed_once_predictions_are_good_enough_and_withdrawn
     script, tmp_path
 ) -> None:
     lines = [READ] * 20 + [say("", "list_files")] * 4
-    file, news = tmp_path / "experience.sqlite", []
+    news = []
     apprentice = Apprentice(
-        "embedded", lambda: ScriptModel(script("apprentice", lines)), lambda: ExperienceStore(file)
+        "embedded",
+        lambda: ScriptModel(script("apprentice", lines)),
+        lambda: Predictions.under(Paths.under(tmp_path)),
     )
-    for use in range(1, 25):
-        apprentice.shadow(REQUEST, Call("read_file", {"path": "notes.txt"}), 1_000)
+    reply = Reply("", (Call("read_file", {"path": "notes.txt"}),))
+    for use in range(25):
+        news += [
+            (use, text)
+            for text in apprentice.observe(SettledReply("single", REQUEST, reply, PAID, 1_000))
+        ]
         await apprentice._working
-        news += [(use, text) for text in apprentice.news]
-        apprentice.news.clear()
     await apprentice.aclose()
     (promoted, proposal), (demoted, withdrawal) = news
     assert promoted == 20  # 20 of 20: at least 84 %
@@ -189,13 +210,13 @@ def test_only_the_latest_uses_decide_whether_a_tool_is_good_enough() -> None:
     assert not few.good
 
 
-def test_cost_shows_what_the_apprentice_would_have_saved(home, capsys) -> None:
-    with closing(ExperienceStore(user_paths().experience_file)) as records:
+def test_matches_and_possible_savings_are_shown(home, capsys) -> None:
+    with closing(Predictions.under(user_paths())) as records:
         for _ in range(20):
-            records.add_prediction(Prediction("read_file", "embedded", True, 1_000_000))
-        records.add_prediction(Prediction("list_files", "embedded", False, 1_000_000))
-    assert main(["cost", "--json"]) == 0
-    good, bad = json.loads(capsys.readouterr().out)["apprentice"]
+            records.add(Prediction("read_file", "embedded", True, 1_000_000))
+        records.add(Prediction("list_files", "embedded", False, 1_000_000))
+    assert main(["experience", "apprentice", "--json"]) == 0
+    good, bad = json.loads(capsys.readouterr().out)["rows"]
     assert good == {
         "model": "embedded",
         "tool": "read_file",
@@ -206,7 +227,44 @@ def test_cost_shows_what_the_apprentice_would_have_saved(home, capsys) -> None:
         "would_save_usd": "0.02",
     }
     assert (bad["good"], bad["would_save_usd"]) == (False, "0")
-    assert main(["cost"]) == 0
+    assert main(["experience", "apprentice"]) == 0
     printed = capsys.readouterr().out
     assert "would have saved $0.02" in printed
     assert "20 of 20" in printed
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ('{ aprentice = "embedded" }', "no setting aprentice"),
+        ("{ apprentice = 3 }", "embedded or local"),
+    ],
+)
+async def test_an_invalid_setting_disables_the_plugin(setting, words, shadowed) -> None:
+    settings = f'[plugins]\nenabled = ["train"]\ntrain = {setting}\n'
+    async with shadowed([finish("Done.")], [], settings=settings) as shell:
+        events = await turn(shell, "hello")
+    assert [words in notice.text for notice in of(events, Notice)] == [True]
+
+
+class _Faulty:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def observe(self, settled):
+        self.calls += 1
+        raise ValueError("no idea")
+
+    async def aclose(self) -> None: ...
+
+
+async def test_an_observer_that_fails_is_reported_once_and_the_turn_continues(
+    shadowed, monkeypatch
+) -> None:
+    observer = _Faulty()
+    monkeypatch.setattr(apprentice_module, "apprentice_of", lambda settings, paths: observer)
+    async with shadowed([READ, finish("Done.")], []) as shell:
+        events = await turn(shell, "read notes.txt")
+    notices = [notice.text for notice in of(events, Notice) if "plugin train failed" in notice.text]
+    assert (len(notices), observer.calls) == (1, 1)
+    assert of(events, TurnFinished)[0].status == "answered"
