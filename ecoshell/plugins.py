@@ -29,6 +29,8 @@ A plugin is imported when a session starts; for its commands, when the command l
 import argparse
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -67,6 +69,15 @@ class Command:
     """Called with the command's parser when the command line names the command."""
     run: Callable[[argparse.Namespace], int]
     """Run the command and return the exit status. An EcoshellError is shown and sets the status."""
+
+
+def command_in(module: str, name: str, about: str) -> Command:
+    """Return a command of a module with `add_arguments(parser)` and `run(args)`, imported when it is named."""
+
+    def call(function: str, argument: Any) -> Any:
+        return getattr(import_module(module), function)(argument)
+
+    return Command(name, about, partial(call, "add_arguments"), partial(call, "run"))
 
 
 class Hooks(Protocol):

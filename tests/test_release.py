@@ -89,6 +89,25 @@ def test_a_question_is_answered_with_a_tool(run_installed, tmp_path: Path) -> No
     assert "notes.txt: 2 lines" in run_installed("sessions", "show", session).stdout
 
 
+def test_tools_of_the_default_catalog_need_no_extra(run_installed, tmp_path: Path) -> None:
+    calls = {
+        "current_time": {"timezone": "Tokyo"},
+        "convert_units": {"value": "3", "from_unit": "m", "to_unit": "cm"},
+        "json_query": {"text": '{"a": 1}', "query": "a"},
+        "search_text": {"text": "one"},
+        "calculate": {"expression": "6 * 7"},
+    }
+    names = {row["name"] for row in json.loads(run_installed("tools", "--json").stdout)["rows"]}
+    assert {*calls, "fetch_url", "web_extract", "web_search", "git_status", "run_command"} <= names
+    script = [{"call": {"name": name, "arguments": calls[name]}} for name in calls]
+    lines = [*script, {"text": "Done."}]
+    (tmp_path / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run_installed("ask", "--json", "--model", "script:script.jsonl", "What?")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    finished = [event["ok"] for event in events if event["type"] == "call_finished"]
+    assert finished == [True] * len(calls), done.stdout
+
+
 def test_doctor_reports_missing_extras_and_complete_packages(run_installed) -> None:
     report = json.loads(run_installed("doctor", "--json").stdout)
     checks = {check["name"]: check for check in report["checks"]}

@@ -33,10 +33,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "mcp": ("ecoshell.cli.manage.mcp", "manage MCP servers"),
     "plugins": ("ecoshell.cli.manage.plugins", "list plugins, or create one"),
-    "profile": (
-        "ecoshell.cli.manage.profile",
-        "measure a tool's time and memory on growing inputs",
-    ),
     "sessions": ("ecoshell.cli.manage.sessions", "list, show, export, rename and delete sessions"),
     "experience": (
         "ecoshell.cli.manage.experience",

@@ -1,12 +1,10 @@
 """The plugin's hook: the command `acp`."""
 
-from ecoshell.plugins import Command, hookimpl
-from ecoshell_acp.command import add_arguments, run
+from ecoshell.plugins import Command, command_in, hookimpl
 
 
 @hookimpl
 def cli_commands() -> list[Command]:
     """Provide `ecoshell acp`."""
-    return [
-        Command("acp", "run the agent in an editor (Agent Client Protocol)", add_arguments, run)
-    ]
+    about = "run the agent in an editor (Agent Client Protocol)"
+    return [command_in("ecoshell_acp.command", "acp", about)]
