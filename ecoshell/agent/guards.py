@@ -21,7 +21,7 @@ from ecoshell.budget.working_time import TimeUp, WorkingTime, measuring
 from ecoshell.catalog import Catalog, Presentation
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, Notice, ToolRegistered
-from ecoshell.events.describe import why_words
+from ecoshell.events.plan import why_words
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolSchema
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.btp.experience import Use, document_hash

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ecoshell.agent.command_table import table
 from ecoshell.budget import Unit, amount_text
 from ecoshell.events import PlanChanged, PlanRow
-from ecoshell.events.describe import untried, why_words
+from ecoshell.events.plan import untried, why_words
 from ecoshell.planning.btp.costs import state_word
 
 _SIGNS = {"planned": "√", "blocked": "×", "advised against": "!", "unplanned": "·"}

@@ -5,7 +5,7 @@ from typing import Any
 
 from ecoshell.agent.command_table import table
 from ecoshell.events import Bill
-from ecoshell.events.describe import duration, span_text, usd_text
+from ecoshell.events.figures import duration, span_text, usd_text
 
 KINDS = {"graph": "tool graph", "tasks": "subagents", "plan": "written plan"}
 _ROWS = 10

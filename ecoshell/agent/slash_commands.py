@@ -25,8 +25,8 @@ from ecoshell.agent.shell import Shell
 from ecoshell.budget import SCOPES, Scope, about, counted, duration_text, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, ToolError, UsageError, suggestion
 from ecoshell.events import Bill, TurnUndone
-from ecoshell.events.describe import context_line, todo_headline
-from ecoshell.events.work import todo_lines
+from ecoshell.events.context import context_line
+from ecoshell.events.work import todo_headline, todo_lines
 from ecoshell.messages import Effect, visible, visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files

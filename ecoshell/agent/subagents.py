@@ -38,7 +38,7 @@ from ecoshell.events import (
     SubagentStarted,
     TurnFinished,
 )
-from ecoshell.events.describe import ENDINGS
+from ecoshell.events.turn import ENDINGS
 from ecoshell.messages import Call, Observation, Usage, visible_line
 from ecoshell.tools import LASTING
 from ecoshell.tools.builtin.task import TASK, Delegation

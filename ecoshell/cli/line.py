@@ -90,7 +90,7 @@ class LineShell:
         self._shell = shell
         self._source = source
         self._printer = printer
-        self._prompt = f"{printer.signs.question} "
+        self._prompt = f"{printer.sign('›')} "
         self._user = user
         self.shell_status: ShellStatus | None = None
         self._stop_tasks: set[asyncio.Task[None]] = set()
@@ -126,7 +126,7 @@ class LineShell:
 
     def note(self, text: str) -> None:
         """Print a note."""
-        self._printer.line(f"{self._printer.signs.dot} note: {visible_line(text)}", "yellow")
+        self._printer.line(f"{self._printer.sign('!')} note: {visible_line(text)}", "yellow")
 
     async def _run_line(self) -> bool:
         """Read and run one line; False ends the chat."""

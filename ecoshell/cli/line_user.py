@@ -232,25 +232,19 @@ class LineUser:
     def _show_call(self, event: ApprovalWanted) -> None:
         if event.fault:
             self.say(f"! invalid arguments: {visible_line(event.fault)}")
-        call = visible_line(Call(event.name, event.arguments).signature())
+        line = event.render()
+        self.say(f"? {visible_line(line.text)}")
+        self.say(f"  {visible_line(Call(event.name, event.arguments).signature())}")
         if event.of_server:
-            self.say(f"? {call}")
             self._show_preview(event.rationale)
-        else:
-            by = f"{visible_line(event.agent)} wants to run " if event.agent else "allow "
-            self.say(f"? {by}{call}")
-            if event.rationale.strip():
-                self.say(f"  why: {visible_line(event.rationale)}")
-        self.say(f"  {visible_line(event.reason)}")
-        if event.price_nano:
-            self.say(f"  One use costs {dollars(event.price_nano)}.")
+        elif event.rationale.strip():
+            self.say(f"  why: {visible_line(event.rationale)}")
+        self.say(f"  {visible_line(line.detail)}")
         self._show_preview(event.changes)
 
     async def _trust(self, event: TrustWanted) -> Trust:
         """Ask whether a file of the project may be used."""
-        changed = ", which has changed" if event.changed else ""
-        may = "the model follow" if event.use == "follow" else "ecoshell run the commands in"
-        self.say(f"? may {may} {visible_line(event.file)}{changed}")
+        self.say(f"? {event.render().words}")
         self._show_preview(event.text)
         while (word := await self._word(_TRUST_PROMPT, at_end="l")) not in _TRUST_CHOICES:
             self.say("Type 1, n or l.")
@@ -283,11 +277,9 @@ class LineUser:
 
     async def _cost(self, event: CostWanted) -> CostChoice:
         """Ask whether an expensive step may run."""
-        low, high, threshold = (
-            dollars(nano) for nano in (event.low_nano, event.high_nano, event.threshold_nano)
-        )
-        self.say(f"? the next step with {visible_line(event.model)} costs {low} to {high}")
-        self.say(f"  ecoshell asks above {threshold}: [budget] ask_above in the settings.")
+        line = event.render()
+        self.say(f"? {visible_line(line.text)}")
+        self.say(f"  {line.detail}")
         self._show_offers(event.offers)
         return CostChoice(
             *await self._choice(event.offers, _COST_PROMPT, _COST_CHOICES, "g, d, m, a or s")

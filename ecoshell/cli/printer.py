@@ -1,7 +1,7 @@
 """Prints plain lines on any terminal, pipe or screen reader."""
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Mapping
 from time import monotonic
 from typing import NoReturn, TextIO
 
@@ -9,29 +9,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.segment import Segment, Segments
 
-
-@dataclass(frozen=True, slots=True)
-class Signs:
-    """The sign at the start of each kind of line; where the sign has a meaning, a word repeats it."""
-
-    question: str
-    thought: str
-    proposed: str
-    back: str
-    registered: str
-    call: str
-    result: str
-    answer: str
-    good: str
-    bad: str
-    dot: str
-
-
-UNICODE_SIGNS = Signs("›", "◊", "◦", "←", "+", "►", "└", "√", "√", "×", "·")
-ASCII_SIGNS = Signs(">", "-", "?", "<", "+", "*", "=", "answer:", "ok:", "!!", "|")
-"""For terminals without Unicode, and for screen readers."""
-
-
+_ASCII_SIGNS: Mapping[str, str] = {
+    "›": ">", "◊": "-", "◦": "|", "·": "|", "←": "<", "→": "->", "►": "*", "»": "*", "└": "=", "≡": "=",
+    "−": "-", "«": "<", "√": "ok:", "×": "!!", "■": "!!", "≈": "~", "¶": "attached:",
+}  # fmt: skip
+"""Signs for terminals without Unicode, and for screen readers; where a sign has a meaning, a word repeats it."""
 _PROGRESS_SECONDS = 10.0
 """Seconds between two lines of progress where they cannot be replaced."""
 
@@ -52,15 +34,17 @@ class Printer:
         self.is_full_terminal = self._console.is_terminal and not self._console.is_dumb_terminal
         """Whether the output is a terminal that understands escape sequences."""
         self._reported_at = -_PROGRESS_SECONDS
-        supports_unicode = self.is_full_terminal and self._console.encoding.lower().startswith(
-            "utf"
-        )
-        self.signs = UNICODE_SIGNS if supports_unicode else ASCII_SIGNS
+        is_utf = self._console.encoding.lower().startswith("utf")
+        self.has_unicode = self.is_full_terminal and is_utf
 
     @property
     def width(self) -> int:
         """Width of a line in cells."""
         return self._console.width
+
+    def sign(self, icon: str) -> str:
+        """The icon, or its ASCII form."""
+        return icon if self.has_unicode else _ASCII_SIGNS.get(icon, icon)
 
     def line(self, text: str, style: str = "", end: str = "\n") -> None:
         """Print text that is already safe to show; an empty `end` leaves the line open."""

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from ecoshell.budget import CapState, Unit
+from ecoshell.budget import CapState, Unit, amount_text
 from ecoshell.events.base import Event
+from ecoshell.events.lines import Line
 from ecoshell.messages import Usage
 
 
@@ -24,6 +25,12 @@ class BudgetHeld(Event):
     """Whether `max_tokens` was lowered to fit the remaining budget."""
     held_ms: int | None = None
     """The working time reserved first, in milliseconds; None without a cap in time."""
+
+    def render(self) -> Line:
+        if self.clamped:
+            text = f"the budget allows this reply {self.max_tokens:,} tokens"
+            return Line("note", "!", text, self.model)
+        return Line("progress", "◦", "thinking", self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,39 @@ class BudgetSettled(Event):
     """Why no usage was reported, such as `the call was stopped`."""
     prompt: str = ""
     """Digest of the counted prompt, by which a resumed session recognizes it; empty if the count is not reused."""
+
+    def render(self) -> Line | None:
+        if self.overrun_nano:
+            return Line(
+                "note", "!", overrun_text(self.model, amount_text(self.overrun_nano, "usd"))
+            )
+        if self.reported:
+            return None
+        reservation = (
+            amount_text(self.spent_nano, "usd")
+            if self.spent_nano
+            else amount_text(self.usage.total, "tokens")
+        )
+        reason = self.why or "no usage was reported"
+        likely = ""
+        if self.estimate is not None:
+            nano = self.estimate_nano
+            price = "" if nano is None else f", ≈ {amount_text(nano, 'usd')}"
+            likely = f": ≈ {self.estimate.input:,} tokens in and {self.estimate.output:,} out by a tokenizer{price}"
+        return Line(
+            "note",
+            "!",
+            f"{reason[:1].upper()}{reason[1:]}, so its cost is unknown{likely}. Under a cap the whole reservation "
+            f"({reservation}) counts until you correct it with `ecoshell cost --reconcile {self.entry}=AMOUNT`.",
+        )
+
+
+def overrun_text(model: str, amount: str) -> str:
+    """The warning about a model that charged more than was reserved, by an amount of money or tokens."""
+    return (
+        f"{model} billed {amount} more than the prompt and max_tokens allow, and than was reserved; "
+        "the overrun is recorded, and the model is not called under a cap from now on."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +129,9 @@ class BudgetChanged(Event):
     type: ClassVar[str] = "budget_changed"
     caps: tuple[CapState, ...]
 
+    def render(self) -> None:
+        """Its content follows in other events."""
+
 
 @dataclass(frozen=True, slots=True)
 class CapNear(Event):
@@ -99,6 +142,14 @@ class CapNear(Event):
     unit: Unit
     limit: int
     spent: int
+
+    def render(self) -> Line:
+        limit, left = (
+            amount_text(value, self.unit) for value in (self.limit, max(0, self.limit - self.spent))
+        )
+        percent = 100 * self.spent // self.limit
+        text = f"{percent} % of the {self.scope}'s cap of {limit} is used: {left} left"
+        return Line("warning", "■", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +180,9 @@ class LimitHit(Event):
     enough: int = 0
     """A cap in `unit` with room for the longest step and the answer; 0 if unknown."""
 
+    def render(self) -> Line:
+        return Line("warning", "■", "limit reached", self.message)
+
 
 @dataclass(frozen=True, slots=True)
 class LimitChosen(Event):
@@ -136,6 +190,9 @@ class LimitChosen(Event):
 
     type: ClassVar[str] = "limit_chosen"
     choice: str
+
+    def render(self) -> Line:
+        return Line("info", "→", _CHOICES.get(self.choice, self.choice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +209,14 @@ class CostWanted(Event):
     threshold_nano: int
     offers: tuple[ModelOffer, ...] = ()
 
+    def render(self) -> Line:
+        low, high, threshold = (
+            amount_text(nano, "usd")
+            for nano in (self.low_nano, self.high_nano, self.threshold_nano)
+        )
+        text = f"the next step with {self.model} may cost {low} to {high}"
+        return Line("question", "?", text, f"more than ask_above ({threshold}) in the settings")
+
 
 @dataclass(frozen=True, slots=True)
 class CostChosen(Event):
@@ -159,3 +224,16 @@ class CostChosen(Event):
 
     type: ClassVar[str] = "cost_chosen"
     choice: str
+
+    def render(self) -> Line:
+        return Line("info", "→", _CHOICES.get(self.choice, self.choice))
+
+
+_CHOICES = {
+    "raise": "the cap is raised",
+    "model": "continuing with another model",
+    "answer": "answering with the results so far",
+    "stop": "stopping",
+    "go": "continuing",
+    "always": "continuing without asking again in this session",
+}

@@ -1,9 +1,25 @@
 """Events of the context: instructions and facts of the workspace, trust, and compaction."""
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import ClassVar, Literal
 
+from ecoshell.budget import amount_text, counted
 from ecoshell.events.base import Event
+from ecoshell.events.figures import sizes_text
+from ecoshell.events.lines import Line
+
+_PARTS = {
+    "user": "your AGENTS.md",
+    "project": "AGENTS.md of this project",
+    "facts": "facts of the workspace",
+}
+_STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
+_TRUSTS = {
+    "yes": "is trusted until it changes",
+    "no": "is not read until it changes",
+    "later": "is not read now",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +48,25 @@ class ContextTold(Event):
     """Whether the counts come from the model's own tokenizer."""
     workspace: str
 
+    def render(self) -> Line | None:
+        if all(part.name == "facts" for part in self.parts):  # which only a panel shows
+            return None
+        return Line("info", "·", f"context: {context_line(self)}")
+
+
+def context_line(event: ContextTold) -> str:
+    """The parts of the workspace context: `your AGENTS.md (120 tokens), facts of the workspace (92 tokens)`."""
+    return ", ".join(
+        f"{_PARTS[part.name]} ({part_size(part, event, ' tokens')})" for part in event.parts
+    )
+
+
+def part_size(part: ContextPart, event: ContextTold, unit: str) -> str:
+    """The size of a part, or why it is not sent."""
+    if part.state != "told":
+        return _STATES[part.state]
+    return f"{'' if event.exact else '≈ '}{part.tokens:,}{unit}{', cut' if part.cut else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class TrustWanted(Event):
@@ -46,6 +81,12 @@ class TrustWanted(Event):
     use: Literal["follow", "run"] = "follow"
     """Whether a model would follow the text, or ecoshell run its commands."""
 
+    def render(self) -> Line:
+        may = "the model follow" if self.use == "follow" else "ecoshell run the commands in"
+        changed = ", which has changed" if self.changed else ""
+        text = f"may {may} {PurePath(self.file).name} of this project{changed}"
+        return Line("question", "?", text, self.file)
+
 
 @dataclass(frozen=True, slots=True)
 class TrustGiven(Event):
@@ -58,6 +99,11 @@ class TrustGiven(Event):
     """`person` if the user decided; `nobody` if the user could not be asked."""
     file: str = "AGENTS.md"
     """The file, relative to the workspace."""
+
+    def render(self) -> Line | None:
+        if self.by != "person":  # a notice says why the user was not asked
+            return None
+        return Line("info", "?", f"{self.file} of this project {_TRUSTS[self.decision]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +125,18 @@ class Compacted(Event):
     spent_nano: int | None = None
     """Price of the summary; None if unknown, and in sessions of earlier versions."""
 
+    def render(self) -> Line:
+        calls = counted(len(self.calls), "earlier call")
+        text = f"{counted(self.turns, 'turn') if self.turns else calls} "
+        text += (
+            f"summarized by {self.model}"
+            if self.model
+            else "replaced by an extract that no model wrote"
+        )
+        if self.model and self.spent_nano is not None:
+            text += f" for {amount_text(self.spent_nano, 'usd')}"
+        return Line("good", "≡", text, sizes_text(self.tokens_before, self.tokens_after))
+
 
 @dataclass(frozen=True, slots=True)
 class TrimmedResult:
@@ -99,3 +157,7 @@ class ResultsTrimmed(Event):
     """Characters kept of each result."""
     tokens_before: int
     tokens_after: int
+
+    def render(self) -> Line:
+        text = f"{counted(len(self.results), 'large result')} trimmed to make room"
+        return Line("info", "≡", text, sizes_text(self.tokens_before, self.tokens_after))

@@ -1,12 +1,42 @@
 """Events of tools: registration, approval, calls and their results."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from ecoshell.budget import amount_text, counted
 from ecoshell.events.base import Event
-from ecoshell.messages import Effect, Image
+from ecoshell.events.figures import duration
+from ecoshell.events.lines import Line
+from ecoshell.messages import Effect, Image, visible_line
 from ecoshell.options import HookPoint
+
+MAX_RESULT_CHARS = 200
+"""Characters of an observation in a line."""
+_MAX_VALUE_CHARS = 60
+"""Characters of an argument in a line."""
+_MAX_COMMAND_CHARS = 80
+"""Characters of a background command in a line."""
+_REGISTRATIONS = {"user": "registered by you", "upfront": "registered for this question"}
+_DECISIONS = {
+    "once": "approved",
+    "session": "approved for this session",
+    "project": "approved for this project",
+    "no": "denied",
+}
+_DECIDERS = {
+    "person": " by you",
+    "rule": " by a rule in the settings",
+    "plan mode": " in plan mode",
+    "nobody": ": no one was available to ask",
+}
+_REFUSALS = {
+    "unapproved": "denied",
+    "stopped": "not run: the turn was stopped",
+    "hook": "blocked by a hook",
+}
+_LACKS = {"network": "no network", "outside": "no files outside the workspace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +61,13 @@ class ToolRegistered(Event):
     text: str = ""
     """What the model reads of a skill; empty for a tool."""
 
+    def render(self) -> Line:
+        skill = "skill " if self.text else ""
+        size = f"{'' if self.exact else 'about '}{counted(self.tokens, 'token')}"
+        loaded = f" · {self.loaded} of {self.total} loaded" if self.loaded else ""
+        text = f"{self.name} {skill}{_REGISTRATIONS.get(self.by, 'registered')}"
+        return Line("good", "+", text, f"{size}{loaded}")
+
 
 @dataclass(frozen=True, slots=True)
 class ToolUnregistered(Event):
@@ -38,6 +75,9 @@ class ToolUnregistered(Event):
 
     type: ClassVar[str] = "tool_unregistered"
     name: str
+
+    def render(self) -> Line:
+        return Line("warning", "−", f"{self.name} unregistered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +107,14 @@ class ApprovalWanted(Event):
         """The MCP server that asks, if this is not about a call; tool names contain no colon."""
         return self.name.rpartition(":")[0]
 
+    def render(self) -> Line:
+        agent = f"{self.agent}: " if self.agent else ""
+        text = f"{self.of_server} asks" if self.of_server else f"{agent}may {self.name} run"
+        price = amount_text(self.price_nano, "usd") if self.price_nano else ""
+        return Line(
+            "question", "?", text, f"{self.reason} One use costs {price}." if price else self.reason
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalGiven(Event):
@@ -84,6 +132,15 @@ class ApprovalGiven(Event):
     agent: str = ""
     """The subagent that made the call."""
 
+    def render(self) -> Line:
+        """Return the decision and who made it; the detail is what to do instead."""
+        decision = _DECISIONS.get(self.decision, self.decision)
+        decider = _DECIDERS.get(self.by, f" by {self.by}")
+        instead = f"do this instead: {self.instead}" if self.instead else ""
+        return Line(
+            "warning" if self.decision == "no" else "info", "?", f"{decision}{decider}", instead
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxBlocked(Event):
@@ -97,6 +154,10 @@ class SandboxBlocked(Event):
     allowed: bool
     """Whether the user allowed it, so that the call ran again."""
 
+    def render(self) -> Line:
+        ending = "the user allowed it" if self.allowed else "not allowed"
+        return Line("warning", "?", f"sandbox: {self.name} had {_LACKS[self.lacked]}; {ending}")
+
 
 @dataclass(frozen=True, slots=True)
 class BackgroundStarted(Event):
@@ -105,6 +166,10 @@ class BackgroundStarted(Event):
     type: ClassVar[str] = "background_started"
     id: str
     command: str
+
+    def render(self) -> Line:
+        text = f"background {self.id} started: {visible_line(self.command, _MAX_COMMAND_CHARS)}"
+        return Line("info", "►", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +182,13 @@ class BackgroundEnded(Event):
     status: int | None
     """The exit status; None if it was stopped."""
     seconds: float
+
+    def render(self) -> Line:
+        ending = "was stopped" if self.status is None else "ended"
+        status = "" if self.status is None else f" (exit status {self.status})"
+        command = visible_line(self.command, _MAX_COMMAND_CHARS)
+        text = f"background {self.id} {ending} after {self.seconds:.0f} s{status}: {command}"
+        return Line("info", "►", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +206,19 @@ class CallStarted(Event):
     group: str = ""
     """The reply that made the call: equal for all calls of one reply, empty if no model made it."""
 
+    def render(self) -> Line:
+        """Return the call with its arguments, each on one line and cut to a readable length."""
+        arguments: list[str] = []
+        for key, value in self.arguments.items():
+            text = argument_text(value)[: 8 * _MAX_VALUE_CHARS]
+            arguments.append(f"{visible_line(key)}={visible_line(text, _MAX_VALUE_CHARS)}")
+        return Line("call", "►", f"{self.name}({', '.join(arguments)})")
+
+
+def argument_text(value: object) -> str:
+    """An argument of a call as a user reads it: strings as they are, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
 
 @dataclass(frozen=True, slots=True)
 class CallProgressed(Event):
@@ -143,6 +228,9 @@ class CallProgressed(Event):
     id: str
     name: str
     text: str
+
+    def render(self) -> Line:
+        return Line("progress", "·", self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +260,25 @@ class CallFinished(Event):
     images: tuple[Image, ...] = ()
     """Images for models with vision; `ask --json` leaves their data empty."""
 
+    def render(self) -> Line:
+        """Return the price and duration of a call, or why it did not run; the detail begins its result."""
+        cost = duration(self.seconds)
+        if self.spent_nano:
+            cost = f"{amount_text(self.spent_nano, 'usd')} · {cost}"
+        text = cost if self.ok else f"failed after {cost}"
+        if self.refused:
+            text = _REFUSALS.get(self.refused, f"refused: {self.refused}")
+        if self.truncated:
+            text += " · output truncated"
+        first, *more = self.observation.strip().splitlines() or ["(nothing)"]
+        count = f" (and {counted(len(more), 'more line')})" if more else ""
+        return Line(
+            "result" if self.ok else "failure",
+            "└",
+            text,
+            f"{visible_line(first, MAX_RESULT_CHARS)}{count}",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class HookRan(Event):
@@ -189,6 +296,15 @@ class HookRan(Event):
     text: str = ""
     """The beginning and the end of its standard error, or why it was stopped."""
 
+    def render(self) -> Line | None:
+        if self.status == 0 or self.blocked:  # a blocked call's result gives the reason
+            return None
+        outcome = f"ended with exit status {self.status}"
+        if self.status is None:
+            outcome = "was stopped or not started"
+        text = f"the hook {self.name} ({self.event}) {outcome}"
+        return Line("warning", "!", text, visible_line(self.text, MAX_RESULT_CHARS))
+
 
 @dataclass(frozen=True, slots=True)
 class CallJudged(Event):
@@ -205,6 +321,13 @@ class CallJudged(Event):
     note: str = ""
     """Text added after the result for the model: what is now forbidden and how much is left."""
 
+    def render(self) -> Line | None:
+        if self.helpful is None:
+            return None
+        if self.helpful:
+            return Line("good", "√", "helpful", self.reason)
+        return Line("warning", "×", "unhelpful", self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class CallMarked(Event):
@@ -216,3 +339,11 @@ class CallMarked(Event):
     name: str
     helpful: bool | None
     """None removes the mark."""
+
+    def render(self) -> Line:
+        call = f"{self.name} of turn {self.turn}"
+        if self.helpful is None:
+            return Line("info", "·", "mark removed", call)
+        if self.helpful:
+            return Line("good", "√", "helpful, marked by you", call)
+        return Line("warning", "×", "unhelpful, marked by you", call)

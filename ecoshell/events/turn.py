@@ -4,12 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from ecoshell.budget import about, amount_text, counted
 from ecoshell.errors import EcoshellError
 from ecoshell.events.base import Event
 from ecoshell.events.budget import Consumption
+from ecoshell.events.figures import duration, length_text, tokens
+from ecoshell.events.lines import Line
 from ecoshell.messages import Attachment, Usage
+from ecoshell.options import ROLES
 
 Status = Literal["answered", "limit", "gave_up", "error", "interrupted"]
+ENDINGS: Mapping[Status, str] = {
+    "answered": "answered",
+    "limit": "limit reached",
+    "gave_up": "gave up",
+    "error": "error",
+    "interrupted": "stopped",
+}
+"""Text for each end of a turn."""
+CALL_BEGINS = ("{", "```", '["', "[SoP]")
+"""Beginnings of a call or a tool graph that a model writes as text; shown when complete, not while it streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,18 @@ class TurnStarted(Event):
     """The roles' own models in the mode umi, in the order of ROLES."""
     advisor: str = ""
     """The model that gives advice; empty without one."""
+
+    def render(self) -> Line:
+        files = (attachment_line(attachment).words for attachment in self.attachments)
+        return Line("question", "›", self.question, ", ".join(files))
+
+
+def attachment_line(attachment: Attachment) -> Line:
+    """The name and the size of a file or paste that is sent with a question."""
+    if attachment.image is not None:
+        return Line("info", "¶", attachment.text)
+    size = counted(attachment.text.rstrip("\n").count("\n") + 1, "line")
+    return Line("info", "¶", attachment.name, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +93,17 @@ class ToolsOffered(Event):
     skills: tuple[str, ...] = ()
     """Skills that are known by name in this turn."""
 
+    def render(self) -> Line:
+        """Return how many tools are loaded and known; the detail is their size, names and the reason."""
+        loaded = self.loaded or self.upfront  # sessions of old versions list only the new ones
+        known = len(self.names) - sum(name in self.names for name in loaded)
+        skills = f", {counted(len(self.skills), 'skill')}" if self.skills else ""
+        text = f"{counted(len(loaded), 'tool')} loaded{f', {known} known by name' if known else ''}{skills}"
+        size = f"{self.context_tokens:,} of {counted(self.everything_tokens, 'token')}"
+        start = f"from the start: {', '.join(self.upfront)}" if self.upfront else ""
+        details = (size if self.exact else f"about {size}", start, self.why)
+        return Line("info", "·", text, " · ".join(filter(None, details)))
+
 
 @dataclass(frozen=True, slots=True)
 class StepStarted(Event):
@@ -76,6 +113,9 @@ class StepStarted(Event):
     step: int
     role: str
     model: str
+
+    def render(self) -> None:
+        """Its content follows in other events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +129,9 @@ class TextArrived(Event):
     node: str = ""
     """The node of a tool graph, whose nodes stream concurrently; empty otherwise."""
 
+    def render(self) -> None:
+        """Its content follows in other events."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reasoned(Event):
@@ -99,6 +142,11 @@ class Reasoned(Event):
     role: str
     tokens: int | None = None
     """Part of the reply's output tokens; None if not counted."""
+
+    def render(self) -> Line:
+        """Return the length of the reasoning."""
+        count = length_text(self.text) if self.tokens is None else counted(self.tokens, "token")
+        return Line("info", "◦", f"thought for {count}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +169,9 @@ class ModelReplied(Event):
     message: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The reply in litellm's form, with the provider's own fields (thinking blocks, signatures, call IDs)."""
 
+    def render(self) -> None:
+        """Its content follows in other events."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rationale(Event):
@@ -129,6 +180,9 @@ class Rationale(Event):
     type: ClassVar[str] = "rationale"
     text: str
     role: str
+
+    def render(self) -> Line | None:
+        return Line("thought", "◊", self.text.strip()) if self.text.strip() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +194,9 @@ class StepProposed(Event):
     step: str
     """The call as shown to the user, `answer` or `give up`."""
     role: str
+
+    def render(self) -> Line:
+        return Line("info", "◦", f"proposed {self.step}", self.rationale.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +212,10 @@ class BranchLeft(Event):
     unregistered: tuple[str, ...] = ()
     """Tools that only the abandoned steps had registered."""
 
+    def render(self) -> Line:
+        target = f"step {len(self.path)}" if self.path else "the beginning"
+        return Line("warning", "←", f"back to {target}", self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Notice(Event):
@@ -162,6 +223,9 @@ class Notice(Event):
 
     type: ClassVar[str] = "notice"
     text: str
+
+    def render(self) -> Line:
+        return Line("note", "!", self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +238,17 @@ class Answer(Event):
     """Whether a limit ended the turn early."""
     role: str = ""
     """The role that wrote it; empty if a result is quoted at a limit, and in sessions of old versions."""
+
+    @property
+    def by(self) -> str:
+        """`by the summarizer`, if several roles share the turn."""
+        return f"by the {self.role}" if self.role in ROLES else ""
+
+    def render(self) -> Line:
+        """Return who gives the answer, and whether it is partial; the detail is the answer."""
+        text = "partial answer from the results so far" if self.partial else "answer"
+        icon = "≈" if self.partial else "√"
+        return Line("answer", icon, f"{text} {self.by}".rstrip(), self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +270,10 @@ class ErrorHappened(Event):
         if isinstance(error, EcoshellError):
             return cls(kind, error.message, error.kept, error.fix)
         return cls(kind, f"Something unexpected happened: {str(error) or kind}", kept)
+
+    def render(self) -> Line:
+        """Return what happened; the detail is what was kept and what to do next."""
+        return Line("error", "×", self.message, "\n".join(filter(None, (self.kept, self.fix))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +304,24 @@ class TurnFinished(Event):
         usage = self.estimate or self.usage
         return Consumption(nano, usage, self.estimate is not None, self.estimate_nano is not None)
 
+    def render(self) -> Line:
+        """Return the ending, unless it is an answer, and the totals of a turn; the detail is its tokens."""
+        total = self.consumption
+        usage = total.usage
+        cost = "cost unknown" if total.nano is None else amount_text(total.nano, "usd")
+        if total.nano == 0:
+            cost = f"{tokens(usage.total)} tok"
+        cost = about(cost, estimated=total.estimated_nano)
+        parts = [cost, counted(self.steps, "step"), duration(self.seconds)]
+        if self.status != "answered":
+            parts.insert(0, ENDINGS[self.status])
+        if self.saved_tokens > 0 and self.spent_nano:
+            parts.append(f"saved {tokens(self.saved_tokens)} tok")
+        cached = f" ({usage.cached:,} cached)" if usage.cached else ""
+        flow = f"{usage.input:,} tokens in{cached}, {usage.output:,} out"
+        kind, icon = ("good", "√") if self.status == "answered" else ("warning", "■")
+        return Line(kind, icon, " · ".join(parts), about(flow, estimated=total.estimated))
+
 
 @dataclass(frozen=True, slots=True)
 class CommandRan(Event):
@@ -237,6 +334,11 @@ class CommandRan(Event):
     truncated: bool
     seconds: float
 
+    def render(self) -> Line:
+        ending = duration(self.seconds) if self.ok else f"failed after {duration(self.seconds)}"
+        truncated = " · output truncated" if self.truncated else ""
+        return Line("info" if self.ok else "warning", "$", self.command, f"{ending}{truncated}")
+
 
 @dataclass(frozen=True, slots=True)
 class TurnUndone(Event):
@@ -247,3 +349,9 @@ class TurnUndone(Event):
     restored: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     """Files not restored because they changed after the turn."""
+
+    def render(self) -> Line:
+        parts = [f"restored {', '.join(self.restored)}"] if self.restored else []
+        if self.kept:
+            parts.append(f"not restored because of later changes: {', '.join(self.kept)}")
+        return Line("warning", "«", f"turn {self.turn} was undone", " · ".join(parts))

@@ -5,13 +5,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar, Literal
 
-from ecoshell.budget import NANO
+from ecoshell.budget import NANO, counted
 from ecoshell.events.base import Event
-from ecoshell.events.turn import Status
-from ecoshell.messages import Usage
+from ecoshell.events.figures import duration, span_text, usd_text
+from ecoshell.events.lines import Line
+from ecoshell.events.tools import MAX_RESULT_CHARS
+from ecoshell.events.turn import ENDINGS, Status
+from ecoshell.messages import Usage, visible_line
 
 TodoState = Literal["pending", "in_progress", "done"]
 TODO_MARKS: dict[TodoState, str] = {"done": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+_NODES = {"graph": "node", "tasks": "subagent", "plan": "part"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,26 @@ class TodoChanged(Event):
 
     type: ClassVar[str] = "todo_changed"
     items: tuple[TodoItem, ...]
+
+    def render(self) -> Line:
+        return Line("info", "·", todo_headline(self.items))
+
+
+def todo_headline(items: Sequence[TodoItem]) -> str:
+    """How much of the task list is done, and what is in progress: `tasks: 1 of 3 done · write the test`."""
+    now = [visible_line(item.text) for item in items if item.state == "in_progress"]
+    done = sum(item.state == "done" for item in items)
+    return " · ".join((f"tasks: {done} of {len(items)} done", *now))
+
+
+def todo_lines(items: Sequence[TodoItem]) -> Iterator[str]:
+    """The task list as plain text, one line per item: `[x] read the code`."""
+    return (f"{TODO_MARKS[item.state]} {item.text}" for item in items)
+
+
+def is_done(items: Sequence[TodoItem]) -> bool:
+    """Whether nothing is left to do; also for an empty list."""
+    return all(item.state == "done" for item in items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +70,15 @@ class SubagentStarted(Event):
     """Most dollars that it may spend; null without a share in dollars."""
     share: str = ""
     """The share in words, such as `$0.05` or `20,000 tokens`; empty without one."""
+
+    @property
+    def allowance(self) -> str:
+        """`at most $0.05`, or empty."""
+        return f"at most {self.share}" if self.share else ""
+
+    def render(self) -> Line:
+        detail = " · ".join(filter(None, (self.model, self.allowance)))
+        return Line("info", "»", f"{self.name} started", detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +109,16 @@ class SubagentFinished(Event):
         """`spent_usd` in nano-dollars."""
         return None if self.spent_usd is None else int(Decimal(self.spent_usd) * NANO)
 
+    @property
+    def outcome(self) -> str:
+        """How it ended, and what it used of its share: `answered · $0.0031 of $0.05`."""
+        share = f" of {self.share}" if self.share else ""
+        return f"{ENDINGS[self.status]} · {self.spent}{share}"
+
+    def render(self) -> Line:
+        detail = f"{duration(self.seconds)} · session {self.session}"
+        return Line("info", "»", f"{self.name} {self.outcome}", detail)
+
 
 @dataclass(frozen=True, slots=True)
 class AdvisorReplied(Event):
@@ -90,6 +133,12 @@ class AdvisorReplied(Event):
     automatic: bool = False
     """Whether it was asked because the model was stuck; otherwise the model asked."""
 
+    def render(self) -> Line:
+        price = "an unknown price" if self.spent_usd is None else usd_text(float(self.spent_usd))
+        why = ", because the last calls gave no result" if self.automatic else ""
+        text = f"advice from {self.model} for {price}{why}"
+        return Line("info", "◊", text, visible_line(self.advice, MAX_RESULT_CHARS))
+
 
 @dataclass(frozen=True, slots=True)
 class AdviceFollowed(Event):
@@ -98,6 +147,13 @@ class AdviceFollowed(Event):
     type: ClassVar[str] = "advice_followed"
     before: str
     call: str
+
+    def render(self) -> Line:
+        before, call = (
+            visible_line(text, MAX_RESULT_CHARS // 2) for text in (self.before, self.call)
+        )
+        change = "the same call again" if before == call else f"{call} instead of {before}"
+        return Line("info", "→", f"after the advice: {change}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +164,11 @@ class PlanWritten(Event):
     text: str
     steps: int
     """Numbered or bulleted steps; at least 1."""
+
+    def render(self) -> Line:
+        return Line(
+            "info", "≡", f"plan of {counted(self.steps, 'step')}", "/plan accept carries it out"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +199,18 @@ class Quote(Event):
         """The upper bound of the price in nano-dollars."""
         return None if self.high_usd is None else round(self.high_usd * NANO)
 
+    def render(self) -> Line:
+        basis = "from experience" if self.samples else "estimated, without experience"
+        text = f"quote for {counted(self.nodes, _NODES[self.kind])}: {quote_text(self)} ({basis})"
+        return Line("info", "$", text, self.reason)
+
+
+def quote_text(event: Quote) -> str:
+    """Price and time of a quote with their bounds: `$0.01 to $0.04, 12 s to 40 s`."""
+    price = span_text(event.low_usd, event.high_usd, usd_text) or "price unknown"
+    time = span_text(event.low_seconds, event.high_seconds, duration) or "time unknown"
+    return f"{price}, {time}"
+
 
 @dataclass(frozen=True, slots=True)
 class QuoteChosen(Event):
@@ -150,6 +223,14 @@ class QuoteChosen(Event):
     """`cap` if no user could be asked and the expected price does not fit."""
     without: tuple[str, ...] = ()
     """Nodes that the user left out, and those that depend on them."""
+
+    def render(self) -> Line | None:
+        if self.choice == "start":
+            return None
+        if self.choice == "trim":
+            return Line("info", "→", f"left out: {', '.join(self.without)}")
+        why = ": the expected price does not fit" if self.by == "cap" else ""
+        return Line("info", "→", f"not started{why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +256,10 @@ class Bill(Event):
             return None
         return self.low_usd <= float(self.spent_usd) <= self.high_usd
 
-
-def todo_lines(items: Sequence[TodoItem]) -> Iterator[str]:
-    """The task list as plain text, one line per item: `[x] read the code`."""
-    return (f"{TODO_MARKS[item.state]} {item.text}" for item in items)
-
-
-def is_done(items: Sequence[TodoItem]) -> bool:
-    """Whether nothing is left to do; also for an empty list."""
-    return all(item.state == "done" for item in items)
+    def render(self) -> Line:
+        price = "cost unknown" if self.spent_usd is None else usd_text(float(self.spent_usd))
+        price_span = span_text(self.low_usd, self.high_usd, usd_text)
+        time_span = span_text(self.low_seconds, self.high_seconds, duration)
+        parts = ((price, price_span), (duration(self.seconds), time_span))
+        texts = (text if span is None else f"{text} (quoted {span})" for text, span in parts)
+        return Line("info", "$", f"bill: {', '.join(texts)}")

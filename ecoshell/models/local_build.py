@@ -42,7 +42,7 @@ class LocalBuild:
             return "preparing to compile llama.cpp"
         if self.seconds_left is None:
             return f"compiling llama.cpp: {self.percent} %"
-        from ecoshell.events.describe import duration
+        from ecoshell.events.figures import duration
 
         return f"compiling llama.cpp: {self.percent} %, {duration(self.seconds_left)} left"
 

@@ -400,7 +400,7 @@ class _Call:
             )
         )
         if settlement.overran:
-            from ecoshell.events.describe import overrun_text
+            from ecoshell.events.budget import overrun_text
 
             self.emit(Notice(overrun_text(hold.account.model, settlement.overrun_text)))
 

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ecoshell.events.describe import duration
+from ecoshell.events.figures import duration
 from ecoshell.models import size_text
 from ecoshell.models.gguf import HubName
 from ecoshell.models.hub import Hub, HubFile, Pull

@@ -6,58 +6,26 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ecoshell.budget import about, counted
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
-    AdviceFollowed,
-    AdvisorReplied,
     Answer,
     ApprovalGiven,
-    BackgroundEnded,
-    BackgroundStarted,
-    Bill,
-    BranchLeft,
     CallFinished,
     CallJudged,
-    CallMarked,
     CallStarted,
-    CapNear,
     CommandRan,
     Compacted,
-    ErrorHappened,
     Event,
     GraphPlanned,
-    LimitChosen,
-    LimitHit,
-    NodeChanged,
-    Notice,
     PlanChanged,
-    PlanScored,
-    Quote,
-    QuoteChosen,
     Rationale,
-    ResultsTrimmed,
-    SandboxBlocked,
-    StepProposed,
-    SubagentFinished,
-    SubagentStarted,
-    ToolRegistered,
-    ToolUnregistered,
-    TrustGiven,
-    TurnFinished,
+    TodoChanged,
     TurnStarted,
-    TurnUndone,
     to_json,
 )
-from ecoshell.events.describe import (
-    back_to,
-    describe,
-    price_range,
-    refusal,
-    registration_sizes,
-    trimmed_text,
-    turn_sums,
-)
+from ecoshell.events.lines import Line
+from ecoshell.events.turn import attachment_line
+from ecoshell.events.work import todo_lines
 from ecoshell.messages import Call, visible_line
 from ecoshell.paths import remedy
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
@@ -68,12 +36,6 @@ from ecoshell.sessions.tool_graphs import ToolGraph, tool_graphs
 TimedEvent = tuple[float, Event]
 """The time in seconds since 1970, and the event."""
 
-_REGISTRATIONS = {
-    "agent": "registered",
-    "first_call": "registered by its first call",
-    "user": "registered by hand",
-    "upfront": "loaded at the start",
-}
 _HEADING_CHARACTERS = 80
 
 
@@ -111,17 +73,34 @@ def as_markdown(
         blocks.append(
             f"Session {code(session.id)}{parent}, started {iso_time(session.created)} in {workspace}"
         )
+    plan: PlanChanged | None = None
     for at, event in events:
-        if isinstance(event, GraphPlanned):
+        if isinstance(event, TurnStarted):
+            blocks += _turn_heading(at, event)
+        elif isinstance(event, GraphPlanned):
             blocks += _graph_blocks(next(graphs))
+        elif isinstance(event, PlanChanged):
+            blocks += _plan_blocks(plan, event)
+            plan = event
         else:
-            blocks += _turn_blocks(at, event) or _call_blocks(event) or _line(event)
+            blocks += _blocks(event)
     return "\n\n".join(blocks) + "\n"
 
 
-def _graph_blocks(graph: ToolGraph) -> tuple[str, str]:
-    repaired = ", repaired" if graph.plan.repaired else ""
-    return f"Tool graph{repaired}: {code(graph.plan.text)}", fenced(flowchart(graph), "mermaid")
+def _graph_blocks(graph: ToolGraph) -> tuple[str, ...]:
+    """Return the line of a tool graph, the graph as the model wrote it, and its chart."""
+    chart = fenced(flowchart(graph), "mermaid")
+    return _paragraph(graph.plan.render()), code(graph.plan.text), chart
+
+
+def _plan_blocks(previous: PlanChanged | None, plan: PlanChanged) -> tuple[str, ...]:
+    """Return the first plan of a turn with the planned tools, or what a later plan newly forbids."""
+    line = plan.render(previous)
+    if line is None:
+        return ()
+    planned = [row for row in plan.rows if row.state == "planned" and plan.number == 1]
+    tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in planned)
+    return (_paragraph(line), tools) if tools else (_paragraph(line),)
 
 
 def _grouped_by_call(events: Iterable[TimedEvent]) -> list[TimedEvent]:
@@ -182,41 +161,6 @@ def write_new(
         ) from error
 
 
-def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
-    """Return the blocks of an event about the whole turn; empty for other events."""
-    match event:
-        case TurnStarted():
-            return _turn_heading(at, event)
-        case Rationale():
-            return (f"**Thought** ({literal(event.role)})", quoted(event.text))
-        case Answer():
-            return (f"**{'Partial answer' if event.partial else 'Answer'}**", prose(event.text))
-        case TurnFinished():
-            usage = event.consumption.usage
-            used = f"{usage.input:,} tokens in ({usage.cached:,} cached), {usage.output:,} out"
-            tokens = about(used, estimated=event.consumption.estimated)
-            return (f"*{' · '.join((event.status.replace('_', ' '), *turn_sums(event), tokens))}*",)
-        case CommandRan():
-            failed = "" if event.ok else ", failed"
-            head = f"**Command** by hand ({event.seconds:.2f} s{failed})"
-            return (head, fenced(f"$ {event.command}\n{event.output}"))
-        case TurnUndone():
-            parts = [f"Turn {event.turn} was undone"]
-            parts += [f"restored: {', '.join(map(code, event.restored))}"] if event.restored else []
-            parts += [f"left alone: {', '.join(map(code, event.kept))}"] if event.kept else []
-            return (f"*{'; '.join(parts)}*",)
-        case Compacted():
-            by = f"by {code(event.model)}" if event.model else "to an extract"
-            sizes = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
-            calls = counted(len(event.calls), "earlier call")
-            subject = counted(event.turns, "turn") if event.turns else calls
-            return (f"**Compacted** {subject} {by}: {sizes}", quoted(event.summary))
-        case ResultsTrimmed():
-            return (f"*{trimmed_text(event)}*",)
-        case _:
-            return ()
-
-
 def _turn_heading(at: float, event: TurnStarted) -> tuple[str, ...]:
     heading = visible_line(event.question, _HEADING_CHARACTERS)
     blocks = [f"## {event.turn}. {literal(heading)}"]
@@ -226,100 +170,46 @@ def _turn_heading(at: float, event: TurnStarted) -> tuple[str, ...]:
         " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
     )
     for attachment in event.attachments:
-        blocks.append(f"**Attached** {code(attachment.name)}")
+        blocks.append(_paragraph(attachment_line(attachment)))
         if not attachment.image:
             blocks.append(fenced(attachment.text))
     return tuple(blocks)
 
 
-def _call_blocks(event: Event) -> tuple[str, ...]:
-    """Return the blocks of an event about a call, its verdict or a registration."""
+def _blocks(event: Event) -> tuple[str, ...]:
+    """Return the line of an event, and below it the texts to which it refers."""
     match event:
+        case Rationale():
+            return (f"**Thought** ({literal(event.role)})", quoted(event.text))
+        case Answer():
+            return (f"**{_capitalized(event.render().text)}**", prose(event.text))
         case CallStarted():
             return ("**Call**", fenced(Call(event.name, event.arguments).signature()))
         case CallFinished():
-            return _result_blocks(event)
-        case CallJudged():
-            reason = f": {literal(event.reason)}" if event.reason else ""
-            word = "√ helpful" if event.helpful else "× unhelpful"
-            verdict = () if event.helpful is None else (f"{word} ({literal(event.by)}{reason})",)
-            return (*verdict, quoted(event.note)) if event.note else verdict
-        case CallMarked():
-            words = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark removed"}
-            return (f"{words[event.helpful]} by hand: {code(event.name)} of turn {event.turn}",)
-        case ToolRegistered():
-            registered = _REGISTRATIONS.get(event.by, "registered")
-            return (f"+ {registered} {code(event.name)} ({registration_sizes(event)})",)
-        case ToolUnregistered():
-            return (f"− unregistered {code(event.name)}",)
+            changes = (fenced(event.changes, "diff"),) if event.changes else ()
+            head = f"**Result**: {literal(event.render().text)}"
+            return (head, fenced(event.observation), *changes)
+        case Compacted():
+            below = (quoted(event.summary),)
+        case CommandRan():
+            below = (fenced(event.output),)
+        case CallJudged() if event.note:
+            below = (quoted(event.note),)
+        case TodoChanged():
+            below = (fenced("\n".join(todo_lines(event.items))),)
         case _:
-            return ()
+            below = ()
+    line = event.render()
+    return below if line is None or line.kind == "progress" else (_paragraph(line), *below)
 
 
-def _result_blocks(event: CallFinished) -> tuple[str, ...]:
-    if event.refused:
-        outcome = _capitalized(literal(refusal(event.refused)))
-    else:
-        cut = ", truncated" if event.truncated else ""
-        outcome = f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"
-    changes = (fenced(event.changes, "diff"),) if event.changes else ()
-    return (f"**{outcome}**", fenced(event.observation), *changes)
-
-
-def _line(event: Event) -> tuple[str, ...]:
-    """Return the line of a short event; empty for events that only interfaces need."""
-    line = ""
-    match event:
-        case ApprovalGiven() | TrustGiven():
-            subject = (
-                "Approval"
-                if isinstance(event, ApprovalGiven)
-                else f"{literal(event.file)} of the project"
-            )
-            line = f"{subject}: {literal(event.decision)} ({literal(event.by)})"
-        case LimitHit():
-            line = f"**Limit**: {literal(event.message)}"
-        case CapNear():
-            line = literal(_capitalized(describe(event)))
-        case LimitChosen():
-            line = f"Choice: {literal(event.choice)}"
-        case StepProposed():
-            rationale = f": {literal(event.rationale)}" if event.rationale.strip() else ""
-            line = f"Proposed {code(event.step)}{rationale}"
-        case BranchLeft():
-            line = f"← **{_capitalized(back_to(event))}**: {literal(event.reason)}"
-        case PlanChanged(number=1):
-            planned = [row for row in event.rows if row.state == "planned"]
-            tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in planned)
-            advice = "" if event.enforced else "; advice only"
-            line = (
-                f"Plan ({literal(event.mode)}): {tools or 'no tool'}; {price_range(event)}{advice}"
-            )
-        case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
-            reason = f": {literal(event.reason)}" if event.reason else ""
-            line = f"{code(event.label)} {event.state}{reason}"
-        case (
-            PlanScored()
-            | Bill()
-            | Quote()
-            | QuoteChosen()
-            | SandboxBlocked()
-            | BackgroundStarted()
-            | BackgroundEnded()
-            | SubagentStarted()
-            | SubagentFinished()
-            | AdvisorReplied()
-            | AdviceFollowed()
-        ):
-            line = literal(_capitalized(describe(event)))
-        case Notice():
-            line = f"Note: {literal(event.text)}"
-        case ErrorHappened():
-            parts = filter(None, (event.message, event.kept, event.fix))
-            line = f"**Error**: {literal(' '.join(parts))}"
-        case _:
-            pass
-    return (line,) if line else ()
+def _paragraph(line: Line) -> str:
+    """Return a line as a paragraph, with warnings and errors in bold."""
+    text = literal(f"{line.label} {line.text}")
+    if line.kind in ("warning", "error"):
+        text = f"**{text}**"
+    icon = "\\+" if line.icon == "+" else line.icon  # not a list
+    return f"{icon} {text} {literal(line.tail)}".rstrip()
 
 
 def _capitalized(text: str) -> str:

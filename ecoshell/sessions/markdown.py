@@ -7,7 +7,7 @@ from ecoshell.messages import visible, visible_line
 
 _BACKTICKS = re.compile(r"`+")
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)")
-_SPECIAL_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|~!&])")
+_SPECIAL_CHARACTERS = re.compile(r"([\\`*\[\]<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")
 _INLINE_MARKUP = re.compile(r"[`\\]|(?<!\w)_|\*(?=\S)|(?<=\S)\*|~~|\[|<[A-Za-z/!?]|&#?\w+;|\|")
 _BLOCK_START = re.compile(r"#|>|[-+*=](?:\s|$)|-{2,}|\d+[.)](?:\s|$)")
 """The beginning of a heading, a quotation, a rule or a list."""

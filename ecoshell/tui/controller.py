@@ -28,7 +28,7 @@ from ecoshell.events import (
     TrustWanted,
     TurnFinished,
 )
-from ecoshell.events.describe import price_range
+from ecoshell.events.plan import price_range
 from ecoshell.messages import visible_line
 from ecoshell.options import APPROVAL_MODES
 from ecoshell.tui.prompt.bar import PromptBar
@@ -287,7 +287,8 @@ class ChatController:
         """Store the user's mark of a call's result; the same mark again removes it."""
         with self._errors_shown():
             async with self._marking:
-                mark = None if self.view.presenter.marks.get(call) is helpful else helpful
+                previous = self.view.presenter.marks.get(call)
+                mark = None if previous and previous.helpful is helpful else helpful
                 for event in await self.shell.mark(call.turn, call.id, call.name, mark):
                     self._handle(event)
 

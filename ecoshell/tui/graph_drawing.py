@@ -9,14 +9,14 @@ line from a lane to a node is interrupted where it crosses another lane (`╰─
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.cells import cell_len
 
-from ecoshell.budget import counted
 from ecoshell.events import GraphNode, NodeState
-from ecoshell.events.describe import duration, estimate
+from ecoshell.events.figures import duration
+from ecoshell.events.lines import Line
 from ecoshell.messages import visible_line
 from ecoshell.planning.catp.plan import TASK
 from ecoshell.sessions.tool_graphs import ToolGraph
@@ -200,16 +200,11 @@ def _longest(texts: Iterable[str]) -> int:
     return max(map(cell_len, texts), default=0)
 
 
-def headline(graph: ToolGraph) -> tuple[str, str]:
-    """The number of tools in a plan, and its estimate."""
-    plan = graph.plan
-    count = counted(len(plan.nodes), "tool")
-    done = f", {len(plan.kept):,} of them done" if plan.kept else ""
-    mark = f" · {CRITICAL} longest path" if plan.critical else ""
-    return (
-        f"{'repaired plan' if plan.repaired else 'plan'} of {count}{done}",
-        f"{estimate(plan)}{mark}",
-    )
+def headline(graph: ToolGraph) -> Line:
+    """The line of a plan, with a legend for its longest path."""
+    line = graph.plan.render()
+    legend = f" · {CRITICAL} longest path" if graph.plan.critical else ""
+    return replace(line, detail=f"{line.detail}{legend}")
 
 
 class Drawing:

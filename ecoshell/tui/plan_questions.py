@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from ecoshell.agent import QuoteChoice
 from ecoshell.events import PlanWritten, Quote
-from ecoshell.events.describe import quote_text
+from ecoshell.events.work import quote_text
 from ecoshell.messages import visible, visible_line
 from ecoshell.tui.questions import SECONDARY, Choices, Question, choice
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from textual import on
@@ -235,10 +234,8 @@ class TrustQuestion(Question[Trust]):
     )
 
     def __init__(self, wanted: TrustWanted) -> None:
-        changed = ", which has changed" if wanted.changed else ""
         until = "You will be asked again when the file changes."
-        may = "the model follow" if wanted.use == "follow" else "ecoshell run the commands in"
-        title = f"? may {may} {visible_line(Path(wanted.file).name)} of this project{changed}"
+        title = f"? {visible_line(wanted.render().text)}"
         self._instructions = Static(markup=False)
         super().__init__(
             title, "later", self._instructions, note=f"{visible_line(wanted.file)}\n{until}"
@@ -300,7 +297,6 @@ class ApprovalQuestion(Question[Approval]):
     )
 
     def __init__(self, wanted: ApprovalWanted) -> None:
-        price = f" One use costs {money(wanted.price_nano)}." if wanted.price_nano else ""
         self._why = Static(classes="why", markup=False)
         self._why.display = bool(wanted.rationale.strip())
         self._call = Static(classes="call", markup=False)
@@ -316,11 +312,9 @@ class ApprovalQuestion(Question[Approval]):
                 [*new, *(Content.styled(line, _DIFF_STYLES.get(line[:1], "")) for line in hunks)]
             )
             about.insert(2, Static(diff, classes="changes", markup=False))
-        note = f"{visible(wanted.reason)}{price}"
-        server = visible_line(wanted.of_server)
-        agent = f"{visible_line(wanted.agent)}: " if wanted.agent else ""
-        title = f"? {server} asks" if server else f"? {agent}may {visible_line(wanted.name)} run"
-        super().__init__(title, Approval("no"), *about, note=note)
+        line = wanted.render()
+        title = f"? {visible_line(line.text)}"
+        super().__init__(title, Approval("no"), *about, note=visible(line.detail))
         self._wanted = wanted
         self.takes_focus = bool(wanted.fault)
 
@@ -503,14 +497,9 @@ class CostQuestion(MoneyQuestion[CostChoice]):
     )
 
     def __init__(self, wanted: CostWanted) -> None:
-        low, high, above = (
-            money(wanted.low_nano),
-            money(wanted.high_nano),
-            money(wanted.threshold_nano),
-        )
+        line = wanted.render()
         about = Content.assemble(
-            f"{visible_line(wanted.model)}: from {low}, with the prompt cached and a short answer, to {high} at most, ",
-            "which is reserved.\n",
-            (f"That exceeds ask_above ({above}) in the settings.", SECONDARY),
+            "The lower price is for a cached prompt and a short answer; the higher one is reserved.\n",
+            (line.detail, SECONDARY),
         )
-        super().__init__(f"$ the next step may cost {high}", about, wanted.offers, CostChoice)
+        super().__init__(f"$ {visible_line(line.text)}", about, wanted.offers, CostChoice)

@@ -3,20 +3,12 @@
 from rich.cells import cell_len, set_cell_size
 
 from ecoshell.budget import Unit, amount_text, duration_text
+from ecoshell.events.figures import tokens
 
 
 def money(nano: int | None) -> str:
     """A price in nano-dollars; None is unknown."""
     return "price unknown" if nano is None else amount_text(nano, "usd")
-
-
-def tokens(count: int) -> str:
-    """A short token count: `812`, `1.9k`, `14k`, `2.1M`."""
-    for size, letter in ((1_000_000, "M"), (1_000, "k")):
-        if count >= size:
-            short = f"{count / size:.1f}" if count < 10 * size else f"{count // size}"
-            return f"{short.removesuffix('.0')}{letter}"
-    return str(count)
 
 
 def amount(value: int, unit: Unit) -> str:

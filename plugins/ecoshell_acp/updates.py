@@ -8,41 +8,25 @@ from typing import Any, Literal
 
 from acp import schema
 
-from ecoshell.agent.command_table import dollars
 from ecoshell.catalog import Catalog
 from ecoshell.events import (
-    AdviceFollowed,
-    AdvisorReplied,
     Answer,
     ApprovalGiven,
     ApprovalWanted,
-    BackgroundEnded,
-    BackgroundStarted,
-    Bill,
-    BranchLeft,
-    BudgetSettled,
     CallFinished,
+    CallJudged,
     CallStarted,
-    CapNear,
     CommandRan,
-    Compacted,
     CostChosen,
     CostWanted,
-    ErrorHappened,
     Event,
     GraphPlanned,
     LimitChosen,
     LimitHit,
     NodeChanged,
     NodeState,
-    Notice,
-    PlanWritten,
-    Quote,
-    QuoteChosen,
     Rationale,
     Reasoned,
-    ResultsTrimmed,
-    SandboxBlocked,
     StepStarted,
     TextArrived,
     ToolRegistered,
@@ -50,9 +34,8 @@ from ecoshell.events import (
     TrustWanted,
     TurnFinished,
     TurnStarted,
-    TurnUndone,
 )
-from ecoshell.events.describe import CALL_BEGINS, describe
+from ecoshell.events.turn import CALL_BEGINS
 from ecoshell.messages import FINISH, Call, Effect, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.markdown import fenced
@@ -137,29 +120,6 @@ class Updates:
                 updates = self._streamed(event)
             case Rationale() | Reasoned() | Answer():
                 updates = self._whole(event)
-            case (
-                BackgroundEnded()
-                | Bill()
-                | BackgroundStarted()
-                | AdviceFollowed()
-                | AdvisorReplied()
-                | BranchLeft()
-                | BudgetSettled()
-                | CapNear()
-                | Compacted()
-                | Notice()
-                | PlanWritten()
-                | Quote()
-                | QuoteChosen()
-                | ResultsTrimmed()
-                | SandboxBlocked()
-                | ToolRegistered()
-                | TurnUndone()
-            ):
-                text = event.text if isinstance(event, Notice) else describe(event)
-                updates = [self.note(text)] if text else []
-            case ErrorHappened():
-                updates = [self.say(" ".join(filter(None, (event.message, event.kept, event.fix))))]
             case GraphPlanned():
                 self._plan = ToolGraph(event)
                 updates = [_plan_update(self._plan)]
@@ -168,8 +128,25 @@ class Updates:
                 updates = [_plan_update(self._plan)]
             case CallStarted(name=name) | CallFinished(name=name) if name == FINISH:
                 pass
-            case _:
+            case ToolRegistered(by="upfront") | CallJudged():
+                pass
+            case (
+                ApprovalWanted()
+                | ApprovalGiven()
+                | CallStarted()
+                | CallFinished()
+                | CommandRan()
+                | CostChosen()
+                | CostWanted()
+                | LimitChosen()
+                | LimitHit()
+                | TrustGiven()
+                | TrustWanted()
+            ):
                 updates = self._call_updates(event)
+            case _:
+                line = event.render()
+                updates = [] if line is None or line.kind == "progress" else [self.note(line.words)]
         return updates
 
     def settled(self) -> Sequence[Update]:
@@ -300,14 +277,12 @@ class Updates:
                         {} if event.arguments is None else {"raw_input": dict(event.arguments)}
                     )
                     return [self._with_status(event, "in_progress", **changed)]
-            case (
-                LimitChosen(choice=chosen) | CostChosen(choice=chosen) | TrustGiven(decision=chosen)
-            ):
+            case LimitChosen() | CostChosen() | TrustGiven():
                 if open_ := [id_ for _, id_ in self._questions if id_ in self._pending]:
                     del self._pending[open_[-1]]
-                    return [
-                        _progress(open_[-1], "completed", content=[_text(f"Chosen: {chosen}.")])
-                    ]
+                    line = event.render()
+                    content = [] if line is None else [_text(line.words)]
+                    return [_progress(open_[-1], "completed", content=content)]
             case CallFinished():
                 content = [*self._diffs(event.changes), _text(fenced(event.observation))]
                 ended = self._with_status(
@@ -339,32 +314,12 @@ class Updates:
 
     def _card(self, event: CallStarted | Question) -> dict[str, Any]:
         """Return the display fields of a call or a question."""
-        match event:
-            case LimitHit():
-                return {
-                    "title": "A cap is reached",
-                    "kind": "other",
-                    "content": [_text(visible(event.message))],
-                }
-            case CostWanted():
-                low, high = dollars(event.low_nano), dollars(event.high_nano)
-                title = f"The next step with {event.model} costs from {low} to {high} at most"
-                threshold = dollars(event.threshold_nano)
-                above = f"It may cost more than {threshold} (`[budget] ask_above` in the settings)."
-                return {
-                    "title": visible_line(title, _TITLE_CHARACTERS),
-                    "kind": "other",
-                    "content": [_text(above)],
-                }
-            case TrustWanted():
-                again = ", which has changed" if event.changed else ""
-                may = (
-                    "the model follow" if event.use == "follow" else "ecoshell run the commands in"
-                )
-                title = visible_line(f"May {may} {event.file}{again}?", _TITLE_CHARACTERS)
-                return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
-            case CallStarted() | ApprovalWanted():
-                pass
+        line = event.render()
+        title = visible_line(line.text, _TITLE_CHARACTERS)
+        if isinstance(event, TrustWanted):
+            return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
+        if isinstance(event, LimitHit | CostWanted):
+            return {"title": title, "kind": "other", "content": [_text(visible(line.detail))]}
         tool = self.catalog.tool(event.name) if event.name in self.catalog else None
         path_names = (
             ()
@@ -384,11 +339,10 @@ class Updates:
         }
         if isinstance(event, ApprovalWanted):
             fault = f"These arguments cannot be used: {event.fault}" if event.fault else ""
-            price = f"One use costs {dollars(event.price_nano)}." if event.price_nano else ""
             rationale = (
                 visible(event.rationale) if event.of_server else visible_line(event.rationale)
             )
-            paragraphs = (visible_line(fault), rationale, visible_line(event.reason), price)
+            paragraphs = (visible_line(fault), rationale, visible_line(line.detail))
             card["content"] = [
                 _text("\n\n".join(filter(None, paragraphs))),
                 *self._diffs(event.changes),
@@ -435,7 +389,8 @@ def _plan_update(plan: ToolGraph) -> schema.AgentPlanUpdate:
     for node in plan.plan.nodes:
         state = plan.state(node.label)
         change = plan.changes.get(node.label)
-        text = (change and describe(change)) or visible_line(node.label)
+        line = change and change.render()
+        text = line.words if line else visible_line(node.label)
         if state in ("stopped", "skipped") and state not in text:
             text = f"{text} {state}"
         priority: Literal["high", "medium"] = (

@@ -8,7 +8,6 @@ from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.budget import Amount, CapState
 from ecoshell.cli.answer_output import AnswerOutput
 from ecoshell.events import CapNear
-from ecoshell.events.describe import describe
 from ecoshell.sessions.export import as_markdown
 from ecoshell.tui.transcript.event_blocks import block_of
 
@@ -45,7 +44,7 @@ def test_a_resumed_session_does_not_repeat_the_report():
 
 def test_the_line_names_the_cap_and_what_is_left_in_its_unit():
     assert (
-        describe(CapNear("day", "ms", 120_000, 100_000))
+        CapNear("day", "ms", 120_000, 100_000).render().words
         == "83 % of the day's cap of 2 min is used: 20 s left"
     )
 

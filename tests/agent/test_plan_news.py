@@ -5,16 +5,22 @@ from dataclasses import replace
 import pytest
 from plan_play import ADVICE, BLACKLISTED, PLANNED, PROMPT, QUOTA, SPENT, USED, plan_of_many
 
-from ecoshell.events.describe import describe, plan_news, planned_share, price_range
+from ecoshell.events import PlanChanged
+from ecoshell.events.plan import planned_share, price_range
+
+
+def words(plan: PlanChanged, previous: PlanChanged | None = None) -> str:
+    line = plan.render(previous)
+    return line.words if line else ""
 
 
 def test_the_first_plan_shows_its_tools_and_price_range():
-    assert describe(PLANNED) == "plan: 3 of 5 tools, about $0.002 to $0.011"
+    assert words(PLANNED) == "plan: 3 of 5 tools, about $0.002 to $0.011"
 
 
 def test_a_plan_that_is_not_enforced_says_why():
-    assert describe(ADVICE).endswith("; no cap: advice only")
-    assert describe(PROMPT).endswith("; nothing is blocked")
+    assert words(ADVICE).endswith(" · no cap: advice only")
+    assert words(PROMPT).endswith(" · nothing is blocked")
 
 
 def test_a_plan_over_thousands_of_tools_shows_a_lower_bound():
@@ -42,34 +48,34 @@ def test_an_unknown_price_is_not_shown_as_zero(low, high, text):
 
 
 def test_newly_forbidden_tools_are_reported_once():
-    assert plan_news(PLANNED, USED) == ""
-    assert plan_news(USED, QUOTA) == "plan: count_text (quota) may no longer be used"
-    assert plan_news(QUOTA, QUOTA) == ""
+    assert words(USED, PLANNED) == ""
+    assert words(QUOTA, USED) == "plan: count_text (quota) may no longer be used"
+    assert words(QUOTA, QUOTA) == ""
     assert (
-        plan_news(USED, BLACKLISTED)
+        words(BLACKLISTED, USED)
         == "plan: count_text (quota) and read_file (blacklist) may no longer be used"
     )
 
 
 def test_a_plan_without_any_usable_tool_says_so():
-    assert plan_news(BLACKLISTED, SPENT) == "plan: no tool may be used now (budget)"
+    assert words(SPENT, BLACKLISTED) == "plan: no tool may be used now (budget)"
 
 
 def test_first_plans_and_advisory_plans_report_no_forbidden_tools():
-    assert plan_news(None, QUOTA) == ""
-    assert "not be used" not in plan_news(USED, replace(QUOTA, number=1))
-    assert plan_news(USED, replace(QUOTA, enforced=False)) == ""
+    assert words(QUOTA, None) == ""
+    assert "not be used" not in words(replace(QUOTA, number=1), USED)
+    assert words(replace(QUOTA, enforced=False), USED) == ""
 
 
 def test_a_cap_set_during_the_turn_reports_every_forbidden_tool():
-    assert plan_news(ADVICE, replace(QUOTA, number=2)).startswith(
+    assert words(replace(QUOTA, number=2), ADVICE).startswith(
         "plan: count_text (quota) and fetch_url (budget)"
     )
 
 
 def test_only_three_forbidden_tools_are_named():
     rows = tuple(replace(row, state="forbidden", why="budget") for row in plan_of_many().rows[3:10])
-    news = plan_news(PLANNED, replace(QUOTA, rows=(*rows, *PLANNED.rows[:1])))
+    news = words(replace(QUOTA, rows=(*rows, *PLANNED.rows[:1])), PLANNED)
     assert news.endswith("service_02_operation_002 (budget) and 4 more may no longer be used")
 
 
@@ -77,5 +83,5 @@ def test_control_characters_in_tool_names_are_escaped():
     hostile = replace(
         PLANNED.rows[0], tool="tool\x1b[31mred\u202e\n", state="forbidden", why="quota"
     )
-    news = plan_news(PLANNED, replace(QUOTA, rows=(hostile, *PLANNED.rows)))
+    news = words(replace(QUOTA, rows=(hostile, *PLANNED.rows)), PLANNED)
     assert news == "plan: tool␛[31mred\\u202e (quota) may no longer be used"

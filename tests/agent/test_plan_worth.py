@@ -26,7 +26,6 @@ from ecoshell.events import (
     from_json,
     to_json,
 )
-from ecoshell.events.describe import describe
 from ecoshell.messages import Usage
 from ecoshell.planning.catp.costs import quality
 from ecoshell.sessions.tool_graphs import PlannedTurns
@@ -95,7 +94,7 @@ async def test_a_plan_that_costs_nothing_says_so(play):
         (score,) = of(await turn(shell), PlanScored)
     assert (score.cost_nano, score.quality) == (0, 0.5)
     assert (
-        describe(score)
+        score.render().words
         == "plan of turn 1: QoP 0.50: P 1.00 by rules, C $0 (nothing was paid) of $0.05"
     )
 
@@ -264,7 +263,7 @@ async def test_priced_time_and_memory_count_as_cost(play, monkeypatch):
     by_hand = resources_value(of(events, CallFinished), 1_000_000_000, {"count_text": 700})
     assert score.resources_nano == by_hand > 0
     assert score.cost_nano == by_hand + sum(event.spent_nano for event in of(events, BudgetSettled))
-    assert "of it time and memory" in describe(score)
+    assert "of it time and memory" in score.render().words
 
 
 def ran(name, units):
@@ -283,7 +282,7 @@ def test_resources_are_measured_else_profiled_else_unknown():
     assert resources_value([ran("a", None)], 0, {}) == 0
     unknown = score_graph(turn_of(*done("a")), "answered", 5, replace(BASE, resources_nano=None))
     assert (unknown.cost_nano, unknown.quality) == (None, None)
-    assert "not every run was measured" in describe(unknown)
+    assert "not every run was measured" in unknown.render().words
 
 
 NODES = tuple(GraphNode(label, label, ("<task>",)) for label in "abc")
@@ -311,7 +310,7 @@ def test_results_without_a_verdict_do_not_count():
         turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, BASE
     )
     assert (unjudged.performance, unjudged.judged_by, unjudged.quality) == (None, "", None)
-    assert describe(unjudged).startswith(
+    assert unjudged.render().words.startswith(
         f"plan of turn {unjudged.turn}: QoP unknown: P unknown, C $0"
     )
 
@@ -331,7 +330,7 @@ def test_a_mark_of_an_earlier_plan_does_not_count_for_a_skipped_node():
 def test_an_unknown_price_leaves_the_quality_unknown():
     score = score_graph(turn_of(*done("a")), "answered", None, BASE)
     assert (score.performance, score.cost_nano, score.quality) == (pytest.approx(1 / 3), None, None)
-    assert "C unknown of" in describe(score)
+    assert "C unknown of" in score.render().words
 
 
 @given(

@@ -234,9 +234,9 @@ async def test_search_shows_proposals_and_backtracking() -> None:
     _, screen = await chat(
         PlayedShell([proposed, backtracked, replace(backtracked, path=()), finished()]), "q"
     )
-    assert "? proposed: list_files() | Look around." in screen
-    assert "< back to step 2: given up: ␛[2Jnothing" in screen
-    assert "< back to the beginning: given up" in screen
+    assert "| proposed list_files() | Look around." in screen
+    assert "< back to step 2 | given up: ␛[2Jnothing" in screen
+    assert "< back to the beginning | given up" in screen
 
 
 async def test_plan_is_printed_before_the_first_step_and_when_it_forbids_a_tool() -> None:
@@ -245,7 +245,7 @@ async def test_plan_is_printed_before_the_first_step_and_when_it_forbids_a_tool(
     lines = [line for line in screen.splitlines() if "plan:" in line or "unhelpful" in line]
     assert lines == [
         "| plan: 3 of 5 tools, about $0.002 to $0.011",
-        "  !! unhelpful: an empty result",
+        "  !! unhelpful | an empty result",
         "| plan: count_text (quota) and read_file (blacklist) may no longer be used",
     ]
 
@@ -259,8 +259,8 @@ async def test_score_of_a_tool_graph_takes_one_line() -> None:
 async def test_resumed_session_shows_marks() -> None:
     past = [CallMarked(1, "c1", "count\x1b_text", helpful) for helpful in (True, False, None)]
     _, screen = await chat(PlayedShell(past=past), "/resume abc", with_user=False)
-    for words in ("marked helpful", "marked unhelpful", "mark removed"):
-        assert f"| {words}: count␛_text of turn 1" in screen
+    for words in ("ok: helpful, marked by you", "!! unhelpful, marked by you", "| mark removed"):
+        assert f"{words} | count␛_text of turn 1" in screen
 
 
 async def test_streamed_proposal_is_printed_once() -> None:
@@ -284,7 +284,7 @@ async def test_refused_call_names_the_guard() -> None:
         "c1", "read_file", False, "Register it first.", False, 0.0, refused="unregistered"
     )
     _, screen = await chat(PlayedShell([refused, finished()]), "q")
-    assert "refused: unregistered: Register it first." in screen
+    assert "result: refused: unregistered | Register it first." in screen
 
 
 async def test_result_after_a_later_call_names_its_call() -> None:
@@ -297,15 +297,11 @@ async def test_result_after_a_later_call_names_its_call() -> None:
     ]
     unhelpful = CallJudged("c1", "read_file", False, "rules", "an empty result")
     _, screen = await chat(PlayedShell([*started, *ended, unhelpful, finished()]), "q")
-    lines = [
-        line.partition("  10 ms")[0]
-        for line in screen.splitlines()
-        if "text c" in line or "unhelpful" in line
-    ]
+    lines = [line for line in screen.splitlines() if "text c" in line or "unhelpful" in line]
     assert lines == [
-        '  = call read_file(path="c1.txt"): result: text c1',
-        "  = result: text c2",
-        '  !! call read_file(path="c1.txt"): unhelpful: an empty result',
+        "  = result: read_file(path=c1.txt): 10 ms | text c1",
+        "  = result: 10 ms | text c2",
+        "  !! read_file(path=c1.txt): unhelpful | an empty result",
     ]
 
 
@@ -478,8 +474,8 @@ async def test_line_with_an_exclamation_mark_runs_a_program() -> None:
     shell = PlayedShell()
     _, screen = await chat(shell, "!ls", "! make")
     assert shell.questions == []
-    assert "! ls\n12 files␛[2J\nok: done | 12 ms\n" in screen
-    assert "! make\n12 files␛[2J\n!! failed | 12 ms\n" in screen
+    assert "$ ls | 12 ms\n12 files␛[2J\n" in screen
+    assert "$ make | failed after 12 ms\n12 files␛[2J\n" in screen
 
 
 async def test_command_that_asks_again_starts_a_turn_with_its_attachments() -> None:
@@ -513,10 +509,13 @@ async def test_resumed_session_shows_attachments_undo_and_compaction() -> None:
         Compacted("short", "", 2, 1200, 100),
     ]
     _, screen = await chat(PlayedShell(past=past), "/resume abc", with_user=False)
-    assert "| attached a .txt (4 characters)" in screen
-    assert "| turn 1 was undone; restored b.txt; not restored c.txt" in screen
-    assert "| 2 turns summarized by m: 1,200 tokens became 100" in screen
-    assert "| 2 turns replaced by an extract that no model wrote: 1,200 tokens became 100" in screen
+    for line in (
+        "attached: a .txt | 1 line",
+        "< turn 1 was undone | restored b.txt | not restored because of later changes: c.txt",
+        "= 2 turns summarized by m | 1,200 tokens became 100",
+        "= 2 turns replaced by an extract that no model wrote | 1,200 tokens became 100",
+    ):
+        assert f"{line}\n" in screen
 
 
 async def test_error_after_its_note_shows_only_the_fix() -> None:

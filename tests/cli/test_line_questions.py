@@ -89,7 +89,7 @@ async def test_request_of_a_server_is_shown_and_approved_once():
         "f0", "asks:form", {"name": "Jo"}, ("network",), "It asks.", "Who?\n- name (string)"
     )
     assert await typist.decided(form) == Approval("once")
-    assert '? asks:form(name="Jo")' in typist.shown
+    assert typist.shown[:2] == ["? asks asks", '  asks:form(name="Jo")']
     assert "  - name (string)" in typist.shown
     assert "project" not in typist.screen
 
@@ -152,7 +152,7 @@ async def test_offers_show_place_cost_and_whether_they_fit():
 async def test_expensive_step_is_asked(typed, choice):
     typist = Typist(*typed)
     assert await typist.decided(COST) == choice
-    assert "openai/large costs $0.012 to $0.084" in typist.screen
+    assert "openai/large may cost $0.012 to $0.084" in typist.screen
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,10 @@ async def test_expensive_step_is_asked(typed, choice):
 async def test_project_instructions_are_shown_before_they_are_trusted(typed, word):
     typist = Typist(*typed)
     assert await typist.decided(TRUST) == word
-    assert "may the model follow /home/me/project/AGENTS.md, which has changed" in typist.screen
+    assert (
+        "may the model follow AGENTS.md of this project, which has changed · /home/me"
+        in typist.screen
+    )
     assert "  Use tabs.\n  No ␛[31mred." in typist.screen
 
 
@@ -169,7 +172,7 @@ async def test_question_without_its_event_is_asked_once():
     typist = Typist("g")
     assert await typist.user.at_cost(COST) == CostChoice("go")
     await typist.user.answer(COST)  # the event arrives late
-    assert typist.screen.count("openai/large costs") == 1
+    assert typist.screen.count("openai/large may cost") == 1
 
 
 async def test_ctrl_c_at_a_question_without_its_event_denies():

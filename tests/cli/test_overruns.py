@@ -3,14 +3,13 @@
 import pytest
 
 from ecoshell.events import BudgetSettled, Event, Notice
-from ecoshell.events.describe import describe
 from ecoshell.messages import Usage
 from tests.support.telling import printed, told
 
 OVERRUN = BudgetSettled(
     7, "single", "openai/m", 7_100_000, Usage(), True, 1.0, overrun_nano=2_000_000
 )
-NOTED = Notice(describe(OVERRUN))
+NOTED = Notice(OVERRUN.render().words)
 """The notice of the metered model, which the session stores as well."""
 
 

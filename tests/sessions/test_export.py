@@ -81,13 +81,13 @@ def test_markdown_contains_the_turn_in_order() -> None:
         "`k3f9-2q`",
         "## 1. how many words are in notes.txt?",
         "> I need a word counter.",
-        "registered `count_text` (142 tokens)",
+        "\\+ count_text registered · 142 tokens",
         'count_text(path="notes.txt")',
-        "Approval: once (person)",
+        "? approved by you",
         "```\n1,204 words\n```",
         "half of it was guessed",
         "notes.txt has **1,204** words.",
-        "answered · $0.0031 · 3 steps · 2.1 s · 1,200 tokens in (200 cached), 30 out",
+        "√ $0.0031 · 3 steps · 2.1 s · 1,200 tokens in (200 cached), 30 out",
     ]
     positions = [text.index(part) for part in parts]
     assert positions == sorted(positions)
@@ -128,9 +128,9 @@ def test_markdown_contains_errors_limits_and_denials() -> None:
         )
     )
     for part in (
-        "**Denied**",
+        "**Result**: denied\n",
         "cap is reached",
-        "no network the session is kept try again",
+        "× **error: no network** · the session is kept try again",
         "Partial answer",
     ):
         assert part in text
@@ -142,8 +142,8 @@ def test_markdown_explains_calls_that_did_not_run() -> None:
         for why in ("stopped", "unregistered")
     ]
     text = as_markdown(timed([TURN[0], *calls]))
-    assert "**Not run: the turn was stopped**" in text
-    assert "**Refused: unregistered**" in text
+    assert "**Result**: not run: the turn was stopped\n" in text
+    assert "**Result**: refused: unregistered\n" in text
 
 
 def test_markdown_contains_proposals_and_backtracking_of_a_search() -> None:
@@ -152,9 +152,9 @@ def test_markdown_contains_proposals_and_backtracking_of_a_search() -> None:
     text = as_markdown(
         timed([proposed, abandoned, BranchLeft((), 2, "no answer after 8 steps", ("read_file",))])
     )
-    assert "Proposed `list_files()`: Look \\*around\\*." in text
-    assert "**Back to step 1**: given up: \\<nothing\\>" in text
-    assert "**Back to the beginning**: no answer after 8 steps" in text
+    assert "◦ proposed list_files() · Look \\*around\\*." in text
+    assert "← **back to step 1** · given up: \\<nothing\\>" in text
+    assert "← **back to the beginning** · no answer after 8 steps" in text
 
 
 def test_branch_left_survives_a_json_round_trip() -> None:
@@ -259,12 +259,12 @@ def test_markdown_contains_attachments_commands_edits_undos_and_summaries() -> N
     ]
     text = as_markdown(timed(events))
     for block in (
-        "**Command** by hand (0.50 s, failed)\n\n```\n$ make\nno `rule`\n```",
-        "**Attached** `a.txt`\n\n````\n```\nx\n````",
+        "$ **make** · failed after 500 ms\n\n```\nno `rule`\n```",
+        "¶ a.txt · 2 lines\n\n````\n```\nx\n````",
         "```diff\n-x\n+y\n```",
-        "*Turn 3 was undone; restored: `a.txt`; left alone: `b.txt`*",
-        "**Compacted** 3 turns by `m`: 1,200 → 100 tokens\n\n> They *fixed* a file.",
-        "**Compacted** 1 turn to an extract: 1,200 → 100 tokens",
+        "« **turn 3 was undone** · restored a.txt · not restored because of later changes: b.txt",
+        "≡ 3 turns summarized by m · 1,200 tokens became 100\n\n> They *fixed* a file.",
+        "≡ 1 turn replaced by an extract that no model wrote · 1,200 tokens became 100",
     ):
         assert block in text
     assert [from_json(record) for record in json.loads(as_json(timed(events)))["events"]] == events
@@ -272,31 +272,31 @@ def test_markdown_contains_attachments_commands_edits_undos_and_summaries() -> N
 
 def test_markdown_contains_the_plan_once_per_turn():
     document = as_markdown(timed([PLANNED, USED]))
-    assert document.count("Plan") == 1
+    assert document.count("plan") == 1
     assert (
-        "Plan (btp): `count_text` up to 2×, `read_file` up to 1×, `list_folder` up to 1×; about $0.002 to"
-        in document
+        "plan: 3 of 5 tools, about $0.002 to $0.011\n\n"
+        "`count_text` up to 2×, `read_file` up to 1×, `list_folder` up to 1×\n" in document
     )
 
 
 def test_markdown_contains_the_score_of_a_plan():
     scored = PlanScored(1, 0.5, "you + rules", 2_000_000, 50_000_000, 0.5, 0.23)
-    assert "Plan of turn 1: QoP 0.23: P 0.50 by you + rules, C $0.002 of $0.05" in as_markdown(
+    assert "plan of turn 1: QoP 0.23: P 0.50 by you + rules, C $0.002 of $0.05" in as_markdown(
         timed([scored])
     )
 
 
 def test_markdown_marks_plans_without_price_enforcement_or_tools():
     for plan in (replace(ADVICE, low=None, high=None), replace(SPENT, number=1, low=None)):
-        assert "; price unknown" in as_markdown(timed([plan]))
-    assert as_markdown(timed([ADVICE])).strip().endswith("; advice only")
-    assert "no tool; about" in as_markdown(timed([replace(SPENT, number=1)]))
+        assert ", price unknown" in as_markdown(timed([plan]))
+    assert "· no cap: advice only\n" in as_markdown(timed([ADVICE]))
+    assert "plan: 0 of 5 tools, about" in as_markdown(timed([replace(SPENT, number=1)]))
 
 
 def test_markdown_contains_verdicts_notes_and_marks():
     verdict = CallJudged("c1", "a", None, "", note="Not to be used any more: <b>x</b>.")
     document = as_markdown(timed([*FAILED, verdict, CallMarked(1, "c2", "read_file", True)]))
-    assert "× unhelpful (rules: an empty result)" in document
+    assert "× **unhelpful** · an empty result" in document
     assert "> Not to be used any more: \\<b>x\\</b>." in document
-    assert "Marked helpful by hand: `read_file` of turn 1" in document
+    assert "√ helpful, marked by you · read_file of turn 1" in document
     assert as_markdown(timed([CallJudged("c1", "a", None, "")])).count("\n") == 1

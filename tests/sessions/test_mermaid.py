@@ -114,7 +114,7 @@ def test_export_draws_the_final_state_of_each_plan():
 def test_stopped_node_is_in_the_chart_and_below_it():
     text = as_markdown([(0.0, PLANNED), (0.0, NodeChanged("count_text", "stopped", "c", 0.3))])
     assert re.search(r"\]:::stopped$", text, re.MULTILINE)
-    assert re.search(r"`count_text` stopped$", text, re.MULTILINE)
+    assert re.search(r"\*\*count_text stopped\*\*$", text, re.MULTILINE)
 
 
 def test_fence_in_a_name_does_not_end_the_code_block():

@@ -14,6 +14,8 @@ from ecoshell.events import (
     BranchLeft,
     BudgetSettled,
     CallFinished,
+    CallJudged,
+    CallMarked,
     CallStarted,
     CommandRan,
     Compacted,
@@ -31,7 +33,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
-from ecoshell.events.describe import describe, duration
+from ecoshell.events.figures import duration
 from ecoshell.messages import Attachment, Usage
 from ecoshell.tui.text import money, tokens
 from ecoshell.tui.transcript import event_blocks
@@ -71,16 +73,16 @@ def test_call_shows_its_arguments_its_time_and_its_observation():
 
 def test_backtracking_shows_target_and_reason():
     block = event_blocks.block_of(BranchLeft(("c1", "c2"), 3, "given up: no\nsuch file"))
-    assert (block.sign, block.text()) == ("←", "back to step 2  given up: no such file")
-    assert event_blocks.block_of(BranchLeft((), 1, "x")).text() == "back to the beginning  x"
+    assert (block.sign, block.text()) == ("←", "back to step 2 · given up: no such file")
+    assert event_blocks.block_of(BranchLeft((), 1, "x")).text() == "back to the beginning · x"
 
 
 def test_proposal_shows_its_step_and_its_reason_if_there_is_one():
     assert (
         event_blocks.block_of(StepProposed("Look around.", "list_files()", "m")).text()
-        == "proposed  list_files()  Look around."
+        == "proposed list_files() · Look around."
     )
-    assert event_blocks.block_of(StepProposed(" ", "answer", "m")).text() == "proposed  answer"
+    assert event_blocks.block_of(StepProposed(" ", "answer", "m")).text() == "proposed answer"
 
 
 def test_plan_score_is_one_escaped_line():
@@ -108,7 +110,7 @@ def test_paid_call_shows_its_price():
         event_blocks.call(STARTED, finished(spent_nano=3_100_000))
         .text()
         .splitlines()[0]
-        .endswith("  $0.0031  12 ms")
+        .endswith("  $0.0031 · 12 ms")
     )
 
 
@@ -135,24 +137,23 @@ def test_user_command_shows_output_and_failure():
         CommandRan("make test", "boom", ok=False, truncated=True, seconds=1.5)
     )
     assert block.sign == "$"
-    assert (
-        block.text()
-        == "make test  failed after 1.5 s\n└ boom\n  … truncated by the tool's output limit"
-    )
+    assert block.text() == "make test  failed after 1.5 s · output truncated\n└ boom"
 
 
 def test_undone_turn_names_the_files():
     plain = event_blocks.block_of(TurnUndone(3, ("a.txt",), ("b.txt",))).text()
-    assert plain.splitlines()[0].startswith("turn 3 was undone")
-    assert "restored  a.txt" in plain
-    assert "later changes  b.txt" in plain
+    assert plain == (
+        "turn 3 was undone · restored a.txt · not restored because of later changes: b.txt"
+    )
 
 
 def test_compaction_shows_what_it_saves_and_keeps_its_summary():
     block = event_blocks.block_of(
         Compacted("All of it.\n\nAnd more.\n\nAnd more.", "embedded", 12, 14_000, 900)
     )
-    assert block.text().splitlines()[0] == "12 turns summarized by embedded · 14k → 900 tok"
+    assert block.text().splitlines()[0] == (
+        "12 turns summarized by embedded · 14,000 tokens became 900"
+    )
     assert block.foldable
     assert block.text(opened=True).endswith("And more.\n\nAnd more.")
 
@@ -164,12 +165,12 @@ def test_automatic_compaction_says_its_price_and_what_it_replaces():
     assert (
         event_blocks.block_of(event)
         .text()
-        .startswith("2 earlier calls summarized by gpt for $0.01 · 14k → 900 tok")
+        .startswith("2 earlier calls summarized by gpt for $0.01 · 14,000 tokens became 900")
     )
     trimmed = event_blocks.block_of(
         ResultsTrimmed((TrimmedResult(1, "c1"),), 1_200, 30_000, 12_000)
     )
-    assert trimmed.text() == "1 large result trimmed to make room: 30,000 tokens became 12,000"
+    assert trimmed.text() == "1 large result trimmed to make room · 30,000 tokens became 12,000"
 
 
 def test_expensive_step_shows_price_range_and_threshold():
@@ -177,7 +178,7 @@ def test_expensive_step_shows_price_range_and_threshold():
         CostWanted("single", "gpt", 1_000_000, 50_000_000, 20_000_000)
     ).text()
     assert "gpt may cost $0.001 to $0.05" in plain
-    assert "ask_above is $0.02" in plain
+    assert "more than ask_above ($0.02)" in plain
 
 
 def test_edited_arguments_are_shown():
@@ -247,7 +248,7 @@ def test_offer_shows_names_schemas_and_reason():
     event = ToolsOffered(("a", "b", "c"), ("a",), "grow", 1_942, 14_120, True, "cheaper")
     assert (
         event_blocks.block_of(event).text()
-        == "1 tool loaded, 2 known by name · 1.9k of 14k tok · cheaper"
+        == "1 tool loaded, 2 known by name · 1,942 of 14,120 tokens · from the start: a · cheaper"
     )
 
 
@@ -315,7 +316,7 @@ def test_error_shows_message_kept_and_fix():
 
 
 def test_missing_usage_notes_that_the_full_reservation_counts():
-    text_shown = describe(BudgetSettled(1, "single", "m", 7_100_000, Usage(), False, 1.0))
+    text_shown = BudgetSettled(1, "single", "m", 7_100_000, Usage(), False, 1.0).render().words
     assert "whole reservation ($0.0071) counts until you correct it with" in text_shown
     assert "`ecoshell cost --reconcile 1=AMOUNT`" in text_shown
     stopped = BudgetSettled(
@@ -324,7 +325,7 @@ def test_missing_usage_notes_that_the_full_reservation_counts():
         estimate_nano=1_200_000,
         why="the call was stopped",
     )
-    assert describe(stopped).startswith(
+    assert stopped.render().words.startswith(
         "The call was stopped, so its cost is unknown: ≈ 812 tokens in and 40 out by a tokenizer, ≈ $0.0012."
     )
 
@@ -391,7 +392,7 @@ def test_first_plan_shows_allowed_tools_and_price_range():
     assert event_blocks.plan(PLANNED, None).text() == "plan: 3 of 5 tools, about $0.002 to $0.011"
     assert (
         event_blocks.plan(TOKEN_PLAN, None).text()
-        == "plan: 3 of 5 tools, about 900 tok to 6.1k tok"
+        == "plan: 3 of 5 tools, about 900 tokens to 6,100 tokens"
     )
 
 
@@ -402,7 +403,9 @@ def test_replanning_has_a_line_only_for_newly_forbidden_tools():
 
 def test_users_mark_overrides_the_judge():
     def message(judged: bool | None, marked: bool | None) -> str:
-        return "".join(piece.text for piece in event_blocks.verdict(judged, marked)).strip()
+        mark = None if marked is None else CallMarked(1, "c1", "count_text", marked)
+        pieces = event_blocks.verdict(CallJudged("c1", "count_text", judged, "rules"), mark)
+        return "".join(piece.text for piece in pieces)
 
     assert [message(judged, None) for judged in (True, False, None)] == ["√", "× unhelpful", ""]
     assert [message(judged, True) for judged in (True, False, None)] == [
@@ -415,7 +418,8 @@ def test_users_mark_overrides_the_judge():
 
 def test_verdict_ends_the_calls_line():
     block = replace(
-        event_blocks.call(STARTED, finished()), verdict=event_blocks.verdict(False, None)
+        event_blocks.call(STARTED, finished()),
+        verdict=event_blocks.verdict(CallJudged("c1", "count_text", False, "rules"), None),
     )
     assert block.text().splitlines() == [
         "count_text(path=notes.txt, deep=true)  × unhelpful  12 ms",

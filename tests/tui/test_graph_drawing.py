@@ -116,7 +116,7 @@ def test_failure_reason_is_one_line_and_descendants_are_skipped():
 
 def test_kept_nodes_of_a_repaired_plan_are_done_and_free():
     tool_graph = after(*AGAIN[1:], plan=REPAIRED)
-    assert headline(tool_graph)[0] == "repaired plan of 4 tools, 2 of them done"
+    assert headline(tool_graph).text == "repaired plan of 4 tools, 2 of them done"
     assert [line.split("√ ")[1].split()[0] for line in drawn(tool_graph) if "kept" in line] == [
         "done",
         "done",
@@ -146,12 +146,12 @@ def test_stopped_node_shows_its_figures_without_a_reason():
 
 def test_headline_shows_estimates_and_unknown_figures():
     estimated = replace(PLANNED, price_nano=2_000_000, seconds=1.26)
-    assert headline(ToolGraph(estimated)) == (
-        "plan of 5 tools",
-        "tools about $0.002, 1.3 s · * longest path",
+    assert (
+        headline(ToolGraph(estimated)).words
+        == "plan of 5 tools · tools about $0.002, 1.3 s · * longest path"
     )
-    assert headline(ToolGraph(PLANNED))[1].startswith("tools about price unknown, time unknown")
-    assert headline(ToolGraph(GraphPlanned(NODES[:1], "")))[0] == "plan of 1 tool"
+    assert headline(ToolGraph(PLANNED)).detail.startswith("tools about price unknown, time unknown")
+    assert headline(ToolGraph(GraphPlanned(NODES[:1], ""))).text == "plan of 1 tool"
 
 
 def test_outcome_counts_states_sums_prices_and_takes_the_longest_path():

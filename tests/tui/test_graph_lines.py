@@ -10,7 +10,6 @@ from tool_graph_play import RUNNING, STOPPED
 from ecoshell.cli.event_lines import EventLines
 from ecoshell.cli.printer import Printer
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged, TextArrived, TurnStarted
-from ecoshell.events.describe import describe
 from ecoshell.sessions.export import as_markdown
 
 NODES = (
@@ -23,26 +22,23 @@ FAILED = NodeChanged("a", "failed", reason="gone\nfor good")
 
 
 def test_plan_line_shows_estimates():
-    line = describe(PLAN)
-    assert line.startswith("plan: a, a#2, a + a#2 → b")
-    assert line.endswith("tools about $0.002, 1.5 s")
-    assert "\x1b" not in line
+    assert PLAN.render().words == "plan of 3 tools · tools about $0.002, 1.5 s"
+    assert PLAN.edges == "a, a#2, a + a#2 → b\x1b[2J"
 
 
 def test_unknown_and_finished_parts_are_named():
-    text_shown = describe(GraphPlanned(NODES[:2], "", repaired=True, kept=("a",)))
-    assert text_shown == "plan, repaired: a (done), a#2 · tools about price unknown, time unknown"
+    plan = GraphPlanned(NODES[:2], "", repaired=True, kept=("a",))
+    assert plan.edges == "a (done), a#2"
+    assert plan.render().text == "repaired plan of 2 tools, 1 of them done"
+    assert plan.render().detail == "tools about price unknown, time unknown"
 
 
 def test_only_failed_nodes_have_a_line():
-    assert describe(FAILED) == "a failed: gone for good"
-    assert describe(NodeChanged("c", "skipped", reason="a failed")) == "c skipped: a failed"
-    assert describe(NodeChanged("a", "stopped")) == "a stopped"
-    assert [describe(NodeChanged("a", state)) for state in ("waiting", "running", "done")] == [
-        "",
-        "",
-        "",
-    ]
+    assert FAILED.render().words == "a failed · gone for good"
+    assert NodeChanged("c", "skipped", reason="a failed").render().words == "c skipped · a failed"
+    assert NodeChanged("a", "stopped").render().words == "a stopped"
+    states = ("waiting", "running", "done")
+    assert [NodeChanged("a", state).render() for state in states] == [None] * 3
 
 
 def test_text_output_prints_a_streamed_plan_once():
@@ -58,7 +54,8 @@ def test_text_output_prints_a_streamed_plan_once():
     text_shown = out.getvalue()
     assert "<task>" not in text_shown
     assert text_shown.count("a#2 → b") == 1
-    assert "a failed: gone for good" in text_shown
+    assert "a failed | gone for good" in text_shown
+    assert "\x1b" not in text_shown
 
 
 def test_text_output_ends_with_the_outcome():
@@ -66,7 +63,7 @@ def test_text_output_ends_with_the_outcome():
     output = EventLines(Printer(out))
     for event in (BRANCHES, *RUNNING, *FAILURE):
         output.show(event)
-    assert out.getvalue().splitlines()[-1] == "| plan: 2 done, 1 failed, 2 skipped · $0.0014, 0.9 s"
+    assert out.getvalue().splitlines()[-1] == "| plan: 2 done, 1 failed, 2 skipped | $0.0014, 0.9 s"
     output.show(STOPPED)
     assert out.getvalue().count("plan: 2 done") == 1
 
@@ -76,7 +73,7 @@ def test_text_output_shows_the_outcome_of_a_stopped_plan():
     output = EventLines(Printer(out))
     for event in (BRANCHES, *RUNNING, STOPPED):
         output.show(event)
-    assert out.getvalue().splitlines()[-2] == "| plan: 3 stopped, 2 skipped · $0, 0.0 s"
+    assert out.getvalue().splitlines()[-2] == "| plan: 3 stopped, 2 skipped | $0, 0.0 s"
 
 
 class Terminal(io.StringIO):
@@ -95,13 +92,13 @@ def test_terminal_draws_the_plan_once(monkeypatch):
         output.show(event)
     text_shown = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
     assert text_shown.count("╰─┴─│─┬─ ○ waiting * calculate") == 1
-    assert "count_text#2 failed: no such file: b.txt" in text_shown
+    assert "count_text#2 failed · no such file: b.txt" in text_shown
     assert max(map(len, text_shown.splitlines())) <= 80
 
 
 def test_export_contains_the_plan_and_failures():
     started = TurnStarted(1, "How many?", "script", "single", "graph")
     text_shown = as_markdown([(0.0, started), (0.0, PLAN), (0.0, FAILED)])
-    assert 'Tool graph: `["a", ["<task>"]]`\n\n```mermaid\nflowchart TD\n' in text_shown
+    assert '1.5 s\n\n`["a", ["<task>"]]`\n\n```mermaid\nflowchart TD\n' in text_shown
     assert "]:::failed\n" in text_shown
-    assert "failed: gone" in text_shown
+    assert "**a failed** · gone" in text_shown

@@ -58,13 +58,13 @@ def test_line_shell_names_the_roles():
     message = [line for line in printed(*TRIO) if any(role in line for role, _ in MIXED)]
     (_, planner), (_, caller), (_, summarizer) = MIXED
     assert message == [
-        f"| planner is thinking | {planner}",
+        f"| planner: thinking | {planner}",
         "- planner: I need a word counter. Next: caller.",
-        f"| caller is thinking | {caller}",
-        '* caller: call count_text(path="notes.txt")',
-        f"| planner is thinking | {planner}",
+        f"| caller: thinking | {caller}",
+        "* caller: call count_text(path=notes.txt)",
+        f"| planner: thinking | {planner}",
         "- planner: That is all that was asked.",
-        f"| summarizer is thinking | {summarizer}",
+        f"| summarizer: thinking | {summarizer}",
         "- summarizer: notes.txt has **1,204** words.",
     ]
 
@@ -75,7 +75,7 @@ def test_output_without_a_terminal_prints_finished_parts_only():
     ]
     assert message == [
         "- planner: I need a word counter.",
-        '* caller: call count_text(path="notes.txt")',
+        "* caller: call count_text(path=notes.txt)",
         "- planner: That is all that was asked.",
         "answer by the summarizer: notes.txt has **1,204** words.",
     ]

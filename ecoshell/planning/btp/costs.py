@@ -13,7 +13,7 @@ from decimal import ROUND_DOWN, Decimal
 from ecoshell.budget import Unit, amount_text
 from ecoshell.catalog import Catalog
 from ecoshell.events import BudgetSettled, PlanRow
-from ecoshell.events.describe import why_words
+from ecoshell.events.plan import why_words
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 from ecoshell.planning.btp.plan import Bound, Plan
 from ecoshell.planning.btp.value import HELPFUL_PRIOR, WEIGHT_PRIOR, mean_frequency, value

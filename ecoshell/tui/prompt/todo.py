@@ -77,7 +77,7 @@ class TodoList(Static):
         return self.screen.size.height < _TALL if self._folded is None else self._folded
 
     def _content(self) -> Content:
-        from ecoshell.events.describe import todo_headline
+        from ecoshell.events.work import todo_headline
         from ecoshell.messages import visible_line
 
         sign = "►" if self._is_folded else "▼"

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
 from ecoshell.budget import CapState, about, counted, duration_text
-from ecoshell.events.describe import duration
+from ecoshell.events.figures import duration
 from ecoshell.messages import visible_line
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest

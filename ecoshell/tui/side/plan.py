@@ -11,7 +11,7 @@ from textual.events import Click
 
 from ecoshell.budget import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
-from ecoshell.events.describe import planned_share, price_range, untried
+from ecoshell.events.plan import planned_share, price_range, untried
 from ecoshell.messages import visible_line
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from ecoshell.budget import CapState
 from ecoshell.events import Event, PlanChanged
-from ecoshell.events.describe import planned_share
+from ecoshell.events.plan import planned_share
 from ecoshell.tui.side.bars import SummaryLine
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import ListPanel, Panel

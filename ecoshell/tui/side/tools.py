@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from ecoshell.events.describe import part_size
+from ecoshell.events.context import part_size
 from ecoshell.messages import visible_line
 from ecoshell.tui.side.panel import FILTER, Line, ListPanel, Tone, ToolRequested, justify, percent
 from ecoshell.tui.side.panel_state import ToolState

@@ -1,75 +1,40 @@
-"""Blocks for events, as pure functions that can be tested without a screen."""
+"""Blocks for events, as pure functions that can be tested without a screen; their words are those of `render`."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ecoshell.agent.scoring import outcome
-from ecoshell.budget import counted
 from ecoshell.events import (
-    AdviceFollowed,
-    AdvisorReplied,
     Answer,
     ApprovalGiven,
-    BackgroundEnded,
-    BackgroundStarted,
-    Bill,
-    BranchLeft,
+    ApprovalWanted,
     CallFinished,
+    CallJudged,
+    CallMarked,
     CallStarted,
-    CapNear,
     CommandRan,
     Compacted,
-    ContextTold,
-    CostChosen,
-    CostWanted,
     ErrorHappened,
     Event,
-    HookRan,
-    LimitChosen,
-    LimitHit,
     PlanChanged,
-    PlanScored,
-    PlanWritten,
-    Quote,
-    QuoteChosen,
     Rationale,
     Reasoned,
-    ResultsTrimmed,
-    SandboxBlocked,
     Status,
-    StepProposed,
     SubagentFinished,
     SubagentStarted,
-    ToolRegistered,
-    ToolsOffered,
-    ToolUnregistered,
-    TrustGiven,
+    TodoChanged,
+    TrustWanted,
     TurnFinished,
-    TurnUndone,
 )
-from ecoshell.events.describe import (
-    ENDINGS,
-    back_to,
-    compacted_text,
-    describe,
-    duration,
-    length_text,
-    loaded_share,
-    near_cap,
-    plan_news,
-    refusal,
-    registration_sizes,
-    registration_words,
-    subagent_end,
-    trimmed_text,
-    turn_sums,
-)
+from ecoshell.events.figures import length_text
+from ecoshell.events.lines import Kind, Line
+from ecoshell.events.tools import argument_text
+from ecoshell.events.turn import attachment_line
 from ecoshell.messages import Attachment, visible, visible_line
 from ecoshell.options import ROLES
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing, headline
-from ecoshell.tui.text import amount, money, tokens
 from ecoshell.tui.transcript.blocks import (
     Block,
     Body,
@@ -89,17 +54,14 @@ COMMAND_LINES = 12
 STOPPED, WAITS = "stopped", "waits for your approval"
 """States of a call without an ending, and of one that waits for approval."""
 ARGUMENT_LINES = 6
-_WIDEST_VALUE = 60
 _WIDEST_TASK = 200
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 _MAX_LEAD = 44
 """Width of the columns after which the last one is wrapped on its own."""
-_DESCRIBED: Mapping[type[Event], str] = {
-    AdviceFollowed: "→", AdvisorReplied: "◊", Bill: "$", PlanWritten: "≡", Quote: "$", QuoteChosen: "→",
-    ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
-    SandboxBlocked: "?", HookRan: "·", BackgroundStarted: "►", BackgroundEnded: "►",
+_TONES: Mapping[Kind, Tone] = {
+    "info": "muted", "good": "good", "warning": "warning", "error": "error", "note": "warning", "thought": "thought",
+    "call": "tool", "result": "muted", "failure": "error", "question": "warning", "answer": "good", "progress": "muted",
 }  # fmt: skip
-"""The signs of events shown with `describe`."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
     "answered": ("√", "good"),
     "limit": ("≈", "warning"),
@@ -108,33 +70,47 @@ _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
     "interrupted": ("≈", "warning"),
 }
 """The signs of complete and partial answers, and of a turn without one."""
-_DECISIONS = {
-    "once": "approved, this once",
-    "session": "approved for this session",
-    "project": "approved for this project",
-    "no": "denied",
-}
-_DECIDERS = {
-    "person": " by you",
-    "rule": " by a rule in the settings",
-    "plan mode": " in plan mode",
-    "nobody": ": no one was available to ask",
-}
+_ELSEWHERE = (ApprovalWanted, TodoChanged, TrustWanted)
+"""Events that have a widget outside the transcript."""
+
+
+def block_of(event: Event) -> Block | None:
+    """The block of a self-contained event; None for events without words, and those shown elsewhere."""
+    line = None if isinstance(event, _ELSEWHERE) else event.render()
+    if line is None:
+        return None
+    if isinstance(event, CommandRan):
+        tone: Tone = "tool" if event.ok else "error"
+        end = Piece(line.detail, "muted" if event.ok else "error")
+        head = (call_row((Piece(visible_line(line.text), "question"),), end),)
+        return Block(line.icon, tone, head, bodies=tuple(_output(event)), gap=True, turn=True)
+    block = line_block(line, name=getattr(event, "name", ""))
+    if isinstance(event, Compacted):
+        summary = Body(visible(event.summary.strip()), 2, kind="markdown")
+        return replace(block, bodies=(summary,))
+    return block
+
+
+def line_block(line: Line, *, name: str = "") -> Block:
+    """A line in its tone, its detail muted; a tool's `name` at its start stands out."""
+    if line.kind == "note":
+        return Block(line.icon, "warning", rows_of(line.text))
+    tone, name, text = _TONES[line.kind], visible_line(name), visible_line(line.text)
+    pieces = [Piece(text, tone), Piece(line.tail, "muted")]
+    if name and text.startswith(name):
+        pieces[:1] = [Piece(name, "tool"), Piece(text.removeprefix(name), tone)]
+    return Block(line.icon, tone, (row(*(piece for piece in pieces if piece.text)),))
 
 
 def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] = ()) -> Block:
     """A question with its attachments; long pastes are folded. `waiting` is a note below it."""
     bodies = [Body(visible(text), QUESTION_LINES, tone="question", indent="")]
     for attachment in attachments:
-        if attachment.image is not None:
-            bodies.append(Body("", 0, head=row(Piece(visible_line(attachment.text), "tool"))))
-            continue
-        attached = visible(attachment.text).rstrip("\n")
-        size = counted(attached.count("\n") + 1, "line")
-        head = row(
-            Piece(f"¶ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted")
-        )
-        bodies.append(Body(attached, 0, tone="muted", head=head))
+        line = attachment_line(attachment)
+        name = Piece(f"{line.icon} {visible_line(line.text)}", "tool")
+        head = row(name, Piece(line.tail, "muted"))
+        content = "" if attachment.image else visible(attachment.text).rstrip("\n")
+        bodies.append(Body(content, 0, tone="muted", head=head))
     if waiting:
         bodies.append(Body("", 0, head=row(Piece(waiting, "muted"))))
     return Block("›", "question", bodies=tuple(bodies), gap=True, turn=True)
@@ -148,11 +124,11 @@ def rationale(event: Rationale) -> Block:
 
 def reasoning(event: Reasoned, *, arriving: bool = False) -> Block:
     """The reasoning before a reply, folded."""
-    summary = f"thinking … {length_text(event.text)}" if arriving else describe(event)
+    line = event.render()
+    summary = f"thinking … {length_text(event.text)}" if arriving else line.text
     head = row(*_by(event.role), Piece(summary, "muted"))
-    return Block(
-        "◦", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),)
-    )
+    body = Body(visible(event.text.strip()), 0, tone="muted", head=head)
+    return Block(line.icon, "muted", bodies=(body,))
 
 
 def _by(role: str) -> tuple[Piece, ...]:
@@ -162,28 +138,29 @@ def _by(role: str) -> tuple[Piece, ...]:
 
 def plan(event: PlanChanged, previous: PlanChanged | None) -> Block | None:
     """The first plan of a turn, or the tools a later one newly forbids; None if it forbids none."""
-    tone: Tone = "muted" if event.number <= 1 else "warning"
-    text = plan_news(previous, event, amount)
-    return _line("·", tone, Piece(text, tone)) if text else None
+    line = event.render(previous)
+    return line and line_block(line)
 
 
 def graph(progress: ToolGraph, name: str) -> Block:
     """A tool graph with its estimate, the states of its nodes and, in the end, its outcome."""
-    title, about = headline(progress)
-    head = row(Piece(title, "thought"), Piece(f" · {about}", "muted"))
+    line = headline(progress)
+    head = row(Piece(line.text, "thought"), Piece(f" · {line.detail}", "muted"))
     end = row(Piece(outcome(progress), "muted"), lead="└ ")
     bodies = (Body("", 0, head=end),) if progress.is_settled else ()
-    return Block("◦", "thought", (head,), drawing=Drawing(progress), bodies=bodies, name=name)
+    drawing = Drawing(progress)
+    return Block(line.icon, "thought", (head,), drawing=drawing, bodies=bodies, name=name)
 
 
-def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
+def verdict(judged: CallJudged | None, marked: CallMarked | None) -> tuple[Piece, ...]:
     """The verdict on a result, for the end of its line; the user's mark overrides the judge."""
-    if marked is not None:
-        sign: Piece = Piece("√ helpful", "good") if marked else Piece("× unhelpful", "error")
-        return (sign, Piece(", marked by you", "muted"))
-    if judged is None:
+    is_marked = marked is not None and marked.helpful is not None
+    event = marked if is_marked else judged
+    line = event and event.render()
+    if line is None:
         return ()
-    return (Piece("√", "good") if judged else Piece("× unhelpful", "warning"),)
+    word = f" {line.text}" if is_marked or line.kind != "good" else ""
+    return (Piece(f"{line.icon}{word}", _TONES[line.kind]),)
 
 
 def running_call(started: CallStarted, state: str = "", *, progress: str = "running") -> Block:
@@ -198,24 +175,17 @@ def call(
 ) -> Block:
     """A finished call with time, price, observation and changes; or the denial and who decided it."""
     head = _signature(started) if started else (Piece(visible_line(finished.name), "tool"),)
-    tone: Tone = "tool"
     if denied is not None and finished.refused:
-        by = _DECIDERS.get(denied.by, "")
-        instead = row(Piece("do this instead: ", "muted"), Piece(visible_line(denied.instead)))
-        rows = (instead,) if denied.instead else ()
-        bodies = tuple(_outcome(finished)) if denied.by == "rule" else ()
-        return Block(
-            "►", "warning", (call_row(head, Piece(f"denied{by}", "warning")), *rows), bodies=bodies
-        )
-    price = "" if finished.spent_nano == 0 else f"{money(finished.spent_nano)}  "
-    cost = f"{price}{duration(finished.seconds)}"
-    if finished.refused:
-        ending, tone = Piece(refusal(finished.refused), "warning"), "warning"
-    elif not finished.ok:
-        ending, tone = Piece(f"failed after {cost}", "error"), "error"
-    else:
-        ending = Piece(cost, "muted")
-    return Block("►", tone, (call_row(head, ending),), bodies=tuple(_outcome(finished)))
+        line = denied.render()
+        rows = (row(Piece(visible_line(line.detail))),) if line.detail else ()
+        bodies = tuple(_output(finished)) if denied.by == "rule" else ()
+        ending = call_row(head, Piece(line.text, "warning"))
+        return Block("►", "warning", (ending, *rows), bodies=bodies)
+    line = finished.render()
+    tone: Tone = "warning" if finished.refused else _TONES[line.kind]
+    ending = call_row(head, Piece(visible_line(line.text), tone))
+    sign_tone: Tone = "tool" if finished.ok else tone
+    return Block("►", sign_tone, (ending,), bodies=tuple(_output(finished)))
 
 
 def subagent(
@@ -234,43 +204,33 @@ def subagent(
     )
     tone: Tone = "tool"
     if ended is not None:
-        tone = (
-            "tool"
-            if ended.status == "answered"
-            else "error"
-            if ended.status == "error"
-            else "warning"
-        )
-        ending = Piece(
-            subagent_end(ended).rpartition(" · ")[0], "muted" if tone == "tool" else tone
-        )
+        if ended.status != "answered":
+            tone = "error" if ended.status == "error" else "warning"
+        ending = Piece(visible_line(ended.outcome), "muted" if tone == "tool" else tone)
     elif stopped:
         tone, ending = "warning", Piece(STOPPED, "warning")
     else:
-        share = f"at most {started.share}" if started.share else "running"
-        ending = Piece(f"{visible_line(progress).partition(' · ')[0] or share} …", "muted")
+        state = visible_line(progress).partition(" · ")[0] or started.allowance or "running"
+        ending = Piece(f"{state} …", "muted")
     line = Row(head, tail=(ending,), crops=True, folds=True)
     return Block("»", tone, (line,), session=(started.session, started.name))
 
 
 def approval(name: str, event: ApprovalGiven) -> Block:
     """A decision on a call and who made it, with edited arguments, if any."""
-    tone: Tone = "warning" if event.decision == "no" else "muted"
-    words = f"{_DECISIONS.get(event.decision, event.decision)}{_DECIDERS.get(event.by, event.by)}"
-    rows = [row(Piece(visible_line(name), "tool"), Piece(f"  {words}", tone))]
+    line = event.render()
+    tone = _TONES[line.kind]
+    rows = [row(Piece(visible_line(name), "tool"), Piece(f"  {line.text}", tone))]
     if event.arguments is not None:
         rows.append(row(Piece("with arguments edited by you:", "muted")))
     for key, value in (event.arguments or {}).items():
-        text = (
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        )
-        text, note = preview(text, lines=ARGUMENT_LINES, characters=600)
+        text, note = preview(argument_text(value), lines=ARGUMENT_LINES, characters=600)
         first, *more = visible(text).split("\n")
         rows.append(row(Piece(f"{visible_line(key)} = ", "muted"), Piece(first)))
         rows.extend(row(Piece(line), lead="    ") for line in more)
         if note:
             rows.append(row(Piece(note, "muted"), lead="    "))
-    return Block("?", tone, tuple(rows))
+    return Block(line.icon, tone, tuple(rows))
 
 
 def notice(text: str) -> Block:
@@ -289,58 +249,40 @@ def command_output(text: str) -> Block:
 
 def answer(event: Answer, status: Status = "answered") -> Block:
     """The answer as Markdown; its sign shows how the turn ended."""
-    head = (
-        (row(Piece("partial answer from the results so far", "warning")),) if event.partial else ()
-    )
+    head = (row(Piece(event.render().text, "warning")),) if event.partial else ()
     sign, tone = _ANSWERS["limit" if event.partial and status == "answered" else status]
     return Block(sign, tone, head, markdown=visible(event.text.strip()), gap=True)
 
 
 def error(event: ErrorHappened) -> Block:
     """What happened, what was kept, and what to do next."""
-    more = [line for text in (event.kept, event.fix) if text for line in rows_of(text)]
-    return Block("×", "error", (*rows_of(event.message, "error"), *more))
+    line = event.render()
+    more = rows_of(line.detail) if line.detail else ()
+    return Block(line.icon, "error", (*rows_of(line.text, "error"), *more))
 
 
 def footer(event: TurnFinished, by: str = "") -> Block:
     """The turn's cost, steps, time and saved tokens, and its ending unless it is an answer."""
-    ending = "" if event.status == "answered" else ENDINGS[event.status]
-    tone: Tone = "error" if event.status == "error" else "warning" if ending else "muted"
-    sums = turn_sums(event)
-    if event.consumption.nano == 0:
-        sums[0] = f"{tokens(event.consumption.usage.total)} tok"
-    if event.saved_tokens > 0 and event.spent_nano:
-        sums.append(f"saved {tokens(event.saved_tokens)} tok")
-    if by in ROLES:
-        sums.append(f"by the {by}")
-    head = (Piece(f"{ending} · ", tone),) if ending else ()
-    return Block("■" if ending else "", tone, (row(*head, Piece(" · ".join(sums), "muted")),))
+    line = event.render()
+    tone: Tone = "muted"
+    if event.status != "answered":
+        tone = "error" if event.status == "error" else "warning"
+    sums = " · ".join(filter(None, (line.text, by)))
+    return Block("" if event.status == "answered" else line.icon, tone, (row(Piece(sums, tone)),))
 
 
 def _signature(started: CallStarted) -> tuple[Piece, ...]:
-    arguments: list[str] = []
-    for key, value in started.arguments.items():
-        written = (
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        )
-        arguments.append(f"{visible_line(key)}={visible_line(written[:500], _WIDEST_VALUE)}")
-    return (
-        *_by(started.role),
-        Piece(visible_line(started.name), "tool"),
-        Piece(f"({', '.join(arguments)})"),
-    )
+    text = started.render().text
+    name, arguments = text[: len(started.name)], text[len(started.name) :]
+    return *_by(started.role), Piece(visible_line(name), "tool"), Piece(visible_line(arguments))
 
 
-def _outcome(event: CallFinished | CommandRan) -> Iterator[Body]:
+def _output(event: CallFinished | CommandRan) -> Iterator[Body]:
     """The output of a call or command, and its file changes."""
     is_call = isinstance(event, CallFinished)
     text = (event.observation if is_call else event.output).strip("\n")
     if text:
         yield Body(visible(text), OBSERVATION_LINES if is_call else COMMAND_LINES, corner="└ ")
-    if event.truncated:
-        yield Body(
-            "", 0, head=row(Piece("… truncated by the tool's output limit", "muted"), lead="  ")
-        )
     if is_call and event.changes.strip():
         lines = event.changes.split("\n")
         added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
@@ -349,92 +291,3 @@ def _outcome(event: CallFinished | CommandRan) -> Iterator[Body]:
             Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"), lead="└ "
         )
         yield Body(visible(event.changes.strip("\n")), CHANGED_LINES, kind="diff", head=head)
-
-
-def block_of(event: Event) -> Block | None:
-    """The block of a self-contained event; None for events shown elsewhere."""
-    tone: Tone
-    block: Block | None = None
-    match event:
-        case _ if type(event) in _DESCRIBED:
-            text = describe(event)
-            block = _line(_DESCRIBED[type(event)], "muted", Piece(text, "muted")) if text else None
-        case StepProposed():
-            reason = (
-                [Piece(f"  {visible_line(event.rationale)}", "thought")]
-                if event.rationale.strip()
-                else []
-            )
-            block = _line(
-                "◦", "muted", Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *reason
-            )
-        case ToolsOffered():
-            approx = "" if event.exact else "≈ "
-            sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
-            why = f" · {visible_line(event.why)}" if event.why else ""
-            words = f"{loaded_share(event)}{sizes}{why}"
-            block = _line("·", "muted", Piece(words, "muted"))
-        case ToolRegistered():
-            name = Piece(visible_line(event.name), "tool")
-            sizes = Piece(f" · {registration_sizes(event)}", "muted")
-            block = _line("+", "good", name, Piece(f" {registration_words(event)}", "good"), sizes)
-        case ToolUnregistered():
-            name = Piece(visible_line(event.name), "tool")
-            block = _line("−", "warning", Piece("unregistered ", "warning"), name)
-        case BranchLeft():
-            reason = Piece(visible_line(event.reason), "muted")
-            block = _line("←", "warning", Piece(f"{back_to(event)}  ", "warning"), reason)
-        case CapNear():
-            block = _line("■", "warning", Piece(near_cap(event), "warning"))
-        case LimitHit():
-            block = _line(
-                "■",
-                "warning",
-                Piece("limit reached  ", "warning"),
-                Piece(visible_line(event.message)),
-            )
-        case CostWanted():
-            span = f"{money(event.low_nano)} to {money(event.high_nano)}"
-            estimate = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
-            why = f"  ask_above is {money(event.threshold_nano)}"
-            block = _line("?", "warning", estimate, Piece(why, "muted"))
-        case CommandRan():
-            took = duration(event.seconds)
-            tone = "muted" if event.ok else "error"
-            end = Piece(took if event.ok else f"failed after {took}", tone)
-            head = (call_row((Piece(visible_line(event.command), "question"),), end),)
-            bodies = tuple(_outcome(event))
-            block = Block(
-                "$", "tool" if event.ok else "error", head, bodies=bodies, gap=True, turn=True
-            )
-        case TurnUndone():
-            block = _undone(event)
-        case Compacted():
-            words = compacted_text(event).rpartition(":")[0]
-            sizes = f" · {tokens(event.tokens_before)} → {tokens(event.tokens_after)} tok"
-            summary = Body(visible(event.summary.strip()), 2, kind="markdown")
-            block = Block(
-                "≡", "good", (row(Piece(words, "good"), Piece(sizes, "muted")),), bodies=(summary,)
-            )
-        case ResultsTrimmed():
-            block = _line("≡", "good", Piece(trimmed_text(event), "muted"))
-        case _:
-            pass
-    return block
-
-
-def _undone(event: TurnUndone) -> Block:
-    """An undone turn, with the files that were restored and those that were not."""
-    rows = [row(Piece(f"turn {event.turn} was undone and removed from the context", "warning"))]
-    if event.restored:
-        rows.append(
-            row(Piece("restored  ", "muted"), Piece(visible_line(", ".join(event.restored))))
-        )
-    if event.kept:
-        why = Piece("not restored because of later changes  ", "warning")
-        rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))
-    return Block("«", "warning", tuple(rows))
-
-
-def _line(sign: str, tone: Tone, *pieces: Piece) -> Block:
-    return Block(sign, tone, (row(*pieces),))

@@ -35,7 +35,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.events.describe import describe, loaded_share, planned_share
+from ecoshell.events.plan import planned_share
 from ecoshell.options import ROLES
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.transcript import event_blocks
@@ -193,9 +193,9 @@ class EventPresenter:
         self._graphs = 0
         self._graph_name = ""
         self._results: dict[CallRef, Block] = {}
-        self._judgements: dict[CallRef, bool | None] = {}
-        self.marks: dict[CallRef, bool | None] = {}
-        """The user's marks of results; None after a mark was removed."""
+        self._judgements: dict[CallRef, CallJudged] = {}
+        self.marks: dict[CallRef, CallMarked] = {}
+        """The user's last mark of each result."""
 
     def show(self, event: Event) -> None:
         """Show an event."""
@@ -214,7 +214,7 @@ class EventPresenter:
                 self._stop()
                 if self._answer is not None:
                     self._column.settle(event_blocks.answer(self._answer, event.status))
-                self._close(event_blocks.footer(event, self._answer.role if self._answer else ""))
+                self._close(event_blocks.footer(event, self._answer.by if self._answer else ""))
                 self._column.insert(*filter(None, map(event_blocks.block_of, self._late)))
                 self._late.clear()
                 self._approval_names.clear()
@@ -340,10 +340,12 @@ class EventPresenter:
 
     def _judge(self, event: CallJudged | CallMarked) -> None:
         """Show the judge's verdict or the user's mark next to a result."""
-        marked = isinstance(event, CallMarked)
-        call = CallRef(event.turn if marked else self._turn, event.id, event.name)
-        verdicts = self.marks if marked else self._judgements
-        verdicts[call] = event.helpful
+        turn = event.turn if isinstance(event, CallMarked) else self._turn
+        call = CallRef(turn, event.id, event.name)
+        if isinstance(event, CallMarked):
+            self.marks[call] = event
+        else:
+            self._judgements[call] = event
         if (block := self._results.get(call)) is not None:
             verdict = event_blocks.verdict(self._judgements.get(call), self.marks.get(call))
             self._column.redraw(replace(block, judged=True, verdict=verdict))
@@ -358,9 +360,8 @@ class EventPresenter:
             self._likely = (
                 likely if event.known and len(likely) <= _MAX_LIKELY_LINES else set[str]()
             )
-            self._add_summary(
-                block, loaded_share(event), (ToolsOffered, (event.names, event.upfront))
-            )
+            content = (ToolsOffered, (event.names, event.upfront))
+            self._add_summary(block, event.render().text, content)
         elif event.name in self._likely:
             self._column.insert(block)
         else:
@@ -391,9 +392,10 @@ class EventPresenter:
     def _warn(self, event: Notice | ErrorHappened | BudgetSettled) -> None:
         """Show a notice or an error; retries update their notice, and their final error replaces it."""
         if isinstance(event, BudgetSettled):
-            event = Notice(describe(event))  # empty unless the call exceeded its reservation
-            if not event.text:
+            line = event.render()
+            if line is None:
                 return
+            event = Notice(line.text)
         text, name = self._notice
         cause = text.partition(_RETRYING)[0]
         if isinstance(event, Notice):
