@@ -103,7 +103,7 @@ def test_the_readme_quotes_current_output(tmp_path: Path):
     file = tmp_path / "README.md"
     subprocess.run([sys.executable, ROOT / "docs" / "readme.py", file], check=True, timeout=300)
     current = file.read_text(encoding="utf-8")
-    assert "--budget 0.015; echo $?\n!! limit: " in current
+    assert "--budget 0.015; echo $?\n!! limit reached | " in current
     assert re.search(r"^3$", current, re.MULTILINE), "the cap does not end with status 3"
     quoted = README.read_text(encoding="utf-8").splitlines()
     assert [words(line) for line in quoted] == [words(line) for line in current.splitlines()], (

@@ -157,7 +157,7 @@ def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> Lo
         return LoadingDecision(TEXT if as_text else PLAIN, names, "Every tool is loaded, as set.")
     if policy.registration == "names":
         presentation = _presentation_of_names(policy)
-        summary = f"Names only, as set; presentation {presentation.name}."
+        summary = "Names only, as set."
         return LoadingDecision(presentation, (), summary, chances=_chances(candidates))
     if policy.declared is not None and policy.presentation == "auto" and policy.has_all_tools:
         return _core_and_declared(candidates, policy, policy.declared)

@@ -100,8 +100,7 @@ class ToolsOffered(Event):
         skills = f", {counted(len(self.skills), 'skill')}" if self.skills else ""
         text = f"{counted(len(loaded), 'tool')} loaded{f', {known} known by name' if known else ''}{skills}"
         size = f"{self.context_tokens:,} of {counted(self.everything_tokens, 'token')}"
-        start = f"from the start: {', '.join(self.upfront)}" if self.upfront else ""
-        details = (size if self.exact else f"about {size}", start, self.why)
+        details = (size if self.exact else f"about {size}", self.why)
         return Line("info", "·", text, " · ".join(filter(None, details)))
 
 

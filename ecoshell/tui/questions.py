@@ -500,6 +500,6 @@ class CostQuestion(MoneyQuestion[CostChoice]):
         line = wanted.render()
         about = Content.assemble(
             "The lower price is for a cached prompt and a short answer; the higher one is reserved.\n",
-            (line.detail, SECONDARY),
+            (f"It is {line.detail}.", SECONDARY),
         )
         super().__init__(f"$ {visible_line(line.text)}", about, wanted.offers, CostChoice)

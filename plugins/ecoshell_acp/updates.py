@@ -25,6 +25,7 @@ from ecoshell.events import (
     LimitHit,
     NodeChanged,
     NodeState,
+    PlanChanged,
     Rationale,
     Reasoned,
     StepStarted,
@@ -97,6 +98,7 @@ class Updates:
     _questions: list[tuple[Question, str]] = field(default_factory=list[tuple[Question, str]])
     """Questions of this turn other than approvals, with their IDs."""
     _plan: ToolGraph | None = None
+    _budget_plan: PlanChanged | None = None
 
     def convert(self, event: Event, *, past: bool = False) -> Sequence[Update]:
         """Convert an event to updates, often none; a `past` event also yields the user's question."""
@@ -146,6 +148,9 @@ class Updates:
                 updates = self._call_updates(event)
             case _:
                 line = event.render()
+                if isinstance(event, PlanChanged):
+                    previous, self._budget_plan = self._budget_plan, event
+                    line = event.render(previous)
                 updates = [] if line is None or line.kind == "progress" else [self.note(line.words)]
         return updates
 

@@ -163,7 +163,7 @@ async def test_sessions_can_be_listed_by_folder_loaded_with_history_and_closed(t
         )
         assert loaded.modes.current_mode_id == "single"
         assert again.text(schema.UserMessageChunk) == "What is here?"
-        assert again.text(schema.AgentThoughtChunk).startswith("Let me see.")
+        assert "\nLet me see." in again.text(schema.AgentThoughtChunk)
         assert again.text() == "Nothing is here."
         assert again.calls() == {"list_files()": ["in_progress", "completed"]}
         assert await again.ask(session, "And now?") == "end_turn"
@@ -548,11 +548,11 @@ async def test_the_user_is_asked_at_a_cap_like_in_a_chat(tmp_path, choice, reaso
     card, options, previous = opened.asked[0]
     assert options["raise"].startswith("Raise the cap of this session to $")
     assert [*options][-2:] == ["answer", "stop"]
-    assert card.title == "A cap is reached"
+    assert card.title == "limit reached"
     assert card.tool_call_id in [
         item.tool_call_id for item in previous if isinstance(item, schema.ToolCallStart)
     ]
-    assert opened.calls()["A cap is reached"] == ["pending", "completed"]
+    assert opened.calls()["limit reached"] == ["pending", "completed"]
     assert text in opened.text()
 
 

@@ -248,7 +248,7 @@ def test_offer_shows_names_schemas_and_reason():
     event = ToolsOffered(("a", "b", "c"), ("a",), "grow", 1_942, 14_120, True, "cheaper")
     assert (
         event_blocks.block_of(event).text()
-        == "1 tool loaded, 2 known by name · 1,942 of 14,120 tokens · from the start: a · cheaper"
+        == "1 tool loaded, 2 known by name · 1,942 of 14,120 tokens · cheaper"
     )
 
 

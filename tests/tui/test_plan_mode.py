@@ -150,7 +150,7 @@ async def test_transcript_shows_plan_quote_and_bill_below_the_answer(make_app):
         await eventually(pilot, app.opened.is_set)
         text = app.chat.query_one(Transcript).column.plain
         parts = (
-            "advice from openai/gpt-5 for $0.004: Read a.txt.",
+            "advice from openai/gpt-5 for $0.004 · Read a.txt.",
             "quote for 3 nodes: $0.01 to $0.04, 5.0 s to 40.0 s (estimated",
             "The plan.",
             "plan of 2 steps",

@@ -333,9 +333,8 @@ async def test_keys_choose_before_an_expensive_step():
 async def test_expensive_step_shows_its_range_and_threshold():
     async with asked(COST) as (pilot, _):
         message = shown(pilot)
-    assert "$ the next step may cost $0.084" in message
-    assert "from $0.012, with the prompt cached and a short answer, to $0.084 at most" in message
-    assert "exceeds ask_above ($0.05)" in message
+    assert "$ the next step with openai/gpt-5 may cost $0.012 to $0.084" in message
+    assert "more than ask_above ($0.05) in the settings" in message
 
 
 async def test_key_and_click_answer_the_trust_question():
