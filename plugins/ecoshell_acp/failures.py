@@ -30,5 +30,4 @@ def protocol_errors() -> Generator[None]:
 
 def protocol_error(event: ErrorHappened, code: int = _INTERNAL_ERROR) -> RequestError:
     """Convert an error event to a protocol error."""
-    message = " ".join(part for part in (event.message, event.kept, event.fix) if part)
-    return RequestError(code, mask_secrets(message), {"kind": event.kind})
+    return RequestError(code, mask_secrets(event.render().words), {"kind": event.kind})

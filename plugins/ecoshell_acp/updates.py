@@ -1,7 +1,6 @@
 """Converts a session's events to protocol updates, live and on replay (Agent Client Protocol v1)."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -42,6 +41,7 @@ from ecoshell.options import ROLES
 from ecoshell.sessions.markdown import fenced
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tools import Subject, subjects_of
+from ecoshell_acp.diffs import hunks_of
 
 Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk
 Update = Chunk | schema.ToolCallStart | schema.ToolCallProgress | schema.AgentPlanUpdate
@@ -63,7 +63,6 @@ _KINDS: Mapping[Effect, schema.ToolKind] = {
 }
 """Kinds of built-in tools, by the first of these effects that a tool has."""
 _SEARCHES = frozenset({"search_text", "list_files"})
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _NODES: Mapping[NodeState, schema.PlanEntryStatus] = {
     "waiting": "pending",
     "running": "in_progress",
@@ -132,19 +131,11 @@ class Updates:
                 pass
             case ToolRegistered(by="upfront") | CallJudged():
                 pass
-            case (
-                ApprovalWanted()
-                | ApprovalGiven()
-                | CallStarted()
-                | CallFinished()
-                | CommandRan()
-                | CostChosen()
-                | CostWanted()
-                | LimitChosen()
-                | LimitHit()
-                | TrustGiven()
-                | TrustWanted()
-            ):
+            case ApprovalGiven() | CostChosen() | LimitChosen() | TrustGiven():
+                updates = self._decision_updates(event)
+            case CallStarted() | CallFinished() | CommandRan():
+                updates = self._call_updates(event)
+            case ApprovalWanted() | CostWanted() | LimitHit() | TrustWanted():
                 updates = self._call_updates(event)
             case _:
                 line = event.render()
@@ -247,52 +238,21 @@ class Updates:
         return question_id
 
     def _call_updates(self, event: Event) -> Sequence[Update]:
-        """Convert an event of a call, or of a question and its decision."""
+        """Convert an event of a call, or a question."""
         match event:
-            case CallStarted() | LimitHit() | CostWanted() | TrustWanted():
-                id_, status = (
-                    self._id(event),
-                    "in_progress" if isinstance(event, CallStarted) else "pending",
-                )
-                self._pending[id_] = status
-                card = self._card(event)
-                return [
-                    schema.ToolCallStart(
-                        session_update="tool_call", tool_call_id=id_, status=status, **card
-                    )
-                ]
+            case CallStarted():
+                return [self._opened(event, "in_progress")]
+            case LimitHit() | CostWanted() | TrustWanted():
+                return [self._opened(event, "pending")]
             case ApprovalWanted() if (id_ := self._id(event)) not in self._pending:
-                self._pending[id_] = "pending"
                 self._forms.add(id_)
-                card = self._card(event)
-                return [
-                    schema.ToolCallStart(
-                        session_update="tool_call", tool_call_id=id_, status="pending", **card
-                    )
-                ]
+                return [self._opened(event, "pending")]
             case ApprovalWanted():
                 return [self._with_status(event, "pending", **self._card(event))]
-            case ApprovalGiven() if (id_ := self._id(event)) in self._forms:
-                self._forms.discard(id_)
-                self._pending.pop(id_, None)
-                return [_progress(id_, "failed" if event.decision == "no" else "completed")]
-            case ApprovalGiven():  # an approved call continues; a refused one ends with CallFinished
-                if event.decision != "no" and self._pending.get(self._id(event)) == "pending":
-                    changed = (
-                        {} if event.arguments is None else {"raw_input": dict(event.arguments)}
-                    )
-                    return [self._with_status(event, "in_progress", **changed)]
-            case LimitChosen() | CostChosen() | TrustGiven():
-                if open_ := [id_ for _, id_ in self._questions if id_ in self._pending]:
-                    del self._pending[open_[-1]]
-                    line = event.render()
-                    content = [] if line is None else [_text(line.words)]
-                    return [_progress(open_[-1], "completed", content=content)]
             case CallFinished():
                 content = [*self._diffs(event.changes), _text(fenced(event.observation))]
-                ended = self._with_status(
-                    event, "completed" if event.ok else "failed", content=content
-                )
+                status = "completed" if event.ok else "failed"
+                ended = self._with_status(event, status, content=content)
                 self._pending.pop(self._id(event), None)
                 return [ended]
             case CommandRan():
@@ -307,8 +267,38 @@ class Updates:
                 )
                 return [ran]
             case _:
-                pass
-        return []
+                return []
+
+    def _decision_updates(
+        self, event: ApprovalGiven | CostChosen | LimitChosen | TrustGiven
+    ) -> Sequence[Update]:
+        """Convert the decision on a question: an approved call continues; a refused one ends with CallFinished."""
+        if not isinstance(event, ApprovalGiven):
+            if not (unanswered := [id_ for _, id_ in self._questions if id_ in self._pending]):
+                return []
+            del self._pending[unanswered[-1]]
+            line = event.render()
+            content = [] if line is None else [_text(line.words)]
+            return [_progress(unanswered[-1], "completed", content=content)]
+        id_, is_denied = self._id(event), event.decision == "no"
+        if id_ in self._forms:
+            self._forms.discard(id_)
+            self._pending.pop(id_, None)
+            return [_progress(id_, "failed" if is_denied else "completed")]
+        if is_denied or self._pending.get(id_) != "pending":
+            return []
+        changed = {} if event.arguments is None else {"raw_input": dict(event.arguments)}
+        return [self._with_status(event, "in_progress", **changed)]
+
+    def _opened(
+        self, event: CallStarted | Question, status: schema.ToolCallStatus
+    ) -> schema.ToolCallStart:
+        id_ = self._id(event)
+        self._pending[id_] = status
+        card = self._card(event)
+        return schema.ToolCallStart(
+            session_update="tool_call", tool_call_id=id_, status=status, **card
+        )
 
     def _with_status(
         self, event: Event, status: schema.ToolCallStatus, **more: Any
@@ -377,7 +367,7 @@ class Updates:
         if len(lines) < 3:
             return []
         path, created = self._path(lines[1].removeprefix("+++ b/")), lines[0] == "--- /dev/null"
-        hunks = _hunks(lines[2:])
+        hunks = hunks_of(lines[2:])
         if hunks is None:
             return [_text(fenced(changes, "diff"))]
         return [
@@ -405,29 +395,6 @@ def _plan_update(plan: ToolGraph) -> schema.AgentPlanUpdate:
             schema.PlanEntry(content=text, priority=priority, status=_NODES.get(state, "completed"))
         )
     return schema.AgentPlanUpdate(session_update="plan", entries=entries)
-
-
-def _hunks(lines: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Return the old and the new text of each hunk; None for an incomplete diff."""
-    hunks: list[tuple[str, str]] = []
-    index = 0
-    while index < len(lines):
-        head = _HUNK.match(lines[index])
-        if head is None:
-            return None
-        old, new, remaining = list[str](), list[str](), [int(count or 1) for count in head.groups()]
-        while any(remaining):
-            index += 1
-            sign = lines[index][:1] if index < len(lines) else ""
-            if sign not in (" ", "-", "+"):
-                return None
-            for side, (text, other) in enumerate(((old, "+"), (new, "-"))):
-                if sign != other:
-                    text.append(lines[index][1:])
-                    remaining[side] -= 1
-        hunks.append(("\n".join(map(visible, old)), "\n".join(map(visible, new))))
-        index += 1
-    return hunks
 
 
 def _progress(id_: str, status: schema.ToolCallStatus, **more: Any) -> schema.ToolCallProgress:
