@@ -17,6 +17,7 @@ from ecoshell.events import (
     Compacted,
     ErrorHappened,
     Event,
+    Notice,
     PlanChanged,
     Rationale,
     Reasoned,
@@ -235,7 +236,7 @@ def approval(name: str, event: ApprovalGiven) -> Block:
 
 def notice(text: str) -> Block:
     """A warning."""
-    return Block("!", "warning", rows_of(text))
+    return line_block(Notice(text).render())
 
 
 def command_output(text: str) -> Block:
