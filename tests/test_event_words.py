@@ -2,6 +2,8 @@
 
 import re
 import typing
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 from rich.style import Style
@@ -19,6 +21,7 @@ from ecoshell.events import (
     TextArrived,
     TurnFinished,
 )
+from ecoshell.events.lines import Line
 from ecoshell.messages import Usage
 from ecoshell.sessions.export import as_markdown
 from ecoshell.tui.transcript.blocks import TONES
@@ -69,6 +72,22 @@ def test_all_interfaces_say_the_same(interface, event: Event, words: str) -> Non
     text = interface(event, FINISHED)
     assert words in text
     assert "\x1b" not in text
+
+
+@dataclass(frozen=True, slots=True)
+class Rained(Event):
+    """An event that no interface knows."""
+
+    type: ClassVar[str] = "rained"
+    millimeters: int
+
+    def render(self) -> Line:
+        return Line("info", "·", "it rained", f"{self.millimeters} mm")
+
+
+@pytest.mark.parametrize("interface", [transcript, line_shell, export])
+def test_a_new_event_is_shown_without_a_change_to_the_interfaces(interface) -> None:
+    assert "it rained · 3 mm" in interface(Rained(3))
 
 
 @pytest.mark.parametrize("interface", [transcript, line_shell, export])

@@ -130,7 +130,7 @@ class BudgetChanged(Event):
     caps: tuple[CapState, ...]
 
     def render(self) -> None:
-        """Its content follows in other events."""
+        """Panels show the caps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class ToolsOffered(Event):
     """Skills that are known by name in this turn."""
 
     def render(self) -> Line:
-        """Return how many tools are loaded and known; the detail is their size, names and the reason."""
+        """Return how many tools are loaded and known; the detail is their size and the reason."""
         loaded = self.loaded or self.upfront  # sessions of old versions list only the new ones
         known = len(self.names) - sum(name in self.names for name in loaded)
         skills = f", {counted(len(self.skills), 'skill')}" if self.skills else ""
@@ -129,7 +129,7 @@ class TextArrived(Event):
     """The node of a tool graph, whose nodes stream concurrently; empty otherwise."""
 
     def render(self) -> None:
-        """Its content follows in other events."""
+        """Interfaces show the text itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import pytest
 from acp import schema
 from shipped_tools import shipped_tools
+from spoken_events import SPOKEN
 
 from ecoshell.catalog import Catalog
 from ecoshell.events import (
@@ -12,12 +13,15 @@ from ecoshell.events import (
     CallFinished,
     CallStarted,
     CommandRan,
+    CostChosen,
+    LimitChosen,
     LimitHit,
     Notice,
     Rationale,
     Reasoned,
     StepStarted,
     TextArrived,
+    TrustGiven,
     TurnFinished,
     TurnStarted,
 )
@@ -87,6 +91,19 @@ def test_reasoning_is_a_thought_and_sent_once(updates):
 )
 def test_each_text_is_sent_once_as_message_or_thought(updates, events, message, thought):
     assert texts(updates, *events) == (message, thought)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (event, words)
+        for event, words in SPOKEN
+        if not isinstance(event, CommandRan | CostChosen | LimitChosen | LimitHit | TrustGiven)
+    ],
+    ids=lambda value: getattr(value, "type", ""),
+)
+def test_an_editor_reads_the_words_of_the_other_interfaces(updates, event, words):
+    assert words in "".join(texts(updates, event))
 
 
 def test_texts_of_different_kinds_are_separate_messages(updates):

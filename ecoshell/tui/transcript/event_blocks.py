@@ -93,11 +93,11 @@ def block_of(event: Event) -> Block | None:
 
 
 def line_block(line: Line, *, name: str = "") -> Block:
-    """A line in its tone, its detail muted; a tool's `name` at its start stands out."""
+    """A line in its tone, its detail muted unless it warns; a tool's `name` at its start stands out."""
     if line.kind == "note":
         return Block(line.icon, "warning", rows_of(line.text))
     tone, name, text = _TONES[line.kind], visible_line(name), visible_line(line.text)
-    pieces = [Piece(text, tone), Piece(line.tail, "muted")]
+    pieces = [Piece(text, tone), Piece(line.tail, "text" if tone == "warning" else "muted")]
     if name and text.startswith(name):
         pieces[:1] = [Piece(name, "tool"), Piece(text.removeprefix(name), tone)]
     return Block(line.icon, tone, (row(*(piece for piece in pieces if piece.text)),))
@@ -160,8 +160,11 @@ def verdict(judged: CallJudged | None, marked: CallMarked | None) -> tuple[Piece
     line = event and event.render()
     if line is None:
         return ()
-    word = f" {line.text}" if is_marked or line.kind != "good" else ""
-    return (Piece(f"{line.icon}{word}", _TONES[line.kind]),)
+    tone = _TONES[line.kind]
+    if is_marked:
+        word, _, by = line.text.partition(", ")
+        return (Piece(f"{line.icon} {word}", tone), Piece(f", {by}", "muted"))
+    return (Piece(line.icon if line.kind == "good" else f"{line.icon} {line.text}", tone),)
 
 
 def running_call(started: CallStarted, state: str = "", *, progress: str = "running") -> Block:
@@ -265,11 +268,12 @@ def error(event: ErrorHappened) -> Block:
 def footer(event: TurnFinished, by: str = "") -> Block:
     """The turn's cost, steps, time and saved tokens, and its ending unless it is an answer."""
     line = event.render()
-    tone: Tone = "muted"
-    if event.status != "answered":
-        tone = "error" if event.status == "error" else "warning"
     sums = " · ".join(filter(None, (line.text, by)))
-    return Block("" if event.status == "answered" else line.icon, tone, (row(Piece(sums, tone)),))
+    if event.status == "answered":
+        return Block("", "muted", (row(Piece(sums, "muted")),))
+    tone: Tone = "error" if event.status == "error" else "warning"
+    ending, gap, sums = sums.partition(" · ")
+    return Block(line.icon, tone, (row(Piece(f"{ending}{gap}", tone), Piece(sums, "muted")),))
 
 
 def _signature(started: CallStarted) -> tuple[Piece, ...]:
