@@ -251,9 +251,9 @@ def _skills_text(
     if sum(sizes(f" ({words})" for words in about.values())) > DESCRIPTION_TOKENS:
         about = {}
     unloaded = [name for name in names if name not in library]
-    return "\n\n".join(filter(None, (skills_listing(new_names, about), *texts))), sum(
-        sizes(f", {name}" for name in unloaded)
-    )
+    listing = skills_listing(new_names, about, total=len(skills))
+    tokens = sum(sizes(f", {name}" for name in unloaded))
+    return "\n\n".join(filter(None, (listing, *texts))), tokens
 
 
 def names_room(deps: Dependencies) -> int:

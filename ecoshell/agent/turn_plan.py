@@ -16,6 +16,7 @@ from ecoshell.agent.judge import JUDGE
 from ecoshell.agent.mode import CallForecast, StepForecast, View
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget import CapState, Hold, Unit, amount_text, answer_ms
+from ecoshell.catalog.presentation import CORE
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (
     BranchLeft,
@@ -305,7 +306,11 @@ class TurnPlan:
         self.strict = settings.strict
         """Whether forbidden tools are not offered; otherwise a cap hides no name."""
         self._task = TaskPlan(
-            [], threshold=settings.threshold, strict=settings.strict, earned=settings.earned
+            [],
+            threshold=settings.threshold,
+            strict=settings.strict,
+            earned=settings.earned,
+            spared=() if settings.strict else CORE,
         )
         registered = (tool.name for tool in inputs.view.registered)
         self._tools = ToolCosts(

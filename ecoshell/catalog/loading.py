@@ -1,5 +1,6 @@
 """Which tools are loaded at the start of a turn, and why (SPEC §1)."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,17 +18,18 @@ from ecoshell.catalog.presentation import (
 from ecoshell.messages import ToolSchema
 
 LIKELY_IN_ARRAY = 0.5
-"""Chance of use from which a tool beyond the core set is loaded into the tool array.
-
-Loading changes the array, so that the request shares no prompt cache with other sessions. That costs
-about half as much as registering a tool later.
-"""
+"""Chance of use from which a tool outside the array of a local model is loaded."""
 LIKELY_AS_TEXT = 0.25
 """Chance of use from which a tool is loaded as text, after the part that sessions share (`ecoshell bench ecoact`)."""
 LIKELY_AS_TEXT_LATER = 0.1
 """The same in later turns, where registering a tool costs one more reading of a longer conversation."""
 SMALL_ARRAY_TOKENS = 2_000
-"""Tokens of schemas up to which a model with native calls has all tools loaded."""
+"""Tokens of schemas up to which a model without a core set has all tools loaded."""
+SMALL_REST_TOKENS = 500
+"""Tokens of schemas beyond the core set up to which all tools are loaded.
+
+Listing their names and registering one costs as much.
+"""
 SMALL_TEXT_TOKENS = 1_200
 """The same for schemas as text of a model without native calls (`ecoshell bench ecoact`)."""
 SMALL_LOCAL_ARRAY_TOKENS = 1_000
@@ -91,7 +93,13 @@ class LoadingPolicy:
 
     @property
     def least_chance(self) -> float:
-        """Chance of use from which a tool beyond the core set is loaded."""
+        """Chance of use from which a tool beyond the core set is loaded.
+
+        A model with native calls starts with the core set, so that its array, and with it a provider's
+        prompt cache, is the same in every session.
+        """
+        if self.native and not self.as_text:
+            return math.inf
         if not self.as_text:
             return LIKELY_IN_ARRAY
         return LIKELY_AS_TEXT if self.is_first else LIKELY_AS_TEXT_LATER
@@ -185,13 +193,15 @@ def _core_and_likely(candidates: Sequence[Candidate], policy: LoadingPolicy) -> 
         room = None if room is None else room - tokens
         names.add(tool.name)
     described = sum([tool.description_tokens for tool in candidates if tool.name not in names])
-    core = "the core set and those" if policy.core else "those"
     limit = "" if has_room else " that fit"
+    counted = "1 tool is loaded" if len(names) == 1 else f"{len(names)} tools are loaded"
+    groups = ["the core set"] if policy.core else []
+    if policy.least_chance <= 1:
+        groups.append(f"those with a chance of {policy.least_chance:.0%}{limit}")
     return LoadingDecision(
         _presentation_of_names(policy),
         tuple([tool.name for tool in candidates if tool.name in names]),
-        f"{len(names)} tools are loaded: {core} with a chance of {policy.least_chance:.0%}{limit}. "
-        "The others are known by name.",
+        f"{counted}: {' and '.join(groups)}. The others are known by name.",
         has_descriptions=policy.native and described <= DESCRIPTION_TOKENS,
         chances=_chances(candidates),
     )
@@ -227,9 +237,12 @@ def _chances(candidates: Sequence[Candidate]) -> dict[str, float]:
 
 def _is_small(candidates: Sequence[Candidate], policy: LoadingPolicy) -> bool:
     """Whether all tools are loaded: fewer schemas would cost more than they save."""
-    tokens = sum([tool.text_tokens if policy.as_text else tool.tokens for tool in candidates])
-    limit = SMALL_TEXT_TOKENS if policy.as_text else SMALL_ARRAY_TOKENS
-    return tokens <= limit and (policy.room is None or tokens <= policy.room)
+    sizes = {tool.name: tool.text_tokens if policy.as_text else tool.tokens for tool in candidates}
+    if policy.room is not None and sum(sizes.values()) > policy.room:
+        return False
+    if policy.core and not policy.as_text:
+        return sum([sizes[name] for name in sizes if name not in policy.core]) <= SMALL_REST_TOKENS
+    return sum(sizes.values()) <= (SMALL_TEXT_TOKENS if policy.as_text else SMALL_ARRAY_TOKENS)
 
 
 def _presentation_of_names(policy: LoadingPolicy) -> Presentation:

@@ -28,6 +28,10 @@ _LOCAL_PLACES = {name: place for place, name in enumerate(LOCAL_ARRAY)}
 
 _MAX_WORDS = 8
 _MAX_CHARACTERS = 60
+_DANGLING = re.compile(
+    r"(?:\W+(?:a|an|the|of|to|in|on|at|by|for|from|with|about|and|or|that|those|which|returns|since|has))+\W*$"
+)
+"""Words that need a further one, at the end of a cut sentence."""
 _SENTENCE_END = re.compile(r"[.;:!?](?:\s|$)|[。；：！？\n]")
 
 
@@ -51,7 +55,7 @@ CALL_SCHEMA = _meta_tool(
     {"name": "string", "arguments": "object"},
 )
 SEARCH_SCHEMA = _meta_tool(
-    TOOL_SEARCH, "Find names of further tools to register.", {"query": "string"}
+    TOOL_SEARCH, "Find names of further tools and skills to register.", {"query": "string"}
 )
 FINISH_SCHEMA = _meta_tool(
     FINISH,
@@ -213,10 +217,13 @@ def presentation_of(name: str, declared: Iterable[str], *, registers: bool) -> P
 
 
 def few_words(schema: ToolSchema) -> str:
-    """Return the beginning of a tool's description, at most eight words."""
+    """Return the beginning of a tool's description, at most eight words, without a dangling end."""
     sentence = _SENTENCE_END.split(schema.description.strip(), maxsplit=1)[0]
-    words = " ".join(sentence.split()[:_MAX_WORDS])
-    return words[:_MAX_CHARACTERS].rstrip(" ,(-")
+    words = sentence.split()
+    beginning = " ".join(words[:_MAX_WORDS])
+    if len(words) > _MAX_WORDS or len(beginning) > _MAX_CHARACTERS:
+        beginning = _DANGLING.sub("", beginning[:_MAX_CHARACTERS])
+    return beginning.rstrip(" ,(-")
 
 
 def by_server(names: Iterable[str], servers: Mapping[str, str]) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ LISTED = 64
 """Skills up to which every question lists all names."""
 SHORTLIST = 40
 """Names that a question lists of more; with `tool_search` they take at most the tokens of `LISTED` names."""
-_HEAD = "Skills (instructions; tool_register loads one before such a task): "
+_USE = "tool_register loads one before such a task"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,9 +71,13 @@ class Skills(Mapping[str, Skill]):
         return tuple(self if len(self) <= LISTED else self.search(question)[:SHORTLIST])
 
 
-def listing(names: Sequence[str], descriptions: Mapping[str, str]) -> str:
-    """Return the line that lists the names, some with a description; empty without names."""
+def listing(names: Sequence[str], descriptions: Mapping[str, str], *, total: int) -> str:
+    """Return the line that lists the names, some with a description; empty without names.
+
+    It says that `tool_search` finds others if there are more than `LISTED` in total.
+    """
     entries = (
         f"{name} ({descriptions[name]})" if descriptions.get(name) else name for name in names
     )
-    return f"{_HEAD}{', '.join(entries)}" if names else ""
+    more = f"best fits of {total}, tool_search finds others; " if total > LISTED else ""
+    return f"Skills (instructions; {more}{_USE}): {', '.join(entries)}" if names else ""

@@ -8,6 +8,7 @@ prefix.
 
 import ctypes
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -390,6 +391,6 @@ class Engine:
 
 
 def default_threads() -> int:
-    """Threads for inference: all cores of a small machine, half of a large one (the rest are hyper-threads)."""
-    cores = os.cpu_count() or 1
+    """Threads for inference: all cores that this process may use, or half of more than four (hyper-threads)."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return cores if cores <= 4 else cores // 2

@@ -21,21 +21,16 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("price", [None, PRICE])
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_core_and_likely_tools_are_loaded(play, question, price):
+async def test_the_core_set_is_loaded_and_other_tools_are_known_by_name(play, question, price):
     async with play([finish("ok")], price=price) as shell:
         offered = of(await turn(shell, question), ToolsOffered)[0]
-        chances = shell.conversation.plan.inputs.chances
         (request,) = shell.requests
     assert offered.presentation == "grow"
     assert offered.core == CORE
-    assert (
-        set(CORE)
-        <= set(offered.loaded)
-        == {tool.name for tool in request.tools} - {"tool_register"}
-    )
+    assert offered.loaded == CORE
+    assert [tool.name for tool in request.tools] == [*CORE, "tool_register"]
     assert offered.known
     assert {*offered.known, *offered.loaded} == set(shell.deps.catalog.names)
-    assert all(chances[name] < 0.5 for name in offered.known)
     assert all(name in offered.listing for name in offered.known)
 
 

@@ -89,31 +89,35 @@ def test_loaded_tool_stays_loaded_if_it_becomes_likelier(
         )
 
 
-@pytest.mark.parametrize(("policy", "presentation"), [(TEXT_MODEL, TEXT), (NATIVE, PLAIN)])
+@pytest.mark.parametrize(
+    ("policy", "size", "presentation"), [(TEXT_MODEL, 6, TEXT), (NATIVE, 4, PLAIN)]
+)
 def test_small_catalog_is_loaded_completely(
-    policy: LoadingPolicy, presentation: Presentation
+    policy: LoadingPolicy, size: int, presentation: Presentation
 ) -> None:
-    result, names = decide(pool(6), policy)
-    assert (result, len(names)) == (presentation, 6)
+    result, names = decide(pool(size), policy)
+    assert (result, len(names)) == (presentation, size)
 
 
-@pytest.mark.parametrize(("policy", "presentation"), [(TEXT_MODEL, STABLE), (NATIVE, GROW)])
+@pytest.mark.parametrize(
+    ("policy", "size", "presentation"), [(TEXT_MODEL, 6, STABLE), (NATIVE, 4, GROW)]
+)
 def test_open_small_catalog_keeps_a_way_to_register(
-    policy: LoadingPolicy, presentation: Presentation
+    policy: LoadingPolicy, size: int, presentation: Presentation
 ) -> None:
-    result, names = decide(pool(6), replace(policy, is_open=True))
-    assert (result, len(names)) == (presentation, 6)
+    result, names = decide(pool(size), replace(policy, is_open=True))
+    assert (result, len(names)) == (presentation, size)
 
 
 def test_weak_model_gets_a_small_catalog_in_the_tool_array() -> None:
     assert decide(pool(6), replace(TEXT_MODEL, prefers_array=True))[0] is PLAIN
 
 
-def test_native_calls_load_the_core_set_and_likely_tools() -> None:
-    presentation, names = decide((*pool(29), tool("tool29", 0.9), tool("tool30", 0.4)), NATIVE)
+def test_native_calls_load_only_the_core_set_so_that_sessions_share_the_array() -> None:
+    presentation, names = decide((*pool(5), tool("tool5", 0.99)), NATIVE)
     assert presentation is GROW
-    assert names == (*CORE_NAMES, "tool29")
-    assert loaded(pool(30), NATIVE) == CORE_NAMES
+    assert names == CORE_NAMES
+    assert loaded((tool("tool6", 0.99),), replace(NATIVE, is_first=False)) == ()
 
 
 def test_text_loads_more_tools_as_it_keeps_the_shared_prompt() -> None:
@@ -122,23 +126,17 @@ def test_text_loads_more_tools_as_it_keeps_the_shared_prompt() -> None:
     assert names == ("tool29", "tool30")
 
 
-def test_later_turns_load_only_likely_tools() -> None:
-    tools = (*pool(6)[2:], tool("tool6", 0.9))  # The core set is loaded.
-    assert loaded(tools, replace(NATIVE, is_first=False)) == ("tool6",)
-
-
 def test_later_turns_load_more_as_text_as_registering_costs_more() -> None:
     tools = (*pool(30, chance=0.05), tool("tool30", 0.15))
     assert loaded(tools, TEXT_MODEL) == ()
     assert loaded(tools, replace(TEXT_MODEL, is_first=False)) == ("tool30",)
 
 
-@POLICIES
-def test_loaded_schemas_fit_the_context(policy: LoadingPolicy) -> None:
+def test_loaded_schemas_fit_the_context() -> None:
     tools = pool(10, tokens=300, chance=0.8)
-    presentation, names = decide(tools, replace(policy, room=1000))
+    presentation, names = decide(tools, replace(TEXT_MODEL, room=1000))
     assert not presentation.shows_all
-    assert len(names) == 3 + len(policy.core)
+    assert len(names) == 3
     assert loaded((*pool(10, chance=0.7), tool("best", 0.9)), replace(TEXT_MODEL, room=300)) == (
         "best",
     )
@@ -199,10 +197,18 @@ def test_empty_catalog_loads_nothing() -> None:
     assert loaded((), TEXT_MODEL) == ()
 
 
-@POLICIES
-def test_reasons_name_the_tool_and_its_chance(policy: LoadingPolicy) -> None:
+@pytest.mark.parametrize(
+    ("policy", "state", "reason"),
+    [
+        (TEXT_MODEL, "loaded", "1 tool is loaded: those with a chance of 25%."),
+        (NATIVE, "name only", "2 tools are loaded: the core set."),
+    ],
+)
+def test_reasons_name_the_tool_and_its_chance(
+    policy: LoadingPolicy, state: str, reason: str
+) -> None:
     decision = decide_loading((*pool(30), tool("sure", 0.9)), policy)
-    assert decision.why("sure").startswith("sure, used with a chance of 90%: loaded.")
+    assert decision.why("sure").startswith(f"sure, used with a chance of 90%: {state}. {reason}")
     assert decision.why("tool3").startswith("tool3, used with a chance of 10%: name only.")
     assert decision.why("not_there") == decision.summary
 

@@ -164,7 +164,7 @@ def test_few_words_are_at_most_eight_and_one_line(description: str) -> None:
         ("Read a text file: open it and show what it says.", "Read a text file"),
         (
             "Run a shell command or program in the workspace (build, test).",
-            "Run a shell command or program in the",
+            "Run a shell command or program",
         ),
         ("获取必应搜索结果。然后返回", "获取必应搜索结果"),
         ("", ""),

@@ -384,3 +384,13 @@ def test_the_thread_wait_policy_is_set_for_llama_only_unless_the_user_sets_it(us
     )
     if "GOMP_SPINCOUNT" in done.stderr:  # a llama.cpp that uses GNU's OpenMP
         assert ("GOMP_SPINCOUNT = '1000'" in done.stderr) == (not user_environ)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has processor affinity")
+def test_inference_uses_only_the_cores_that_the_process_may_use():
+    program = (
+        "import os; from ecoshell.models.engine import default_threads;"
+        "os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); print(default_threads())"
+    )
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"

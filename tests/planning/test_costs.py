@@ -5,8 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.catalog import Catalog
-from ecoshell.planning.btp.costs import StepCost, ToolCosts, expected_cost, pooled, with_sample
+from ecoshell.planning.btp.costs import (
+    PricedPlan,
+    StepCost,
+    ToolCosts,
+    after_result,
+    expected_cost,
+    pooled,
+    with_sample,
+)
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.tools.function import FunctionTool
 
 STEP = StepCost(nano=2_000, tokens=300)
@@ -93,3 +102,18 @@ def test_in_milliseconds_a_use_costs_its_time_with_the_step_that_leads_to_it():
     assert (estimated.total, estimated.is_known) == (9_000, True)
     unknown = expected_cost(NO_EVIDENCE, 500, StepCost(0, 10), "ms")
     assert (unknown.total, unknown.is_known) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "allowed", "note"),
+    [
+        ({}, ["a", "b"], "All tools may be used again."),
+        ({"b": "quota"}, ["a"], "May be used now: a."),
+        ({"b": "quota"}, [], ""),
+    ],
+)
+def test_the_note_after_a_result_lists_allowed_tools_only_while_others_are_forbidden(
+    forbidden, allowed, note
+):
+    plan = PricedPlan(TaskPlan([Candidate(name, 0.5, 1, 100) for name in "ab"]).solve(None))
+    assert after_result(plan, forbidden, [], allowed, tells=False) == note

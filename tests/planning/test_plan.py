@@ -126,8 +126,9 @@ def test_allowed_calls_are_affordable_and_refused_ones_would_displace_a_planned_
             assert (better.worth > row.value, better.cost < row.cost) == (True, True)
 
 
-def test_an_unhelpful_tool_can_be_used_again_without_blacklisting():
-    task = TaskPlan([Candidate("a", 0.1, 3, 1)], blacklisting=False)
+@pytest.mark.parametrize("options", [{"blacklisting": False}, {"spared": ("a",)}])
+def test_an_unhelpful_tool_can_be_used_again_without_blacklisting(options):
+    task = TaskPlan([Candidate("a", 0.1, 3, 1)], **options)
     task.count("a", helpful=False)
     assert task.solve(10).forbidden == {}
 

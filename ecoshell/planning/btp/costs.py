@@ -552,7 +552,9 @@ def after_result(
         parts.append("No tool may be used any more: answer from what there is.")
     elif newly_forbidden:
         parts.append(f"Not to be used any more: {_named(newly_forbidden, forbidden)}.")
-    if newly_allowed:
+    if newly_allowed and not forbidden:
+        parts.append("All tools may be used again.")
+    elif newly_allowed:
         parts.append(f"May be used now: {_few(newly_allowed)}.")
     return " ".join(part for part in parts if part)
 

@@ -114,11 +114,12 @@ class TaskPlan:
         strict: bool = False,
         earned: bool = False,
         blacklisting: bool = True,
+        spared: Container[str] = (),
     ) -> None:
         """`strict` forbids unplanned uses, as in the paper; otherwise `threshold` is τ for the blacklist.
 
-        With `earned`, which is not in the paper, a helpful use earns another one, and a helpful tool gets back uses
-        that do not count.
+        The blacklist leaves out `spared` tools. With `earned`, which is not in the paper, a helpful use earns
+        another one, and a helpful tool gets back uses that do not count.
         """
         self.candidates = tuple(candidates)
         """The initial candidates."""
@@ -126,6 +127,7 @@ class TaskPlan:
         self._strict = strict
         self._earned = earned
         self._blacklisting = blacklisting
+        self._spared = spared
         self.uses: Counter[str] = Counter()
         """Uses of each tool so far."""
         self._helped: Counter[str] = Counter()
@@ -153,6 +155,8 @@ class TaskPlan:
         """
         failed = self._failed[candidate.tool]
         if not self._blacklisting or not failed or self._helped[candidate.tool]:
+            return False
+        if candidate.tool in self._spared:
             return False
         return self._strict or candidate.value / (1 + failed) < self._threshold
 

@@ -222,7 +222,7 @@ def _matching_lines(name: str, text: str, pattern: Any, source: str) -> Iterator
             last_end = len(text) if end < 0 else end
             if min(match.end(), last_end) - begin > _MAX_LINE_CHARS:
                 begin = max(begin, start - _CONTEXT_CHARS)
-            yield f"{name}:{line + 1}: {text[begin:last_end].strip()[:_MAX_LINE_CHARS]}"
+            yield f"{name}:{line + 1}: {text[begin:last_end].rstrip()[:_MAX_LINE_CHARS]}"
     except TimeoutError as error:
         raise ToolError(
             f"The pattern {source!r} takes too long to match; use a simpler one."
