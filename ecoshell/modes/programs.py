@@ -43,7 +43,8 @@ def by_program(
     schemas nor earlier turns, only the beginnings of the files.
     """
     steps = view.path.steps
-    usable = {schema.name for schema in view.registered} - view.forbidden
+    names = view.usable if view.presentation.by_call else [tool.name for tool in view.registered]
+    usable = set(names) - view.forbidden
     if _RUN not in usable or view.closed or view.siblings:
         return None
     by_programs = all(

@@ -15,18 +15,19 @@ FAILS = say("```python\nraise SystemExit(1)\n```")
 QUESTION = "How many lines has notes.txt?"
 
 
-def with_parameters(shell, parameters=1_500_000_000, *, small=False):
+def with_parameters(shell, parameters=1_500_000_000, **traits):
     """Give the scripted model this number of parameters."""
-    return with_traits(shell, parameters=parameters, small=small)
+    return with_traits(shell, parameters=parameters, **{"small": False, **traits})
 
 
 def ran(events):
     return [event.name for event in of(events, CallFinished)]
 
 
-async def test_the_output_of_a_program_is_the_answer(play):
-    async with play([COUNTS], registration="all", user=User(approval="once")) as shell:
-        events = await turn(with_parameters(shell), QUESTION)
+@pytest.mark.parametrize("registration", ["all", "auto"])
+async def test_the_output_of_a_program_is_the_answer(play, registration):
+    async with play([COUNTS], registration=registration, user=User(approval="once")) as shell:
+        events = await turn(with_parameters(shell, calls_undeclared=True), QUESTION)
         (request,) = shell.requests
     assert (ran(events), events[-1].answer) == (["run_python"], "3 lines")
     assert request.tools == ()
