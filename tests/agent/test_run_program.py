@@ -35,7 +35,7 @@ print("total", total)
     assert (outer.name, outer.ok, outer.observation) == (
         "run_program",
         True,
-        "total 10\n[6 tool calls]",
+        "total 10\n[6 tool calls: read_file 5, write_file 1]",
     )
     inner = [event for event in of(events, CallStarted) if event.role == PROGRAM]
     assert [event.name for event in inner] == ["read_file"] * 5 + ["write_file"]
@@ -97,6 +97,17 @@ async def test_rules_hold_for_calls_of_a_program(play, home, monkeypatch):
         ("tools.run_program(code='1')", "A program cannot run another one."),
         ("tools.nothing()", "There is no tool called 'nothing'."),
         ("tools.read_file()", "'path' is a required property"),
+        ("tools.read_file('notes.txt')", "tools.read_file takes named arguments only"),
+        ("import tools\nprint(tools.count_text(text='a b'))", "2 words"),
+        (
+            "print(tools.run_command(command='exit 3'))",
+            "[exit status 3]\n[1 tool call: run_command 1]",
+        ),
+        ("tools.read_file(path='long.txt')", "too long for one call: ask for parts"),
+        (
+            "tools.read_file(path='notes.txt')\ntools.read_file(path='missing.txt')",
+            "[2 tool calls: read_file 1; failed: read_file 1]",
+        ),
         ("tools.read_file(path='missing.txt')", "no such file or folder"),
         ("tools.read_file(path=object())", "ToolFailed"),
         ("1 / 0", "ZeroDivisionError"),
@@ -105,13 +116,15 @@ async def test_rules_hold_for_calls_of_a_program(play, home, monkeypatch):
         (" ", "There is nothing to run"),
     ],
 )
-async def test_mistakes_end_in_a_sentence_and_the_turn_goes_on(play, monkeypatch, code, text):
+async def test_mistakes_end_in_a_sentence_and_the_turn_goes_on(play, home, monkeypatch, code, text):
     monkeypatch.setenv("ECOSHELL_TOOLS_COMMAND_SECONDS", "2")
+    (home / "long.txt").write_text("a line of text\n" * 100_000)
     async with play(program(code), yes=True) as shell:
         events = await turn(shell)
     outer = of(events, CallFinished)[-1]
     assert text in outer.observation
     assert len(outer.observation) < 60_000
+    assert 'File "<string>"' not in outer.observation
     assert of(events, TurnFinished)[0].answer == "done"
 
 

@@ -6,9 +6,11 @@ The program writes each call as a line on its standard output, and reads the res
 import asyncio
 import json
 import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, cast
 
 from ecoshell.errors import ToolError
@@ -26,12 +28,14 @@ _MARK = b"\x1e"
 _MAX_LINE = 1_000_000
 """Bytes of a call; longer lines are output."""
 _PRELUDE = r"""
-import json, os, sys
+import json, os, sys, traceback
 class ToolFailed(Exception):
     pass
-class tools:
+class Tools:
     def __getattr__(self, name):
-        def call(**arguments):
+        def call(*positional, **arguments):
+            if positional:
+                raise TypeError(f"tools.{name} takes named arguments only, such as path='a.txt'")
             sys.stdout.flush()
             request = {"name": name, "arguments": arguments}
             data = b"\x1e" + json.dumps(request, default=str).encode() + b"\n"
@@ -43,9 +47,17 @@ class tools:
             return reply["text"]
         return call
 sys.path.append(os.getcwd())
-program = sys.argv.pop()
-exec(compile(program, "<program>", "exec"), {"__name__": "__main__", "tools": tools(), "ToolFailed": ToolFailed})
+program, tools = sys.argv.pop(), Tools()
+sys.modules["tools"] = tools
+try:
+    exec(compile(program, "<program>", "exec"), {"__name__": "__main__", "tools": tools, "ToolFailed": ToolFailed})
+except Exception as error:
+    report = traceback.TracebackException.from_exception(error)
+    report.stack[:] = [frame for frame in report.stack if frame.filename != "<string>"]
+    sys.exit("".join(report.format()).rstrip())
 """
+_EXIT_STATUS = re.compile(r"\[exit status -?\d+\]\s*\Z")
+"""Ends the result of a command that ran and failed."""
 
 
 class CallOutput:
@@ -84,7 +96,8 @@ class ProgramTool:
             str, "Python source; tools.NAME(argument=value) returns text, or raises ToolFailed."
         ],
     ) -> Observation:
-        """Run a Python program that calls many tools and prints only what matters (loop, batch, filter results)."""
+        """Run a Python program that makes many tool calls, such as edits and their check, or loops over results; for
+        plain files a shell command is cheaper."""
         calling = caller.get()
         if calling is None:
             raise ToolError("Programs cannot call tools here.")
@@ -108,6 +121,7 @@ class _Run:
         self._calls: asyncio.Queue[bytes] = asyncio.Queue()
         self._output = CallOutput(size, self._calls.put_nowait)
         self._count = 0
+        self._done, self._failed = Counter[str](), Counter[str]()
 
     async def run(self) -> Observation:
         reading, writing = os.pipe()
@@ -168,11 +182,20 @@ class _Run:
             return Observation("The call is not valid JSON.", ok=False)
         if name == RUN_PROGRAM:
             return Observation("A program cannot run another one.", ok=False)
-        return await self._calling.use_tool(name, arguments)
+        observation = await self._calling.use_tool(name, arguments)
+        if (
+            observation.ok and observation.truncated
+        ):  # a program would count and write what is missing
+            why = f"The result of {name} is too long for one call: ask for parts, or open the file in Python."
+            observation = Observation(why, ok=False)
+        elif not observation.refused and _EXIT_STATUS.search(observation.text):
+            observation = replace(observation, ok=True)  # the program reads the status
+        (self._done if observation.ok else self._failed)[name] += 1
+        return observation
 
     def _observation(self, status: int | None, *, is_late: bool) -> Observation:
         output = self._output.window.text().rstrip("\n")
-        marks = [f"[{self._count} tool calls]" if self._count != 1 else "[1 tool call]"]
+        marks = [self._calls_text()]
         if is_late:
             marks.append(
                 "[stopped: the program reached its time limit; calls that it made are done]"
@@ -181,3 +204,13 @@ class _Run:
             marks.append(f"[exit status {status}]")
         text = "\n".join([output or "[no output; print what you want to see]", *marks])
         return Observation(text, ok=status == 0, truncated=self._output.window.truncated)
+
+    def _calls_text(self) -> str:
+        """The number of calls; of a program that made several, also by tool, so that a failed one can be continued."""
+        counted = "1 tool call" if self._count == 1 else f"{self._count} tool calls"
+        groups = [
+            f"{word}{', '.join([f'{name} {number}' for name, number in calls.items()])}"
+            for word, calls in (("", self._done), ("failed: ", self._failed))
+            if calls
+        ]
+        return f"[{': '.join([counted, '; '.join(groups)]) if groups else counted}]"
