@@ -19,22 +19,22 @@ def search(workspace: Workspace) -> SearchTools:
     return SearchTools(workspace, ToolOptions(file_bytes=100_000))
 
 
-def test_each_matching_line_is_listed_once_with_file_and_number(search: SearchTools):
+def test_each_matching_line_is_listed_once_with_file_number_and_indentation(search: SearchTools):
     assert search.search_text("todo").text.splitlines() == [
         "main.py:1: # todo",
-        "docs/notes.txt:2: two TODO, todo again",
+        "docs/notes.txt:2:   two TODO, todo again",
     ]
 
 
 def test_a_capital_letter_makes_the_search_case_sensitive(search: SearchTools):
-    assert search.search_text("TODO").text == "docs/notes.txt:2: two TODO, todo again"
+    assert search.search_text("TODO").text == "docs/notes.txt:2:   two TODO, todo again"
 
 
 def test_plain_text_is_literal_unless_regex_is_set(search: SearchTools):
     assert search.search_text("(x)").text == "docs/notes.txt:4: three (x)"
     assert (
         search.search_text(r"^\s*t\w+", regex=True).text.splitlines()[0]
-        == "docs/notes.txt:2: two TODO, todo again"
+        == "docs/notes.txt:2:   two TODO, todo again"
     )
 
 
