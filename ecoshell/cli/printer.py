@@ -56,8 +56,8 @@ class Printer:
     def progress(self, text: str) -> None:
         """Show progress in place; an empty text removes it. Without a full terminal, a line every few seconds."""
         if self.is_full_terminal:
-            shown = set_cell_size(text, min(cell_len(text), self.width - 1))
-            self._console.file.write(f"\r\x1b[K{shown}")
+            fitted = set_cell_size(text, min(cell_len(text), self.width - 1))
+            self._console.file.write(f"\r\x1b[K{fitted}")
             self._console.file.flush()
         elif (
             text

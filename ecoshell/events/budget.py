@@ -144,11 +144,11 @@ class CapNear(Event):
     spent: int
 
     def render(self) -> Line:
-        limit, left = (
+        limit, remainder = (
             amount_text(value, self.unit) for value in (self.limit, max(0, self.limit - self.spent))
         )
         percent = 100 * self.spent // self.limit
-        text = f"{percent} % of the {self.scope}'s cap of {limit} is used: {left} left"
+        text = f"{percent} % of the {self.scope}'s cap of {limit} is used: {remainder} left"
         return Line("warning", "■", text)
 
 

@@ -41,6 +41,6 @@ def span_text(low: float | None, high: float | None, text: Callable[[float], str
     return text(high) if text(low) == text(high) else f"{text(low)} to {text(high)}"
 
 
-def sizes_text(before: int, after: int) -> str:
+def sizes_text(original: int, reduced: int) -> str:
     """The tokens before and after something was shortened."""
-    return f"{before:,} tokens became {after:,}"
+    return f"{original:,} tokens became {reduced:,}"

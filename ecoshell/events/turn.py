@@ -96,9 +96,9 @@ class ToolsOffered(Event):
     def render(self) -> Line:
         """Return how many tools are loaded and known; the detail is their size and the reason."""
         loaded = self.loaded or self.upfront  # sessions of old versions list only the new ones
-        known = len(self.names) - sum(name in self.names for name in loaded)
+        known_count = len(self.names) - sum(name in self.names for name in loaded)
         skills = f", {counted(len(self.skills), 'skill')}" if self.skills else ""
-        text = f"{counted(len(loaded), 'tool')} loaded{f', {known} known by name' if known else ''}{skills}"
+        text = f"{counted(len(loaded), 'tool')} loaded{f', {known_count} known by name' if known_count else ''}{skills}"
         size = f"{self.context_tokens:,} of {counted(self.everything_tokens, 'token')}"
         details = (size if self.exact else f"about {size}", self.why)
         return Line("info", "·", text, " · ".join(filter(None, details)))

@@ -149,10 +149,10 @@ class AdviceFollowed(Event):
     call: str
 
     def render(self) -> Line:
-        before, call = (
+        previous, call = (
             visible_line(text, MAX_RESULT_CHARS // 2) for text in (self.before, self.call)
         )
-        change = "the same call again" if before == call else f"{call} instead of {before}"
+        change = "the same call again" if previous == call else f"{call} instead of {previous}"
         return Line("info", "→", f"after the advice: {change}")
 
 
@@ -190,9 +190,9 @@ class Quote(Event):
     samples: int = 0
     """Past runs behind the least known node; 0 if the quote rests on a prior."""
     labels: tuple[str, ...] = ()
-    """The nodes, which the user may leave out."""
+    """The nodes, any of which the user may omit."""
     reason: str = ""
-    """Why the user is asked, or why the work is refused; empty if it starts at once."""
+    """Why it needs approval, or why it is refused; empty if it starts at once."""
 
     @property
     def high_nano(self) -> int | None:
@@ -222,13 +222,13 @@ class QuoteChosen(Event):
     by: Literal["person", "cap"]
     """`cap` if no user could be asked and the expected price does not fit."""
     without: tuple[str, ...] = ()
-    """Nodes that the user left out, and those that depend on them."""
+    """Nodes that the user omits, and those that depend on them."""
 
     def render(self) -> Line | None:
         if self.choice == "start":
             return None
         if self.choice == "trim":
-            return Line("info", "→", f"left out: {', '.join(self.without)}")
+            return Line("info", "→", f"without {', '.join(self.without)}")
         why = ": the expected price does not fit" if self.by == "cap" else ""
         return Line("info", "→", f"not started{why}")
 

@@ -193,13 +193,13 @@ def rows_of(text: str, tone: Tone = "text") -> tuple[Row, ...]:
 def preview(text: str, *, lines: int, characters: int) -> tuple[str, str]:
     """The start of a text, and a note about what was cut (empty if nothing was)."""
     head = text[:characters].split("\n")
-    shown = "\n".join(head[:lines])
-    if len(shown) == len(text):
+    start = "\n".join(head[:lines])
+    if len(start) == len(text):
         return text, ""
-    more = text.count("\n", len(shown) + 1 if shown else 0)
-    if more or not shown:
-        return shown, f"… {counted(more + 1, 'more line' if shown else 'line')}"
-    return shown, f"… {counted(len(text) - len(shown), 'more character')}"
+    more = text.count("\n", len(start) + 1 if start else 0)
+    if more or not start:
+        return start, f"… {counted(more + 1, 'more line' if start else 'line')}"
+    return start, f"… {counted(len(text) - len(start), 'more character')}"
 
 
 @dataclass(frozen=True, slots=True)
