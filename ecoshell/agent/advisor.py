@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.dependencies import Dependencies, charging
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import CallContext, Guard
+from ecoshell.agent.spending import charging
 from ecoshell.budget import Account, Amount, nano_to_usd_text
 from ecoshell.budget.gate import finished, sharing
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached

@@ -1,63 +1,36 @@
-"""Approval of calls and of spending: by rules, by earlier approvals, and by the user.
-
-Small models may only write and run what the request names. This is decided from the effects of the tool and the
-sources of the call's arguments, not from the phrasing of the request. Before an expensive step and at a limit, the
-turn pauses and the user decides.
-"""
+"""Approval of calls by rules, by earlier approvals and by the user, and the sandbox of their programs."""
 
 import asyncio
 import functools
 import json
-import posixpath
-import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from ecoshell.agent import Approval, CostChoice, LimitChoice, NonInteractive, UserInterface
-from ecoshell.agent.cost_bounds import (
-    NOTHING,
-    CostBound,
-    of_conclusion,
-    of_step,
-    unpriced,
-    used,
-    with_room,
-)
-from ecoshell.agent.mode import CallForecast, Mode, View
+from ecoshell.agent import Approval, NonInteractive, UserInterface
+from ecoshell.agent.guards import CallContext, Guard, refuse
+from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
-from ecoshell.budget import CapState, Scope, Unit, fitting_output, parse_amount, rounded_up
-from ecoshell.errors import BudgetError, EcoshellError, LimitReached
+from ecoshell.agent.untrusted import Guess, is_trusted
+from ecoshell.catalog import Catalog
 from ecoshell.events import (
     ApprovalGiven,
     ApprovalWanted,
-    BudgetChanged,
-    CostChosen,
-    CostWanted,
     Emit,
-    LimitChosen,
-    LimitHit,
-    ModelOffer,
     Notice,
+    SandboxBlocked,
 )
-from ecoshell.messages import Call, Effect, ToolSchema, Usage, visible_line
+from ecoshell.messages import Call, Effect, Observation, ToolSchema, visible_line
 from ecoshell.models import Traits
-from ecoshell.options import NO_ROLE_MODELS, ApprovalMode
+from ecoshell.options import ApprovalMode
 from ecoshell.secrecy import mask_secrets
-from ecoshell.strategies import Step
-from ecoshell.tools import LASTING, Previewing, Subject, Tool, sandbox_of, subjects_of
+from ecoshell.tools import LASTING, Previewing, Tool, sandbox_of
 from ecoshell.tools.git_state import why_not_plain
-from ecoshell.tools.running import in_thread
-from ecoshell.tools.sandbox import Reach
+from ecoshell.tools.protection import protection
+from ecoshell.tools.running import clip, in_thread
+from ecoshell.tools.sandbox import Reach, Sandbox, reach
 
-if TYPE_CHECKING:
-    from ecoshell.agent.dependencies import Dependencies
-
-TRUSTED_PARAMETERS = 3_000_000_000
-"""A model with fewer weights may only write and run what the request names; models of unknown size are trusted."""
-_LEADING_VERBS = re.compile(r"\w+(?:, \w+)*(?:,? or \w+)?")
 _DO_INSTEAD = "Answer the request in your own words, or use a tool that only reads."
 """What a weak model reads instead of a reason, which it would repeat as its answer."""
 _HOW_TO_TRUST = " `trusted = true` for the model in the settings leaves that to the rules."
@@ -65,86 +38,14 @@ _PLAN_MODE = (
     "plan mode runs only tools that read. Call no other tool; end with a numbered plan of what you would do, which the "
     "user accepts or changes."
 )
+_EDIT_CHARACTERS = 2_000
+"""Characters of edited arguments that the model reads."""
 _EFFECT_WORDS: Mapping[Effect, str] = {
     "read": "read files",
     "write": "change files",
     "execute": "run a program",
     "network": "reach the network",
 }
-
-
-def is_trusted(traits: Traits, setting: bool | None = None) -> bool:
-    """Whether a model may write and run what the request does not name; `setting` overrides the default."""
-    return (
-        setting
-        if setting is not None
-        else traits.parameters is None or traits.parameters >= TRUSTED_PARAMETERS
-    )
-
-
-def verbs(schemas: Iterable[ToolSchema]) -> frozenset[str]:
-    """The verbs with which requests ask for tools: those at the beginning of their names and descriptions."""
-    words: set[str] = set()
-    for schema in schemas:
-        (first, underscore, _), leading = (
-            schema.name.partition("_"),
-            _LEADING_VERBS.match(schema.description),
-        )
-        words.update(
-            (first if underscore else "", *re.findall(r"\w+", leading.group() if leading else ""))
-        )
-    return frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha()) - {
-        "or",
-        "the",
-        "an",
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """What a call of an untrusted model is compared with."""
-
-    question: str
-    steps: Sequence[Step]
-    """Earlier steps of the turn."""
-    similar: Sequence[ToolSchema]
-    """Tools with the same lasting effects as the called one."""
-    exact: bool
-    """Whether every argument must occur in the question or in results, as for the smallest models."""
-
-    def deviation(self, call: Call, tool: Tool, workspace: Path) -> str:
-        """What the call does beyond the request; empty if nothing, and for a tool without lasting effects.
-
-        Reads the disk: only existing files must be named in the request or have been read.
-        """
-        if not tool.effects & LASTING:
-            return ""
-        tool_verbs = verbs([tool.schema] if self.exact else self.similar)
-        if tool_verbs.isdisjoint(re.findall(r"\w+", self.question.lower())):
-            return f"the request does not say so ({' or '.join(sorted(verbs([tool.schema])))})"
-        done = [step for step in self.steps if step.observation.ok]
-        if self.exact:
-            source = [step.observation.text for step in done]
-            values = _texts(call, call.arguments)
-        else:
-            source = [text for step in done for text in _texts(step.call, step.call.arguments)]
-            paths = [name for name, subject in subjects_of(tool).items() if subject is Subject.PATH]
-            values = [path for path in _texts(call, paths) if posixpath.exists(workspace / path)]
-        context = " ".join("\n".join((self.question, *source)).split())
-        for value in values:
-            text = " ".join(value.removeprefix("./").split())
-            if not text or not re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context):
-                return f"“{value[:80]}” is neither in the request nor was it read"
-        return ""
-
-
-def _texts(call: Call, names: Iterable[str]) -> list[str]:
-    """The values of these arguments, as texts."""
-    values = [call.arguments[name] for name in names if name in call.arguments]
-    return [
-        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for value in values
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +156,8 @@ class Approvals:
         judged, decision = await self._unasked(request, emit)
         if decision is None:
             async with self._asking:
-                judged, decision = await self._unasked(
-                    request, emit
-                )  # grants may have changed meanwhile
+                # grants may have changed meanwhile
+                judged, decision = await self._unasked(request, emit)
                 decision = decision or await self._ask_user(request, judged, emit)
         return decision
 
@@ -298,11 +198,9 @@ class Approvals:
         self, request: ApprovalRequest, judged: Judgement, emit: Emit
     ) -> ApprovalDecision:
         """Ask the user, again if the tool cannot use edited arguments, and apply the rules to the edited call."""
-        call, tool, fault = (
-            replace(request.call, id=request.call.id or secrets.token_hex(4)),
-            request.tool,
-            "",
-        )
+        call = replace(request.call, id=request.call.id or secrets.token_hex(4))
+        tool = request.tool
+        fault = ""
         while True:
             edited_request = replace(request, call=call)
             question = mask_secrets(
@@ -320,17 +218,14 @@ class Approvals:
                 break
         edited = call.arguments if dict(call.arguments) != dict(request.call.arguments) else None
         if approval.decision == "no":
-            by, instead = (
-                "nobody" if isinstance(self._person, NonInteractive) else "person",
-                approval.instead.strip(),
-            )
+            by = "nobody" if isinstance(self._person, NonInteractive) else "person"
+            instead = approval.instead.strip()
             emit(ApprovalGiven(call.id, "no", by, instead=instead, agent=request.agent))
             if instead:
                 reason = f"the user said no. Do this instead: {instead}"
             else:
-                if (
-                    judged.instead and by == "nobody"
-                ):  # a user who was asked has read the reason; the model does not
+                # a user who was asked has read the reason; the model does not
+                if judged.instead and by == "nobody":
                     emit(
                         Notice(
                             f"{visible_line(call.name)} was not run. {judged.why}{_HOW_TO_TRUST}"
@@ -420,239 +315,113 @@ def grant(call: Call, effects: frozenset[Effect], judged: Judgement) -> str:
     return f"{call.name}:{json.dumps(dict(call.arguments), sort_keys=True) if only_text is None else only_text}"
 
 
-_OFFER_LIMIT = 5
-_USUAL_OUTPUT = 2_048
-"""Output tokens of a reply in a proposed cap; the models' own limits are much larger."""
-"""Models offered at once."""
-SHORT_ANSWER = 64
-"""Output tokens in the lower estimate of a step: a call with its arguments, or a sentence."""
+@dataclass(frozen=True)
+class Approved(Guard):
+    """Asks for approval before anything but reading; reports arguments that the user edited to the model."""
 
+    catalog: Catalog
+    approvals: Approvals
+    models: ActiveModels
+    searching: bool
+    """Whether the agent may backtrack and try another path."""
+    agent: str
+    """The name of the subagent that makes the calls; empty for the session's own agent."""
 
-class AnswerNow(Exception):
-    """Take no further steps, and answer with the results so far."""
-
-
-class StopNow(Exception):
-    """Stop without an answer."""
-
-
-@dataclass(slots=True)
-class SpendApproval:
-    """Asks the user about money, and carries out the choices. Each session has one."""
-
-    deps: "Dependencies"
-    ending: AnswerNow | StopNow | None = None
-    """The user's choice to end the turn, made during a call, which the next step carries out."""
-    _trusted: set[str] = field(default_factory=set[str])
-    """Models whose expensive steps run without asking in this session."""
-    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def mode(self) -> Mode:
-        """The current mode, which changes when the user chooses another model."""
-        return self.deps.models.current.mode
-
-    async def before_step(self, view: View, emit: Emit) -> None:
-        """Ask before an expensive step; raises AnswerNow, StopNow or PriceUnknown.
-
-        A step with a call of unknown price under a cap in dollars is refused before anything is paid.
-        """
-        if self.ending is not None:
-            raise self.ending
-        forecast = self.mode.forecast(view)
-        if any(call.model.traits.price is None for call in forecast.steps):
-            refusal = unpriced(forecast, await self.deps.budget.caps())
-            if refusal is not None:
-                raise refusal
-        while (question := await self._cost_question(view)) is not None:
-            emit(question)
-            choice = await self.deps.user.at_cost(question)
-            emit(CostChosen(choice.kind))
-            if choice.kind == "always":
-                self._trusted.add(question.model)
-            if choice.kind in ("go", "always"):
-                break
-            await self._carry_out(choice, emit)
-
-    async def at_limit(self, hit: LimitReached, view: View, emit: Emit) -> None:
-        """Ask what to do at a limit, and do it; raises AnswerNow or StopNow."""
-        caps = await self.deps.budget.caps()
-        offers, enough = await self._offers(view, caps), 0
-        cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
-        if cap is not None:  # room for a step and the answer
-            bound = (
-                sum(await asyncio.to_thread(proposed_bounds, self.mode, view), NOTHING).in_unit_of(
-                    cap
-                )
-                or 0
-            )
-            enough = rounded_up(
-                max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need)
-            )
-            if cap.unit == "ms":  # how long a step takes is not known in advance
-                enough = 2 * cap.limit
-        event = LimitHit(
-            hit.scope,
-            cast("Unit", hit.unit),
-            hit.need,
-            hit.left,
-            str(hit),
-            offers=offers,
-            enough=enough,
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        catalog, approvals, tool = self.catalog, self.approvals, self.catalog.tool(call.name)
+        lasting, caller, guess = tool.effects & LASTING, self.models.current.caller.traits, None
+        if lasting and not approvals.trusts(caller):
+            tools = map(catalog.tool, catalog.names)
+            similar = tuple(tool.schema for tool in tools if tool.effects & LASTING == lasting)
+            guess = Guess(context.path.question, context.path.steps, similar, caller.small)
+        request = ApprovalRequest(
+            call,
+            tool,
+            catalog.schema(call.name),
+            context.rationale,
+            self.searching,
+            guess,
+            self.agent,
         )
-        while True:
-            emit(event)
-            choice = await self.deps.user.at_limit(event)
-            emit(LimitChosen(choice.kind))
-            if await self._carry_out(choice, emit, scope=cast("Scope", event.scope)):
-                return
-
-    async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
-        """Ask about a tool that is refused for its cost while budget is left; returns whether to try it again.
-
-        Without a user it stays refused. Concurrent calls ask one at a time, and no decision ends the turn: the next
-        step does.
-        """
-        async with self._asking:
-            if (
-                isinstance(self.deps.user, NonInteractive)
-                or self.ending is not None
-                or hit.left <= 0
-            ):
-                return False
-            try:
-                await self.at_limit(hit, view, emit)
-            except (AnswerNow, StopNow) as ending:
-                self.ending = ending
-                return False
-            return True
-
-    async def _carry_out(
-        self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session"
-    ) -> bool:
-        """Carry out the user's choice; False if it is impossible, so that the user can decide again."""
-        if choice.kind == "answer":
-            raise AnswerNow
-        if choice.kind == "stop":
-            raise StopNow
-        models, budget = self.deps.models, self.deps.budget
-        try:
-            if choice.kind == "model":
-                several = len(models.current.models) > 1
-                await models.change(
-                    model=choice.value, roles=NO_ROLE_MODELS if models.current.players else None
-                )
-                if several:
-                    emit(Notice(f"{models.name} plays every role from now on."))
-            else:
-                await budget.set_cap(scope, parse_amount(choice.value))
-                emit(BudgetChanged(await budget.caps()))
-        except EcoshellError as error:  # such as a mistyped amount or model
-            emit(Notice(str(error)))
-            return False
-        return True
-
-    async def _cost_question(self, view: View) -> CostWanted | None:
-        """The question about an expensive step; None if it needs no approval, or if no price is known."""
-        threshold = self.deps.settings.ask_above_nano
-        if threshold is None:
-            return None
-        calls = [
-            call
-            for call in self.mode.forecast(view).steps
-            if call.model.traits.name not in self._trusted
+        ruling = await approvals.rule(request, context.emit)
+        original, edited = call.arguments, ruling.call.arguments
+        if ruling.refusal:
+            observation = refuse("unapproved", ruling.refusal)
+        else:
+            observation = await self.inner.execute(ruling.call, context)
+        changed = {
+            name: value
+            for name, value in edited.items()
+            if name not in original or original[name] != value
+        }
+        edits = [
+            f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
+            for name, value in changed.items()
         ]
-        caps = await self.deps.budget.caps()
-        dearest = await asyncio.to_thread(_dearest, calls, caps)
-        if dearest is None or dearest[2] <= threshold:
-            return None
-        call, low, high = dearest
-        offers = await self._offers(view, caps)
-        cheaper = tuple(
-            offer for offer in offers if offer.most_nano is not None and offer.most_nano < high
-        )
-        return CostWanted(call.role, call.model.traits.name, low, high, threshold, cheaper)
+        edits += [f"{name} left out" for name in original if name not in edited]
+        if not edits:
+            return observation
+        note = f"The user changed the arguments to {clip(', '.join(edits), _EDIT_CHARACTERS)[0]}.\n"
+        return replace(observation, text=f"{note}{observation.text}")
 
-    async def _offers(self, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
-        """Models that fit the caps or are cheaper than the current one, cheapest first.
 
-        Each would play every role, so the models of several roles are offered as well. No model is loaded.
-        """
-        models, mode, offers = self.deps.models, self.mode, list[ModelOffer]()
-        own = (
-            [model.traits.name for model in models.current.models] if models.current.players else []
+LACKS = {
+    "network": "the sandbox has no network",
+    "outside": "the sandbox writes only the workspace and a temporary folder, and hides secrets",
+}
+"""Why a program failed, by what it lacked."""
+_WIDER = {"network": "with network", "outside": "outside the sandbox"}
+_SETTINGS = {"network": "[sandbox] network", "outside": "[sandbox] outside"}
+
+
+@dataclass(frozen=True)
+class Confined(Guard):
+    """Runs a call inside the sandbox; if it fails for that, runs it again with more, if the user agrees."""
+
+    catalog: Catalog
+    approvals: Approvals
+
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        tool = self.catalog.tool(call.name)
+        protection.set(await asyncio.to_thread(self.approvals.rules.protection))
+        sandbox = sandbox_of(tool)
+        if sandbox is None:
+            return await self.inner.execute(call, context)
+        approvals = self.approvals
+        request = ApprovalRequest(call, tool, self.catalog.schema(call.name), context.rationale)
+        observation = await self._within(await approvals.reach(request), call, context)
+        self._report_absence(sandbox, context)
+        lacked = observation.obstacle
+        if not lacked or (lacked == "outside" and sandbox.mode == "strict"):
+            return observation
+        allowed = await approvals.widen(
+            request, lacked, f"It failed, maybe because {LACKS[lacked]}.", context.emit
         )
-        current, _ = await asyncio.to_thread(_bounds, mode, view)
-        barred = await asyncio.to_thread(self.deps.budget.gate.ledger.barred)
-        for name in {
-            *own,
-            *await asyncio.to_thread(models.factory.substitutes, models.name),
-        } - barred.keys():
-            try:
-                other = await asyncio.to_thread(models.factory.make, name, mode.name)
-            except EcoshellError:  # such as a missing file or key
-                continue
-            try:
-                step, conclusion = await asyncio.to_thread(_bounds, other.mode, view)
-            finally:
-                for model in other.models:
-                    await model.aclose()
-            traits, fits = (
-                other.model.traits,
-                with_room(other.capped_by(caps), mode.answer_hold, step + conclusion),
+        context.emit(SandboxBlocked(call.id, call.name, lacked, allowed))
+        if not allowed:
+            hint = f"The user did not allow running it {_WIDER[lacked]}; {_SETTINGS[lacked]} names commands that may."
+            return replace(
+                observation, text=f"{observation.text}\n[{_capital(LACKS[lacked])}. {hint}]"
             )
-            if fits or (
-                step.nano is not None and (current.nano is None or step.nano < current.nano)
-            ):
-                offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
-        offers.sort(
-            key=lambda offer: (
-                not offer.fits,
-                offer.most_nano is None,
-                offer.most_nano or 0,
-                offer.name,
-            )
-        )
-        return tuple(offers[:_OFFER_LIMIT])
+        again = await self._within(lacked, call, context)
+        text = f"[It failed first, because {LACKS[lacked]}. The user allowed running it {_WIDER[lacked]}:]"
+        return replace(again, text=f"{text}\n{again.text}")
 
-
-def _bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
-    """The worst case of the next step and of the answer; may block."""
-    forecast = mode.forecast(view)
-    return of_step(forecast), of_conclusion(forecast)
-
-
-def proposed_bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
-    """The same with replies of usual length; may block."""
-
-    def shortened(call: CallForecast) -> CallForecast:
-        output = min(call.request.max_tokens, _USUAL_OUTPUT)
-        return replace(call, request=replace(call.request, max_tokens=output))
-
-    forecast = mode.forecast(view)
-    conclusion = None if forecast.conclusion is None else shortened(forecast.conclusion)
-    forecast = replace(forecast, steps=tuple(map(shortened, forecast.steps)), conclusion=conclusion)
-    return of_step(forecast), of_conclusion(forecast)
-
-
-def _dearest(
-    calls: Sequence[CallForecast], caps: Sequence[CapState]
-) -> tuple[CallForecast, int, int] | None:
-    """The call with the highest worst case, with its price if short and at most, in nano-dollars.
-
-    None if no price is known, or if the gate would refuse a call.
-    """
-    costs: list[tuple[CallForecast, int, int]] = []
-    for call in calls:
-        price = call.model.traits.price
-        if price is None:
-            continue
-        ask = call.model.reservation(call.request, call.role)
+    async def _within(self, allowed: Reach, call: Call, context: CallContext) -> Observation:
+        token = reach.set(allowed)
         try:
-            output = fitting_output(ask, caps)
-        except BudgetError:
-            return None
-        prompt = call.model.size(call.request).count
-        short = Usage(input=prompt, output=min(SHORT_ANSWER, output), cached=prompt)
-        costs.append((call, price.cost(short), price.worst(ask.prompt_tokens, output)))
-    return max(costs, key=lambda cost: cost[2], default=None)
+            return await self.inner.execute(call, context)
+        finally:
+            with suppress(ValueError):  # The turn was stopped in another context.
+                reach.reset(token)
+
+    def _report_absence(self, sandbox: Sandbox, context: CallContext) -> None:
+        """Say once in a session that commands run without a sandbox."""
+        approvals = self.approvals
+        if sandbox.mode == "auto" and not approvals.has_reported_sandbox and sandbox.problem:
+            approvals.has_reported_sandbox = True
+            context.emit(Notice(f"Commands run without a sandbox. {sandbox.problem}"))
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

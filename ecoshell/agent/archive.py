@@ -83,10 +83,8 @@ class Archive:
         """
         from ecoshell.sessions.export import as_json, as_markdown, write_new
 
-        write, store = (
-            as_json if file.suffix == ".json" else partial(as_markdown, running=running),
-            self.store,
-        )
+        write = as_json if file.suffix == ".json" else partial(as_markdown, running=running)
+        store = self.store
         await asyncio.to_thread(
             lambda: write_new(file, write(store.events(session), store.info(session)))
         )

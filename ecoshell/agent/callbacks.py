@@ -124,10 +124,11 @@ class RunningCall:
             mask_secrets(tuple(messages)), want="text", max_tokens=max_tokens, purpose="sample"
         )
         try:
+            # waiting for the tool's own reservation would never end
             with (
                 self._paused(),
                 sharing(),
-            ):  # waiting for the tool's own reservation would never end
+            ):
                 reply = await model.ask(request, self.emit, role=ROLE)
         except (BudgetError, ModelError, StoreError) as failure:
             self.emit(Notice(f"{name} wrote nothing for {server}. {failure.message}"))

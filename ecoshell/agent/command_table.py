@@ -164,3 +164,10 @@ def caps_table(
         f"The team's caps are unknown. {away}" if away else "",
     )
     return "\n".join(part for part in parts if part)
+
+
+def required(argument: str, example: str) -> str:
+    """The argument; raises UsageError without one."""
+    if not argument:
+        raise UsageError("A name is missing.", fix=f"For example: {example}")
+    return argument

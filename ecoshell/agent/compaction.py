@@ -8,8 +8,9 @@ from importlib.resources import files
 from typing import Any
 
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.memory import Memory, next_view, summary_messages
-from ecoshell.agent.mode import CallForecast, View
+from ecoshell.agent.memory import Memory, next_view
+from ecoshell.agent.mode import CallForecast
+from ecoshell.agent.view import View, summary_messages
 from ecoshell.budget import UNBOUNDED
 from ecoshell.errors import ContextExceeded, EcoshellError, ModelBroken, ModelError, UsageError
 from ecoshell.events import (

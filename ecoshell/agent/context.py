@@ -10,17 +10,17 @@ from itertools import chain
 
 from ecoshell.agent.compaction import Summary, extract, extract_of_steps, summarize, with_todo
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.memory import (
+from ecoshell.agent.memory import Memory
+from ecoshell.agent.turn_plan import TurnPlan
+from ecoshell.agent.view import (
     LARGE_CONTEXT,
-    Memory,
+    View,
     is_trimmable,
     path_messages,
     reply_groups,
     summary_messages,
     trimmed,
 )
-from ecoshell.agent.mode import View
-from ecoshell.agent.offer import TurnContext
 from ecoshell.events import Compacted, Emit, ResultsTrimmed, TrimmedResult
 from ecoshell.messages import Call, Message
 from ecoshell.models import Request
@@ -63,54 +63,61 @@ class ContextKeeper:
 
     deps: Dependencies
     memory: Memory
-    turn_context: TurnContext
+    plan: TurnPlan
     emit: Emit
-    begin_again: Callable[[], Awaitable[None]]
-    """Repeats the schemas and workspace facts of earlier turns with the question."""
+    begin_again: Callable[[View], Awaitable[View]]
+    """Repeats the schemas and workspace facts of earlier turns in the view at the turn's beginning."""
 
     async def make_room(
-        self, path: Path, siblings: tuple[Sibling, ...] = (), *, refused: bool = False
-    ) -> bool:
-        """Compact the next request of this path if it is over the limit; returns whether anything changed.
+        self,
+        start: View,
+        view: View,
+        path: Path,
+        siblings: tuple[Sibling, ...] = (),
+        *,
+        refused: bool = False,
+    ) -> View:
+        """Compact the next request of a path if it is over the limit; returns the new view at the turn's beginning.
 
-        `refused` says that a provider refused the request as too long. Raises BudgetError.
+        Without any change, that is `start`. `view` is the path's view, and `refused` says that a provider refused the
+        request as too long. Raises BudgetError.
         """
         share = self.deps.settings.compact_at
         if share == "off" and not refused:
-            return False
-        full = await self._fullness(path, siblings, any_context=refused)
+            return start
+        full = await self._fullness(view, any_context=refused)
         if full is None:
-            return False
+            return start
         limit = int(full.context * (_DEFAULT_SHARE if share == "off" else share))
         if refused:
             limit = min(limit, full.tokens // 2)
         if full.tokens <= limit:
-            return False
-        has_changed, goal = False, int(limit * _GOAL_SHARE)
+            return start
+        goal = int(limit * _GOAL_SHARE)
         for reduce in (
             self._trim_latest,
             self._trim_earlier,
             self._summarize_turns,
             self._summarize_steps,
         ):
-            if not await reduce(self.turn_context.view(path, siblings), full, goal):
+            if not await reduce(view, full, goal):
                 continue
-            has_changed = True
-            self._follow()
-            full = await self._fullness(path, siblings, any_context=refused) or full
+            if reduce == self._summarize_turns:
+                start = await self.begin_again(start)
+            history = self.memory.messages if start.history else ()
+            start = replace(start, condensed=self.memory.condensed, history=history)
+            forbidden = self.plan.forbidden
+            view = start.at(path, siblings, catalog=self.deps.catalog, forbidden=forbidden)
+            full = await self._fullness(view, any_context=refused) or full
             if full.tokens <= goal:
                 break
-        return has_changed
+        return start
 
-    async def _fullness(
-        self, path: Path, siblings: tuple[Sibling, ...], *, any_context: bool
-    ) -> Fullness | None:
+    async def _fullness(self, view: View, *, any_context: bool) -> Fullness | None:
         """The fullest context among the next step's calls; None if none is large."""
         calls = [
             (call, context)
-            for call in self.deps.models.current.mode.forecast(
-                self.turn_context.view(path, siblings)
-            ).steps
+            for call in self.deps.models.current.mode.forecast(view).steps
             if (context := call.model.traits.context) is not None
             and (any_context or context >= LARGE_CONTEXT)
         ]
@@ -124,13 +131,6 @@ class ContextKeeper:
             ]
 
         return max(await asyncio.to_thread(measure), key=lambda full: full.tokens / full.context)
-
-    def _follow(self) -> None:
-        """Apply the emitted events to the turn."""
-        context = self.turn_context
-        context.condensed = self.memory.condensed
-        if context.beginning.history:
-            context.beginning = replace(context.beginning, history=self.memory.messages)
 
     async def _trim_latest(self, view: View, full: Fullness, goal: int) -> bool:
         """Trim the unread results of the last reply if they alone fill half of the context."""
@@ -206,7 +206,6 @@ class ContextKeeper:
         if new_tokens >= old_tokens:
             return False
         self.emit(_compacted(summary, old_tokens, new_tokens, turns=len(self.memory.turns)))
-        await self.begin_again()
         return True
 
     async def _summarize_steps(self, view: View, full: Fullness, goal: int) -> bool:
@@ -221,7 +220,7 @@ class ContextKeeper:
         earlier = tuple(chain.from_iterable(groups[:-kept_groups]))
         if not earlier:
             return False
-        condensed = self.turn_context.condensed
+        condensed = view.condensed
         messages = path_messages(view.opening, replace(view.path, steps=earlier))
         summary = await summarize(
             self.deps,

@@ -1,13 +1,15 @@
 """The use of a model's context: the data behind /context, with its bar and table as plain text."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ecoshell.agent.command_table import table
-from ecoshell.agent.memory import PastTurn, summary_messages
-from ecoshell.agent.mode import CallForecast
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.memory import Memory
+from ecoshell.agent.past_turn import PastTurn
+from ecoshell.agent.view import LARGE_CONTEXT, View, summary_messages
 from ecoshell.budget import counted
 from ecoshell.events import ContextTold
 from ecoshell.images import image_tokens
@@ -58,15 +60,16 @@ class ContextReport:
         return sum(use.tokens for use in self.uses if use.kind == kind)
 
 
-def report_of(
-    call: CallForecast,
-    summary: str,
-    turns: Iterable[PastTurn],
-    workspace: ContextTold | None,
-    compact_at: int | None,
-) -> ContextReport:
-    """Measure a request of a session with this summary and these turns; may block."""
+def report_of(deps: Dependencies, memory: Memory, view: View) -> ContextReport:
+    """Measure the next request of a session with this view; may block."""
+    call = deps.models.current.mode.forecast(view).steps[0]
     model, request = call.model, call.request
+    context, share, compact_at = model.traits.context, deps.settings.compact_at, None
+    if share != "off" and context is not None and context >= LARGE_CONTEXT:
+        compact_at = int(context * share)
+    turns = [*(memory.turns if view.history else ()), *filter(None, (memory.open_turn,))]
+    summary = memory.summary if view.history else ""
+    workspace = memory.shown.context
     size, count = model.size(request), model.count
     system = sum(count(message.text) for message in request.messages if message.speaker == "system")
     uses = [

@@ -147,11 +147,9 @@ def _command(name: str, definition: Definition) -> CustomCommand:
             command = replace(command, model=fields.text("model"), effort=level, cap=amount)
     except UsageError as error:
         command = replace(command, fault=f"{definition.file}: {error}")
-    return (
-        replace(command, about=f"cannot be used: {visible_line(command.fault)}")
-        if command.fault
-        else command
-    )
+    if command.fault:
+        return replace(command, about=f"cannot be used: {visible_line(command.fault)}")
+    return command
 
 
 @asynccontextmanager
@@ -184,9 +182,8 @@ async def applied(command: CustomCommand, deps: Dependencies) -> AsyncGenerator[
     finally:
         if limit is not None:
             await deps.budget.set_cap("turn", before)
-        if (
-            command.effort is not None and settings.effort == command.effort
-        ):  # unless the user changed it meanwhile
+        # unless the user changed it meanwhile
+        if command.effort is not None and settings.effort == command.effort:
             settings.effort = effort
         if models.session_model != model and command.model:
             await models.change(model=model)

@@ -1,10 +1,7 @@
 """The parts that the conversations of a shell share."""
 
-import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
@@ -14,14 +11,12 @@ from ecoshell.agent.judge import JUDGES, Judge
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.session_settings import SessionSettings
+from ecoshell.agent.spending import SessionBudget
 from ecoshell.agent.user_interface import NonInteractive, UserInterface
 from ecoshell.agent.workspace import WorkspaceService
-from ecoshell.budget import Account, Amount, CapState, Scope
-from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
-from ecoshell.messages import Usage
 from ecoshell.sessions import EventLog
 from ecoshell.strategies import StrategySpec
 
@@ -30,57 +25,6 @@ if TYPE_CHECKING:  # loaded with the first profile and the first definition of a
     from ecoshell.agent.hooks import Hooks
     from ecoshell.agent.skill_files import SkillFiles
     from ecoshell.planning.catp.costs import CostTable
-
-
-_subagent_account: ContextVar[Account | None] = ContextVar("subagent_account", default=None)
-
-
-@contextmanager
-def charging(account: Account) -> Generator[None]:
-    """Charge all calls that begin in this context to a subagent's account."""
-    token = _subagent_account.set(account)
-    try:
-        yield
-    finally:
-        _subagent_account.reset(token)
-
-
-@dataclass(eq=False)
-class SessionBudget:
-    """The gate, with the session and turn to which calls are charged, except those of subagents (`charging`)."""
-
-    gate: Gate
-    counted: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
-    """Reported usage of the calls before the session was resumed, by the digest of their prompts."""
-    _session: str = ""
-    _turn: int = 0
-
-    def enter(self, session: str, turn: int) -> None:
-        """Charge all further calls to this turn."""
-        self._session, self._turn = session, turn
-
-    def account(self) -> Account:
-        """The account of the current turn or subagent, without role, model and purpose."""
-        return _subagent_account.get() or Account(
-            session=self._session, turn=self._turn, role="", model="", purpose=""
-        )
-
-    async def caps(self, *, at_rest: bool = False) -> tuple[CapState, ...]:
-        """The caps of the current account; `at_rest` excludes the reservations of running calls."""
-        account, read = self.account(), self.gate.ledger.caps
-        return await asyncio.to_thread(
-            read, account.session, account.turn, task=account.task, at_rest=at_rest
-        )
-
-    async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
-        """Set the cap of a scope; None removes it."""
-        await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
-
-
-class TaskBudget(SessionBudget):
-    """The budget of a subagent, whose turns are part of its parent's."""
-
-    def enter(self, session: str, turn: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

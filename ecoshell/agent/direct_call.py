@@ -43,9 +43,8 @@ def _value(name: str, kinds: frozenset[str], result: str) -> Any:
     """The complete result as a value of one of these kinds, otherwise None."""
     text = result.strip()
     if NUMBER in kinds and _NUMBER.fullmatch(text):
-        whole_number = _WHOLE_NUMBER.fullmatch(
-            text
-        )  # schemas accept 7.0 as an integer, tools do not
+        # schemas accept 7.0 as an integer, tools do not
+        whole_number = _WHOLE_NUMBER.fullmatch(text)
         text = whole_number[1] if whole_number else text
     elif not (kinds & {JSON, TABLE} and text[:1] in ("{", "[")):
         if (URL in kinds and _URL.fullmatch(text)) or (FILE in kinds and _FILE.fullmatch(text)):

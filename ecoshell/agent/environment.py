@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from ecoshell.agent import UserInterface
-from ecoshell.agent.file_listing import MAX_FILES, top_of
 from ecoshell.agent.project_trust import ProjectTrust
+from ecoshell.agent.workspace import MAX_FILES, top_of
 from ecoshell.budget import counted
 from ecoshell.errors import ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice

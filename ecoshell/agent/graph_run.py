@@ -11,8 +11,10 @@ from ecoshell.agent.finished_nodes import FinishedNodes
 from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.judge import JUDGE
 from ecoshell.agent.mode import FillTask
-from ecoshell.agent.offer import TurnContext
+from ecoshell.agent.turn_plan import TurnPlan
+from ecoshell.agent.view import View
 from ecoshell.budget.gate import sharing
+from ecoshell.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, NodeChanged, Notice, TextArrived
 from ecoshell.messages import TOOL_REGISTER, Call, visible_line
@@ -57,7 +59,9 @@ class GraphRun:
 
     plan: GraphPlan
     finished: FinishedNodes
-    turn_context: TurnContext
+    catalog: Catalog
+    turn_plan: TurnPlan
+    view_of: Callable[[Path], View]
     fill: Fill
     path: Path
     """The path that the nodes continue."""
@@ -102,8 +106,9 @@ class GraphRun:
         for step in self.path.result_steps:
             self._calls[step.call.subject].append(step.call)
         registrations = await self._register()
-        nodes, catalog = self.plan.nodes, self.turn_context.catalog
-        lasting = [node.label for node in nodes if catalog.tool(node.tool).effects & LASTING]
+        lasting = [
+            node.label for node in self.plan.nodes if self.catalog.tool(node.tool).effects & LASTING
+        ]
         with sharing():
             ran = await run_graph(
                 self.plan,
@@ -112,7 +117,7 @@ class GraphRun:
                 ordered=lasting,
                 watch=self._report,
             )
-        steps = (self._steps[node.label] for node in nodes if node.label in self._steps)
+        steps = (self._steps[node.label] for node in self.plan.nodes if node.label in self._steps)
         unfinished = tuple(
             f"{run.node.label} {run.state}: {run.reason}"
             for run in ran.nodes
@@ -122,15 +127,17 @@ class GraphRun:
 
     async def _register(self) -> list[Step]:
         """Register the tools that the graph names, without a model call."""
-        registered, steps = self.turn_context.registered(self.path), list[Step]()
-        if self.turn_context.beginning.presentation.by_call:
+        view, steps = self.view_of(self.path), list[Step]()
+        if view.presentation.by_call:
             return steps  # the first call of a tool registers it
         tools = dict.fromkeys(
             node.tool for node in self.plan.nodes if node.label not in self._kept_steps
         )
-        for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
+        for at, tool in enumerate((tool for tool in tools if tool not in view.registered_names), 1):
             call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self.number}r{at}")
-            context = CallContext(self.path.then(*steps), frozenset(registered), self.emit)
+            context = CallContext(
+                self.path.then(*steps), frozenset(view.registered_names), self.emit
+            )
             steps.append(Step("", call, await self.executor.execute(call, context)))
         self.path = self.path.then(*steps)
         return steps
@@ -139,31 +146,28 @@ class GraphRun:
         """Make one node's call, or reuse its earlier result; raises NodeFailed."""
         if node.label in self._kept_steps:
             return self._kept_steps[node.label]
-        by_call = self.turn_context.beginning.presentation.by_call
-        if not by_call and node.tool not in self.turn_context.registered(self.path):
+        view = self.view_of(self.path)
+        if not view.presentation.by_call and node.tool not in view.registered_names:
             raise NodeFailed(f"{node.tool} is not registered")
         async with self._use(node.tool):
-            refusal = self.turn_context.plan.refusal(node.tool)
-            if (
-                refusal
-            ):  # before a model is paid for arguments of a call that the guards would refuse
+            refusal = self.turn_plan.refusal(node.tool)
+            # before a model is paid for arguments of a call that the guards would refuse
+            if refusal:
                 raise NodeFailed(refusal)
             path = self._path_to(node)
             call, spent = await self._call(node, inputs, path), self._spent[node.label]
             done = self.finished.take_over(node, call)
             if done is not None:
                 spent.call = done.step.call.id
-                later = (
-                    f" Later calls that may have changed something: {done.calls_after}."
-                    if done.calls_after
-                    else ""
-                )
+                later = ""
+                if done.calls_after:
+                    later = f" Later calls that may have changed something: {done.calls_after}."
                 text = "was not run again: this very call was done before the plan was repaired."
                 self.emit(Notice(f"{visible_line(node.label)} {text}{later}"))
                 return done.step
             context = CallContext(
                 path,
-                frozenset(self.turn_context.registered(self.path)),
+                frozenset(self.view_of(self.path).registered_names),
                 self.emit,
                 rationale=f"It is {node.label} in the plan {self._text}",
                 node=True,
@@ -194,7 +198,7 @@ class GraphRun:
     @asynccontextmanager
     async def _use(self, tool: str) -> AsyncGenerator[None]:
         """Wait until the plan allows a further use of the tool; running uses may earn more."""
-        running, plan = self._running_uses, self.turn_context.plan
+        running, plan = self._running_uses, self.turn_plan
         async with self._use_ended:
             while (
                 running[tool]
@@ -216,7 +220,7 @@ class GraphRun:
         The cost of the arguments is the node's, even if it fails.
         """
         results = tuple(inputs[label] for label in node.after if label in inputs)
-        schema, spent = self.turn_context.catalog.schema(node.tool), self._spent[node.label]
+        schema, spent = self.catalog.schema(node.tool), self._spent[node.label]
         call = direct_call(schema, results)
         if call is not None:
             return replace(call, id=spent.call)

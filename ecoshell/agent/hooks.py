@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import CallContext, Guard, ToolExecutor, refuse
 from ecoshell.agent.project_trust import ProjectTrust
 from ecoshell.agent.user_interface import UserInterface
@@ -108,11 +107,9 @@ class Hooks:
             self._started.discard(session)
             await self.run("session_end", session, {}, emit)
 
-    def around(
-        self, inner: ToolExecutor, deps: Dependencies, session: str, turn: int
-    ) -> ToolExecutor:
+    def around(self, inner: ToolExecutor, session: str, turn: int) -> ToolExecutor:
         """The executor with the hooks of tools around it."""
-        return Hooked(inner, deps, self, session, turn)
+        return Hooked(inner, self, session, turn)
 
     def see(self, session: str, event: Event, emit: Emit) -> None:
         """Start the hooks of a cap, which run while the user decides."""

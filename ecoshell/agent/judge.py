@@ -58,11 +58,9 @@ class Judge:
                 helped = await asyncio.to_thread(self.more[kind], query, call, observation)
                 if isinstance(helped, Verdict):
                     return helped
-                return (
-                    ruled
-                    if helped is None
-                    else Verdict(bool(helped), "plugin", _reason(kind, helped=helped))
-                )
+                if helped is None:
+                    return ruled
+                return Verdict(bool(helped), "plugin", _reason(kind, helped=helped))
             if kind == "model" and not ruled.sure:
                 model = self.models().model
                 helped = await _model_verdict(model, query, call, observation, emit)
@@ -88,10 +86,8 @@ async def _model_verdict(
 
     result = unwrapped(observation.text)[0]
     system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
-    question, call_text = (
-        _beginning(query, _QUESTION_CHARACTERS),
-        _beginning(call.signature(), _CALL_CHARACTERS),
-    )
+    question = _beginning(query, _QUESTION_CHARACTERS)
+    call_text = _beginning(call.signature(), _CALL_CHARACTERS)
     excerpt = clip(result, _RESULT_CHARACTERS)[0]
     text = (
         f"Question: {question}\n\nCall: {call_text}\n\nResult:\n{excerpt}\n\nDid it help? yes or no"

@@ -1,10 +1,17 @@
 """A session as models read it, rebuilt from its events: the same live, resumed and after a kill."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.past_turn import OpenTurn, PastTurn, Shown
+from ecoshell.agent.view import (
+    Condensed,
+    View,
+    opening_text,
+    path_of,
+    summary_messages,
+    trimmed_message,
+)
 from ecoshell.catalog import (
     STABLE,
     Catalog,
@@ -17,24 +24,14 @@ from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
     BranchLeft,
-    CallFinished,
-    CallJudged,
-    CallStarted,
     CommandRan,
     Compacted,
     ContextTold,
-    ErrorHappened,
     Event,
-    GraphPlanned,
-    ModelReplied,
-    NodeChanged,
     PlanWritten,
     Quote,
-    Rationale,
     ResultsTrimmed,
-    SubagentFinished,
     TodoChanged,
-    TodoItem,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
@@ -44,267 +41,15 @@ from ecoshell.events import (
 )
 from ecoshell.events.work import is_done
 from ecoshell.messages import (
-    FINISH,
-    META_TOOLS,
-    PROGRAM,
-    TOOL_CALL,
     TOOL_REGISTER,
-    Attachment,
     Call,
     Message,
     Observation,
-    ProviderState,
-    fenced,
 )
-from ecoshell.models.tool_search import client_calls
-from ecoshell.strategies import Path, Step
+from ecoshell.strategies import Path
 
 _QUESTION = "x" * 200
 """A question of typical length."""
-LARGE_CONTEXT = 32_000
-"""Tokens; in smaller contexts the oldest results are cut one by one, larger ones are compacted."""
-LEAST_OUTPUT = 1_024
-"""Output tokens for which a request in a large context must have room."""
-_CUT_CHARACTERS = 80
-"""Characters kept of an observation that is cut."""
-_TRIM_STEPS = (4_000, 1_200, 400, _CUT_CHARACTERS)
-"""Characters kept of each result, tried in turn."""
-_DONE_SO_FAR = "What was done for this so far, in short (the earlier steps are no longer shown):"
-_NEVER_CUT = META_TOOLS - {TOOL_CALL}
-"""Calls whose results are schemas, or short."""
-
-
-def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
-    """The turn as messages: the opening, then each assistant reply followed by the results of its calls."""
-    messages = [Message("user", opening, images=path.images)]
-    for steps in reply_groups(path.steps):
-        calls = tuple(step.call for step in steps)
-        messages.append(Message("assistant", steps[0].rationale, calls, state=steps[0].state))
-        results = ((step.observation, step.call) for step in steps)
-        messages += [
-            Message("tool", result.full_text, (call,), images=result.images)
-            for result, call in results
-        ]
-    return tuple(messages)
-
-
-def reply_groups(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
-    """Group the steps by the reply that made them; a step without a reply is a group by itself."""
-    numbered = groupby(enumerate(steps), lambda pair: pair[1].call.group or pair[0])
-    return [tuple(step for _, step in group) for _, group in numbered]
-
-
-def is_trimmable(call: Call | None) -> bool:
-    """Whether the call's result may be shortened: tool schemas and other meta-tool results may not."""
-    return call is None or call.name not in _NEVER_CUT
-
-
-def trimmed(text: str, characters: int, tool: str) -> str:
-    """The beginning and the end of a result, with a note on how to get the rest in between."""
-    if len(text) <= characters:
-        return text
-    end = characters // 3
-    removed = len(text) - characters
-    marker = f"[{removed:,} characters left out here to make room. Call {tool} again to see what you need of them.]"
-    return f"{text[: characters - end]}\n{marker}\n{text[len(text) - end :] if end else ''}"
-
-
-def trimmed_message(message: Message, characters: int) -> Message:
-    """A tool message whose result is trimmed."""
-    tool = message.call.subject if message.call else "the tool"
-    return replace(message, text=trimmed(message.text, characters, tool))
-
-
-@dataclass(frozen=True, slots=True)
-class Condensed:
-    """How models read a turn whose earlier steps were summarized or trimmed."""
-
-    summary: str = ""
-    calls: frozenset[str] = frozenset()
-    """IDs of the calls that the summary replaces."""
-    schemas: tuple[str, ...] = ()
-    """Results of registrations among them, since models still need the schemas."""
-    trimmed: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Characters kept of each trimmed result, by the ID of its call."""
-
-    @property
-    def forgotten(self) -> frozenset[str]:
-        """IDs of calls whose results models no longer read in full, so that repeating them is allowed."""
-        return self.calls | self.trimmed.keys()
-
-    def including(self, event: Compacted, path: Path) -> "Condensed":
-        """Add a summary that replaces steps of this path."""
-        calls = frozenset(event.calls)
-        registrations = (
-            step for step in path.steps if step.call.id in calls and step.call.name == TOOL_REGISTER
-        )
-        schemas = tuple(
-            dict.fromkeys(step.observation.text for step in registrations if step.observation.ok)
-        )
-        return replace(self, summary=event.summary, calls=calls, schemas=schemas)
-
-    def path(self, path: Path) -> Path:
-        """The path as models read it; complete if it branches off before the end of the summary."""
-        steps = path.steps
-        if self._applies_to(path):
-            steps = tuple(step for step in steps if step.call.id not in self.calls)
-        return replace(path, steps=tuple(map(self._step, steps))) if self.forgotten else path
-
-    def opening(self, opening: str, path: Path) -> str:
-        """The question as models read it, with the summary."""
-        if not self._applies_to(path):
-            return opening
-        parts = (opening, f"{_DONE_SO_FAR}\n{self.summary}", *self.schemas)
-        return "\n\n".join(filter(None, parts))
-
-    def _applies_to(self, path: Path) -> bool:
-        return bool(self.calls) and self.calls <= {step.call.id for step in path.steps}
-
-    def _step(self, step: Step) -> Step:
-        characters = self.trimmed.get(step.call.id)
-        if characters is None:
-            return step
-        observation = step.observation
-        return replace(
-            step,
-            observation=replace(
-                observation, text=trimmed(observation.text, characters, step.call.subject)
-            ),
-        )
-
-
-def fit(
-    messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]
-) -> tuple[Message, ...]:
-    """Cut the oldest observations until `enough` returns True; schemas are never cut (SPEC §4)."""
-    if enough(messages):
-        return messages
-    shortened = list(messages)
-    for index, message in enumerate(messages):
-        if message.speaker != "tool" or (message.call and message.call.name in _NEVER_CUT):
-            continue
-        if len(message.text) > 2 * _CUT_CHARACTERS:
-            removed = len(message.text) - _CUT_CHARACTERS
-            text = f"{message.text[:_CUT_CHARACTERS]} [cut: {removed} characters, to make room]"
-            shortened[index] = replace(message, text=text, images=())
-        elif message.images:
-            shortened[index] = replace(message, images=())
-        if enough(tuple(shortened)):
-            break
-    return tuple(shortened)
-
-
-def fit_together(
-    messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]
-) -> tuple[Message, ...]:
-    """Trim all results to the same length, as long as `enough` allows; schemas are never trimmed."""
-    shortened = messages
-    for characters in _TRIM_STEPS:
-        if enough(shortened):
-            break
-        shortened = tuple(
-            trimmed_message(message, characters)
-            if message.speaker == "tool" and is_trimmable(message.call)
-            else message
-            for message in messages
-        )
-    return shortened
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What the model has seen in earlier turns, so that it is not repeated."""
-
-    names: frozenset[str] = frozenset()
-    schemas: frozenset[str] = frozenset()
-    context: ContextTold | None = None
-    """The workspace context."""
-    presentation: Presentation | None = None
-    """The session's presentation, which stays the same so that each prompt is a prefix of the next."""
-    todo: tuple[TodoItem, ...] = ()
-    """The agent's task list."""
-
-
-@dataclass(frozen=True, slots=True)
-class PastTurn:
-    """A finished turn, and how models read it."""
-
-    number: int
-    question: str
-    attachments: tuple[Attachment, ...]
-    commands: tuple[CommandRan, ...]
-    """Shell commands that the user ran before it, sent with its question."""
-    before: Shown
-    messages: tuple[Message, ...]
-    """Empty if the question was never sent."""
-    ran: frozenset[str]
-    """The tools that ran, successfully or not."""
-    registered: tuple[str, ...] = ()
-    """Tools that the agent registered in it."""
-    spent_nano: int | None = None
-    """None if any part is unknown, or if the turn never ended."""
-    context: str = ""
-    """The workspace context at the head of its question."""
-    copies: str = ""
-    """Name of the copies of the files before it."""
-    listing: str = ""
-    """Names, schemas and plan advice before its question."""
-
-
-@dataclass(slots=True)
-class _OpenTurn:
-    """A turn that is being rebuilt from its events."""
-
-    started: TurnStarted
-    commands: tuple[CommandRan, ...]
-    before: Shown
-    path: Path
-    context: str = ""
-    listing: str = ""
-    advice: str = ""
-    budget: str = ""
-    rationale: str = ""
-    states: dict[str, ProviderState] = field(default_factory=dict[str, ProviderState])
-    """The provider states of replies, by group; removed by the reply's first call."""
-    answer_state: ProviderState | None = None
-    calls: dict[str, Step] = field(default_factory=dict[str, Step])
-    """Running calls by ID, as steps without observations."""
-    places: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Sort keys of steps by call ID: in the order of the calls, and for a tool graph in the order of its nodes."""
-    graph: tuple[str, ...] = ()
-    """The labels of the latest tool graph, in order."""
-    graph_place: int | None = None
-    """The first sort key of that graph; None before its first step."""
-    answer: str = ""
-    ran: set[str] = field(default_factory=set[str])
-    steps: dict[str, Step] = field(default_factory=dict[str, Step])
-    """The steps of all branches, by call ID."""
-    registrations: dict[str, RegisteredTool] = field(default_factory=dict[str, RegisteredTool])
-    """The agent's registrations on all branches, by call ID."""
-    condensed: Condensed = field(default_factory=Condensed)
-    refused: bool = False
-    """Whether the question was never sent, for example because it exceeds the model's context."""
-
-    @property
-    def registered(self) -> list[RegisteredTool]:
-        """The agent's registrations on the path."""
-        return [
-            self.registrations[step.call.id]
-            for step in self.path.steps
-            if step.call.id in self.registrations
-        ]
-
-    def started_step(self, call: Call, observation: Observation) -> Step:
-        """The step of a call that starts now; the first call of a reply takes its rationale and provider state."""
-        rationale, self.rationale = self.rationale, ""
-        return Step(rationale, call, observation, self.states.pop(call.group, None))
-
-    def add(self, step: Step) -> None:
-        """Insert the step in order."""
-        self.places.setdefault(step.call.id, (len(self.places), 0))
-        self.steps[step.call.id] = step
-        steps = sorted((*self.path.steps, step), key=lambda step: self.places[step.call.id])
-        self.path = replace(self.path, steps=tuple(steps))
 
 
 class Memory:
@@ -313,7 +58,7 @@ class Memory:
     def __init__(self, catalog: Catalog, past: Iterable[Event] = ()) -> None:
         """Registrations of tools that are no longer in the catalog are ignored."""
         self._catalog = catalog
-        self._open: _OpenTurn | None = None
+        self._open: OpenTurn | None = None
         self.summary = ""
         """The summary of compacted turns; empty before the first compaction."""
         self.turns: list[PastTurn] = []
@@ -347,7 +92,7 @@ class Memory:
     @property
     def open_turn(self) -> PastTurn | None:
         """The running turn so far."""
-        return None if self._open is None else _past_turn(self._open, "", None)
+        return None if self._open is None else self._open.past("", None)
 
     @property
     def contexts(self) -> tuple[str, ...]:
@@ -372,10 +117,9 @@ class Memory:
         """Process the next event."""
         match event:
             case TurnStarted():
-                self._close(
-                    "interrupted", None
-                )  # a killed process may have left the previous turn open
-                self._open = _OpenTurn(
+                # a killed process may have left the previous turn open
+                self._close("interrupted", None)
+                self._open = OpenTurn(
                     event, self.commands, self.shown, path_of(event.question, event.attachments)
                 )
                 self.commands, self.number = (), event.turn
@@ -442,7 +186,7 @@ class Memory:
             turn.ran.add(subject)
             stopped = Observation(f"The turn ended before {subject} did.", ok=False)
             turn.add(replace(step, observation=stopped))
-        past = _past_turn(turn, turn.answer or f"[{status}]", spent_nano)
+        past = turn.past(turn.answer or f"[{status}]", spent_nano)
         if turn.refused and status == "error":  # keeping it would have every later question refused
             past = replace(past, commands=(), messages=(), context="")
             self.commands, self.shown = turn.commands + self.commands, turn.before
@@ -471,7 +215,7 @@ class Memory:
             )
             self.turns[index] = replace(past, messages=messages)
 
-    def _follow(self, turn: _OpenTurn, event: Event) -> None:
+    def _follow(self, turn: OpenTurn, event: Event) -> None:
         """Process one event of the open turn."""
         match event:
             case ContextTold():
@@ -479,75 +223,18 @@ class Memory:
                 self.shown = replace(self.shown, context=event)
             case ToolsOffered():
                 self._follow_offer(turn, event)
-            case Rationale():
-                turn.rationale = event.text
-            case ErrorHappened(kind="UsageError" | "ContextExceeded"):
-                turn.refused = not turn.steps
-            case ModelReplied() if event.message:
-                turn.states[event.group] = ProviderState(event.family, event.message)
-            case Answer():
-                turn.answer = event.text
-                latest = list(turn.states.values())[-1:]
-                text = event.text.strip()
-                states = [
-                    state
-                    for state in latest
-                    if (state.message.get("content") or "").strip() == text
-                ]
-                turn.answer_state = (
-                    states[0] if states and not client_calls(states[0].message) else None
-                )
-                self.answers.append(event.text)
-            case CallStarted() if event.name != FINISH and event.role != PROGRAM:
-                wrapped = {"name": event.name, "arguments": event.arguments}
-                name, arguments = (
-                    (event.through, wrapped) if event.through else (event.name, event.arguments)
-                )
-                call = Call(name, arguments, event.id, event.group)
-                turn.calls[event.id] = turn.started_step(call, Observation(""))
-                turn.places.setdefault(event.id, (len(turn.places), 0))
-            case CallFinished() if event.id in turn.calls:
-                if not event.refused:
-                    turn.ran.add(event.name)
-                observation = Observation(
-                    event.observation,
-                    event.ok,
-                    event.truncated,
-                    event.seconds,
-                    event.refused,
-                    images=event.images,
-                )
-                turn.add(replace(turn.calls.pop(event.id), observation=observation))
-            case SubagentFinished():
-                turn.ran.update(event.changed_by)
-            case GraphPlanned():
-                turn.graph, turn.graph_place = tuple(node.label for node in event.nodes), None
-            case NodeChanged() if event.call and event.label in turn.graph:
-                turn.graph_place = (
-                    len(turn.places) if turn.graph_place is None else turn.graph_place
-                )
-                # setdefault: a call made for an earlier graph keeps its place
-                turn.places.setdefault(
-                    event.call, (turn.graph_place, turn.graph.index(event.label))
-                )
             case BranchLeft():
                 self._backtrack(turn, event)
-            case CallJudged() if event.note and event.id in turn.steps:
-                old = turn.steps[event.id]
-                new = turn.steps[event.id] = replace(
-                    old, observation=replace(old.observation, note=event.note)
-                )
-                turn.path = replace(
-                    turn.path, steps=tuple(new if step is old else step for step in turn.path.steps)
-                )
+            case Answer():
+                self.answers.append(event.text)
+                turn.see(event)
             case _:
-                pass
+                turn.see(event)
 
-    def _follow_offer(self, turn: _OpenTurn, event: ToolsOffered) -> None:
+    def _follow_offer(self, turn: OpenTurn, event: ToolsOffered) -> None:
         turn.listing, turn.advice, turn.budget = event.listing, event.advice, event.budget
-        presentation = (
-            self.shown.presentation
-        )  # the first turn with it determines what its array declares
+        # the first turn with it determines what its array declares
+        presentation = self.shown.presentation
         if presentation is None or presentation.name != event.presentation:
             declared = event.declared or (*self.library.names, *event.upfront)
             registers = (
@@ -560,13 +247,11 @@ class Memory:
             listed = {*event.upfront, *self.library.names} - (
                 presentation.declared if presentation else set()
             )
-            names, schemas = (
-                self.shown.names | {*event.names, *event.skills},
-                self.shown.schemas | listed,
-            )
+            names = self.shown.names | {*event.names, *event.skills}
+            schemas = self.shown.schemas | listed
             self.shown = replace(self.shown, names=names, schemas=schemas)
 
-    def _backtrack(self, turn: _OpenTurn, event: BranchLeft) -> None:
+    def _backtrack(self, turn: OpenTurn, event: BranchLeft) -> None:
         """Return to another path, and drop what only the abandoned path had registered."""
         abandoned = {tool.name for tool in turn.registered}
         steps = tuple(turn.steps[call] for call in event.path if call in turn.steps)
@@ -576,72 +261,6 @@ class Memory:
         self.library = self.library.without(abandoned).including(registered)
         schemas = self.shown.schemas - abandoned | {tool.name for tool in registered}
         self.shown = replace(self.shown, schemas=schemas)
-
-
-def _past_turn(turn: _OpenTurn, ending: str, spent_nano: int | None) -> PastTurn:
-    """The turn so far; its last message is the `ending`, if any."""
-    question, attachments = turn.started.question, turn.started.attachments
-    text = asked_text(question, attachments, turn.commands)
-    opening = opening_text(
-        turn.listing, text, advice=turn.advice, context=turn.context, budget=turn.budget
-    )
-    condensed, path = turn.condensed, turn.path
-    last = (Message("assistant", ending, state=turn.answer_state),) if ending else ()
-    return PastTurn(
-        number=turn.started.turn,
-        question=question,
-        attachments=attachments,
-        commands=turn.commands,
-        before=turn.before,
-        messages=(*path_messages(condensed.opening(opening, path), condensed.path(path)), *last),
-        ran=frozenset(turn.ran),
-        registered=tuple(tool.name for tool in turn.registered),
-        spent_nano=spent_nano,
-        context=turn.context,
-        copies=turn.started.copies or str(turn.started.turn),
-        listing="\n\n".join(filter(None, (turn.listing, turn.advice))),
-    )
-
-
-def opening_text(
-    listing: str, question: str, *, advice: str = "", context: str = "", budget: str = ""
-) -> str:
-    """The first message of a turn: names, workspace context, plan advice, question and budget line.
-
-    The names come first because they are the same in every session.
-    """
-    return "\n\n".join(part for part in (listing, context, advice, question, budget) if part)
-
-
-def asked_text(
-    question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()
-) -> str:
-    """The question as a model reads it, after shell commands and before attachments."""
-    parts: list[str] = []
-    for command in commands:
-        failed = "" if command.ok else " It failed."
-        parts.append(
-            f"I ran a command: {command.command}\nThis is its output.{failed}\n{fenced(command.output)}"
-        )
-    parts.append(question)
-    for attachment in attachments:
-        text = attachment.text
-        parts.append(text if attachment.image else f"{attachment.name}:\n{fenced(text)}")
-    return "\n\n".join(filter(None, parts))
-
-
-def path_of(question: str, attachments: Sequence[Attachment] = ()) -> Path:
-    """The empty path of a turn, with its question and images."""
-    images = (attachment.image for attachment in attachments)
-    return Path(question, images=tuple(image for image in images if image is not None))
-
-
-def summary_messages(summary: str) -> tuple[Message, ...]:
-    """The messages that replace compacted turns."""
-    return (
-        Message("user", f"What was said and done so far, in short:\n{summary}"),
-        Message("assistant", "Noted."),
-    )
 
 
 def next_view(

@@ -1,68 +1,18 @@
-"""What a mode is to the agent: what it sees, what it returns, and what it is expected to cost."""
+"""What a mode is to the agent: what it returns, and the expected and the largest cost of its requests."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ecoshell.budget import Hold
-from ecoshell.catalog import Presentation
+from ecoshell.agent.view import View
+from ecoshell.budget import MIN_CALL_MS, CapState, Hold, price_unknown
+from ecoshell.errors import PriceUnknown
 from ecoshell.events import Emit
-from ecoshell.messages import Attachment, Call, Message, ToolSchema
+from ecoshell.messages import Call, ToolSchema
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies import Path, Sibling, Step, Thought
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Everything a mode may use to produce a step."""
-
-    path: Path
-    opening: str
-    """The question as the model reads it, with names, and with schemas if the presentation puts them there."""
-    history: tuple[Message, ...]
-    """Earlier turns of the session."""
-    known: tuple[str, ...]
-    """Names of all tools that may be registered or called."""
-    registered: tuple[ToolSchema, ...]
-    """Tools that this path may call, in the order of registration."""
-    presentation: Presentation
-    deferrable: tuple[ToolSchema, ...] = ()
-    """All tools, if the provider's search loads them or the presentation declares some."""
-    large: bool = False
-    """Whether only a shortlist of names is shown and `tool_search` is offered."""
-    along: str = ""
-    """Attachments and command output sent with the question; `opening` contains them as well."""
-    attachments: tuple[Attachment, ...] = ()
-    """Files for which a program is tried first."""
-    contexts: tuple[str, ...] = ()
-    """Workspace contexts at the head of questions in `history`; omitted for small models."""
-    skills: bool = False
-    """Whether `tool_register` is offered because it loads skills."""
-    forbidden: frozenset[str] = frozenset()
-    """Names that the plan forbids now."""
-    closed: bool = False
-    """Whether no tool may be used, so that only an answer is possible."""
-    searching: bool = False
-    """Whether giving up leads to another path, so that `finish` is offered."""
-    siblings: tuple[Sibling, ...] = ()
-    """Steps already tried from here; the next one must differ."""
-
-    @property
-    def array(self) -> tuple[ToolSchema, ...]:
-        """The tool array of a request."""
-        return self.presentation.array(
-            self.registered,
-            deferrable=self.deferrable,
-            large=self.large,
-            finish=self.searching,
-            skills=self.skills,
-        )
-
-    @property
-    def usable(self) -> tuple[str, ...]:
-        """Names of tools that may be registered or called now."""
-        return tuple(name for name in self.known if name not in self.forbidden)
+from ecoshell.strategies import Step, Thought
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,3 +125,104 @@ class Mode(Protocol):
     async def release(self) -> None:
         """Release the reservation for the answer."""
         ...
+
+
+_LARGE_PART = 4
+"""The divisor of what a cap has left, above which a step's bound is large."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostBound:
+    """The largest amount that will be reserved."""
+
+    nano: int | None
+    """None if the price is unknown."""
+    tokens: int
+
+    def __add__(self, other: "CostBound") -> "CostBound":
+        nano = None if self.nano is None or other.nano is None else self.nano + other.nano
+        return CostBound(nano, self.tokens + other.tokens)
+
+    def in_unit_of(self, cap: CapState) -> int | None:
+        """The amount that counts against this cap; of working time, the least that a call needs."""
+        return {"usd": self.nano, "tokens": self.tokens, "ms": MIN_CALL_MS if self.tokens else 0}[
+            cap.unit
+        ]
+
+
+NOTHING = CostBound(0, 0)
+
+
+def of_step(forecast: StepForecast) -> CostBound:
+    """The largest of the step's calls; a call that has to be repeated is not included."""
+    bounds = [_of_call(call) for call in forecast.steps]
+    nano = [bound.nano for bound in bounds if bound.nano is not None]
+    return CostBound(
+        max(nano) if len(nano) == len(bounds) else None, max(bound.tokens for bound in bounds)
+    )
+
+
+async def count_prompts(forecast: StepForecast, caps: Iterable[CapState]) -> None:
+    """Let providers count the prompts of a step whose bound takes a large part of what a cap has left.
+
+    Bounds without a count are several times what is billed, which a small cap cannot hold.
+    """
+    caps = tuple(caps)
+    for call in forecast.steps:
+        bound = await asyncio.to_thread(_of_call, call)
+        needs = ((cap, bound.in_unit_of(cap)) for cap in caps if cap.unit != "ms")
+        if any(
+            need is not None and need * _LARGE_PART > cap.limit - cap.spent - cap.held
+            for cap, need in needs
+        ):
+            await call.model.count_prompt(call.request)
+
+
+def of_conclusion(forecast: StepForecast, *, counted: bool = False) -> CostBound:
+    """The reservation for the answer.
+
+    With `counted`, tokens are counted as for the real reservation if the model is loaded; this may block.
+    """
+    call = forecast.conclusion
+    if call is None:
+        return NOTHING
+    return _of_call(call, forecast.slack, counted=counted and call.model.loaded)
+
+
+def _of_call(call: CallForecast, slack: int = 0, *, counted: bool = False) -> CostBound:
+    request, traits = call.request, call.model.traits
+    if counted:
+        ask = call.model.reservation(request, call.role, slack)
+        prompt, output = ask.prompt_tokens, ask.max_tokens
+    else:
+        prompt = call.model.bound(request) + slack
+        output = (
+            request.max_tokens
+            if traits.max_output is None
+            else min(request.max_tokens, traits.max_output)
+        )
+    return CostBound(
+        None if traits.price is None else traits.price.worst(prompt, output), prompt + output
+    )
+
+
+def unpriced(forecast: StepForecast, caps: Iterable[CapState]) -> PriceUnknown | None:
+    """The error for a step with a model of unknown price under a cap in dollars; None if the step is allowed."""
+    name = next(
+        (call.model.traits.name for call in forecast.steps if call.model.traits.price is None), None
+    )
+    cap = next((cap for cap in caps if cap.unit == "usd" and cap.over(name or "")), None)
+    return None if name is None or cap is None else price_unknown(name, cap)
+
+
+def with_room(caps: Iterable[CapState], answer_hold: Hold | None, bound: CostBound) -> bool:
+    """Whether every cap has room for this amount once the reservation for the answer is released."""
+    needs = ((cap, bound.in_unit_of(cap)) for cap in caps)
+    return all(
+        need is not None and need <= cap.limit - used(cap, answer_hold) for cap, need in needs
+    )
+
+
+def used(cap: CapState, answer_hold: Hold | None) -> int:
+    """The spent and reserved part of a cap, without the reservation for the answer."""
+    return cap.spent + cap.held - (answer_hold.amount(cap.unit) if answer_hold else 0)

@@ -100,7 +100,7 @@ class ModelSet:
 
     def measure(self, schema: ToolSchema, presentation: Presentation) -> tuple[int, bool]:
         """Tokens of a schema in this model's context, and whether the count is exact."""
-        return self.sizes([presentation.prompt_text(schema)])[0], self.exact
+        return self.sizes(presentation.prompt_texts([schema]))[0], self.exact
 
     def sizes(self, texts: Iterable[str]) -> list[int]:
         """Tokens of texts, cached; for schemas and names. May block while a tokenizer loads."""
@@ -228,11 +228,12 @@ class ActiveModels:
         self.current = await asyncio.to_thread(
             self.factory.make, name, mode, roles=roles, at_hand=at_hand
         )
+        # even if closing the others fails
         self.mode, self.session_model, self.roles = (
             mode,
             name,
             roles,
-        )  # even if closing the others fails
+        )
         for unused in at_hand:
             if unused not in (*self.current.models, *self._borrowed):
                 await unused.aclose()

@@ -1,12 +1,11 @@
 """What a turn offers the model: which tools by name, which with schemas, in which presentation, and why (SPEC §1)."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.memory import Condensed, Shown
-from ecoshell.agent.mode import View
+from ecoshell.agent.past_turn import Shown
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import (
     CORE,
@@ -23,17 +22,15 @@ from ecoshell.catalog import (
     RegisteredTools,
     candidates_of,
     decide_loading,
-    few_words,
-    listed_parts,
+    listing_text,
     presentation_of,
+    short_descriptions,
 )
-from ecoshell.catalog.loading import DESCRIPTION_TOKENS
+from ecoshell.catalog.catalog import LISTED_SKILLS
+from ecoshell.catalog.catalog import listing as skills_listing
 from ecoshell.catalog.search import shortlist
-from ecoshell.catalog.skills import LISTED
-from ecoshell.catalog.skills import listing as skills_listing
 from ecoshell.events import ToolsOffered
 from ecoshell.messages import ToolSchema, Usage
-from ecoshell.strategies import Path, Sibling
 from ecoshell.tools.builtin.advisor import ASK_ADVISOR
 
 _MAX_NAMES_TOKENS = 5_000
@@ -54,97 +51,20 @@ _CALLS_PER_TURN = 7
 class ToolOffer:
     """The tools that a turn begins with; token counts are those of its model."""
 
-    listing: str
-    """The text before the question: names to register, and schemas if the tool array does not contain them."""
+    event: ToolsOffered
     listed: tuple[str, ...]
     """Names for this question, including those that a strict plan forbids now."""
-    names: tuple[str, ...]
-    """The offered names."""
     callable_names: tuple[str, ...]
     """Offered names that the model may call now; a small local model knows no others."""
-    loaded: tuple[str, ...]
-    """All registered tools, those of earlier turns included."""
     upfront: tuple[RegisteredTool, ...]
     """Tools that this offer registers; tools registered earlier are excluded."""
-    presentation: Presentation
     deferrable: tuple[ToolSchema, ...]
     """All tools, if the provider's search loads them or the presentation declares some."""
     large: bool
     """Whether a name is hidden now or may be later, so that `tool_search` is offered."""
-    context_tokens: int
-    """Tokens of the registered schemas and of the names of the other tools."""
-    everything_tokens: int
-    exact: bool
     decision: LoadingDecision
-    skills: tuple[str, ...] = ()
-    """Skills that the model knows by name."""
-    loads_skills: bool = False
+    loads_skills: bool
     """Whether the session has skills for this model, even if none fits the question."""
-    advice: str = ""
-    """The plan's text about costs and forbidden tools."""
-    budget: str = ""
-
-    def event(self) -> ToolsOffered:
-        """The offer as an event."""
-        return ToolsOffered(
-            names=self.names,
-            core=tuple(name for name in CORE if name in self.loaded),
-            loaded=self.loaded,
-            known=tuple(name for name in self.names if name not in self.loaded),
-            declared=tuple(sorted(self.presentation.declared)),
-            upfront=tuple(tool.name for tool in self.upfront),
-            presentation=self.presentation.name,
-            context_tokens=self.context_tokens,
-            everything_tokens=self.everything_tokens,
-            exact=self.exact,
-            why=self.decision.summary,
-            listing=self.listing,
-            advice=self.advice,
-            budget=self.budget,
-            skills=self.skills,
-        )
-
-
-@dataclass(slots=True)
-class TurnContext:
-    """The parts of a turn that only compaction changes, and what a mode sees of them on a path."""
-
-    beginning: View
-    """The view at the beginning of the turn, without the plan's refusals and the registered tools."""
-    catalog: Catalog
-    base: RegisteredTools
-    """The tools registered before the first step."""
-    plan: TurnPlan
-    costs: str = ""
-    """The costs of tools for the author of a tool graph; empty if not shown."""
-    condensed: Condensed = field(default_factory=Condensed)
-
-    def registered(self, path: Path) -> tuple[str, ...]:
-        """Names that the path may call, in the order of registration."""
-        return tuple(
-            [
-                name
-                for name in self._names(path)
-                if name in self.catalog or name in self.catalog.skills
-            ]
-        )
-
-    def _names(self, path: Path) -> Iterable[str]:
-        """What was registered before this turn and on this path, by name or by a first call."""
-        return dict.fromkeys((*self.base.tools, *path.registered, *path.called))
-
-    def view(self, path: Path, siblings: tuple[Sibling, ...] = ()) -> View:
-        """What a mode sees on this path; `siblings` are the steps already tried from its end."""
-        forbidden = frozenset(self.plan.forbidden)
-        return replace(
-            self.beginning,
-            path=replace(self.condensed.path(path), images=self.beginning.path.images),
-            opening=self.condensed.opening(self.beginning.opening, path),
-            registered=self.catalog.schemas_of(self._names(path)),
-            forbidden=forbidden,
-            closed=bool(forbidden) and len(forbidden) == len(self.catalog),
-            siblings=siblings,
-        )
 
 
 def make_offer(
@@ -155,87 +75,111 @@ def make_offer(
     `library` is registered and `shown` was shown in earlier turns. The names shrink only for the context or a strict
     plan.
     """
-    question = plan.inputs.question
     models, catalog = deps.models.current, deps.catalog
-    listed, room = catalog.names, names_room(deps)
-    if names_tokens(deps, listed, models.sizes) > room:
-        name_sizes = dict(zip(listed, models.sizes(f", {name}" for name in listed), strict=True))
-        listed = shortlist(question, deps.ranker, name_sizes, room)
-    registered_before, forbidden = library.tools, plan.forbidden
-    hidden = forbidden if plan.strict else ()
-    names = tuple([name for name in listed if name in registered_before or name not in hidden])
-    is_large = catalog.is_open or len(names) < len(catalog) or len(catalog.skills) > LISTED
-
-    unregistered = [
-        name for name in names if name not in registered_before and name not in forbidden
-    ]
-    candidates = candidates_of(catalog.schemas_of(unregistered), plan.inputs.chances, models.sizes)
-    policy = _policy(
-        plan, deps, shown, is_first=not registered_before, lists_all=len(listed) == len(catalog)
+    listed = _listed_names(plan, deps)
+    hidden = plan.forbidden if plan.strict else ()
+    names = tuple([name for name in listed if name in library.tools or name not in hidden])
+    is_large = catalog.is_open or len(names) < len(catalog) or len(catalog.skills) > LISTED_SKILLS
+    decision, upfront, sizes = _loaded(
+        plan, deps, names, library, shown, lists_all=len(listed) == len(catalog)
     )
-    decision = decide_loading(candidates, policy)
-    presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.loaded))
-    sizes = dict(
-        zip(
-            catalog.names, models.sizes(map(presentation.prompt_text, catalog.schemas)), strict=True
-        )
-    )
-    # Core tools come first in the array, so that sessions with other tools share its beginning in prompt caches.
-    order = {name: place for place, name in enumerate(CORE) if name in policy.core}
-    upfront = sorted(decision.loaded, key=lambda name: order.get(name, len(CORE)))
-    upfront_tools = tuple([RegisteredTool(name, sizes[name], "upfront") for name in upfront])
-    registered = library.including(upfront_tools)
+    presentation, registered = decision.presentation, library.including(upfront)
     declared = presentation.declared - set(registered.names)
     # Names of further tools distract a small model: it reads its array, and likely tools as text.
     is_small = presentation.by_call and not models.model.traits.capable
-    by_name = (
-        []
-        if is_small
-        else [name for name in names if name not in registered.tools and name not in declared]
-    )
+    by_name = [name for name in names if name not in registered.tools and name not in declared]
+    others = () if is_small else set(catalog.names) - set(hidden)
+    visible = {*registered.names, *presentation.declared, *others}
+    if not (presentation.deferred or presentation.declared):
+        visible = set[str]()
+    deferrable = catalog.schemas_of([name for name in catalog.names if name in visible])
+    callable_names = tuple([schema.name for schema in deferrable]) if is_small else names
     new_names = [name for name in names if name not in shown.names and not is_small]
-    new_schemas = catalog.schemas_of(
-        [name for name in registered.tools if name not in shown.schemas]
-    )
-    about = (
-        {name: few_words(catalog.schema(name)) for name in new_names}
-        if decision.has_descriptions
-        else {}
-    )
-    listed_schemas: tuple[ToolSchema, ...] = ()
-    if presentation.deferred or presentation.declared:
-        visible = {*registered.names, *presentation.declared}
-        others = () if is_small else set(catalog.names) - set(hidden)
-        listed_schemas = catalog.schemas_of(
-            [name for name in catalog.names if name in visible or name in others]
-        )
-    callable_names = tuple([schema.name for schema in listed_schemas]) if is_small else names
-    opening = presentation.opening(
-        new_names, new_schemas, large=is_large, descriptions=about, servers=catalog.servers
-    )
-    skills = () if is_small else catalog.skills.shortlist(question)
+    opening = _opening(deps, decision, new_names, registered, shown, is_large=is_large)
+    skills = () if is_small else catalog.skills.shortlist(plan.inputs.question)
     skills_text, skills_tokens = _skills_text(deps, skills, library, shown)
-    return ToolOffer(
-        listing="\n".join(filter(None, (opening, skills_text))),
-        listed=tuple([name for name in listed if name in callable_names]) if is_small else listed,
+    loaded = registered.names
+    event = ToolsOffered(
         names=names,
-        callable_names=callable_names,
-        loaded=registered.names,
-        upfront=upfront_tools,
-        presentation=presentation,
-        deferrable=listed_schemas,
-        large=is_large,
-        context_tokens=names_tokens(deps, by_name, models.sizes)
+        core=tuple([name for name in CORE if name in loaded]),
+        loaded=loaded,
+        known=tuple([name for name in names if name not in loaded]),
+        declared=tuple(sorted(presentation.declared)),
+        upfront=tuple([tool.name for tool in upfront]),
+        presentation=presentation.name,
+        context_tokens=names_tokens(deps, () if is_small else by_name, models.sizes)
         + skills_tokens
         + registered.tokens
         + sum([sizes[name] for name in declared if name in sizes]),
         everything_tokens=sum(sizes.values()),
         exact=models.exact,
-        decision=decision,
-        skills=skills,
-        loads_skills=bool(catalog.skills) and not is_small,
+        why=decision.summary,
+        listing="\n".join(filter(None, (opening, skills_text))),
         advice=plan.advice(callable_names),
+        skills=skills,
     )
+    if is_small:
+        listed = tuple([name for name in listed if name in callable_names])
+    loads_skills = bool(catalog.skills) and not is_small
+    return ToolOffer(
+        event, listed, callable_names, upfront, deferrable, is_large, decision, loads_skills
+    )
+
+
+def _opening(
+    deps: Dependencies,
+    decision: LoadingDecision,
+    new_names: Sequence[str],
+    registered: RegisteredTools,
+    shown: Shown,
+    *,
+    is_large: bool,
+) -> str:
+    """The text before the question: new names, described if there is room, and new schemas as text."""
+    catalog, about = deps.catalog, dict[str, str]()
+    schemas = catalog.schemas_of([name for name in registered.tools if name not in shown.schemas])
+    if decision.has_descriptions:
+        described = [name for name in new_names if name not in registered.tools]
+        about = short_descriptions(catalog.schemas_of(described), deps.models.current.sizes)
+    return decision.presentation.opening(
+        new_names, schemas, large=is_large, descriptions=about, servers=catalog.servers
+    )
+
+
+def _listed_names(plan: TurnPlan, deps: Dependencies) -> tuple[str, ...]:
+    """All names, or those that fit the question if there is no room for all."""
+    models, names, room = deps.models.current, deps.catalog.names, names_room(deps)
+    if names_tokens(deps, names, models.sizes) <= room:
+        return names
+    sizes = dict(zip(names, models.sizes(f", {name}" for name in names), strict=True))
+    return shortlist(plan.inputs.question, deps.ranker, sizes, room)
+
+
+def _loaded(
+    plan: TurnPlan,
+    deps: Dependencies,
+    names: Sequence[str],
+    library: RegisteredTools,
+    shown: Shown,
+    *,
+    lists_all: bool,
+) -> tuple[LoadingDecision, tuple[RegisteredTool, ...], Mapping[str, int]]:
+    """The decision what to load in which presentation, the tools to load, and the tokens of all tools."""
+    models, catalog = deps.models.current, deps.catalog
+    policy = _policy(plan, deps, shown, is_first=not library.tools, lists_all=lists_all)
+    forbidden = plan.forbidden
+    unregistered = [name for name in names if name not in library.tools and name not in forbidden]
+    schemas = catalog.schemas_of(unregistered)
+    candidates = candidates_of(schemas, plan.inputs.chances, models.sizes, policy)
+    decision = decide_loading(candidates, policy)
+    presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.loaded))
+    prompt_sizes = models.sizes(presentation.prompt_texts(catalog.schemas))
+    sizes = dict(zip(catalog.names, prompt_sizes, strict=True))
+    # Core tools come first in the array, so that sessions with other tools share its beginning in prompt caches.
+    order = {name: place for place, name in enumerate(CORE) if name in policy.core}
+    upfront = sorted(decision.loaded, key=lambda name: order.get(name, len(CORE)))
+    tools = tuple([RegisteredTool(name, sizes[name], "upfront") for name in upfront])
+    return replace(decision, presentation=presentation), tools, sizes
 
 
 def _skills_text(
@@ -247,9 +191,8 @@ def _skills_text(
         tool.text for tool in library.tools.values() if tool.text and tool.name not in shown.schemas
     ]
     new_names = [name for name in names if name not in shown.names and name not in library]
-    about = {name: few_words(skills[name].schema) for name in new_names if len(skills) <= LISTED}
-    if sum(sizes(f" ({words})" for words in about.values())) > DESCRIPTION_TOKENS:
-        about = {}
+    described = new_names if len(skills) <= LISTED_SKILLS else ()
+    about = short_descriptions([skills[name].schema for name in described], sizes)
     unloaded = [name for name in names if name not in library]
     listing = skills_listing(new_names, about, total=len(skills))
     tokens = sum(sizes(f", {name}" for name in unloaded))
@@ -259,18 +202,16 @@ def _skills_text(
 def names_room(deps: Dependencies) -> int:
     """Tokens available for the names in a listing."""
     context = deps.models.current.context
-    return (
-        _MAX_NAMES_TOKENS
-        if context is None
-        else min(_MAX_NAMES_TOKENS, int(context * deps.settings.names_share))
-    )
+    if context is None:
+        return _MAX_NAMES_TOKENS
+    return min(_MAX_NAMES_TOKENS, int(context * deps.settings.names_share))
 
 
 def names_tokens(
     deps: Dependencies, names: Iterable[str], sizes: Callable[[Iterable[str]], list[int]]
 ) -> int:
     """The tokens of these names in a listing, grouped by server; may block."""
-    return sum(sizes(listed_parts(names, deps.catalog.servers)))
+    return sum(sizes([listing_text(names, deps.catalog.servers)]))
 
 
 def _policy(

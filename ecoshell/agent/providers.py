@@ -94,11 +94,9 @@ class ProviderFollower:
             (changes.removed, "gone"),
         ):
             if names:
-                more = (
-                    f" and {len(names) - _MAX_TOOL_NAMES} more"
-                    if len(names) > _MAX_TOOL_NAMES
-                    else ""
-                )
+                more = ""
+                if len(names) > _MAX_TOOL_NAMES:
+                    more = f" and {len(names) - _MAX_TOOL_NAMES} more"
                 emit(Notice(f"Tools {change}: {', '.join(names[:_MAX_TOOL_NAMES])}{more}."))
 
     async def _wait(self, emit: Emit) -> None:
@@ -232,10 +230,10 @@ class ProviderFollower:
         with suppress(ToolError, UsageError):  # the line stays as typed
             values = _parse_arguments(prompt, earlier)
             if not sign or name not in prompt.arguments:
-                name, prefix = (
-                    next((argument for argument in prompt.arguments if argument not in values), ""),
-                    last,
+                name = next(
+                    (argument for argument in prompt.arguments if argument not in values), ""
                 )
+                prefix = last
             if name:
                 server = self.servers[command[1:].partition(":")[0]]
                 stem = line[: len(line) - len(prefix)]

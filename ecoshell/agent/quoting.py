@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ecoshell.agent.cost_bounds import used
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import unwrap
+from ecoshell.agent.mode import used
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.agent.user_interface import NonInteractive, QuoteChoice
 from ecoshell.budget import NANO, CapState, amount_text, nano_to_usd_text
@@ -102,11 +102,9 @@ class Quoter:
             return TaskQuote(None, {})
         choice = await self.decide(quoted)
         if choice.kind == "refuse":
-            reason = (
-                quoted.reason
-                if isinstance(self.deps.user, NonInteractive)
-                else "the user refused it"
-            )
+            reason = "the user refused it"
+            if isinstance(self.deps.user, NonInteractive):
+                reason = quoted.reason
             return TaskQuote(
                 None, {call.id: f"The subagent was not started: {reason}." for call in calls}
             )
@@ -141,11 +139,9 @@ def _in_unit(cap: CapState, costs: QuotedCost, tokens: int) -> tuple[int, int] |
     if cap.unit == "tokens":
         return tokens, tokens
     interval, scale = (costs.price, 1) if cap.unit == "usd" else (costs.seconds, 1_000)
-    return (
-        None
-        if interval is None
-        else (round(interval.expected * scale), round(interval.high * scale))
-    )
+    if interval is None:
+        return None
+    return (round(interval.expected * scale), round(interval.high * scale))
 
 
 def quote_event(identity: str, kind: Kind, parts: Sequence[Part], costs: QuotedCost) -> Quote:
@@ -239,11 +235,9 @@ class Figures:
 
 
 def _times(figure: Figure | None, factor: int) -> Figure | None:
-    return (
-        None
-        if figure is None
-        else Figure(figure.count, factor * figure.mean, factor * figure.spread)
-    )
+    if figure is None:
+        return None
+    return Figure(figure.count, factor * figure.mean, factor * figure.spread)
 
 
 def _figure(cost: Expected) -> Figure:

@@ -132,11 +132,9 @@ class Rules:
         matcher = _RuleMatcher(call, tool, self.workspace)
         if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.outside):
             return "outside"
-        return (
-            "network"
-            if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.network)
-            else "inside"
-        )
+        if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.network):
+            return "network"
+        return "inside"
 
     def denies_network(self) -> bool:
         """Whether a rule denies network access whatever the address."""
@@ -169,10 +167,8 @@ class Rules:
         """Whether the call only writes files inside the workspace, by its declared paths; reads the disk."""
         if "write" not in tool.effects or tool.effects - {"read", "write"} or not subjects_of(tool):
             return False
-        root, paths = (
-            os.path.realpath(self.workspace),
-            [*_RuleMatcher(call, tool, self.workspace).written_paths()],
-        )
+        root = os.path.realpath(self.workspace)
+        paths = [*_RuleMatcher(call, tool, self.workspace).written_paths()]
         return bool(paths) and all(path == root or path.startswith(f"{root}/") for path in paths)
 
     def _danger(self, matcher: "_RuleMatcher") -> str:
@@ -226,13 +222,9 @@ class _RuleMatcher:
             if "execute" in self.tool.effects:
                 is_held = effect != "execute" and self.is_confined()
                 return "" if is_held else f"{rule}; the arguments do not show what the call does"
-            return (
-                rule
-                if any(
-                    self._is_named(effect, text, pattern) for text in _texts(self.call.arguments)
-                )
-                else ""
-            )
+            if any(self._is_named(effect, text, pattern) for text in _texts(self.call.arguments)):
+                return rule
+            return ""
         for subject, text in self._subjects():
             if text is None:
                 return f"{rule}; an argument is not a text"
@@ -331,10 +323,8 @@ class _RuleMatcher:
         if subject is Subject.COMMAND:
             return self._covers_command(text, pattern)
         if subject in _PATHS:
-            paths, pattern = (
-                locations(self.workspace, text),
-                absolute_pattern(os.path.realpath(self.workspace), pattern),
-            )
+            paths = locations(self.workspace, text)
+            pattern = absolute_pattern(os.path.realpath(self.workspace), pattern)
             return paths is not None and all(fnmatch.fnmatchcase(path, pattern) for path in paths)
         address = _address(text)
         return (
@@ -352,9 +342,8 @@ class _RuleMatcher:
             for argument in command[1:]
             for word in _option_values(argument)
         )
-        names = (
-            name for word in words for name in re.split(r"[=:,]", word) if name != "HEAD"
-        )  # usually a commit
+        # usually a commit
+        names = (name for word in words for name in re.split(r"[=:,]", word) if name != "HEAD")
         return line.is_only(pattern) and not any(
             may_be_executed_later(self.workspace, name) for name in names
         )
@@ -429,11 +418,9 @@ class _RuleMatcher:
             value = self.call.arguments.get(name)
             if value is None:
                 schema: object = properties.get(name)
-                value = (
-                    cast("Mapping[str, Any]", schema).get("default")
-                    if isinstance(schema, Mapping)
-                    else None
-                )
+                value = None
+                if isinstance(schema, Mapping):
+                    value = cast("Mapping[str, Any]", schema).get("default")
             if value is not None:
                 values = cast("list[object]", value) if isinstance(value, list) else [value]
                 yield from (

@@ -8,15 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.archive import Archive
-from ecoshell.agent.conversation import Asked, Conversation, Stopped
+from ecoshell.agent.conversation import Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.shell_status import ShellStatus, ToolDetails, registration_time, shell_status
+from ecoshell.agent.turn_setup import Question
 from ecoshell.budget import Amount, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event, Notice
 from ecoshell.images import MAX_IMAGES
-from ecoshell.messages import Attachment, Call, Image, Observation, visible_line
+from ecoshell.messages import Attachment, Call, Observation, visible_line
 from ecoshell.models import ModelRow, StartingModel
 from ecoshell.options import ApprovalMode
 from ecoshell.secrecy import mask_secrets
@@ -107,10 +108,8 @@ class Shell:
 
     async def restore_choices(self) -> None:
         """Restore the model, mode and roles that the session used last, if they are available."""
-        models, last = (
-            self.deps.models,
-            await asyncio.to_thread(self.store.last_choices, self.session),
-        )
+        models = self.deps.models
+        last = await asyncio.to_thread(self.store.last_choices, self.session)
         self.deps.settings.advisor = last.advisor or self.deps.settings.advisor
         problems: list[str] = []
         if last.mode and (last.model, last.mode, last.roles) != (
@@ -150,11 +149,9 @@ class Shell:
     def resume_hint(self) -> str:
         """How to resume the session later; empty if it is empty."""
         is_empty = self._conversation is None or self.conversation.turn == 0
-        return (
-            ""
-            if is_empty
-            else f"Session {self.session} is kept. Resume it with: ecoshell --resume {self.session}"
-        )
+        if is_empty:
+            return ""
+        return f"Session {self.session} is kept. Resume it with: ecoshell --resume {self.session}"
 
     @property
     def read_only(self) -> StoreError | None:
@@ -181,7 +178,7 @@ class Shell:
 
     async def _read_ahead(self) -> None:
         with suppress(EcoshellError):  # the question will report it
-            await self.conversation.read_ahead()
+            await self.conversation.setup.read_ahead()
 
     async def ask(
         self, question: str, attachments: Sequence[Attachment] = ()
@@ -197,19 +194,33 @@ class Shell:
             self._reading.cancel()
         if not question.strip():
             raise UsageError("The question is empty.", fix="Type a question or a task.")
-        self.conversation.require_free()
+        conversation = self.conversation
+        conversation.require_free()
         async with AsyncExitStack() as stack:
-            asked = Asked(question, tuple(attachments))
-            if question.lstrip().startswith("/"):
-                try:
-                    asked = await self.conversation.alone(self._expand(asked, stack))
-                except Stopped:
+            try:
+                complete = Question(question, tuple(attachments))
+                if question.lstrip().startswith("/"):
+                    complete = await conversation.alone(self._expand(complete, stack))
+                complete = await self._attached(complete, conversation)
+            except Stopped:
+                return
+            if conversation is not self._conversation:
+                return
+            self._require_vision(complete.attachments)
+            stack.push_async_callback(self._restore_turn_cap)
+            turn = await stack.enter_async_context(aclosing(conversation.ask(complete)))
+            async for event in turn:
+                if conversation is not self._conversation:
                     return
-            async with aclosing(self._turn(asked)) as events:
-                async for event in events:
-                    yield event
+                yield event
 
-    async def _expand(self, asked: Asked, stack: AsyncExitStack) -> Asked:
+    async def _restore_turn_cap(self) -> None:
+        """Set the cap that applies after a turn that carried out a plan."""
+        for cap in self._later_turn_caps:
+            await self.deps.budget.set_cap("turn", cap)
+        self._later_turn_caps = ()
+
+    async def _expand(self, question: Question, stack: AsyncExitStack) -> Question:
         """What a line with `/task` delegates, or the question of a custom command; raises EcoshellError.
 
         The choices of a custom command hold until `stack` closes.
@@ -217,68 +228,48 @@ class Shell:
         from ecoshell.agent.task_command import delegation_of
 
         names = {name for name, _, _ in await asyncio.to_thread(self.deps.agents().rows)}
-        if (delegation := delegation_of(asked.question, names)) is not None:
-            return replace(asked, task=delegation)
-        expansion = await asyncio.to_thread(lambda: self._custom_commands().expand(asked.question))
+        if (delegation := delegation_of(question.text, names)) is not None:
+            return replace(question, task=delegation)
+        expansion = await asyncio.to_thread(lambda: self._custom_commands().expand(question.text))
         if expansion is None:
-            return asked
+            return question
         from ecoshell.agent.custom_commands import applied
 
         session_model = self.deps.models.session_model
         notices = await stack.enter_async_context(applied(expansion.command, self.deps))
         source = expansion.command.definition
-        return Asked(
-            expansion.question,
-            asked.attachments,
-            tuple(notices),
+        return replace(
+            question,
+            text=expansion.question,
+            notices=tuple(notices),
             session_model=session_model,
             source=(source.file, source.text) if source.of_project else None,
         )
 
-    async def _turn(self, asked: Asked) -> AsyncGenerator[Event]:
-        """Run one turn with what the question mentions."""
-        question, attachments, conversation = asked.question, asked.attachments, self.conversation
-        files_text, server_notices = question, list[str]()
-        if mentions := self.deps.providers.mentions(question):
-            try:
-                resources = await conversation.alone(self.deps.providers.attach(question))
-            except Stopped:
-                return
-            attachments, server_notices = (*resources.attachments, *attachments), resources.notices
+    async def _attached(self, question: Question, conversation: Conversation) -> Question:
+        """The question with the resources and files that it mentions."""
+        text, attachments, later_notices = question.text, question.attachments, list[str]()
+        if mentions := self.deps.providers.mentions(text):
+            resources = await conversation.alone(self.deps.providers.attach(text))
+            attachments = (*resources.attachments, *attachments)
+            later_notices = resources.notices
             for match in mentions:  # blanked, so that they are not looked up as files
-                files_text = (
-                    f"{files_text[: match.start()]}{' ' * len(match[0])}{files_text[match.end() :]}"
-                )
+                text = f"{text[: match.start()]}{' ' * len(match[0])}{text[match.end() :]}"
         may_read = (
             self._may_read() if self.deps.by_program and READ_FILE in self.deps.catalog else None
         )
-        files = await self.deps.workspace.mentioned(files_text, attachments, may_read)
-        if conversation is not self._conversation:
-            return
-        attachments = (*files.attachments, *attachments)
-        self._require_vision(
-            [attachment.image for attachment in attachments if attachment.image is not None]
-        )
-        notices = (*asked.notices, *files.notices, *server_notices)
-        turn = conversation.ask(replace(asked, attachments=attachments, notices=notices))
-        try:
-            async with aclosing(turn) as events:
-                async for event in events:
-                    if conversation is not self._conversation:
-                        return
-                    yield event
-        finally:
-            for cap in self._later_turn_caps:
-                await self.deps.budget.set_cap("turn", cap)
-            self._later_turn_caps = ()
+        files = await self.deps.workspace.mentioned(text, attachments, may_read)
+        notices = (*question.notices, *files.notices, *later_notices)
+        return replace(question, attachments=(*files.attachments, *attachments), notices=notices)
 
     def _may_read(self) -> Callable[[str], bool]:
         """Returns a check whether the rules let the agent read a path without approval."""
         tool, rules = self.deps.catalog.tool(READ_FILE), self.deps.approvals.rules
         return lambda path: rules.judge(Call(READ_FILE, {"path": path}), tool).verdict == "allow"
 
-    def _require_vision(self, images: Sequence[Image]) -> None:
+    def _require_vision(self, attachments: Sequence[Attachment]) -> None:
         """Raise UsageError for images that the model cannot see, and for too many."""
+        images = [attachment.image for attachment in attachments if attachment.image is not None]
         if len(images) > MAX_IMAGES:
             raise UsageError(
                 f"The question has {len(images)} images; the limit is {MAX_IMAGES}.",
@@ -408,8 +399,8 @@ class Shell:
         `edits` accepts edits without asking. Under a cap in dollars, the turn is capped at the upper end of the plan's
         quote, or at what a step and the answer reserve. Raises UsageError without a plan and while a turn runs.
         """
-        from ecoshell.agent.approval import proposed_bounds
         from ecoshell.agent.plan_mode import question_for, turn_cap
+        from ecoshell.agent.spending import proposed_bounds
 
         conversation, memory = self.conversation, self.conversation.memory
         conversation.require_free()
@@ -417,10 +408,8 @@ class Shell:
         bounds = await asyncio.to_thread(
             proposed_bounds, self.deps.models.current.mode, conversation.ahead
         )
-        caps, cap = (
-            await self.deps.budget.caps(),
-            turn_cap(quoted, sum(bound.nano or 0 for bound in bounds)),
-        )
+        caps = await self.deps.budget.caps()
+        cap = turn_cap(quoted, sum(bound.nano or 0 for bound in bounds))
         own = next((cap for cap in caps if cap.scope == "turn"), None)
         has_room = own is None or (own.unit == "usd" and cap is not None and cap.value < own.limit)
         if cap is not None and has_room and any(cap.unit == "usd" for cap in caps):
@@ -457,7 +446,9 @@ class Shell:
             exact=exact,
             by="" if registered is None else registered.by,
             since=since,
-            why=conversation.decision.why(name) if conversation.decision and not skill else "",
+            why=conversation.setup.decision.why(name)
+            if conversation.setup.decision and not skill
+            else "",
             skill=skill,
         )
 

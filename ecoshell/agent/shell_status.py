@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.cost_bounds import of_step
+from ecoshell.agent.mode import of_step
 from ecoshell.agent.offer import names_room, names_tokens
 from ecoshell.budget import CapState
 from ecoshell.events import (
@@ -134,9 +134,8 @@ def _tool_rows(
 ) -> tuple[tuple[ToolRow, ...], bool]:
     """All known tools, and whether their token counts are exact."""
     schemas, registered = deps.catalog.schemas, conversation.memory.library.tools
-    sizes, exact = deps.models.current.sizes_at_hand(
-        map(conversation.memory.presentation.prompt_text, schemas)
-    )
+    texts = conversation.memory.presentation.prompt_texts(schemas)
+    sizes, exact = deps.models.current.sizes_at_hand(texts)
     rows: list[ToolRow] = []
     for schema, tokens in zip(schemas, sizes, strict=True):
         tool = registered.get(schema.name)

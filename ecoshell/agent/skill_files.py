@@ -14,7 +14,7 @@ from ecoshell.agent.definition_files import Definition, DefinitionFolder
 from ecoshell.agent.project_trust import ProjectTrust
 from ecoshell.agent.user_interface import UserInterface
 from ecoshell.catalog import Catalog
-from ecoshell.catalog.skills import Skill, Skills
+from ecoshell.catalog.catalog import Skill, Skills
 from ecoshell.errors import StoreError
 from ecoshell.events import Emit, Event, Notice
 from ecoshell.messages import META_TOOLS, visible_line

@@ -7,10 +7,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.agent_files import AgentDefinition
-from ecoshell.agent.conversation import Asked, Conversation
-from ecoshell.agent.dependencies import Dependencies, TaskBudget, charging
+from ecoshell.agent.conversation import Conversation
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Bill
 from ecoshell.agent.model_set import ActiveModels
+from ecoshell.agent.spending import TaskBudget, charging
+from ecoshell.agent.turn_setup import Question
 from ecoshell.agent.user_interface import CostChoice, NonInteractive, UserInterface
 from ecoshell.budget import TASK as SHARE
 from ecoshell.budget import Account, Amount, Unit, amount_text, nano_to_usd_text, parse_amount
@@ -173,10 +175,11 @@ class Subagents:
             for name in (own if agent.tools else parents.names)
             if not allowed or name in allowed
         ]
+        # it could not delegate further
         if _depth(self.deps) + 1 >= MAX_DEPTH and TASK not in (
             *own,
             *allowed,
-        ):  # it could not delegate further
+        ):
             names = [name for name in names if name != TASK]
         catalog = Catalog(parents.tool(name) for name in names)
         catalog.skills = parents.skills
@@ -305,12 +308,13 @@ class _Run:
             )
         )
         try:
+            # its calls do not wait for those of other subagents
             with (
                 charging(self.account),
                 sharing(),
-            ):  # its calls do not wait for those of other subagents
+            ):
                 conversation = await asyncio.to_thread(Conversation, self._deps(), self.session)
-                async with aclosing(conversation.ask(Asked(plan.question))) as events:
+                async with aclosing(conversation.ask(Question(plan.question))) as events:
                     async for event in events:
                         self._see(event)
         except asyncio.CancelledError:

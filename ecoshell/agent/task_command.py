@@ -29,11 +29,9 @@ def delegation_of(line: str, agents: Container[str]) -> Delegation | None:
             budget = word
         else:
             return Delegation(text.strip())
-    return (
-        Delegation(tail.strip(), agent=agent, budget=budget)
-        if agent or budget
-        else Delegation(text.strip())
-    )
+    if agent or budget:
+        return Delegation(tail.strip(), agent=agent, budget=budget)
+    return Delegation(text.strip())
 
 
 def _is_amount(word: str) -> bool:

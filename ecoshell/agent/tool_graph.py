@@ -1,20 +1,23 @@
-"""The tool graphs of a turn: drafts, their checks, and repairs (CATP-LLM §3, SPEC §3)."""
+"""The tool graphs of a turn: costs for their author, drafts, checks, and repairs (CATP-LLM §3, SPEC §3)."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import partial
 
 from ecoshell.agent import NonInteractive
-from ecoshell.agent.approval import AnswerNow
 from ecoshell.agent.finished_nodes import FinishedNodes
 from ecoshell.agent.graph_run import Fill, GraphRun, Spending
 from ecoshell.agent.guards import ToolExecutor
-from ecoshell.agent.mode import DraftTask, Mode, View
-from ecoshell.agent.offer import TurnContext
+from ecoshell.agent.mode import DraftTask, Mode
 from ecoshell.agent.quoting import Figures, Quoter
+from ecoshell.agent.spending import AnswerNow
+from ecoshell.agent.turn_plan import Estimate, TurnPlan
+from ecoshell.agent.view import View
+from ecoshell.budget import amount_text, rounded_up
 from ecoshell.events import Emit, GraphNode, GraphPlanned, Notice, Quote
 from ecoshell.messages import META_TOOLS
+from ecoshell.planning.catp.costs import CostTable
 from ecoshell.planning.catp.masking import plan_grammar
 from ecoshell.planning.catp.plan import ITSELF, GraphPlan, PlanFault, longest_path, shown
 from ecoshell.planning.catp.rules import Problem, validate
@@ -30,10 +33,17 @@ class ToolGraphs:
     """Drafts and runs the tool graphs of one turn."""
 
     def __init__(
-        self, turn_context: TurnContext, *, executor: ToolExecutor, emit: Emit, quoter: Quoter
+        self,
+        view_of: Callable[[Path], View],
+        *,
+        executor: ToolExecutor,
+        emit: Emit,
+        quoter: Quoter,
     ) -> None:
+        self._view_of = view_of
         self._quoter = quoter
-        self._turn_context = turn_context
+        self._turn_plan = quoter.plan
+        self._catalog = quoter.deps.catalog
         self._executor = executor
         self._emit = emit
         self._draft_text = ""
@@ -41,7 +51,7 @@ class ToolGraphs:
         self._plan: GraphPlan | None = None
         """The last valid graph."""
         self._plan_text = ""
-        self._finished = FinishedNodes(turn_context.catalog)
+        self._finished = FinishedNodes(self._catalog)
         self._drafting = Spending(emit)
 
     async def draft(self, mode: Mode, view: View, want: DraftGraph) -> Thought | GraphDraft:
@@ -52,8 +62,8 @@ class ToolGraphs:
             finished=tuple(self._finished.steps),
             faulty=self._draft_text,
             fault=want.fault,
-            costs=self._turn_context.costs,
-            grammar=partial(_grammar, view, self._turn_context, self._finished),
+            costs=view.costs,
+            grammar=partial(self._grammar, view),
         )
         if not want.fault:
             self._drafting = Spending(self._emit)
@@ -62,9 +72,7 @@ class ToolGraphs:
             return draft
         self._draft_text = draft
         try:
-            plan = self._plan = await asyncio.to_thread(
-                _parse, draft, view, self._turn_context, self._finished
-            )
+            plan = self._plan = await asyncio.to_thread(self._parse, draft, view)
         except PlanFault as fault:
             again = " again; continuing step by step" if want.fault else ""
             self._emit(Notice(f"The tool graph is invalid{again}. {fault}"))
@@ -85,7 +93,9 @@ class ToolGraphs:
         run = GraphRun(
             plan=self._plan,
             finished=self._finished,
-            turn_context=self._turn_context,
+            catalog=self._catalog,
+            turn_plan=self._turn_plan,
+            view_of=self._view_of,
             fill=fill,
             path=path,
             executor=self._executor,
@@ -98,11 +108,9 @@ class ToolGraphs:
 
     async def _agreed(self, plan: GraphPlan) -> tuple[Quote | None, str]:
         """Quote the new nodes of the graph, which the user may trim; returns the quote, and why nothing may start."""
-        quoter, nodes = (
-            self._quoter,
-            [node for node in plan.nodes if node.label not in self._finished.steps],
-        )
-        figures = await asyncio.to_thread(Figures.of, self._turn_context.plan, quoter.deps)
+        quoter = self._quoter
+        nodes = [node for node in plan.nodes if node.label not in self._finished.steps]
+        figures = await asyncio.to_thread(Figures.of, self._turn_plan, quoter.deps)
         parts = [figures.part(node.label, node.tool, node.after) for node in nodes]
         quoted = await quoter.quoted("graph", parts, figures.tokens_of(node.tool for node in nodes))
         if quoted is None:
@@ -130,12 +138,10 @@ class ToolGraphs:
 
     def _planned(self, plan: GraphPlan, *, repaired: bool) -> GraphPlanned:
         """The graph as an event, with its expected price and time; may block."""
-        turn_context, kept, nodes = self._turn_context, self._finished.steps, list[GraphNode]()
+        kept, nodes = self._finished.steps, list[GraphNode]()
         for node in plan.nodes:
-            kinds, estimate = (
-                signature(turn_context.catalog.schema(node.tool)),
-                turn_context.plan.expected(node.tool),
-            )
+            kinds = signature(self._catalog.schema(node.tool))
+            estimate = self._turn_plan.expected(node.tool)
             takes, gives = tuple(sorted(kinds.takes)), tuple(sorted(kinds.gives))
             price, seconds = (
                 (0, 0.0) if node.label in kept else (estimate.price_nano, estimate.seconds)
@@ -156,6 +162,45 @@ class ToolGraphs:
             seconds=length if len(known_times) == len(nodes) else None,
         )
 
+    def _parse(self, text: str, view: View) -> GraphPlan:
+        """The graph in a text, which may contain prose; raises PlanFault with line, column and node.
+
+        It may use the tools of the view that the turn's plan allows, and keep finished nodes.
+        """
+        tools = self._tools(view)
+        match = find_plan(text, {*tools, *META_TOOLS, *self._turn_plan.forbidden})
+        kept = self._finished.kept(match.plan)
+        for at, node in enumerate(match.plan.nodes):
+            fault = ""
+            if node.tool in META_TOOLS:
+                fault = f"{node.tool} is no part of a plan; tools alone are."
+            elif node.label not in kept:
+                fault = self._turn_plan.refusal(node.tool)
+            if fault:
+                raise match.placed(
+                    PlanFault(f"{shown(node.label)}: {fault}", node=node.label, spot=(at, ITSELF))
+                )
+        validate(match.plan, Problem(tools), match)
+        return match.plan
+
+    def _grammar(self, view: View) -> str:
+        """The grammar of valid graphs for local models; empty if none exists. May take a second."""
+        finished = {step.call.subject for step in self._finished.steps.values()}
+        forbidden = self._turn_plan.forbidden.keys() - finished
+        tools = self._tools(view)
+        allowed = {name: kinds for name, kinds in tools.items() if name not in forbidden}
+        try:
+            return plan_grammar(Problem(allowed, max_nodes=_GRAMMAR_NODES))
+        except PlanFault:
+            return ""
+
+    def _tools(self, view: View) -> dict[str, Signature]:
+        """The tools that a graph may use, with the kinds of their inputs and results."""
+        names = dict.fromkeys((*view.usable, *(schema.name for schema in view.registered)))
+        return {
+            name: signature(self._catalog.schema(name)) for name in names if name in self._catalog
+        }
+
 
 def without(plan: GraphPlan, labels: Collection[str]) -> GraphPlan | None:
     """The graph without these nodes and those that depend on them; None if nothing remains."""
@@ -167,47 +212,31 @@ def without(plan: GraphPlan, labels: Collection[str]) -> GraphPlan | None:
     return GraphPlan(nodes) if nodes else None
 
 
-def _parse(text: str, view: View, turn_context: TurnContext, finished: FinishedNodes) -> GraphPlan:
-    """The graph in a text, which may contain prose; raises PlanFault with line, column and node.
+MAX_TOOLS = 12
+"""Tools with costs in the text, the likeliest for the question first."""
 
-    It may use the tools of the view that the turn's plan allows, and keep finished nodes.
+
+def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: int | None) -> str:
+    """Prices and times of the likeliest tools, and the resources that they use; empty if nothing is known.
+
+    `size` is the size of the question's input in bytes; None if unknown.
     """
-    tools = _tools(view, turn_context)
-    match = find_plan(text, {*tools, *META_TOOLS, *turn_context.plan.forbidden})
-    kept = finished.kept(match.plan)
-    for at, node in enumerate(match.plan.nodes):
-        fault = (
-            f"{node.tool} is no part of a plan; tools alone are." if node.tool in META_TOOLS else ""
+    by_chance = sorted(tools, key=lambda tool: -plan.inputs.chances.get(tool, 0.0))
+    listed = [
+        tool for tool in by_chance if tool in profiled.vectors or _figures(plan.expected(tool))
+    ][:MAX_TOOLS]
+    figures = {tool: _figures(plan.expected(tool, size)) for tool in listed}
+    lines = [f"- {tool}: {text}" for tool, text in figures.items() if text]
+    uses = "\n".join(("What one use of a tool is expected to take:", *lines)) if lines else ""
+    return "\n".join(part for part in (uses, profiled.prompt(listed, size)) if part)
+
+
+def _figures(estimate: Estimate) -> str:
+    """Price and time of one use; empty if it is free and its time unknown."""
+    figures = [amount_text(rounded_up(estimate.price_nano), "usd")] if estimate.price_nano else []
+    if estimate.seconds is not None:
+        milliseconds = max(1, round(estimate.seconds * 1000))
+        figures.append(
+            f"{estimate.seconds:.1f} s" if estimate.seconds >= 1 else f"{milliseconds} ms"
         )
-        if not fault and node.label not in kept:
-            fault = turn_context.plan.refusal(node.tool)
-        if fault:
-            raise match.placed(
-                PlanFault(f"{shown(node.label)}: {fault}", node=node.label, spot=(at, ITSELF))
-            )
-    validate(match.plan, Problem(tools), match)
-    return match.plan
-
-
-def _grammar(view: View, turn_context: TurnContext, finished: FinishedNodes) -> str:
-    """The grammar of valid graphs for local models; empty if none exists. May take a second."""
-    forbidden = turn_context.plan.forbidden.keys() - {
-        step.call.subject for step in finished.steps.values()
-    }
-    allowed = {
-        name: kinds for name, kinds in _tools(view, turn_context).items() if name not in forbidden
-    }
-    try:
-        return plan_grammar(Problem(allowed, max_nodes=_GRAMMAR_NODES))
-    except PlanFault:
-        return ""
-
-
-def _tools(view: View, turn_context: TurnContext) -> dict[str, Signature]:
-    """The tools that a graph may use, with the kinds of their inputs and results."""
-    names = dict.fromkeys((*view.usable, *(schema.name for schema in view.registered)))
-    return {
-        name: signature(turn_context.catalog.schema(name))
-        for name in names
-        if name in turn_context.catalog
-    }
+    return ", ".join(figures)

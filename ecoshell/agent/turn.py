@@ -1,21 +1,22 @@
 """The loop of a turn: drives a strategy, whose requests the mode and the guarded tools fulfil."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.advisor import EMPTY_ANSWER, Advisor
-from ecoshell.agent.approval import AnswerNow, SpendApproval, StopNow
-from ecoshell.agent.cap_watch import CapWatch
 from ecoshell.agent.context import ContextKeeper
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.fallback import fall_back
-from ecoshell.agent.guards import Bill, CallContext, ToolExecutor, finished, refuse, unwrap
-from ecoshell.agent.mode import FillTask, Mode, View
-from ecoshell.agent.offer import TurnContext
-from ecoshell.budget.gate import sharing
+from ecoshell.agent.mode import FillTask, Mode
+from ecoshell.agent.spending import AnswerNow, SpendApproval, StopNow
+from ecoshell.agent.tool_calls import ToolCalls
+from ecoshell.agent.turn_plan import TurnPlan
+from ecoshell.agent.turn_usage import CapWatch
+from ecoshell.agent.view import View
 from ecoshell.errors import (
     BudgetError,
     CallBroken,
@@ -28,7 +29,6 @@ from ecoshell.errors import (
 from ecoshell.events import (
     Answer,
     BranchLeft,
-    CallStarted,
     Emit,
     Event,
     Notice,
@@ -56,21 +56,16 @@ from ecoshell.strategies import (
     Strategy,
     Thinking,
     Thought,
-    same,
 )
 from ecoshell.tools import LASTING
 from ecoshell.tools.builtin.advisor import ASK_ADVISOR
-from ecoshell.tools.builtin.task import TASK
 
 if TYPE_CHECKING:
-    from ecoshell.agent.quoting import Quoter
     from ecoshell.agent.tool_graph import ToolGraphs
 
 T = TypeVar("T")
 Reply = Thought | tuple[Observation, ...] | GraphDraft | GraphResult | None
 """What a strategy receives for a request."""
-MOST_CALLS = 64
-"""Calls of one reply that run; the others are dropped."""
 """Receives the reason why a mode gave up; returns whether another mode continues."""
 _EMPTY_REASONS = {
     "endless": ": it continued past max_tokens and was cut off",
@@ -89,24 +84,18 @@ class TurnEnd:
     answer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallOrigin:
-    """Where a call comes from."""
-
-    rationale: str = ""
-    role: str = ""
-    is_unreported: bool = False
-    """Whether the rationale is reported when the call is made."""
-
-
 @dataclass(eq=False, kw_only=True)
 class Turn:
     """One question's way to its answer. Raises ModelError, StoreError and budget errors that no choice can resolve."""
 
-    turn_context: TurnContext
+    deps: Dependencies
+    start: View
+    """The view at the turn's beginning; compaction replaces it."""
+    plan: TurnPlan
     mode: Mode
     strategy: Strategy
-    executor: ToolExecutor
+    step_limit: int
+    calls: ToolCalls
     spending: SpendApproval
     context: ContextKeeper
     watch: CapWatch
@@ -116,11 +105,6 @@ class Turn:
     _best: Path = field(default_factory=lambda: Path(""))
     """The latest path with the most results; the answer is based on it if the turn must conclude."""
     _steps: int = 0
-    _step_limit: int = 0
-    _ids: set[str] = field(default_factory=set[str])
-    """IDs of all calls so far, since some providers number them per reply."""
-    _origins: dict[str, CallOrigin] = field(default_factory=dict[str, CallOrigin])
-    """The origin of each pending call, by ID."""
     _unavailable: set[str] = field(default_factory=set[str])
     """Models that failed in this turn."""
     _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -135,22 +119,15 @@ class Turn:
         """Makes and runs tool graphs, which few strategies need."""
         from ecoshell.agent.tool_graph import ToolGraphs
 
-        return ToolGraphs(
-            self.turn_context, executor=self.executor, emit=self.emit, quoter=self._quoter
-        )
+        calls = self.calls
+        return ToolGraphs(self._view, executor=calls.executor, emit=self.emit, quoter=calls.quoter)
 
-    @cached_property
-    def _quoter(self) -> "Quoter":
-        from ecoshell.agent.quoting import Quoter
-
-        return Quoter(self.spending.deps, self.turn_context.plan, self.emit)
-
-    async def run(self, question: str, max_steps: int) -> TurnEnd:
+    async def run(self) -> TurnEnd:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled."""
+        question = self.start.path.question
         self._go_on(Path(question))
-        self._step_limit = max_steps
         try:
-            return await self._end(await self._drive(self.strategy(question, max_steps)))
+            return await self._end(await self._drive(self.strategy(question, self.step_limit)))
         except AnswerNow:
             return await self._conclude()
         except CallBroken as broken:
@@ -195,7 +172,12 @@ class Turn:
     @property
     def view(self) -> View:
         """What the next step would see."""
-        return self.turn_context.view(self._path)
+        return self._view(self._path)
+
+    def _view(self, path: Path, siblings: tuple[Sibling, ...] = ()) -> View:
+        return self.start.at(
+            path, siblings, catalog=self.deps.catalog, forbidden=self.plan.forbidden
+        )
 
     def _go_on(self, path: Path) -> None:
         """Continue on this path."""
@@ -205,14 +187,14 @@ class Turn:
 
     def _backtrack(self, to: Path, reason: str) -> None:
         """Continue from another path, and report which abandoned calls had lasting effects."""
-        catalog = self.turn_context.catalog
+        catalog = self.deps.catalog
         pairs = zip(self._path.steps, to.steps, strict=False)
         shared = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
         abandoned = self._path.steps[shared:]
         if abandoned or len(to.steps) > shared:
-            registered = self.turn_context.registered(to)
+            registered = self._view(to).registered_names
             unregistered = tuple(
-                name for name in self.turn_context.registered(self._path) if name not in registered
+                name for name in self.view.registered_names if name not in registered
             )
             calls = tuple(step.call.id for step in to.steps)
             self.emit(BranchLeft(calls, len(abandoned), reason, unregistered))
@@ -234,84 +216,15 @@ class Turn:
         path, observations = want.path, list[Observation]()
         pending = [*want.calls]
         while pending:
-            group = self._next_group(pending, path)
-            del pending[: len(group)]
             self._go_on(path)
-            results = await self._run_group(path, group)
+            group = self.calls.next_group(pending, self.view)
+            del pending[: len(group)]
+            results = await self.calls.run(path, self.view, group)
             path = path.then(
                 *(Step("", call, result) for call, result in zip(group, results, strict=True))
             )
             observations += results
         return tuple(observations)
-
-    async def _run_group(self, path: Path, group: list[Call]) -> list[Observation]:
-        """Run calls concurrently; several subagents are quoted first."""
-        delegated, bills = (
-            [call for call in group if unwrap(call).name == TASK],
-            {call.id: Bill() for call in group},
-        )
-        if len(delegated) < 2:
-            return await self._run_calls(path, group, bills, {})
-        agreed = await self._quoter.tasks(delegated)
-        async with self._quoter.bills.of(
-            agreed.quoted, lambda: sum(bills[call.id].total_nano for call in delegated)
-        ):
-            return await self._run_calls(path, group, bills, agreed.refusals)
-
-    async def _run_calls(
-        self, path: Path, group: list[Call], bills: Mapping[str, Bill], refusals: Mapping[str, str]
-    ) -> list[Observation]:
-        """Run calls concurrently, except those with a refusal."""
-        try:
-            with sharing():  # each reserves more time than it usually takes
-                async with asyncio.TaskGroup() as tasks:
-                    works = [
-                        self._call(path, call, bills[call.id], refusals.get(call.id, ""))
-                        for call in group
-                    ]
-                    running = [tasks.create_task(work) for work in works]
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [task.result() for task in running]
-
-    def _next_group(self, pending: list[Call], path: Path) -> list[Call]:
-        """The first pending call, and those after it that may run concurrently with it."""
-        catalog, registered = self.turn_context.catalog, self.turn_context.registered(path)
-        group = pending[:1]
-        for call in pending[1:]:
-            only_read = all(
-                name in catalog and catalog.tool(name).effects <= {"read"}
-                for name in (group[0].name, call.name)
-            )
-            if not only_read or any(same(member, call) for member in group):
-                break
-            if call.name not in registered and any(member.name == call.name for member in group):
-                break  # the first call registers it
-            group.append(call)
-        return group
-
-    async def _call(self, path: Path, call: Call, bill: Bill, refusal: str = "") -> Observation:
-        origin = self._origins.pop(call.id, CallOrigin())
-        if origin.rationale and origin.is_unreported:
-            self.emit(Rationale(origin.rationale, self.mode.role))
-        registered = frozenset(self.turn_context.registered(path))
-        forgotten = self.turn_context.condensed.forgotten
-        context = CallContext(
-            path,
-            registered,
-            self.emit,
-            origin.rationale,
-            bill,
-            role=origin.role,
-            forgotten=forgotten,
-        )
-        if refusal:
-            self.emit(
-                CallStarted(call.id, call.name, call.arguments, role=origin.role, group=call.group)
-            )
-            self.emit(finished(call, observation := refuse("unapproved", refusal), context))
-            return observation
-        return await self.executor.execute(call, context)
 
     async def _think(self, want: AskModel) -> Thought:
         def think(view: View) -> Awaitable[Thought]:
@@ -333,16 +246,14 @@ class Turn:
     async def _rank(self, want: Rank) -> Thought | None:
         """The better of two thoughts; costs less than either, so that the user is not asked."""
         try:
-            return await self.mode.prefer(
-                self.turn_context.view(want.path), want.first, want.second, self.emit
-            )
+            return await self.mode.prefer(self._view(want.path), want.first, want.second, self.emit)
         except LimitReached as limit:
             self.emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
             return None
 
     async def _draft(self, want: DraftGraph) -> Thought | GraphDraft | None:
         """A tool graph; None if no tool may be used."""
-        view = self.turn_context.view(want.path)
+        view = self._view(want.path)
         if view.closed or not view.usable:
             return None
         _, draft = await self._step(
@@ -355,15 +266,15 @@ class Turn:
         while True:
             mode = self.mode
             try:
-                return await mode.fill(self.turn_context.view(path), task, emit)
+                return await mode.fill(self._view(path), task, emit)
             except ModelError as error:
                 async with self._switching:
                     if self.mode is not mode:  # another node has switched
                         continue
-                    if not await fall_back(self.spending.deps, error, self._unavailable, self.emit):
+                    if not await fall_back(self.deps, error, self._unavailable, self.emit):
                         raise
                     await self._follow()
-                    await self.mode.hold_answer(self.turn_context.view(self._best))
+                    await self.mode.hold_answer(self._view(self._best))
 
     async def _step(
         self, path: Path, siblings: tuple[Sibling, ...], ask: Callable[[View], Awaitable[T]]
@@ -372,24 +283,24 @@ class Turn:
 
         Before it, the context is compacted if it is full, and the answer's price is reserved for the best path.
         """
-        view, approved_model = self.turn_context.view(path, siblings), ""
+        view, approved_model = self.start, ""
 
         async def attempt(overflow: ContextExceeded | None) -> T:
             nonlocal view, approved_model
             while True:
-                await self.turn_context.plan.refresh(self.emit)
-                self.watch.look(self.turn_context.plan.caps, self.emit)
-                view = self.turn_context.view(path, siblings)
+                await self.plan.refresh(self.emit)
+                self.watch.look(self.plan.caps, self.emit)
+                view = self._view(path, siblings)
                 try:
-                    if await self.context.make_room(path, siblings, refused=overflow is not None):
-                        view, overflow = self.turn_context.view(path, siblings), None
+                    if await self._made_room(view, path, siblings, refused=overflow is not None):
+                        view, overflow = self._view(path, siblings), None
                     if overflow is not None:
                         raise overflow
                     if approved_model != self.mode.model:  # else this step is approved already
                         await self.spending.before_step(view, self.emit)
                         await self._follow()
                         approved_model = self.mode.model
-                    await self.mode.hold_answer(self.turn_context.view(self._best))
+                    await self.mode.hold_answer(self._view(self._best))
                     self.emit(StepStarted(self._steps + 1, self.mode.role, self.mode.model))
                     return await ask(view)
                 except LimitReached as hit:
@@ -400,6 +311,14 @@ class Turn:
         result = await self._until_done(attempt)
         self._steps += 1
         return view, result
+
+    async def _made_room(
+        self, view: View, path: Path, siblings: tuple[Sibling, ...] = (), *, refused: bool
+    ) -> bool:
+        """Compact the next request of a path if necessary; returns whether anything changed."""
+        start = self.start
+        self.start = await self.context.make_room(start, view, path, siblings, refused=refused)
+        return self.start is not start
 
     async def _until_done(self, attempt: Callable[[ContextExceeded | None], Awaitable[T]]) -> T:
         """Repeat a request: once after a context overflow, which `attempt` then receives, and with fallback models."""
@@ -413,7 +332,7 @@ class Turn:
                     raise
                 overflow, has_overflowed = exceeded, True
             except ModelError as error:
-                if not await fall_back(self.spending.deps, error, self._unavailable, self.emit):
+                if not await fall_back(self.deps, error, self._unavailable, self.emit):
                     raise
                 overflow = None
             await self._follow()
@@ -437,29 +356,8 @@ class Turn:
             return thought
         if thought.rationale and not thought.announced and not proposal:
             self.emit(Rationale(thought.rationale, self.mode.role))
-        call = self._identified(call)
-        self._origins[call.id] = CallOrigin(thought.rationale, role, proposal)
-        more = tuple(map(self._identified, thought.more[: MOST_CALLS - 1]))
-        self._origins |= {call.id: CallOrigin(role=role) for call in more}
-        if len(more) < len(thought.more):
-            count = 1 + len(thought.more)
-            self.emit(
-                Notice(
-                    f"The model made {count:,} calls in one reply; only the first {MOST_CALLS} run."
-                )
-            )
-        return replace(thought, call=call, more=more)
-
-    def _identified(self, call: Call) -> Call:
-        """The call with an ID that is unique in the turn."""
-        number, id_ = 1, call.id or f"c{self._steps}"
-        while id_ in self._ids:
-            number, id_ = (
-                number + 1,
-                f"c{self._steps}" if number == 1 else f"c{self._steps}.{number}",
-            )
-        self._ids.add(id_)
-        return replace(call, id=id_)
+        unreported_role = self.mode.role if proposal else ""
+        return self.calls.accept(thought, call, self._steps, role, unreported_role)
 
     async def _follow(self) -> None:
         """Switch to the mode that the user or a fallback chose meanwhile, and release the previous reservation."""
@@ -470,9 +368,9 @@ class Turn:
     async def _end(self, outcome: Outcome) -> TurnEnd:
         self._go_on(outcome.path)
         if outcome.ending == "exhausted":
-            limit = f"The step limit of {self._step_limit} was reached"
+            limit = f"The step limit of {self.step_limit} was reached"
             reason = outcome.why or (
-                limit if self._steps >= self._step_limit else "Every path that was tried failed"
+                limit if self._steps >= self.step_limit else "Every path that was tried failed"
             )
             self.emit(Notice(f"{reason}; answering with the results so far."))
             return await self._conclude()
@@ -486,9 +384,10 @@ class Turn:
     async def _advise_after_empty_answer(self) -> None:
         """Ask the advisor once, whose advice the second attempt reads as the result of a call."""
         if self.advisor.may_help:
-            call = self._identified(Call(ASK_ADVISOR, {"question": EMPTY_ANSWER}))
+            call = self.calls.identified(Call(ASK_ADVISOR, {"question": EMPTY_ANSWER}), self._steps)
             self.advisor.use_up()
-            self._go_on(self._path.then(Step("", call, await self._call(self._path, call, Bill()))))
+            (advice,) = await self.calls.run(self._path, self.view, [call])
+            self._go_on(self._path.then(Step("", call, advice)))
 
     async def _second_answer(self) -> tuple[str, str]:
         """Ask again after an empty answer; without success, quote the last result or raise ModelBroken."""
@@ -533,7 +432,7 @@ class Turn:
         async def attempt(overflow: ContextExceeded | None) -> tuple[str | None, str]:
             if overflow is not None:
                 await self._release()
-                if not await self.context.make_room(self._path, refused=True):
+                if not await self._made_room(self.view, self._path, refused=True):
                     raise overflow
             hold = self.mode.answer_hold
             try:

@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ecoshell.agent.cost_bounds import of_conclusion, used
-from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.judge import JUDGE
-from ecoshell.agent.mode import CallForecast, StepForecast, View
+from ecoshell.agent.mode import CallForecast, StepForecast, of_conclusion, used
 from ecoshell.agent.model_set import ModelSet
+from ecoshell.agent.view import View
 from ecoshell.budget import CapState, Hold, Unit, amount_text, answer_ms
 from ecoshell.catalog.presentation import CORE
 from ecoshell.errors import LimitReached, StoreError
@@ -48,6 +48,9 @@ from ecoshell.planning.btp.experience import document_hash
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.planning.btp.value import HELPFUL_PRIOR, chance, frequency_bound, priors, value
 
+if TYPE_CHECKING:
+    from ecoshell.agent.dependencies import Dependencies
+
 ROW_LIMIT = 60
 """Rows in an event; thousands of tools would fill the session's log."""
 STEP_OUTPUT = 200
@@ -71,7 +74,7 @@ class PlanInputs:
     """Why experience could not be read, so that the plan is made without it."""
 
     @classmethod
-    def of(cls, question: str, deps: Dependencies, view: View) -> "PlanInputs":
+    def of(cls, question: str, deps: "Dependencies", view: View) -> "PlanInputs":
         """Collect the inputs; reads the experience, so it may block."""
         hashes = {schema.name: document_hash(schema) for schema in deps.catalog.schemas}
         evidence: Mapping[str, Evidence] = {}
@@ -84,9 +87,11 @@ class PlanInputs:
             fault = f"This turn is planned without experience. {failure}"
         fits = deps.ranker.chances(question)
         usual = sum(fits.values()) / max(1, len(fits))
-        chances = {
-            name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual)
-            for name in hashes
+        chances = {name: fits.get(name, 0.0) for name in hashes}
+        chances |= {
+            name: chance(past, chances[name], usual)
+            for name, past in evidence.items()
+            if past.chance_weight
         }
         kinds = {schema.name: schema.server for schema in deps.catalog.schemas}
         return cls(question, view, evidence, chances, priors(evidence, fits, kinds), speed, fault)
@@ -189,10 +194,12 @@ class PlanSnapshot:
             name,
             cost,
         ) in costs.items():  # values and bounds date from before the turn, costs from now
-            past = self.inputs.evidence.get(name, NO_EVIDENCE)
-            tool_value = value(past, priors.get(name, HELPFUL_PRIOR))
-            bound = frequency_bound(past, tool_value, self.threshold)
-            has_history, probability = past.weight > 0, self.inputs.chances.get(name, 0.0)
+            past, tool_value = self.inputs.evidence.get(name), priors.get(name, HELPFUL_PRIOR)
+            is_judged, bound = past is not None and past.weight > 0, 1
+            if past is not None and is_judged:
+                tool_value = value(past, tool_value)
+                bound = frequency_bound(past, tool_value, self.threshold)
+            probability = self.inputs.chances.get(name, 0.0)
             candidates.append(
                 Candidate(
                     name,
@@ -200,7 +207,7 @@ class PlanSnapshot:
                     bound,
                     cost.total,
                     cost.spread,
-                    is_judged=has_history,
+                    is_judged=is_judged,
                     chance=probability,
                     is_cost_known=cost.is_known,
                 )
@@ -211,7 +218,8 @@ class PlanSnapshot:
         while True:
             plan = self.task.solve(remaining.budget + paid, candidates, unaffordable=beyond)
             planned_paid = max(
-                (self._paid_of(costs[row.tool]) for row in plan.rows if row.left), default=0
+                (self._paid_of(costs[row.tool]) for row in plan.rows if row.state == "planned"),
+                default=0,
             )
             if planned_paid >= paid:
                 return PricedPlan(plan, unit, remaining, costs, paid, priors)
@@ -292,7 +300,7 @@ class TurnPlan:
     """One turn's plan. Call `renew` first; from `settle` on it is the turn's policy, and sees every event."""
 
     def __init__(
-        self, inputs: PlanInputs, deps: Dependencies, caps: Sequence[CapState] | None = None
+        self, inputs: PlanInputs, deps: "Dependencies", caps: Sequence[CapState] | None = None
     ) -> None:
         """`caps` replace the session's."""
         self.inputs = inputs
@@ -337,7 +345,7 @@ class TurnPlan:
         """Why the last reported plan was made."""
 
     @property
-    def deps(self) -> Dependencies:
+    def deps(self) -> "Dependencies":
         return self._deps
 
     @property
@@ -357,11 +365,9 @@ class TurnPlan:
     @property
     def _unplanned(self) -> Mapping[str, str]:
         """Tools that are not planned under a cap, each with the reason."""
-        return (
-            {row.tool: row.why for row in self.priced.plan.rows if not row.left}
-            if self.enforced
-            else {}
-        )
+        if self.enforced:
+            return {row.tool: row.why for row in self.priced.plan.rows if row.state != "planned"}
+        return {}
 
     @property
     def answer_only(self) -> bool:
@@ -378,11 +384,9 @@ class TurnPlan:
     def refusal(self, tool: str) -> str:
         reason = self.forbidden.get(tool)
         better = self.priced.plan.better(tool) if self.enforced and not self.strict else None
-        return (
-            ""
-            if reason is None and better is None
-            else refused(self.priced, tool, reason, better, self._offered)
-        )
+        if reason is None and better is None:
+            return ""
+        return refused(self.priced, tool, reason, better, self._offered)
 
     def shortage(self, tool: str) -> LimitReached | None:
         """The limit that a tool refused for its cost would exceed; None if it is refused for another reason."""
@@ -454,9 +458,8 @@ class TurnPlan:
         """
         async with self._renewing:
             if self._fixed_caps is None:
-                with suppress(
-                    StoreError
-                ):  # the plan uses the caps it knows; the gate reports the error
+                # the plan uses the caps it knows; the gate reports the error
+                with suppress(StoreError):
                     self._caps = await self._deps.budget.caps(at_rest=True)
                     if self._reported_caps is None:  # the first caps are no change
                         self._reported_caps = self._caps
@@ -552,10 +555,8 @@ class TurnPlan:
         threshold = (
             self._deps.settings.threshold if self._snapshot is None else self._snapshot.threshold
         )
-        past, price_known = (
-            self.inputs.evidence.get(tool, NO_EVIDENCE),
-            self.event().low is not None,
-        )
+        past = self.inputs.evidence.get(tool, NO_EVIDENCE)
+        price_known = self.event().low is not None
         return explain(
             self.priced,
             tool,

@@ -49,10 +49,11 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
                 elif path == ("agent", "mode"):
                     await models.change(mode=settings.agent.mode)
                 else:
+                    # a preset sets all roles
                     role, roles = (
                         role_named(path[-1]),
                         roles_of(settings, Options()),
-                    )  # a preset sets all roles
+                    )
                     deps.settings.presets = presets_of(settings)
                     await models.give(
                         roles if role is None else models.roles.with_role(role, roles.of(role))
@@ -68,10 +69,11 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
             if scope is None or text is None:
                 return False
             cap = parse_amount(text)
+            # recorded as a setting, so that the next start does not apply it again
             if scope in (
                 "day",
                 "month",
-            ):  # recorded as a setting, so that the next start does not apply it again
+            ):
                 await finished(asyncio.to_thread(shell.ledger.adopt_cap, scope, cap))
             await shell.set_cap(scope, cap)
         case ("local", "ask_servers"):

@@ -6,10 +6,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.dependencies import SessionBudget
-from ecoshell.agent.limits import output_limit
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.model_set import ModelSet
+from ecoshell.agent.session_settings import output_limit
+from ecoshell.agent.spending import SessionBudget
 from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import Price, Rates
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
@@ -141,9 +141,8 @@ class ConfiguredModelFactory:
     ) -> Mode:
         """The mode: one model, three roles, or one model that was trained for all roles."""
         agent = self._settings.agent
-        temperature = (
-            None if agent.temperature == "auto" else agent.temperature
-        )  # None is the model's default
+        # None is the model's default
+        temperature = None if agent.temperature == "auto" else agent.temperature
         players = (planner, caller, summarizer)
         max_tokens = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
         from ecoshell.modes.small import single_mode

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals
-from ecoshell.agent.dependencies import Dependencies, SessionBudget, no_such
+from ecoshell.agent.dependencies import Dependencies, no_such
 from ecoshell.agent.environment import Environment
 from ecoshell.agent.fallback import first_models
 from ecoshell.agent.judge import JUDGES, Judge
@@ -23,6 +23,7 @@ from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.rules import Rules
 from ecoshell.agent.session_settings import SessionSettings
 from ecoshell.agent.shell import Shell
+from ecoshell.agent.spending import SessionBudget
 from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.assembly import (
     experience_of,

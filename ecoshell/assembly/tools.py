@@ -16,7 +16,7 @@ from ecoshell.tools.sandbox import Sandbox
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # Importing this module must not load pydantic.
-    from ecoshell.catalog.skills import Skill
+    from ecoshell.catalog.catalog import Skill
     from ecoshell.settings.schema import McpServerSettings, Settings
     from ecoshell.tools.mcp.provider import McpServer
     from ecoshell.tools.mcp.servers import Server

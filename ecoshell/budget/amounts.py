@@ -176,9 +176,8 @@ def parse_amount(text: str) -> Amount:
 def _parsed_ms(cleaned: str, quoted: str) -> int | None:
     """Return a duration in milliseconds; None if the text is none. Raises UsageError for impossible durations."""
     match = _DURATION.fullmatch(cleaned)
-    if match is None or (
-        match["minute"] == "m" and not (match["h"] or match["s"])
-    ):  # 2m could be dollars or tokens
+    # 2m could be dollars or tokens
+    if match is None or (match["minute"] == "m" and not (match["h"] or match["s"])):
         return None
     parts = [(part.replace(",", "."), size) for name, size in _MS.items() if (part := match[name])]
     if not parts:

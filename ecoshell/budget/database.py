@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -42,6 +42,7 @@ _MESSAGES: Mapping[int, tuple[str, str]] = {
     ),
 }
 """Problem and fix, by SQLite result code."""
+_FAILURES = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 _KINDS: dict[str, set[type]] = {
     "TEXT": {str},
     "INTEGER": {int},
@@ -92,29 +93,28 @@ class Database:
             raise
         self._identity = _identity(path)
 
-    @contextmanager
-    def writing(self, outcome: str) -> Generator[sqlite3.Connection]:
+    def writing(self, outcome: str) -> AbstractContextManager[sqlite3.Connection]:
         """Open a transaction that holds the write lock from its start; `outcome` is the state after a failure."""
         self.require_writable(outcome)
-        with self._lock, self._errors(outcome):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+        return self._transaction("BEGIN IMMEDIATE", "COMMIT", outcome)
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Open a transaction with a consistent view of the file."""
+        return self._transaction("BEGIN", "ROLLBACK", "Nothing was changed.")
 
     @contextmanager
-    def reading(self) -> Generator[sqlite3.Connection]:
-        """Open a transaction with a consistent view of the file."""
-        with self._lock, self._errors("Nothing was changed."):
-            self._connection.execute("BEGIN")
+    def _transaction(self, begin: str, end: str, outcome: str) -> Generator[sqlite3.Connection]:
+        with self._lock:
             try:
-                yield self._connection
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._connection.execute(begin)
+                try:
+                    yield self._connection
+                    self._connection.execute(end)
+                finally:
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+            except _FAILURES as error:
+                raise self._failed(error, outcome) from error
 
     def require_writable(self, outcome: str = "") -> None:
         """Raise StoreError if writes would be lost."""
@@ -160,9 +160,8 @@ class Database:
             except OSError as error:
                 if error.errno in NO_ROOM:
                     raise _failure(self.path, sqlite3.SQLITE_FULL) from error
-                if (
-                    isinstance(error, PermissionError) or not self.path.parent.is_dir()
-                ):  # otherwise SQLite says why
+                # otherwise SQLite says why
+                if isinstance(error, PermissionError) or not self.path.parent.is_dir():
                     raise _failure(self.path, sqlite3.SQLITE_READONLY) from error
             try:
                 return _connect(
@@ -192,15 +191,15 @@ class Database:
     def _errors(self, outcome: str) -> Generator[None]:
         try:
             yield
-        except sqlite3.Error as error:
-            if (code := _code(error)) in _MESSAGES:
-                raise _failure(self.path, code, outcome) from error
-            raise StoreError(f"{self.path} failed: {error}.", kept=outcome) from error
-        except (
-            OverflowError,
-            UnicodeDecodeError,
-        ) as error:  # from oversized numbers and malformed text
-            raise _failure(self.path, sqlite3.SQLITE_CORRUPT, outcome) from error
+        except _FAILURES as error:
+            raise self._failed(error, outcome) from error
+
+    def _failed(self, error: Exception, outcome: str) -> StoreError:
+        if not isinstance(error, sqlite3.Error):  # from oversized numbers and malformed text
+            return _failure(self.path, sqlite3.SQLITE_CORRUPT, outcome)
+        if (code := _code(error)) in _MESSAGES:
+            return _failure(self.path, code, outcome)
+        return StoreError(f"{self.path} failed: {error}.", kept=outcome)
 
 
 def _connect(
@@ -256,9 +255,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, scripts: Sequence[str])
     """Upgrade the file to the latest version; each script upgrades one version."""
     version = len(scripts)
     connection.execute("BEGIN")
-    current = _version(
-        connection, path, version
-    )  # Checked first: WAL mode would modify another program's file.
+    # Checked first: WAL mode would modify another program's file.
+    current = _version(connection, path, version)
     connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")

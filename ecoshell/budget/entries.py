@@ -99,11 +99,11 @@ def _usd(nano: int | None) -> str:
 def entry_from_row(row: sqlite3.Row) -> Entry:
     """Convert a row to an entry."""
     settled = row["state"] in ("settled", "unreported")
-    usage = (
-        Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
-        if settled
-        else None
-    )
+    usage = None
+    if settled:
+        usage = Usage(
+            row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]
+        )
     names = (
         "id",
         "at",
@@ -241,9 +241,8 @@ def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -
 
 def alive(pid: int) -> bool:
     """Return whether a process with this number runs; a reused number only delays a cleanup."""
-    if (
-        pid == os.getpid() or os.name == "nt"
-    ):  # On Windows signal 0 is Ctrl-C, so no check is possible.
+    # On Windows signal 0 is Ctrl-C, so no check is possible.
+    if pid == os.getpid() or os.name == "nt":
         return True
     try:
         os.kill(pid, 0)

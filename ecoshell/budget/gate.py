@@ -116,10 +116,8 @@ class Gate:
 
     async def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelDisabled or StoreError."""
-        reserve, uncut = (
-            partial(self._reserve, self.ledger.hold),
-            replace(ask, min_tokens=ask.max_tokens),
-        )
+        reserve = partial(self._reserve, self.ledger.hold)
+        uncut = replace(ask, min_tokens=ask.max_tokens)
         return await shared().fit(partial(reserve, uncut), partial(reserve, ask))
 
     async def set_aside(self, ask: Ask) -> Hold:

@@ -114,10 +114,11 @@ class Ledger(Costs):
         """Replace an unused reservation with a call; always fits if the call is not larger."""
         with self.writing(_NOT_SENT) as db:
             row = find(db, old.entry)
+            # already released, so there is nothing to replace
             if row["state"] not in (
                 "held",
                 "aside",
-            ):  # already released, so there is nothing to replace
+            ):
                 caps = self._caps_for(db, ask.account, self._today())
                 return self._place(
                     db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps)

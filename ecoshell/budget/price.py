@@ -114,11 +114,9 @@ class Price:
         _, _, rate = parts[1]
         if remaining < 0:
             return -1
-        return (
-            UNBOUNDED
-            if rate == 0
-            else int(_EXACT.divide_int(remaining, _EXACT.multiply(rate, _NANO_PER_RATE)))
-        )
+        if rate == 0:
+            return UNBOUNDED
+        return int(_EXACT.divide_int(remaining, _EXACT.multiply(rate, _NANO_PER_RATE)))
 
     def arithmetic(self, parts: tuple[Part, ...]) -> tuple[str, ...]:
         """Return the calculation of the price: one line per bucket, then the total."""

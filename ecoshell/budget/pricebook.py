@@ -253,9 +253,8 @@ def _price(name: str, entry: Entry) -> Price | None:
         return None
     fee = Decimal(str(entry.get("input_cost_per_request", 0)))
     searches = entry.get("search_context_cost_per_query")
-    if searches and (
-        entry.get("litellm_provider") == "perplexity" or "-search-" in name
-    ):  # charged per call
+    # charged per call
+    if searches and (entry.get("litellm_provider") == "perplexity" or "-search-" in name):
         fee += max(Decimal(str(cost)) for cost in searches.values())
     return Price(tiers[0].rates, tuple(tiers[1:]), _SOURCE, fee)
 
@@ -272,11 +271,9 @@ def _rates(entry: Entry, suffix: str, base: Rates | None = None) -> Rates | None
         fresh, output = fresh or base.input, output or base.output
     if fresh is None or output is None:
         return None
-    cached, write, reasoning = (
-        rate("cache_read_input_token_cost"),
-        rate("cache_creation_input_token_cost"),
-        rate("output_cost_per_reasoning_token"),
-    )
+    cached = rate("cache_read_input_token_cost")
+    write = rate("cache_creation_input_token_cost")
+    reasoning = rate("output_cost_per_reasoning_token")
     if base is not None:
         cached = base.cached_input if cached is None and base.cached_input != base.input else cached
         write = max(base.cache_write, fresh) if write is None else write

@@ -1,12 +1,13 @@
 """Known and registered tools, how a model sees them, and which ones a turn begins with."""
 
-from ecoshell.catalog.catalog import Catalog, CatalogChanges
+from ecoshell.catalog.catalog import Catalog, CatalogChanges, RegisteredTool, RegisteredTools
 from ecoshell.catalog.loading import (
     Candidate,
     LoadingDecision,
     LoadingPolicy,
     candidates_of,
     decide_loading,
+    short_descriptions,
 )
 from ecoshell.catalog.presentation import (
     CORE,
@@ -18,10 +19,9 @@ from ecoshell.catalog.presentation import (
     TEXT,
     Presentation,
     few_words,
-    listed_parts,
+    listing_text,
     presentation_of,
 )
-from ecoshell.catalog.registered import RegisteredTool, RegisteredTools
 
 __all__ = [
     "CORE",
@@ -42,6 +42,7 @@ __all__ = [
     "candidates_of",
     "decide_loading",
     "few_words",
-    "listed_parts",
+    "listing_text",
     "presentation_of",
+    "short_descriptions",
 ]

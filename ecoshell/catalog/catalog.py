@@ -1,14 +1,138 @@
-"""All known tools by unique name."""
+"""Known tools and skills by unique name, and those that are registered."""
 
 import difflib
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from ecoshell.catalog.skills import Skills
+from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ToolError
 from ecoshell.messages import META_TOOLS, ToolSchema
 from ecoshell.tools import Tool, ToolProvider
+
+LISTED_SKILLS = 64
+"""Skills up to which every question lists all names."""
+SHORTLISTED_SKILLS = 40
+"""Names that a question lists of more; with `tool_search` they take at most the tokens of `LISTED_SKILLS` names."""
+_SKILLS_USE = "tool_register loads one before such a task"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skill:
+    """One skill; it has no schema and is never called."""
+
+    name: str
+    description: str
+    body: str
+    place: str
+    """Its folder, as a tool can read it."""
+    source: str
+    """The file that defines it."""
+    files: Callable[[], Sequence[str]]
+    """Lists further files of the folder; may block."""
+
+    @property
+    def schema(self) -> ToolSchema:
+        """Name and description, as for a tool without arguments."""
+        return ToolSchema(self.name, self.description, {"type": "object", "properties": {}})
+
+    def text(self) -> str:
+        """What a model reads when it loads the skill; may block."""
+        return self._text(", ".join(self.files()))
+
+    @property
+    def sketch(self) -> str:
+        """The text without the names of further files, for an estimate of its size."""
+        return self._text("")
+
+    def _text(self, files: str) -> str:
+        more = f" with {files}, which read_file reads" if files else ""
+        return f"Instructions of the skill {self.name} (folder {self.place}{more}):\n\n{self.body}"
+
+
+class Skills(Mapping[str, Skill]):
+    """All known skills by name."""
+
+    def __init__(self, skills: Iterable[Skill] = ()) -> None:
+        self._skills = {skill.name: skill for skill in skills}
+        self._ranker = Ranker([skill.schema for skill in self._skills.values()])
+
+    def __getitem__(self, name: str) -> Skill:
+        return self._skills[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._skills)
+
+    def __len__(self) -> int:
+        return len(self._skills)
+
+    def search(self, query: str) -> list[str]:
+        """Return the names of skills that fit a request, best first; may block."""
+        return self._ranker.search(query) if self._skills else []
+
+    def shortlist(self, question: str) -> tuple[str, ...]:
+        """Return all names, or those that fit the question best if there are more than `LISTED_SKILLS`; may block."""
+        return tuple(
+            self if len(self) <= LISTED_SKILLS else self.search(question)[:SHORTLISTED_SKILLS]
+        )
+
+
+def listing(names: Sequence[str], descriptions: Mapping[str, str], *, total: int) -> str:
+    """Return the line that lists the names, some with a description; empty without names.
+
+    It says that `tool_search` finds others if there are more than `LISTED_SKILLS` in total.
+    """
+    entries = (
+        f"{name} ({descriptions[name]})" if descriptions.get(name) else name for name in names
+    )
+    more = f"best fits of {total}, tool_search finds others; " if total > LISTED_SKILLS else ""
+    return f"Skills (instructions; {more}{_SKILLS_USE}): {', '.join(entries)}" if names else ""
+
+
+RegisteredBy = Literal["agent", "first_call", "user", "upfront"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredTool:
+    """A registered tool or skill; `tokens` is the size of its schema or text in the context."""
+
+    name: str
+    tokens: int
+    by: RegisteredBy
+    text: str = ""
+    """The text of a skill; empty for a tool, whose schema the catalog has."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredTools:
+    """Registered tools by name, in the order of registration."""
+
+    tools: Mapping[str, RegisteredTool] = field(default_factory=dict[str, RegisteredTool])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tools
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.tools)
+
+    @property
+    def tokens(self) -> int:
+        return sum(tool.tokens for tool in self.tools.values())
+
+    def including(self, tools: Iterable[RegisteredTool]) -> "RegisteredTools":
+        """Return the tools with these added; existing entries are unchanged."""
+        extended = dict(self.tools)
+        for tool in tools:
+            extended.setdefault(tool.name, tool)
+        return RegisteredTools(extended)
+
+    def without(self, names: Container[str]) -> "RegisteredTools":
+        """Return the tools without these names."""
+        return RegisteredTools(
+            {name: tool for name, tool in self.tools.items() if name not in names}
+        )
 
 
 @dataclass(frozen=True, slots=True)

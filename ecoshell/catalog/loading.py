@@ -44,18 +44,11 @@ usual minimum of prompt caches.
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tool that could be registered.
-
-    `tokens` and `text_tokens` are the sizes of its schema in a tool array and as text,
-    `description_tokens` that of the short description after its name, and `chance` is the
-    probability of use.
-    """
+    """A tool that could be registered: the size of its schema as models read it, and the probability of use."""
 
     name: str
     tokens: int
     chance: float
-    text_tokens: int
-    description_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +97,11 @@ class LoadingPolicy:
             return LIKELY_IN_ARRAY
         return LIKELY_AS_TEXT if self.is_first else LIKELY_AS_TEXT_LATER
 
+    @property
+    def declares_array(self) -> bool:
+        """Whether the session has a constant array of short schemas, which are compared as text."""
+        return self.declared is not None and self.presentation == "auto" and self.has_all_tools
+
 
 @dataclass(frozen=True, slots=True)
 class LoadingDecision:
@@ -116,6 +114,7 @@ class LoadingDecision:
     loaded: tuple[str, ...]
     summary: str
     has_descriptions: bool = False
+    """Whether listed names are described, as far as there is room; see `short_descriptions`."""
     declared: frozenset[str] = frozenset()
     chances: Mapping[str, float] | None = None
     """The chance of use of each tool, if it was a reason."""
@@ -132,29 +131,26 @@ def candidates_of(
     schemas: Iterable[ToolSchema],
     chances: Mapping[str, float],
     sizes: Callable[[Iterable[str]], Sequence[int]],
+    policy: LoadingPolicy,
 ) -> tuple[Candidate, ...]:
     """Return the tools as candidates; `sizes` counts the tokens of texts."""
-    schemas = tuple(schemas)
-    texts = [
-        text
-        for schema in schemas
-        for text in (schema.entry, schema.as_text(), f" ({few_words(schema)})")
-    ]
-    counts = iter(sizes(texts))
+    schemas, as_text = tuple(schemas), policy.as_text or policy.declares_array
+    counts = sizes([schema.as_text() if as_text else schema.entry for schema in schemas])
     return tuple(
         [
-            Candidate(
-                schema.name,
-                array_tokens,
-                chances.get(schema.name, 0.0),
-                text_tokens,
-                description_tokens,
-            )
-            for schema, array_tokens, text_tokens, description_tokens in zip(
-                schemas, *[counts] * 3, strict=True
-            )
+            Candidate(schema.name, tokens, chances.get(schema.name, 0.0))
+            for schema, tokens in zip(schemas, counts, strict=True)
         ]
     )
+
+
+def short_descriptions(
+    schemas: Iterable[ToolSchema], sizes: Callable[[Iterable[str]], Sequence[int]]
+) -> dict[str, str]:
+    """Return short descriptions of tools by name; none if they take too many tokens."""
+    words = {schema.name: few_words(schema) for schema in schemas}
+    text = "".join([f" ({description})" for description in words.values()])
+    return words if sum(sizes([text])) <= DESCRIPTION_TOKENS else {}
 
 
 def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> LoadingDecision:
@@ -167,8 +163,8 @@ def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> Lo
         presentation = _presentation_of_names(policy)
         summary = "Names only, as set."
         return LoadingDecision(presentation, (), summary, chances=_chances(candidates))
-    if policy.declared is not None and policy.presentation == "auto" and policy.has_all_tools:
-        return _core_and_declared(candidates, policy, policy.declared)
+    if policy.declares_array:
+        return _core_and_declared(candidates, policy, policy.declared or frozenset())
     if not candidates or (
         policy.is_first and policy.has_all_tools and _is_small(candidates, policy)
     ):
@@ -182,27 +178,25 @@ def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> Lo
 def _core_and_likely(candidates: Sequence[Candidate], policy: LoadingPolicy) -> LoadingDecision:
     """Load the core set and the likely tools that fit, likeliest first; list the others by name."""
     names = {tool.name for tool in candidates if tool.name in policy.core}
-    room, has_room = policy.room, True
+    room, has_room, least_chance = policy.room, True, policy.least_chance
     for tool in sorted(candidates, key=lambda tool: tool.chance, reverse=True):
-        if tool.name in names or tool.chance < policy.least_chance:
+        if tool.name in names or tool.chance < least_chance:
             continue
-        tokens = tool.text_tokens if policy.as_text else tool.tokens
-        if room is not None and tokens > room:
+        if room is not None and tool.tokens > room:
             has_room = False
             continue
-        room = None if room is None else room - tokens
+        room = None if room is None else room - tool.tokens
         names.add(tool.name)
-    described = sum([tool.description_tokens for tool in candidates if tool.name not in names])
     limit = "" if has_room else " that fit"
     counted = "1 tool is loaded" if len(names) == 1 else f"{len(names)} tools are loaded"
     groups = ["the core set"] if policy.core else []
-    if policy.least_chance <= 1:
-        groups.append(f"those with a chance of {policy.least_chance:.0%}{limit}")
+    if least_chance <= 1:
+        groups.append(f"those with a chance of {least_chance:.0%}{limit}")
     return LoadingDecision(
         _presentation_of_names(policy),
         tuple([tool.name for tool in candidates if tool.name in names]),
         f"{counted}: {' and '.join(groups)}. The others are known by name.",
-        has_descriptions=policy.native and described <= DESCRIPTION_TOKENS,
+        has_descriptions=policy.native,
         chances=_chances(candidates),
     )
 
@@ -215,7 +209,7 @@ def _core_and_declared(
     Likely tools outside of the array are loaded as text.
     """
     if not declared:
-        is_small = sum([tool.text_tokens for tool in candidates]) <= SMALL_LOCAL_ARRAY_TOKENS
+        is_small = sum([tool.tokens for tool in candidates]) <= SMALL_LOCAL_ARRAY_TOKENS
         constant = {*LOCAL_ARRAY, *policy.core}
         declared = frozenset(tool.name for tool in candidates if is_small or tool.name in constant)
 
@@ -237,7 +231,7 @@ def _chances(candidates: Sequence[Candidate]) -> dict[str, float]:
 
 def _is_small(candidates: Sequence[Candidate], policy: LoadingPolicy) -> bool:
     """Whether all tools are loaded: fewer schemas would cost more than they save."""
-    sizes = {tool.name: tool.text_tokens if policy.as_text else tool.tokens for tool in candidates}
+    sizes = {tool.name: tool.tokens for tool in candidates}
     if policy.room is not None and sum(sizes.values()) > policy.room:
         return False
     if policy.core and not policy.as_text:

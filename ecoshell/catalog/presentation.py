@@ -1,7 +1,7 @@
 """How tools are presented to a model: the tool array, and the listing of names before a question."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -138,11 +138,16 @@ class Presentation:
         """Return the result of registering this tool."""
         return schema.as_text() if self.as_text else "Registered."
 
-    def prompt_text(self, schema: ToolSchema) -> str:
-        """Return the schema as it appears in the prompt, for counting its tokens."""
-        if schema.name in self.declared:
-            return replace(schema, brief=True).entry
-        return schema.as_text() if self.as_text else schema.entry
+    def prompt_texts(self, schemas: Iterable[ToolSchema]) -> list[str]:
+        """Return schemas as they appear in the prompt, for counting their tokens."""
+        return [
+            replace(schema, brief=True).entry
+            if schema.name in self.declared
+            else schema.as_text()
+            if self.as_text
+            else schema.entry
+            for schema in schemas
+        ]
 
     def opening(
         self,
@@ -243,9 +248,10 @@ def by_server(names: Iterable[str], servers: Mapping[str, str]) -> dict[str, lis
     }
 
 
-def listed_parts(names: Iterable[str], servers: Mapping[str, str]) -> Iterator[str]:
-    """Yield the parts of a listing of names, for counting their tokens."""
-    for server, short_names in by_server(names, servers).items():
-        if server:
-            yield f"\n{server}: "
-        yield from (f", {name}" for name in short_names)
+def listing_text(names: Iterable[str], servers: Mapping[str, str]) -> str:
+    """Return a listing of names without its headings, for counting its tokens."""
+    lines = [
+        f"\n{server}: {', '.join(short_names)}" if server else ", ".join(short_names)
+        for server, short_names in by_server(names, servers).items()
+    ]
+    return "".join(lines)

@@ -4,7 +4,7 @@ import math
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
@@ -102,7 +102,8 @@ class Ranker:
         implied = (
             term for pattern, terms in _IMPLIED_TERMS if pattern.search(query) for term in terms
         )
-        terms = list(islice(dict.fromkeys((*implied, *_terms(query))), _TERM_LIMIT))
+        (words,) = _terms(query)
+        terms = list(islice(dict.fromkeys((*implied, *words.split())), _TERM_LIMIT))
         if not terms:
             return []
         match = " OR ".join(f'"{term}"' for term in terms)
@@ -203,27 +204,25 @@ def _build_index(schemas: Sequence[ToolSchema]) -> sqlite3.Connection:
     index.execute(
         f"CREATE VIRTUAL TABLE tools USING fts5({columns}, tokenize = 'porter unicode61')"
     )
-    rows: list[tuple[int, str, str, str, str]] = []
+    rows: list[tuple[int | str, ...]] = []
     for row, schema in enumerate(schemas):
         properties = schema.parameters.get("properties")
         is_mapping = isinstance(properties, Mapping)
         parameters = " ".join(cast("Mapping[str, Any]", properties)) if is_mapping else ""
-        texts = (schema.name, schema.server, schema.description, parameters)
-        name, server, description, parameters = map(_indexed_text, texts)
-        rows.append((row, name, server, description, parameters))
+        texts = _terms(schema.name, schema.server, schema.description, parameters)
+        rows.append((row, *texts))
     index.executemany(f"INSERT INTO tools (rowid, {columns}) VALUES (?, ?, ?, ?, ?)", rows)
     return index
 
 
-@lru_cache(maxsize=4096)  # The same schemas are indexed for several pools.
-def _indexed_text(text: str) -> str:
-    return " ".join(_terms(text))
-
-
-def _terms(text: str) -> Iterator[str]:
-    """Yield the lower-cased words of a text without stop words, and the parts of camel-case words."""
-    for word in _WORD.findall(text):
-        parts = _CAMEL_CASE_BREAK.split(word)
-        for part in [word, *parts] if len(parts) > 1 else parts:
-            if (term := part.lower()) not in _STOP_WORDS:
-                yield term
+@lru_cache(maxsize=1024)  # The same schemas are indexed for several pools.
+def _terms(*texts: str) -> tuple[str, ...]:
+    """Return the lower-cased words of each text without stop words, and the parts of camel-case words."""
+    results: list[str] = []
+    for text in texts:
+        terms: list[str] = []
+        for word in _WORD.findall(text):
+            parts = _CAMEL_CASE_BREAK.split(word)
+            terms += [part.lower() for part in ([word, *parts] if len(parts) > 1 else parts)]
+        results.append(" ".join([term for term in terms if term not in _STOP_WORDS]))
+    return tuple(results)

@@ -64,18 +64,20 @@ class ReportedPrompts:
 
     def bound(self, request: Request, size_of: SizeOf) -> int | None:
         """The maximum tokens of a prompt by the closest report; None without a usable one."""
-        groups = self._groups(request)
         with self._lock:
             prompts = tuple(self._prompts)
-        bounds = (
-            self._from(prompt, request, groups, size_of)
-            for prompt in (*prompts, *self._restored(request, groups))
-        )
+        counted = self.restored()
+        if not prompts and not counted:
+            return None
+        groups = self._groups(request)
+        restored = self._restored(request, groups, counted)
+        bounds = (self._from(prompt, request, groups, size_of) for prompt in (*prompts, *restored))
         return min((bound for bound in bounds if bound is not None), default=None)
 
-    def _restored(self, request: Request, groups: tuple[Group, ...]) -> Iterator[CountedPrompt]:
+    def _restored(
+        self, request: Request, groups: tuple[Group, ...], counted: Mapping[str, Usage]
+    ) -> Iterator[CountedPrompt]:
         """The longest prompt counted by an earlier process that this one extends."""
-        counted = self.restored()
         digests = enumerate(self._digests(request, groups), 1) if counted else ()
         lengths = {length: counted[digest] for length, digest in digests if digest in counted}
         if lengths:

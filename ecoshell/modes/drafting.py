@@ -28,11 +28,9 @@ async def ask_for_draft(
     sends it.
     """
     grammar = ""
-    plans = (
-        await asyncio.to_thread(task.grammar)
-        if task.grammar is not None and model.traits.local
-        else ""
-    )
+    plans = ""
+    if task.grammar is not None and model.traits.local:
+        plans = await asyncio.to_thread(task.grammar)
     if plans:
         from ecoshell.models.grammar import MAX_ANSWER
 

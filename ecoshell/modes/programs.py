@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.view import View
 from ecoshell.messages import Attachment, Call, Message
 from ecoshell.models import Reply, Request
 from ecoshell.modes.requests import prompt

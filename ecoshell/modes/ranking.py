@@ -2,7 +2,7 @@
 
 import re
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.view import View
 from ecoshell.messages import FINISH, Message
 from ecoshell.models import Request
 from ecoshell.modes.requests import prompt

@@ -5,8 +5,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from ecoshell.agent.memory import LARGE_CONTEXT, LEAST_OUTPUT, fit, fit_together
-from ecoshell.agent.mode import View
+from ecoshell.agent.view import LARGE_CONTEXT, View, is_trimmable, trimmed_message
 from ecoshell.catalog import Presentation
 from ecoshell.errors import CallBroken, ContextExceeded, ModelBroken
 from ecoshell.events import Emit, Notice
@@ -20,6 +19,12 @@ MakeRequest = Callable[[Messages], Request]
 """Makes a request from the conversation, whose results may have been shortened."""
 
 UNUSABLE_CALL = "That call could not be used: {} Make one that can be used."
+LEAST_OUTPUT = 1_024
+"""Output tokens for which a request in a large context must have room."""
+_CUT_CHARACTERS = 80
+"""Characters kept of an observation that is cut."""
+_TRIM_STEPS = (4_000, 1_200, 400, _CUT_CHARACTERS)
+"""Characters kept of each result, tried in turn."""
 _CALL_SKIPPED = "This call was not made, because the one before it could not be used."
 
 
@@ -55,12 +60,12 @@ def siblings_message(view: View, introduction: str = "tried") -> Message:
     return Message("user", "\n".join(lines))
 
 
-def callable_schemas(view: View) -> tuple[ToolSchema, ...]:
+def callable_schemas(view: View, array: tuple[ToolSchema, ...]) -> tuple[ToolSchema, ...]:
     """The tools that may be called now: the tool array, other registered tools, and those a first call registers."""
-    array_names = {schema.name for schema in view.array}
+    array_names = {schema.name for schema in array}
     others = (*view.registered, *(view.deferrable if view.presentation.by_call else ()))
     added = {schema.name: schema for schema in others if schema.name not in array_names}
-    schemas = (*view.array, *added.values())
+    schemas = (*array, *added.values())
     return tuple(schema for schema in schemas if schema.name not in view.forbidden)
 
 
@@ -124,6 +129,40 @@ def warn_if_cut(reply: Reply, emit: Emit) -> None:
     """Emit a notice if the output limit cut a small model's reply; replies of capable models are completed instead."""
     if reply.cut:
         emit(Notice("The reply was cut: [agent] max_output_tokens, or a cap, allows no more."))
+
+
+def fit(messages: Messages, enough: Callable[[Messages], bool]) -> Messages:
+    """Cut the oldest observations until `enough` returns True; schemas are never cut (SPEC §4)."""
+    if enough(messages):
+        return messages
+    shortened = list(messages)
+    for index, message in enumerate(messages):
+        if message.speaker != "tool" or not is_trimmable(message.call):
+            continue
+        if len(message.text) > 2 * _CUT_CHARACTERS:
+            removed = len(message.text) - _CUT_CHARACTERS
+            text = f"{message.text[:_CUT_CHARACTERS]} [cut: {removed} characters, to make room]"
+            shortened[index] = replace(message, text=text, images=())
+        elif message.images:
+            shortened[index] = replace(message, images=())
+        if enough(tuple(shortened)):
+            break
+    return tuple(shortened)
+
+
+def fit_together(messages: Messages, enough: Callable[[Messages], bool]) -> Messages:
+    """Trim all results to the same length, as long as `enough` allows; schemas are never trimmed."""
+    shortened = messages
+    for characters in _TRIM_STEPS:
+        if enough(shortened):
+            break
+        shortened = tuple(
+            trimmed_message(message, characters)
+            if message.speaker == "tool" and is_trimmable(message.call)
+            else message
+            for message in messages
+        )
+    return shortened
 
 
 def in_context(

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from ecoshell.agent.memory import path_messages
-from ecoshell.agent.mode import CallForecast, DraftTask, FillTask, StepForecast, View
+from ecoshell.agent.mode import CallForecast, DraftTask, FillTask, StepForecast
+from ecoshell.agent.view import View, path_messages
 from ecoshell.catalog import FINISH_SCHEMA
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
@@ -66,9 +66,8 @@ class Single(BaseMode):
             step = self._conclusion(step, view, self._max_tokens)
         request = await self._fitted(step)
         reply = await self._ask(self._model, request, emit, role=self.role)
-        if (
-            reply.fault and not reply.cut
-        ):  # a call as text; faults of native calls are reported as their results
+        # a call as text; faults of native calls are reported as their results
+        if reply.fault and not reply.cut:
             repair = repair_request(request, reply, UNUSABLE_CALL.format(reply.fault))
             reply = await self._ask(
                 self._model, replace(repair, temperature=self._temperature), emit, role=self.role
@@ -123,16 +122,15 @@ class Single(BaseMode):
 
     def _request(self, view: View) -> Request:
         siblings = (siblings_message(view),) if view.siblings else ()
-        callable_now = callable_schemas(view)
-        if all(schema.name != FINISH for schema in view.array):
-            callable_now = (
-                *callable_now,
-                FINISH_SCHEMA,
-            )  # many models call it even if it is not in the array
+        array = view.array
+        callable_now = callable_schemas(view, array)
+        if all(schema.name != FINISH for schema in array):
+            # many models call it even if it is not in the array
+            callable_now = (*callable_now, FINISH_SCHEMA)
         system = Message("system", self._system(view))
         return Request(
             messages=(system, *view.history, *path_messages(view.opening, view.path), *siblings),
-            tools=view.array,
+            tools=array,
             callable_now=callable_now,
             max_tokens=self._max_tokens,
             temperature=self._temperature,

@@ -6,8 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ecoshell.agent.approval import is_trusted
-from ecoshell.agent.mode import CallForecast, StepForecast, View
+from ecoshell.agent.mode import CallForecast, StepForecast
+from ecoshell.agent.untrusted import is_trusted
+from ecoshell.agent.view import View
 from ecoshell.catalog import Presentation
 from ecoshell.errors import LimitReached, ModelBroken
 from ecoshell.events import Emit
@@ -122,9 +123,8 @@ def has_stopped_short(path: Path, reply: Reply) -> bool:
         return True
     if not path.steps or any(_PROGRAM.search(step.rationale) for step in path.steps):
         return False
-    results = "\n".join(
-        step.observation.text for step in path.steps
-    )  # a quoted program does not count
+    # a quoted program does not count
+    results = "\n".join(step.observation.text for step in path.steps)
     return any(block.strip() not in results for block in _PROGRAM.findall(reply.text))
 
 
@@ -202,9 +202,8 @@ class SmallSingle(Single):
             nudge = replace(
                 repair_request(request, reply, prompt("nudge")), want="call", callable_now=schemas
             )
-            with suppress(
-                LimitReached, ModelBroken
-            ):  # without room for it, the reply is the answer
+            # without room for it, the reply is the answer
+            with suppress(LimitReached, ModelBroken):
                 second = await self._model.ask(nudge, emit, role=self.role)
                 if not second.fault and second.call is not None:
                     return replace(second, text=reply.text)
@@ -257,7 +256,7 @@ class SmallSingle(Single):
         request = super()._request(view)
         if not self._aids.grammar:
             return request
-        callable_now = limited_registration(view, callable_schemas(view))
+        callable_now = limited_registration(view, callable_schemas(view, request.tools))
         if (last := _repeated(view)) is not None:
             callable_now = tuple(
                 schema for schema in callable_now if schema.name != last.call.subject

@@ -126,15 +126,17 @@ class SessionStore(Database):
         """
         now = self._clock()
         turns = [event for event in events if isinstance(event, TurnStarted)]
-        question, model = (turns[0].question, _storable(turns[-1].model)) if turns else ("", "")
+        title = visible_line(turns[0].question, _TITLE_CHARACTERS) if turns else ""
+        model = _storable(turns[-1].model) if turns else ""
         lines = [json.dumps(to_json(event), separators=(",", ":")) for event in events]
         with self.writing(_IN_MEMORY) as db:
-            self._write_empty_session(db, session)
+            if session in self._empty_sessions:
+                self._write_empty_session(db, session)
             db.execute(
                 """INSERT INTO sessions VALUES (?, ?, ?, ?, '', ?, '') ON CONFLICT DO UPDATE
                 SET updated = excluded.updated, title = CASE title WHEN '' THEN excluded.title ELSE title END,
                 model = CASE excluded.model WHEN '' THEN model ELSE excluded.model END""",
-                (session, visible_line(question, _TITLE_CHARACTERS), now, now, model),
+                (session, title, now, now, model),
             )
             query = "SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE session = ?"
             last = db.execute(query, (session,)).fetchone()["seq"]

@@ -199,9 +199,8 @@ def _best_of_two(search: Search) -> Generator[Request, Any, Thought]:
     second = yield from search.think(Sibling(first.call), proposal=True)
     outcome = ending(second, node.path)
     has_given_up = outcome is not None and outcome.ending == "gave_up"
-    if has_given_up or (
-        second.call is not None and same(first.call, second.call)
-    ):  # nothing to compare
+    # nothing to compare
+    if has_given_up or (second.call is not None and same(first.call, second.call)):
         return first
     # ranked in both orders (SPEC §2): the second must win both, so the other order is requested only after a win
     if (yield Rank(node.path, first, second)) == second and (

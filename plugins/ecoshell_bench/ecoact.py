@@ -24,7 +24,7 @@ import argparse
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
@@ -40,7 +40,6 @@ from ecoshell.catalog import (
     Presentation,
     candidates_of,
     decide_loading,
-    few_words,
 )
 from ecoshell.catalog.search import Ranker
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolSchema, Usage
@@ -114,10 +113,9 @@ class Session:
         run: RecordedRun,
         loaded: Sequence[ToolSchema] = (),
         *,
-        about: Mapping[str, str] | None = None,
         wrong: str = "",
     ) -> None:
-        """Replay a run; the `loaded` tool schemas come with the question, and `about` describes the names.
+        """Replay a run; the `loaded` tool schemas come with the question.
 
         `wrong` is an unneeded tool that is registered before the first needed one that is not loaded.
         """
@@ -126,7 +124,7 @@ class Session:
         new = [schema for schema in loaded if schema.name not in self.registered]
         self.registered |= {schema.name: schema for schema in new}
         self._array = self._array_tokens()
-        listing = self._presentation.opening(names, new, descriptions=about)
+        listing = self._presentation.opening(names, new)
         self.history += (
             self._count(f"{listing}\n\n{run.query}" if listing else run.query) + TOKENS_PER_MESSAGE
         )
@@ -289,12 +287,11 @@ def decide_for(
     `registered` are the tools that earlier questions of the session registered.
     """
     schemas = [schema for schema in pool if schema.name not in registered]
+    policy = LoadingPolicy(presentation=presentation, is_first=presentation == "auto")
     candidates = candidates_of(
-        schemas, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)]
+        schemas, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)], policy
     )
-    return decide_loading(
-        candidates, LoadingPolicy(presentation=presentation, is_first=presentation == "auto")
-    )
+    return decide_loading(candidates, policy)
 
 
 def _measure(
@@ -342,7 +339,6 @@ def _replay_auto(
     decision = decide_for(runs[0].query, pool, setting)
     session = setting.session(decision.presentation, pool)
     result.presentations[decision.presentation.name] += 1
-    about = {schema.name: few_words(schema) for schema in pool} if decision.has_descriptions else {}
     presentation = "grow" if decision.presentation in (GROW, PLAIN) else "stable"
     for run in runs:
         if run is not runs[0]:
@@ -354,7 +350,7 @@ def _replay_auto(
                 registered=session.registered,
             )
         loaded = [schema for schema in pool if schema.name in decision.loaded]
-        session.ask(run, loaded, about=about, wrong=_wrong_tool(run, pool, session, setting))
+        session.ask(run, loaded, wrong=_wrong_tool(run, pool, session, setting))
         result.loaded += len(loaded)
         result.loaded_used += len({*decision.loaded} & {*run.used})
     return session

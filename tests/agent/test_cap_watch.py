@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from agent_play import finish, of, turn
 
-from ecoshell.agent.cap_watch import CapWatch
+from ecoshell.agent.turn_usage import CapWatch
 from ecoshell.budget import Amount, CapState
 from ecoshell.cli.answer_output import AnswerOutput
 from ecoshell.events import CapNear

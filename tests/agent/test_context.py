@@ -1,5 +1,6 @@
-from ecoshell.agent.memory import fit, path_messages
+from ecoshell.agent.view import path_messages
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call, Observation
+from ecoshell.modes.requests import fit
 from ecoshell.strategies import Path, Step
 
 REGISTER = Call(TOOL_REGISTER, {"tool_name": "read_file"}, "c1")

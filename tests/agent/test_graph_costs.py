@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.graph_costs import MAX_TOOLS, costs_text
+from ecoshell.agent.tool_graph import MAX_TOOLS, costs_text
 from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Attachment, Footprint
@@ -129,7 +129,7 @@ async def test_a_repaired_plan_is_estimated_from_the_first_run(play):
 async def test_the_prompt_lists_the_likeliest_tools_only(play):
     async with play([], **GRAPH) as shell:
         names = shell.deps.catalog.names
-        plan = await shell.conversation.forecast("How many lines has notes.txt?")
+        plan = await shell.conversation.setup.forecast("How many lines has notes.txt?")
         table = cost_table(
             {name: [run(1, 1)] for name in (*names, *(f"t{at}" for at in range(20)))}
         )

@@ -5,7 +5,12 @@ from agent_play import finish, of, say, turn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.agent.limits import UNLIMITED_STEPS, output_limit, result_characters, step_limit
+from ecoshell.agent.session_settings import (
+    UNLIMITED_STEPS,
+    output_limit,
+    result_characters,
+    step_limit,
+)
 from ecoshell.events import CallFinished, CallJudged, ToolsOffered
 from ecoshell.models import Traits
 

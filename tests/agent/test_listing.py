@@ -2,8 +2,8 @@ import subprocess
 
 import pytest
 
-from ecoshell.agent import file_listing
-from ecoshell.agent.file_listing import files_of, top_of
+from ecoshell.agent import workspace
+from ecoshell.agent.workspace import files_of, top_of
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_without_git_the_folders_are_walked(tree, monkeypatch):
 
 
 async def test_the_list_has_a_size_limit(tree, monkeypatch):
-    monkeypatch.setattr(file_listing, "MAX_FILES", 1)
+    monkeypatch.setattr(workspace, "MAX_FILES", 1)
     assert await files_of(tree) == ["a.py"]
 
 

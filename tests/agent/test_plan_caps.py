@@ -130,7 +130,7 @@ async def reasons(play, *states):
             return next(upcoming) if at_rest else await current_caps()
 
         shell.deps.budget.caps = caps
-        plan = await shell.conversation.forecast("How many lines has notes.txt?")
+        plan = await shell.conversation.setup.forecast("How many lines has notes.txt?")
         for _ in states[1:]:
             await plan.renew()
             texts.append(plan.event().reason)
@@ -150,7 +150,7 @@ async def test_a_team_cap_for_another_model_does_not_limit_the_plan(play):
             return tuple(states)
 
         shell.deps.budget.caps = caps
-        plan = await shell.conversation.forecast("How many lines has notes.txt?")
+        plan = await shell.conversation.setup.forecast("How many lines has notes.txt?")
         assert plan.event().cap == 10**9
         states.append(CapState(f"model:{model} day", "usd", 10**8, 10**7, 0))
         await plan.renew()

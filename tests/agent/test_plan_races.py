@@ -48,7 +48,7 @@ async def planned(play):
         mode = Paced(model, max_tokens=200, answer_tokens=100)
         shell.deps.models.current = ModelSet(model, mode)
         shell.deps.settings.strict = True
-        plan = await shell.conversation.forecast("How many lines has notes.txt?")
+        plan = await shell.conversation.setup.forecast("How many lines has notes.txt?")
         await plan.settle(plan.inputs.view, shell.deps.catalog.names)
         yield plan, mode
 

@@ -65,10 +65,10 @@ async def test_a_tool_that_takes_longer_than_the_cap_leaves_is_blocked(play):
 
 async def test_without_experience_the_cost_follows_from_the_speed_of_the_model_or_is_unknown(play):
     async with play([], registration="all", budget="10min") as shell:
-        plan = await shell.conversation.forecast(QUESTION)
+        plan = await shell.conversation.setup.forecast(QUESTION)
         unknown, unknown_why = plan.event(), plan.explain("count_text")
         timed_step(shell, 1_000, 20_000)  # 50 tokens a second
-        plan = await shell.conversation.forecast(QUESTION)
+        plan = await shell.conversation.setup.forecast(QUESTION)
         known, known_why = plan.event(), plan.explain("count_text")
     assert unknown.unit == known.unit == "ms"
     assert (unknown.low, unknown.high) == (None, None)
@@ -82,5 +82,5 @@ async def test_without_experience_the_cost_follows_from_the_speed_of_the_model_o
 
 async def test_a_free_model_without_a_cap_is_planned_in_tokens(play):
     async with play([]) as shell:
-        plan = await shell.conversation.forecast(QUESTION)
+        plan = await shell.conversation.setup.forecast(QUESTION)
     assert plan.event().unit == "tokens"

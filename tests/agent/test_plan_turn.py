@@ -611,7 +611,7 @@ async def test_a_stopped_use_is_recorded_without_a_verdict(play):
 async def test_an_abandoned_branch_repeats_notes_about_forbidden_tools(play):
     async with play([], registration="all", budget="90000tok") as shell:
         shell.deps.settings.strict, shell.deps.settings.earned = True, False
-        plan = await shell.conversation.forecast("How many lines has notes.txt?")
+        plan = await shell.conversation.setup.forecast("How many lines has notes.txt?")
         await plan.settle(plan.inputs.view, shell.deps.catalog.names)
 
         async def used(tool, call):

@@ -5,8 +5,8 @@ import json
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.limits import STEPS
-from ecoshell.agent.turn import MOST_CALLS
+from ecoshell.agent.session_settings import STEPS
+from ecoshell.agent.tool_calls import MOST_CALLS
 from ecoshell.events import Answer, CallFinished, CallStarted, ErrorHappened, Notice, StepStarted
 from ecoshell.strategies import stalled_after
 

@@ -8,7 +8,7 @@ import pytest
 import skill_set
 from agent_play import User, is_replayed, of, register, say, turn, with_traits
 
-from ecoshell.catalog.skills import LISTED
+from ecoshell.catalog.catalog import LISTED_SKILLS
 from ecoshell.events import (
     CallFinished,
     Notice,
@@ -210,7 +210,7 @@ async def test_the_right_skill_of_500_is_listed_for_the_tokens_of_64_names(play,
                 shell.deps.models.current.model.size(request).count for request in shell.requests
             ]
             names = shell.deps.models.current.sizes(
-                f", {name}" for name in [*shell.deps.catalog.skills][:LISTED]
+                f", {name}" for name in [*shell.deps.catalog.skills][:LISTED_SKILLS]
             )
     added = [more - less for less, more in zip(*prompts, strict=True)]
     assert hits >= 36, missed

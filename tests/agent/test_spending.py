@@ -8,7 +8,7 @@ import pytest
 from agent_play import User, finish, of, register, say, turn
 
 from ecoshell.agent import CostChoice, LimitChoice, enough_text
-from ecoshell.agent.cost_bounds import CostBound, with_room
+from ecoshell.agent.mode import CostBound, with_room
 from ecoshell.assembly.live import apply
 from ecoshell.budget import CapState, nano_to_usd_text
 from ecoshell.events import (

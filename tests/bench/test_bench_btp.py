@@ -9,7 +9,7 @@ from bench_play import written
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.agent.limits import SMALL_MODEL_STEPS
+from ecoshell.agent.session_settings import SMALL_MODEL_STEPS
 from ecoshell.errors import UsageError
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.btp.plan import Candidate, TaskPlan

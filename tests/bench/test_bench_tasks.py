@@ -19,7 +19,7 @@ from bench_play import Bench
 from full_disk import no_file_over
 from hostile_server import hostile_server
 
-from ecoshell.agent.limits import STEPS
+from ecoshell.agent.session_settings import STEPS
 from ecoshell.errors import ModelMissing, StoreError, UsageError
 from ecoshell.models import Traits
 from ecoshell.paths import user_paths

@@ -15,7 +15,8 @@ def test_path_counts_files_functions_and_calls(capsys: pytest.CaptureFixture[str
     assert 5 < record["files"] < record["functions"] < record["calls"] < 100_000
     assert record["files"] == len(rows)
     assert record["functions"] == sum(row["functions"] for row in rows)
-    assert record["calls"] == sum(row["calls"] for row in rows)
+    for part in (rows, record["by_function"]):
+        assert record["calls"] == sum(row["calls"] for row in part)
     assert all((Path(ecoshell.__file__).parent / row["file"]).is_file() for row in rows)
     assert {"agent/shell.py", "models/script.py"} <= {row["file"] for row in rows}
 
@@ -43,4 +44,8 @@ def test_counter_counts_named_functions_of_the_package_while_active(tmp_path: Pa
         "functions": 2,
         "calls": 4,
         "rows": [{"file": "m.py", "functions": 2, "calls": 4}],
+        "by_function": [
+            {"file": "m.py", "function": "g", "calls": 3},
+            {"file": "m.py", "function": "f", "calls": 1},
+        ],
     }

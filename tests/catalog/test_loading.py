@@ -17,9 +17,11 @@ from ecoshell.catalog import (
     Presentation,
     candidates_of,
     decide_loading,
+    short_descriptions,
 )
 from ecoshell.messages import ToolSchema
 
+READ = ToolSchema("read_file", "Read.", {})
 CORE_NAMES = ("tool0", "tool1")
 TEXT_MODEL = LoadingPolicy()
 NATIVE = LoadingPolicy(native=True, core=frozenset(CORE_NAMES))
@@ -27,7 +29,7 @@ POLICIES = pytest.mark.parametrize("policy", [TEXT_MODEL, NATIVE], ids=["text", 
 
 
 def tool(name: str, chance: float = 0.1, tokens: int = 200) -> Candidate:
-    return Candidate(name, tokens, chance, text_tokens=tokens)
+    return Candidate(name, tokens, chance)
 
 
 def pool(size: int, *, tokens: int = 200, chance: float = 0.1) -> tuple[Candidate, ...]:
@@ -143,13 +145,14 @@ def test_loaded_schemas_fit_the_context() -> None:
 
 
 def test_names_have_descriptions_unless_there_are_many() -> None:
-    def has_descriptions(count: int, policy: LoadingPolicy) -> bool:
-        tools = tuple(replace(tool, description_tokens=10) for tool in pool(count))
-        return decide_loading(tools, policy).has_descriptions
+    def described(count: int) -> list[str]:
+        schemas = [ToolSchema(f"tool{n}", "Says it.", {}) for n in range(count)]
+        return [*short_descriptions(schemas, lambda texts: [*map(len, texts)])]
 
-    assert has_descriptions(30, NATIVE)
-    assert not has_descriptions(60, NATIVE)
-    assert not has_descriptions(30, TEXT_MODEL)
+    assert described(30) == [f"tool{n}" for n in range(30)]
+    assert described(60) == []
+    assert decide_loading(pool(30), NATIVE).has_descriptions
+    assert not decide_loading(pool(30), TEXT_MODEL).has_descriptions
 
 
 @pytest.mark.parametrize(
@@ -219,9 +222,18 @@ def test_reason_for_a_likely_tool_that_does_not_fit() -> None:
     assert "that fit" in decision.why("sure")
 
 
-def test_candidates_have_the_sizes_of_schema_and_description() -> None:
-    schema = ToolSchema("read_file", "Read.", {})
-    (candidate,) = candidates_of([schema], {"read_file": 0.25}, lambda texts: [*map(len, texts)])
-    assert candidate == Candidate(
-        "read_file", len(schema.entry), 0.25, len(schema.as_text()), len(" (Read)")
-    )
+@pytest.mark.parametrize(
+    ("policy", "size"),
+    [
+        (NATIVE, len(READ.entry)),
+        (TEXT_MODEL, len(READ.as_text())),
+        (replace(NATIVE, declared=frozenset({"read_file"})), len(READ.as_text())),
+    ],
+    ids=["array", "text", "declared"],
+)
+def test_candidates_have_the_size_of_the_schema_as_models_read_it(
+    policy: LoadingPolicy, size: int
+) -> None:
+    chances = {"read_file": 0.25}
+    (candidate,) = candidates_of([READ], chances, lambda texts: [*map(len, texts)], policy)
+    assert candidate == Candidate("read_file", size, 0.25)

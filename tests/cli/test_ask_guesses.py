@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_play import Command
 
-from ecoshell.agent.approval import TRUSTED_PARAMETERS, Guess
+from ecoshell.agent.untrusted import TRUSTED_PARAMETERS, Guess
 from ecoshell.messages import Call
 from ecoshell.models.gguf import parameters
 from ecoshell.tools.builtin import builtin_tools

@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from ecoshell.agent.view import View
 from ecoshell.budget import ZERO_PRICE
 from ecoshell.catalog import GROW
 from ecoshell.messages import Message, ToolSchema, Usage
@@ -12,7 +13,7 @@ from ecoshell.models import Reply, Request, Traits
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
 
-from ecoshell.agent.mode import DraftTask, View
+from ecoshell.agent.mode import DraftTask
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.local import LocalModel

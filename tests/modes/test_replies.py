@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.view import View
 from ecoshell.catalog import PLAIN
 from ecoshell.errors import CallBroken, LimitReached, ModelBroken
 from ecoshell.events import Notice
 from ecoshell.messages import FINISH, Call, Observation, ProviderState, ToolSchema, Usage
 from ecoshell.models import PromptSize, Reply, Traits
-from ecoshell.modes.replies import CONTINUE, joined
+from ecoshell.modes.base import CONTINUE, joined
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Umi
 from ecoshell.strategies import Path, Step, Thought

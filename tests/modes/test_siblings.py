@@ -2,7 +2,7 @@
 
 import pytest
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.view import View
 from ecoshell.catalog import GROW
 from ecoshell.messages import FINISH, Call, Observation, ToolSchema
 from ecoshell.modes.ranking import ranking_request, verdict

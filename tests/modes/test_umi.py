@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from ecoshell.agent.mode import DraftTask, FillTask, View
+from ecoshell.agent.mode import DraftTask, FillTask
+from ecoshell.agent.view import View
 from ecoshell.catalog import GROW, PLAIN
 from ecoshell.errors import CallBroken, LimitReached
 from ecoshell.events import Notice, Rationale

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import sys
 
-from ecoshell.agent.cost_bounds import unpriced
+from ecoshell.agent.mode import unpriced
 from ecoshell.agent.plan_text import plan_summary, plan_table
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.assembly.viewing import assemble_view, caps_of
@@ -53,7 +53,7 @@ async def _forecast(options: Options, question: str) -> TurnPlan:
     shell = await assemble_view(options)
     try:
         caps = await caps_of(shell, options)
-        plan = await shell.conversation.forecast(question, caps)
+        plan = await shell.conversation.setup.forecast(question, caps)
         error = unpriced(shell.deps.models.current.mode.forecast(plan.inputs.view), caps)
         if error is not None:
             raise error

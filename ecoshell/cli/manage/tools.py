@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ecoshell.assembly import load_settings, skills_of, sources_of, tool_named
 from ecoshell.budget import counted
-from ecoshell.catalog.skills import Skill
+from ecoshell.catalog.catalog import Skill
 from ecoshell.cli.fence import warn
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_json

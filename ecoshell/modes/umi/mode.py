@@ -10,15 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ecoshell.agent.memory import path_messages
-from ecoshell.agent.mode import CallForecast, DraftTask, FillTask, StepForecast, View
+from ecoshell.agent.mode import CallForecast, DraftTask, FillTask, StepForecast
+from ecoshell.agent.view import View, path_messages
 from ecoshell.events import Emit, Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import call_fault
-from ecoshell.modes.base import ANSWER_SLACK, CALLER, PLANNER, SUMMARIZER, BaseMode
-from ecoshell.modes.replies import completed
+from ecoshell.modes.base import ANSWER_SLACK, CALLER, PLANNER, SUMMARIZER, BaseMode, completed
 from ecoshell.modes.requests import (
     UNUSABLE_CALL,
     Messages,
@@ -104,11 +103,9 @@ class Umi(BaseMode):
         if view.closed:
             return _concluded(await self.conclude(view, emit))
         decision = self._pending_decision(view) or await self._plan(view, emit)
-        return (
-            decision
-            if isinstance(decision, Thought)
-            else await self._carried_out(view, decision, emit)
-        )
+        if isinstance(decision, Thought):
+            return decision
+        return await self._carried_out(view, decision, emit)
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
         from ecoshell.modes.drafting import ask_for_draft
@@ -142,9 +139,8 @@ class Umi(BaseMode):
         if self._pending_decision(view) is None:
             self._pending = (view.path, view.siblings, decision)
             if decision.next == "conclusion" and decision.rationale:
-                emit(
-                    Rationale(decision.rationale, PLANNER)
-                )  # before the answer that follows from it
+                # before the answer that follows from it
+                emit(Rationale(decision.rationale, PLANNER))
         if decision.next == "conclusion":
             ending = self._summarizer.planner_words(decision.rationale, "conclusion")
             make = partial(self._answering, view, output=self._longest_answer, ending=ending)
@@ -175,11 +171,9 @@ class Umi(BaseMode):
             )
             second = planner.decision(reply.text)
             decision = second if second.next or second.rationale else decision
-        return (
-            decision
-            if reply.call is None
-            else replace(thought_of(reply, by=PLANNER), rationale=decision.rationale)
-        )
+        if reply.call is None:
+            return decision
+        return replace(thought_of(reply, by=PLANNER), rationale=decision.rationale)
 
     async def _call(self, view: View, decision: Decision, emit: Emit) -> Thought:
         """The caller's calls for a decision, or for an undecided planner's text; gives up if no call is possible.

@@ -1,6 +1,6 @@
 """The model of one role, and the form of its requests."""
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.view import View
 from ecoshell.messages import FINISH, Message, ToolSchema
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.requests import Messages, callable_schemas, prompt, system_text
@@ -58,7 +58,7 @@ class Player:
 
     def callable_schemas(self, view: View) -> tuple[ToolSchema, ...]:
         """The tools that the caller may call now; `finish` is left to the planner."""
-        schemas = callable_schemas(view)
+        schemas = callable_schemas(view, view.array)
         if self.aids is not None and self.aids.grammar:
             schemas = limited_registration(view, schemas)
         return tuple(schema for schema in schemas if schema.name != FINISH)

@@ -112,11 +112,9 @@ def pooled(figures: Iterable[Figure]) -> Figure:
     """Merge the samples of several figures; the spread of the result is 0."""
     samples = [figure for figure in figures if figure.count]
     count = sum(figure.count for figure in samples)
-    return (
-        Figure(count, sum(figure.count * figure.mean for figure in samples) / count)
-        if count
-        else Figure()
-    )
+    if count:
+        return Figure(count, sum(figure.count * figure.mean for figure in samples) / count)
+    return Figure()
 
 
 def _up(amount: float) -> int:
@@ -195,9 +193,8 @@ class ToolCosts:
             seconds,
         )
         registering = step.amount(unit)
-        free = expected_cost(
-            NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano
-        )  # shared by all tools without price and history
+        # shared by all tools without price and history
+        free = expected_cost(NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano)
         costs: dict[str, Expected] = {}
         for name, declared in self._catalog.prices.items():
             past, cost = self._evidence.get(name, NO_EVIDENCE), free
@@ -340,11 +337,9 @@ def _value_line(past: Evidence, prior: float) -> str:
         weights = "w = exp(cos − 1), half of that for another version of the tool"
         basis = f"{quotient}, over the judgments of {_uses(past.uses)} before this turn; {weights}"
     else:
-        uses = (
-            f"no judgment in {_uses(past.uses)} before this turn"
-            if past.uses
-            else "not used before this turn"
-        )
+        uses = "not used before this turn"
+        if past.uses:
+            uses = f"no judgment in {_uses(past.uses)} before this turn"
         basis = f"{start} / {WEIGHT_PRIOR}: {uses}"
     return f"value   {value(past, prior):.4f} = {basis}{origin}"
 
@@ -385,11 +380,9 @@ def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: boo
     parts += f" + registering {_exact(cost.registering, unit)} + time {_exact(cost.time, unit)}"
     source = "declared and estimated: it was not used before"
     if cost.sample_count:
-        share = (
-            f", {row.used} of them in this turn"
-            if row.used and row.used < cost.sample_count
-            else ""
-        )
+        share = ""
+        if row.used and row.used < cost.sample_count:
+            share = f", {row.used} of them in this turn"
         source = f"from {_uses(cost.sample_count)}{share or (' in this turn' if row.used else '')}"
         steps = past.step_tokens if unit == "tokens" else past.step_nano
         if not row.used and not steps.count:
@@ -418,11 +411,9 @@ def _budget_line(priced: PricedPlan) -> str:
         return ""
     unit = priced.unit
     available, reserve = _exact(remaining.cap, unit), _exact(remaining.reserved, unit)
-    paid = (
-        f"{_exact(priced.paid, unit)} paid already by thinking of the next use"
-        if priced.paid
-        else ""
-    )
+    paid = ""
+    if priced.paid:
+        paid = f"{_exact(priced.paid, unit)} paid already by thinking of the next use"
     head = f"budget  R = {_exact(priced.budget or 0, unit)}"
     if remaining.budget + priced.paid < 0:
         return f"{head}: {available} left{paid and f', {paid}'}, and {reserve} should be reserved for the answer"
@@ -518,15 +509,11 @@ def refused(
     """
     reason = _WHY.get(why or "", "")
     if better is not None and why is None:
-        cost, budget = (
-            amount_text(priced.costs[tool].total, priced.unit),
-            amount_text(priced.budget or 0, priced.unit),
-        )
+        cost = amount_text(priced.costs[tool].total, priced.unit)
+        budget = amount_text(priced.budget or 0, priced.unit)
         dearer = f"it is expected to cost {cost} of the {budget} left, which would leave {better.tool} unpaid"
-        reason, why = (
-            f"{dearer} ({amount_text(better.cost, priced.unit)}, and likelier to help)",
-            "budget",
-        )
+        reason = f"{dearer} ({amount_text(better.cost, priced.unit)}, and likelier to help)"
+        why = "budget"
     rows = sorted(
         (row for row in priced.plan.rows if row.left and row.tool in names),
         key=lambda row: -row.worth,
@@ -560,11 +547,9 @@ def after_result(
 
 
 def _budget_note(priced: PricedPlan) -> str:
-    return (
-        ""
-        if priced.budget is None
-        else f"Budget left for tools: {amount_text(priced.budget, priced.unit)}."
-    )
+    if priced.budget is None:
+        return ""
+    return f"Budget left for tools: {amount_text(priced.budget, priced.unit)}."
 
 
 def _named(names: Iterable[str], forbidden: Mapping[str, str]) -> str:

@@ -132,9 +132,8 @@ class Past:
         """
         with self._lock:
             try:
-                generation = (
-                    self._store.generation
-                )  # first, so that a change during the read is noticed next time
+                # first, so that a change during the read is noticed next time
+                generation = self._store.generation
                 if generation != self._generation:
                     self._forget()
                 self._generation = (
@@ -142,9 +141,8 @@ class Past:
                 )
                 columns = self._store.columns(self._last_use)
                 if columns.id:
-                    fresh = self._store.queries(
-                        max(self._places, default=0)
-                    )  # after the uses, so that they exist
+                    # after the uses, so that they exist
+                    fresh = self._store.queries(max(self._places, default=0))
                     self._places |= {
                         number: place for place, (number, _) in enumerate(fresh, len(self._places))
                     }
@@ -298,9 +296,8 @@ class _History:
             "frequency_weight": np.bincount(pairs.tool, of_pair * pairs.frequency, len(codes)),
             "chance": np.minimum(1.0, used / near) if near else np.zeros(len(codes)),
         }
-        rows = [
-            *zip(*(column.tolist() for column in sums.values()), strict=True)
-        ]  # reading single numpy values is slow
+        # reading single numpy values is slow
+        rows = [*zip(*(column.tolist() for column in sums.values()), strict=True)]
         evidence = dict.fromkeys(hashes, Evidence(chance_weight=near))
         for name in hashes:
             code = codes.get(name)
@@ -334,11 +331,9 @@ class _History:
             ("step_tokens", same),
         ):
             has_sample = counts_at_all & ~np.isnan(uses[column])
-            tool, samples, shares = (
-                uses["tool"][has_sample],
-                uses[column][has_sample],
-                np.where(current, 1.0, OTHER_SCHEMA_WEIGHT)[has_sample],
-            )
+            tool = uses["tool"][has_sample]
+            samples = uses[column][has_sample]
+            shares = np.where(current, 1.0, OTHER_SCHEMA_WEIGHT)[has_sample]
             total = np.maximum(np.bincount(tool, shares, len(codes)), np.finfo(np.float64).tiny)
             means = np.bincount(tool, shares * samples, len(codes)) / total
             squares = np.bincount(tool, shares * (samples - means[tool]) ** 2, len(codes))
@@ -394,10 +389,8 @@ class QuestionIndex:
 
         each = [_features(text) for text in texts]
         numbers = np.arange(self._count, self._count + len(each), dtype=np.int32)
-        rows, features = (
-            np.repeat(numbers, [len(text_features) for text_features in each]),
-            np.concatenate([_features(""), *each]),
-        )
+        rows = np.repeat(numbers, [len(text_features) for text_features in each])
+        features = np.concatenate([_features(""), *each])
         order = np.argsort(features, kind="stable")
         self._rows = np.insert(self._rows, self._starts[1:][features[order]], rows[order])
         self._starts[1:] += np.cumsum(np.bincount(features, minlength=FEATURES))

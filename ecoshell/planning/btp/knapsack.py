@@ -46,19 +46,16 @@ def solve(
     lengths, values or costs that are not finite, negative costs or bounds, fractional bounds, and a budget that is not
     a number.
     """
-    tool_values, tool_costs, limits = (
-        _plain("value", values),
-        _plain("cost", costs, 0),
-        _plain("bound", bounds, 0, integral=True),
-    )
+    tool_values = _plain("value", values)
+    tool_costs = _plain("cost", costs, 0)
+    limits = _plain("bound", bounds, 0, integral=True)
     if not len(tool_values) == len(tool_costs) == len(limits):
         raise ValueError(
             f"{len(tool_values)} values, {len(tool_costs)} costs and {len(limits)} bounds are not of the same tools"
         )
     raw_budget: Any = budget
-    budget_number: Any = (
-        raw_budget.item() if hasattr(raw_budget, "item") else raw_budget
-    )  # a numpy scalar
+    # a numpy scalar
+    budget_number: Any = raw_budget.item() if hasattr(raw_budget, "item") else raw_budget
     if not isinstance(budget_number, int | float) or math.isnan(budget_number):
         raise ValueError(
             "the budget is not a number"
@@ -78,9 +75,8 @@ def solve(
     if not usable:
         return counts
     ratios = [tool_costs[at].as_integer_ratio() for at in usable]
-    unit = max(
-        denominator for _, denominator in ratios
-    )  # floats are exact multiples of a power of two
+    # floats are exact multiples of a power of two
+    unit = max(denominator for _, denominator in ratios)
     numerator, denominator = budget_number.as_integer_ratio()
     units = numerator * unit // denominator
     # rounding keeps plans within the budget: Σ ⌈c/u⌉ ≤ ⌊R/u⌋ implies Σ c ≤ R (BTP Appendix A.1)
@@ -93,9 +89,8 @@ def solve(
         min(int(limits[at]), units // cost) for at, cost in zip(usable, unit_costs, strict=True)
     ]
     if sum(map(mul, unit_costs, uses)) > units:
-        unit_values = [
-            tool_values[at] for at in usable
-        ]  # as precise as their sum over all uses allows
+        # as precise as their sum over all uses allows
+        unit_values = [tool_values[at] for at in usable]
         if {*map(type, unit_values)} <= {int}:
             excess = int(sum(map(mul, unit_values, uses))).bit_length() - _VALUE_BITS
             unit_values = [max(1, int(value) >> max(0, excess)) for value in unit_values]
@@ -170,9 +165,8 @@ def _better(
 
     doubtful: list[int] = (limits - fewest).tolist()
     packs = list[tuple[int, int]]()
-    for tool, uses in enumerate(
-        doubtful
-    ):  # packs of 1, 2, 4 … uses, which sum to any count, largest first
+    # packs of 1, 2, 4 … uses, which sum to any count, largest first
+    for tool, uses in enumerate(doubtful):
         sizes = [1 << bit for bit in range((uses + 1).bit_length() - 1)]
         packs += [
             (tool, size) for size in sorted((*sizes, uses - sum(sizes)), reverse=True) if size
@@ -207,10 +201,8 @@ def _better(
     counts, reached, spent = fewest.copy(), int(value[-1]), int(cost[-1])
     # reconstruct the best plan from the last pack to the first
     for (tool, size), (values, costs) in zip(packs, reversed(stages), strict=True):
-        value_left, cost_left = (
-            reached - int(tools[0][tool]) * size,
-            spent - int(tools[1][tool]) * size,
-        )
+        value_left = reached - int(tools[0][tool]) * size
+        cost_left = spent - int(tools[1][tool]) * size
         place = int(values.searchsorted(value_left))
         if place < len(values) and values[place] == value_left and costs[place] == cost_left:
             counts[tool] += size
@@ -222,9 +214,8 @@ def _plain(
     name: str, sequence: Any, least: Number = -math.inf, *, integral: bool = False
 ) -> list[Number]:
     """Convert to a list of Python numbers; raises ValueError for the first invalid one."""
-    numbers: list[Any] = (
-        sequence.tolist() if hasattr(sequence, "tolist") else list(sequence)
-    )  # an array
+    # an array
+    numbers: list[Any] = sequence.tolist() if hasattr(sequence, "tolist") else list(sequence)
     for at, number in enumerate(numbers):
         if hasattr(number, "item"):
             number = numbers[at] = number.item()  # noqa: PLW2901 - numpy's own, in a list

@@ -82,7 +82,9 @@ class Plan:
     @property
     def cost(self) -> int:
         """The expected cost of the remaining uses."""
-        return sum(row.left * row.cost for row in self.rows)
+        return sum(
+            [(row.planned - row.used) * row.cost for row in self.rows if row.state == "planned"]
+        )
 
     def better(self, tool: str) -> PlanRow | None:
         """Return the best planned use that a use of this tool would make unaffordable, else None.
@@ -243,10 +245,8 @@ class TaskPlan:
         elif candidate.bound == 0 and not used:
             state, why = "unplanned", "below τ"
         else:
-            state, why = (
-                "forbidden" if self._strict else "unplanned",
-                "quota" if limit <= used else "budget",
-            )
+            state = "forbidden" if self._strict else "unplanned"
+            why = "quota" if limit <= used else "budget"
         return PlanRow(
             tool=candidate.tool,
             value=round(candidate.value, 4),

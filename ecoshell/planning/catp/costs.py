@@ -161,9 +161,8 @@ def _clusterings(
 
     points = np.asarray(ordered, np.float64)
     count = len(points)
-    shifted = (
-        points - points.mean() if count else points
-    )  # keeps the precision of squares of large sizes
+    # keeps the precision of squares of large sizes
+    shifted = points - points.mean() if count else points
     sums = np.concatenate(([0.0], np.cumsum(shifted)))
     squares = np.concatenate(([0.0], np.cumsum(shifted**2)))
     best = np.full((max_pieces + 1, count + 1), np.inf)
@@ -302,11 +301,9 @@ class CostTable:
         lines = [f"Cost of one use of each tool for {size_word} input, in uses of the cheapest:"]
         for tool, vector in vectors.items():
             first, last = vector.costs[0], vector.costs[-1]
-            growth = (
-                f" (large inputs cost {_times(last / first)} of small ones)"
-                if first and last >= 2 * first
-                else ""
-            )
+            growth = ""
+            if first and last >= 2 * first:
+                growth = f" (large inputs cost {_times(last / first)} of small ones)"
             lines.append(f"- {tool}: {_times(costs[tool] / least)}{growth}")
         return "\n".join(lines)
 

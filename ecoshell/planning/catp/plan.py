@@ -149,10 +149,8 @@ def faults_of(nodes: Sequence[Node]) -> Iterator[PlanFault]:
 
 def beyond(nodes: Sequence[Node], limit: int) -> PlanFault:
     """Return the fault of the first node above the limit."""
-    label, message = (
-        nodes[limit].label,
-        f"The plan has {len(nodes)} nodes; at most {limit} are taken",
-    )
+    label = nodes[limit].label
+    message = f"The plan has {len(nodes)} nodes; at most {limit} are taken"
     return PlanFault(
         f"{message}: {shown(label)} is one too many.", node=label, spot=(limit, ITSELF)
     )
@@ -179,11 +177,9 @@ def unknown_tool(tool: str, names: Collection[str]) -> str:
 def shown(text: str) -> str:
     """Quote input for a message: one line of limited length."""
     line = visible_line(text[: 2 * _QUOTE_CHARACTERS])
-    return (
-        f"`{line[:_QUOTE_CHARACTERS]}…`"
-        if len(line) > _QUOTE_CHARACTERS or len(text) > 2 * _QUOTE_CHARACTERS
-        else f"`{line}`"
-    )
+    if len(line) > _QUOTE_CHARACTERS or len(text) > 2 * _QUOTE_CHARACTERS:
+        return f"`{line[:_QUOTE_CHARACTERS]}…`"
+    return f"`{line}`"
 
 
 def longest_path(

@@ -327,10 +327,8 @@ class Rules:
         tool, totals = self.classes[number], list[int]()
         rooms = (range(n + 1) for n in _masked(spare, tool.usable))
         for *more, task_too in product(*rooms, (0, 1) if free else (0,)):
-            counts, with_task = (
-                tuple(map(sum, zip(dependencies, more, strict=True))),
-                task or task_too > 0,
-            )
+            counts = tuple(map(sum, zip(dependencies, more, strict=True)))
+            with_task = task or task_too > 0
             if (with_task or any(counts)) and not self.missing(tool.needs, counts, task=with_task):
                 totals.append(sum(more) + task_too)
         return min(totals, default=None)
@@ -400,10 +398,8 @@ def _exceeded_limits(nodes: Sequence[Node], problem: Problem) -> Iterator[PlanFa
     ends = [*accumulate(len(node.after) + 3 for node in nodes)]  # [SoP] does not count
     if problem.max_tokens is not None and ends[-1] >= problem.max_tokens:
         at = next(at for at, end in enumerate(ends) if end >= problem.max_tokens)
-        label, message = (
-            nodes[at].label,
-            f"The plan has {ends[-1] + 1} tokens; at most {problem.max_tokens} are taken",
-        )
+        label = nodes[at].label
+        message = f"The plan has {ends[-1] + 1} tokens; at most {problem.max_tokens} are taken"
         yield PlanFault(f"{message}: {shown(label)} is beyond them.", node=label, spot=(at, ITSELF))
 
 

@@ -31,7 +31,7 @@ _SCRIPT = (
 
 
 def measure_path() -> dict[str, Any]:
-    """Return the number of files, distinct functions and calls, in total and for each file."""
+    """Return the number of files, distinct functions and calls, in total, for each file and for each function."""
     with new_home() as home:
         (home.folder / "notes.txt").write_text("milk\nbread\n", encoding="utf-8")
         model = home.scripted(*_SCRIPT)
@@ -71,12 +71,14 @@ class CallCounter:
             self.calls[code] += 1
 
     def record(self) -> dict[str, Any]:
-        """Return the totals, and a row for each file, the most calls first."""
+        """Return the totals, and a row for each file and each function, the most calls first."""
         calls, functions = Counter[str](), Counter[str]()
-        for code, count in self.calls.items():
+        by_function: list[dict[str, Any]] = []
+        for code, count in self.calls.most_common():
             file = code.co_filename.removeprefix(self._prefix)
             calls[file] += count
             functions[file] += 1
+            by_function.append({"file": file, "function": code.co_qualname, "calls": count})
         rows = [
             {"file": file, "functions": functions[file], "calls": count}
             for file, count in calls.most_common()
@@ -86,6 +88,7 @@ class CallCounter:
             "functions": len(self.calls),
             "calls": calls.total(),
             "rows": rows,
+            "by_function": by_function,
         }
 
 

@@ -9,8 +9,8 @@ from dataclasses import asdict, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent import Approval, NonInteractive
-from ecoshell.agent.dependencies import SessionBudget
-from ecoshell.agent.limits import output_limit, result_characters, step_limit
+from ecoshell.agent.session_settings import output_limit, result_characters, step_limit
+from ecoshell.agent.spending import SessionBudget
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, lending
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate

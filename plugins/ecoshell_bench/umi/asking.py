@@ -11,9 +11,8 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass
 from uuid import uuid4
 
-from ecoshell.agent.dependencies import SessionBudget
-from ecoshell.agent.memory import opening_text
-from ecoshell.agent.mode import View
+from ecoshell.agent.spending import SessionBudget
+from ecoshell.agent.view import View, opening_text
 from ecoshell.assembly import load_settings, open_ledger, roles_of
 from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.budget import SCOPES, Amount, parse_amount

@@ -14,7 +14,7 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
-from ecoshell.agent.dependencies import SessionBudget
+from ecoshell.agent.spending import SessionBudget
 from ecoshell.assembly import load_settings, price_book
 from ecoshell.budget import NANO, ZERO_PRICE, Price
 from ecoshell.budget.gate import Gate

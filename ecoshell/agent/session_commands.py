@@ -1,0 +1,245 @@
+"""The slash commands for sessions: resume, export, undo, compact and delegate."""
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from ecoshell.agent.command_table import (
+    CommandTable,
+    Printed,
+    dollars,
+    required,
+    table,
+)
+from ecoshell.agent.conversation import Stopped
+from ecoshell.agent.past_turn import PastTurn
+from ecoshell.agent.shell import Shell
+from ecoshell.budget import counted
+from ecoshell.errors import ToolError, UsageError
+from ecoshell.events import TurnUndone
+from ecoshell.events.work import todo_headline, todo_lines
+from ecoshell.messages import Effect, visible, visible_line
+from ecoshell.tools.builtin.files import RESTORABLE
+from ecoshell.tools.builtin.task import PROJECT_FOLDERS
+from ecoshell.tools.restore import Changed
+
+SESSION_COMMANDS: CommandTable[Shell] = CommandTable()
+_UNWRITTEN = (
+    "The last events are not written yet; they are lost if ecoshell ends before there is room."
+)
+_LASTING: frozenset[Effect] = frozenset({"write", "execute"})
+_QUESTION_LIMIT = 60
+"""Characters of a question that identify its turn."""
+
+
+@SESSION_COMMANDS.add(
+    "task",
+    "[AGENT] [AMOUNT]: TEXT",
+    "let a subagent do a piece of work; without a text, list the agents",
+    lambda shell: (f"{name}: " for name, _, _ in shell.deps.agents().rows()),
+)
+async def _task(shell: Shell, argument: str) -> Printed:
+    """`/task Check the links in docs`, `/task reviewer 0.05: Check the last commit`, `/task`."""
+    if argument:
+        return Printed("", effect="ask", value=f"/task {argument}")
+    rows = await asyncio.to_thread(shell.deps.agents().rows)
+    if not rows:
+        return Printed(
+            f"No agent is defined. {PROJECT_FOLDERS[0]}/NAME.md defines one; /task TEXT needs none."
+        )
+    return Printed(
+        table(("agent", "description", "file"), [tuple(map(visible_line, row)) for row in rows])
+    )
+
+
+@SESSION_COMMANDS.add("sessions", "", "list earlier sessions")
+async def _sessions(shell: Shell, argument: str) -> Printed:
+    sessions = await asyncio.to_thread(shell.store.list, 20)
+    rows = [(info.id, info.updated_text, visible(info.title), info.model) for info in sessions]
+    return Printed(table(("session", "last used", "title", "model"), rows))
+
+
+@SESSION_COMMANDS.add(
+    "resume", "ID", "resume a session", lambda shell: (info.id for info in shell.store.list(20))
+)
+async def _resume(shell: Shell, argument: str) -> Printed:
+    await shell.open(required(argument, "/resume ID (see /sessions)"))
+    await shell.restore_choices()
+    return Printed("", effect="session")
+
+
+@SESSION_COMMANDS.add("new", "", "start a new session")
+async def _new(shell: Shell, argument: str) -> Printed:
+    await shell.open()
+    old = (
+        "The previous session is kept; /sessions lists it."
+        if await shell.flush() is None
+        else _UNWRITTEN
+    )
+    return Printed(f"New session {shell.session}. {old}", effect="session")
+
+
+@SESSION_COMMANDS.add(
+    "export",
+    "[FILE]",
+    "export this session to a new file, as Markdown or, with the suffix .json, as JSON",
+    lambda shell: (f"{shell.session}.md", f"{shell.session}.json"),
+)
+async def _export(shell: Shell, argument: str) -> Printed:
+    """`/export`, `/export FILE.md`, `/export FILE.json`."""
+    suffixes = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    files = (Path(shell.workspace, f"{shell.session}{suffix}.md") for suffix in suffixes)
+    new_files = filter(lambda file: not file.exists(), files)
+    file = shell.archive.file(argument) if argument else await asyncio.to_thread(next, new_files)
+    await shell.archive.export(shell.session, file, running=shell.conversation.busy)
+    return Printed(f"Exported to {file}.")
+
+
+@SESSION_COMMANDS.add("undo", "[FILE]", "undo the last turn and its changes to files")
+async def _undo(shell: Shell, argument: str) -> Printed:
+    """`/undo`, or `/undo FILE` for a file that changed after the turn."""
+    if argument:
+        restored = await shell.conversation.undo_over(argument)
+        name = visible_line(argument)
+        return Printed(
+            f"Restored: {name}." if restored else f"{name} was not restored; it may be unchanged."
+        )
+    turn, undone, changed = await shell.conversation.undo()
+    return Printed(_undo_text(shell, turn, undone, changed))
+
+
+@SESSION_COMMANDS.add("retry", "", "undo the last turn and ask its question again")
+async def _retry(shell: Shell, argument: str) -> Printed:
+    turn, undone, changed = await shell.conversation.undo()
+    text = _undo_text(shell, turn, undone, changed)
+    return Printed(text, effect="ask", value=turn.question, attachments=turn.attachments)
+
+
+def _undo_text(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
+    """What was undone, what was not, and why."""
+    question = visible_line(turn.question, _QUESTION_LIMIT)
+    lines = [f"Turn {turn.number} is undone: “{question}”. Models no longer see it."]
+    if undone.restored:
+        lines.append(f"Restored: {_listed(undone.restored)}.")
+    if undone.kept:
+        why = "they changed later, cannot be written, or have no copy"
+        lines.append(f"Not restored, because {why}: {_listed(undone.kept)}.")
+    for change in changed:
+        name = visible_line(change.path)
+        lines.append(
+            f"{name} changed later. To restore it anyway, use /undo {name}, with this effect:"
+        )
+        lines.append(visible(change.changes) or "(The change is too long, or not text.)")
+    writers = turn.ran & RESTORABLE
+    if writers and not undone.restored and not undone.kept:
+        lines.append(
+            f"No file was restored: {_listed(sorted(writers))} left no change, or too long ago."
+        )
+    catalog = shell.deps.catalog
+    lasting = (
+        name
+        for name in turn.ran - RESTORABLE
+        if name in catalog and catalog.tool(name).effects & _LASTING
+    )
+    if unrestorable := sorted(lasting):
+        lines.append(f"Changes by {_listed(unrestorable)} cannot be restored.")
+    if turn.registered:
+        lines.append(f"Registered tools stay registered: {_listed(turn.registered)}.")
+    if turn.spent_nano != 0:
+        lines.append(f"Its cost of {dollars(turn.spent_nano)} stays spent.")
+    return "\n".join(lines)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(visible_line, names))
+
+
+@SESSION_COMMANDS.add("todo", "", "show the agent's task list")
+async def _todo(shell: Shell, argument: str) -> Printed:
+    items = shell.conversation.memory.shown.todo
+    lines = (todo_headline(items), *todo_lines(items))
+    return Printed(
+        "\n".join(lines) if items else "There is no task list; the agent makes one for longer work."
+    )
+
+
+@SESSION_COMMANDS.add(
+    "background",
+    "[stop ID]",
+    "list or stop background commands",
+    lambda shell: (f"stop {command.id}" for command in shell.deps.workspace.background.running),
+)
+async def _background(shell: Shell, argument: str) -> Printed:
+    background = shell.deps.workspace.background
+    action, _, name = argument.partition(" ")
+    if action == "stop" and name:
+        try:
+            command = background.get(name.strip())
+        except ToolError as error:
+            raise UsageError(error.message) from error
+        await background.stop(command)
+        return Printed(f"{command.id} is {command.state}: {visible_line(command.command)}")
+    if argument:
+        raise UsageError(
+            f"/background does not know {argument!r}.",
+            fix="Write /background or /background stop b1.",
+        )
+    lines = [
+        f"{each.id}  {each.state}  {visible_line(each.command)}" for each in background.running
+    ]
+    return Printed("\n".join(lines) or "No command runs in the background.")
+
+
+@SESSION_COMMANDS.add("compact", "", "replace all turns with a summary for models")
+async def _compact(shell: Shell, argument: str) -> Printed:
+    try:
+        compacted, spent = await shell.conversation.compact()
+    except Stopped:
+        return Printed("Stopped. Nothing was compacted; /cost includes the call.")
+    turns = counted(compacted.turns, "turn")
+    sizes = f"{compacted.tokens_before:,} tokens before, {compacted.tokens_after:,} now"
+    if not compacted.model:
+        by = "This model is too small for summaries; from now on it reads an extract."
+        return Printed(f"Compacted {turns}: {sizes}. {by} The transcript is unchanged.")
+    by = f"{compacted.model} wrote the summary for {dollars(spent)}"
+    return Printed(f"Compacted {turns}: {sizes}. {by}. The transcript is unchanged.")
+
+
+@SESSION_COMMANDS.add("context", "", "show the use of the model's context")
+async def _context(shell: Shell, argument: str) -> Printed:
+    from ecoshell.agent.context_report import report_text
+
+    return Printed(report_text(await shell.context_report()))
+
+
+@SESSION_COMMANDS.add(
+    "copy", "[N]", "copy the last answer, or the Nth from the end", lambda _: ("1", "2", "3")
+)
+async def _copy(shell: Shell, argument: str) -> Printed:
+    """`/copy`, or `/copy 2` for the answer before the last."""
+    answers = shell.conversation.memory.answers
+    if argument and (not argument.isdecimal() or int(argument) < 1):
+        raise UsageError(
+            f"Unknown argument of /copy: {argument}.",
+            fix="Use /copy, or /copy 2 for an earlier answer.",
+        )
+    back = int(argument or 1)
+    if back > len(answers):
+        fix = "N counts from the last answer." if answers else "Ask something first."
+        raise UsageError(f"This session has {counted(len(answers), 'answer')}.", fix=fix)
+    answer = answers[-back]
+    subject = "The last answer" if back == 1 else f"Answer {back} from the end"
+    return Printed(
+        f"{subject} was copied: {len(answer):,} characters.", effect="copy", value=answer
+    )
+
+
+@SESSION_COMMANDS.add("clear", "", "clear the screen; the session is kept")
+async def _clear(shell: Shell, argument: str) -> Printed:
+    return Printed("", effect="clear")
+
+
+@SESSION_COMMANDS.add("quit", "", "leave; the session is kept")
+async def _quit(shell: Shell, argument: str) -> Printed:
+    return Printed("" if await shell.flush() is None else _UNWRITTEN, effect="quit")

@@ -1,0 +1,333 @@
+"""What a session may spend: the account of its calls, and the user's decisions at a cost and at a limit."""
+
+import asyncio
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from ecoshell.agent import CostChoice, LimitChoice, NonInteractive, UserInterface
+from ecoshell.agent.mode import (
+    NOTHING,
+    CallForecast,
+    CostBound,
+    Mode,
+    of_conclusion,
+    of_step,
+    unpriced,
+    used,
+    with_room,
+)
+from ecoshell.agent.model_set import ActiveModels
+from ecoshell.agent.session_settings import SessionSettings
+from ecoshell.agent.view import View
+from ecoshell.budget import (
+    Account,
+    Amount,
+    CapState,
+    Scope,
+    Unit,
+    fitting_output,
+    parse_amount,
+    rounded_up,
+)
+from ecoshell.budget.gate import Gate, finished
+from ecoshell.errors import BudgetError, EcoshellError, LimitReached
+from ecoshell.events import (
+    BudgetChanged,
+    CostChosen,
+    CostWanted,
+    Emit,
+    LimitChosen,
+    LimitHit,
+    ModelOffer,
+    Notice,
+)
+from ecoshell.messages import Usage
+from ecoshell.options import NO_ROLE_MODELS
+
+_subagent_account: ContextVar[Account | None] = ContextVar("subagent_account", default=None)
+
+
+@contextmanager
+def charging(account: Account) -> Generator[None]:
+    """Charge all calls that begin in this context to a subagent's account."""
+    token = _subagent_account.set(account)
+    try:
+        yield
+    finally:
+        _subagent_account.reset(token)
+
+
+@dataclass(eq=False)
+class SessionBudget:
+    """The gate, with the session and turn to which calls are charged, except those of subagents (`charging`)."""
+
+    gate: Gate
+    counted: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
+    """Reported usage of the calls before the session was resumed, by the digest of their prompts."""
+    _session: str = ""
+    _turn: int = 0
+
+    def enter(self, session: str, turn: int) -> None:
+        """Charge all further calls to this turn."""
+        self._session, self._turn = session, turn
+
+    def account(self) -> Account:
+        """The account of the current turn or subagent, without role, model and purpose."""
+        return _subagent_account.get() or Account(
+            session=self._session, turn=self._turn, role="", model="", purpose=""
+        )
+
+    async def caps(self, *, at_rest: bool = False) -> tuple[CapState, ...]:
+        """The caps of the current account; `at_rest` excludes the reservations of running calls."""
+        account, read = self.account(), self.gate.ledger.caps
+        return await asyncio.to_thread(
+            read, account.session, account.turn, task=account.task, at_rest=at_rest
+        )
+
+    async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
+        """Set the cap of a scope; None removes it."""
+        await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
+
+
+class TaskBudget(SessionBudget):
+    """The budget of a subagent, whose turns are part of its parent's."""
+
+    def enter(self, session: str, turn: int) -> None: ...
+
+
+_OFFER_LIMIT = 5
+_USUAL_OUTPUT = 2_048
+"""Output tokens of a reply in a proposed cap; the models' own limits are much larger."""
+"""Models offered at once."""
+SHORT_ANSWER = 64
+"""Output tokens in the lower estimate of a step: a call with its arguments, or a sentence."""
+
+
+class AnswerNow(Exception):
+    """Take no further steps, and answer with the results so far."""
+
+
+class StopNow(Exception):
+    """Stop without an answer."""
+
+
+@dataclass(slots=True)
+class SpendApproval:
+    """Asks the user about money, and carries out the choices. Each session has one."""
+
+    settings: SessionSettings
+    models: ActiveModels
+    budget: SessionBudget
+    user: UserInterface
+    ending: AnswerNow | StopNow | None = None
+    """The user's choice to end the turn, made during a call, which the next step carries out."""
+    _trusted: set[str] = field(default_factory=set[str])
+    """Models whose expensive steps run without asking in this session."""
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def mode(self) -> Mode:
+        """The current mode, which changes when the user chooses another model."""
+        return self.models.current.mode
+
+    async def before_step(self, view: View, emit: Emit) -> None:
+        """Ask before an expensive step; raises AnswerNow, StopNow or PriceUnknown.
+
+        A step with a call of unknown price under a cap in dollars is refused before anything is paid.
+        """
+        if self.ending is not None:
+            raise self.ending
+        forecast = self.mode.forecast(view)
+        if any(call.model.traits.price is None for call in forecast.steps):
+            refusal = unpriced(forecast, await self.budget.caps())
+            if refusal is not None:
+                raise refusal
+        while (question := await self._cost_question(view)) is not None:
+            emit(question)
+            choice = await self.user.at_cost(question)
+            emit(CostChosen(choice.kind))
+            if choice.kind == "always":
+                self._trusted.add(question.model)
+            if choice.kind in ("go", "always"):
+                break
+            await self._carry_out(choice, emit)
+
+    async def at_limit(self, hit: LimitReached, view: View, emit: Emit) -> None:
+        """Ask what to do at a limit, and do it; raises AnswerNow or StopNow."""
+        caps = await self.budget.caps()
+        offers, enough = await self._offers(view, caps), 0
+        cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
+        if cap is not None:  # room for a step and the answer
+            bound = (
+                sum(await asyncio.to_thread(proposed_bounds, self.mode, view), NOTHING).in_unit_of(
+                    cap
+                )
+                or 0
+            )
+            enough = rounded_up(
+                max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need)
+            )
+            if cap.unit == "ms":  # how long a step takes is not known in advance
+                enough = 2 * cap.limit
+        event = LimitHit(
+            hit.scope,
+            cast("Unit", hit.unit),
+            hit.need,
+            hit.left,
+            str(hit),
+            offers=offers,
+            enough=enough,
+        )
+        while True:
+            emit(event)
+            choice = await self.user.at_limit(event)
+            emit(LimitChosen(choice.kind))
+            if await self._carry_out(choice, emit, scope=cast("Scope", event.scope)):
+                return
+
+    async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
+        """Ask about a tool that is refused for its cost while budget is left; returns whether to try it again.
+
+        Without a user it stays refused. Concurrent calls ask one at a time, and no decision ends the turn: the next
+        step does.
+        """
+        async with self._asking:
+            if isinstance(self.user, NonInteractive) or self.ending is not None or hit.left <= 0:
+                return False
+            try:
+                await self.at_limit(hit, view, emit)
+            except (AnswerNow, StopNow) as ending:
+                self.ending = ending
+                return False
+            return True
+
+    async def _carry_out(
+        self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session"
+    ) -> bool:
+        """Carry out the user's choice; False if it is impossible, so that the user can decide again."""
+        if choice.kind == "answer":
+            raise AnswerNow
+        if choice.kind == "stop":
+            raise StopNow
+        models, budget = self.models, self.budget
+        try:
+            if choice.kind == "model":
+                several = len(models.current.models) > 1
+                await models.change(
+                    model=choice.value, roles=NO_ROLE_MODELS if models.current.players else None
+                )
+                if several:
+                    emit(Notice(f"{models.name} plays every role from now on."))
+            else:
+                await budget.set_cap(scope, parse_amount(choice.value))
+                emit(BudgetChanged(await budget.caps()))
+        except EcoshellError as error:  # such as a mistyped amount or model
+            emit(Notice(str(error)))
+            return False
+        return True
+
+    async def _cost_question(self, view: View) -> CostWanted | None:
+        """The question about an expensive step; None if it needs no approval, or if no price is known."""
+        threshold = self.settings.ask_above_nano
+        if threshold is None:
+            return None
+        calls = [
+            call
+            for call in self.mode.forecast(view).steps
+            if call.model.traits.name not in self._trusted
+        ]
+        caps = await self.budget.caps()
+        dearest = await asyncio.to_thread(_dearest, calls, caps)
+        if dearest is None or dearest[2] <= threshold:
+            return None
+        call, low, high = dearest
+        offers = await self._offers(view, caps)
+        cheaper = tuple(
+            offer for offer in offers if offer.most_nano is not None and offer.most_nano < high
+        )
+        return CostWanted(call.role, call.model.traits.name, low, high, threshold, cheaper)
+
+    async def _offers(self, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
+        """Models that fit the caps or are cheaper than the current one, cheapest first.
+
+        Each would play every role, so the models of several roles are offered as well. No model is loaded.
+        """
+        models, mode, offers = self.models, self.mode, list[ModelOffer]()
+        own = (
+            [model.traits.name for model in models.current.models] if models.current.players else []
+        )
+        current, _ = await asyncio.to_thread(_bounds, mode, view)
+        barred = await asyncio.to_thread(self.budget.gate.ledger.barred)
+        for name in {
+            *own,
+            *await asyncio.to_thread(models.factory.substitutes, models.name),
+        } - barred.keys():
+            try:
+                other = await asyncio.to_thread(models.factory.make, name, mode.name)
+            except EcoshellError:  # such as a missing file or key
+                continue
+            try:
+                step, conclusion = await asyncio.to_thread(_bounds, other.mode, view)
+            finally:
+                for model in other.models:
+                    await model.aclose()
+            traits = other.model.traits
+            fits = with_room(other.capped_by(caps), mode.answer_hold, step + conclusion)
+            if fits or (
+                step.nano is not None and (current.nano is None or step.nano < current.nano)
+            ):
+                offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
+        offers.sort(
+            key=lambda offer: (
+                not offer.fits,
+                offer.most_nano is None,
+                offer.most_nano or 0,
+                offer.name,
+            )
+        )
+        return tuple(offers[:_OFFER_LIMIT])
+
+
+def _bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
+    """The worst case of the next step and of the answer; may block."""
+    forecast = mode.forecast(view)
+    return of_step(forecast), of_conclusion(forecast)
+
+
+def proposed_bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
+    """The same with replies of usual length; may block."""
+
+    def shortened(call: CallForecast) -> CallForecast:
+        output = min(call.request.max_tokens, _USUAL_OUTPUT)
+        return replace(call, request=replace(call.request, max_tokens=output))
+
+    forecast = mode.forecast(view)
+    conclusion = None if forecast.conclusion is None else shortened(forecast.conclusion)
+    forecast = replace(forecast, steps=tuple(map(shortened, forecast.steps)), conclusion=conclusion)
+    return of_step(forecast), of_conclusion(forecast)
+
+
+def _dearest(
+    calls: Sequence[CallForecast], caps: Sequence[CapState]
+) -> tuple[CallForecast, int, int] | None:
+    """The call with the highest worst case, with its price if short and at most, in nano-dollars.
+
+    None if no price is known, or if the gate would refuse a call.
+    """
+    costs: list[tuple[CallForecast, int, int]] = []
+    for call in calls:
+        price = call.model.traits.price
+        if price is None:
+            continue
+        ask = call.model.reservation(call.request, call.role)
+        try:
+            output = fitting_output(ask, caps)
+        except BudgetError:
+            return None
+        prompt = call.model.size(call.request).count
+        short = Usage(input=prompt, output=min(SHORT_ANSWER, output), cached=prompt)
+        costs.append((call, price.cost(short), price.worst(ask.prompt_tokens, output)))
+    return max(costs, key=lambda cost: cost[2], default=None)

@@ -1,0 +1,335 @@
+"""Everything that a turn needs before its first step: the plan, the tool offer, the first view and the guards."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ecoshell.agent.advisor import Advised, Advisor, offer_advisor
+from ecoshell.agent.approval import Approved, Confined
+from ecoshell.agent.checks import AskForMoney, Checked, Meta, Registrar
+from ecoshell.agent.context import ContextKeeper
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.guards import Announced, CallContext, Judged, Logged, Runner, ToolExecutor
+from ecoshell.agent.memory import Memory, next_view
+from ecoshell.agent.mode import count_prompts
+from ecoshell.agent.offer import ToolOffer, make_offer
+from ecoshell.agent.past_turn import Shown
+from ecoshell.agent.session_settings import result_characters, step_limit
+from ecoshell.agent.spending import SpendApproval
+from ecoshell.agent.tool_calls import ToolCalls
+from ecoshell.agent.turn import Turn
+from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
+from ecoshell.agent.turn_usage import BudgetLine, CapWatch, TurnUsage
+from ecoshell.agent.view import View, opening_text, path_of, question_text
+from ecoshell.budget import CapState
+from ecoshell.catalog import GROW, LoadingDecision
+from ecoshell.errors import LimitReached, UsageError
+from ecoshell.events import CommandRan, Emit, Event, Notice, Quote, ToolRegistered, ToolUnregistered
+from ecoshell.messages import Attachment, Call, ToolSchema
+from ecoshell.strategies import Strategy
+from ecoshell.tools import Delegation
+from ecoshell.tools.builtin.advisor import ASK_ADVISOR
+from ecoshell.tools.builtin.task import TASK
+
+if TYPE_CHECKING:
+    from ecoshell.agent.subagents import Subagents
+    from ecoshell.tools import Caller
+
+_ANSWER_ONLY = (
+    "Not enough budget left for a tool call; answering without tools. /budget raises the cap."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with everything that is sent with it."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    notices: tuple[str, ...] = ()
+    """Information for the user, such as a file that could not be attached."""
+    commands: tuple[CommandRan, ...] = ()
+    """Shell commands that the user ran before it."""
+    session_model: str = ""
+    """The session's model, if another one answers this question only."""
+    source: tuple[str, str] | None = None
+    """The file of the project that the question comes from, which needs the user's trust, with its text."""
+    quoted: Quote | None = None
+    """The quote of the plan that it carries out."""
+    task: Delegation | None = None
+    """What a subagent does instead of the session's agent."""
+
+
+class TurnSetup:
+    """Sets up the turns of one session."""
+
+    def __init__(
+        self, deps: Dependencies, session: str, memory: Memory, past: Sequence[Event]
+    ) -> None:
+        self.decision: LoadingDecision | None = None
+        """Why the last turn loaded its tools."""
+        self.watch = CapWatch(past)
+        self._deps = deps
+        self._session = session
+        self._memory = memory
+        self._spending = SpendApproval(deps.settings, deps.models, deps.budget, deps.user)
+        self._advisor = Advisor(deps, session)
+        self._subagents: Subagents | None = None
+        self._sampling: dict[str, bool] = {}
+        """Servers for which the user allowed or denied sampling."""
+        self._fault = ""
+        """Why experience cannot be read, as last reported."""
+
+    async def planned(self, question: Question, number: int, emit: Emit) -> tuple[TurnPlan, str]:
+        """The plan of a turn, which has not been made, and the workspace context that the model has not read yet."""
+        deps = self._deps
+        if question.source is not None and not await deps.environment.trust.allows(
+            *question.source, deps.user, emit
+        ):
+            raise UsageError(f"{question.source[0]} is not trusted.", kept="Nothing was sent.")
+        self._spending.ending = None
+        if deps.hooks is not None and not deps.agent:
+            await deps.hooks.begin_turn(self._session, number, question.text, deps.user, emit)
+        offer_advisor(deps)
+        if ASK_ADVISOR in self._memory.library and ASK_ADVISOR not in deps.catalog:
+            emit(ToolUnregistered(ASK_ADVISOR))
+        models = deps.models.current
+        deps.workspace.result.characters = result_characters(models.context)
+        await deps.providers.follow(self._memory.library, emit)
+        if deps.skills is not None:
+            await deps.skills.follow(deps.user, emit)
+        environment = await deps.environment.read(
+            models.model, deps.user, emit, previous=self._shown.context
+        )
+        context = "" if environment is None else environment.text
+        return await self._plan_for(question.text, context=context), context
+
+    async def turn(
+        self,
+        question: Question,
+        number: int,
+        plan: TurnPlan,
+        context: str,
+        usage: TurnUsage,
+        emit: Emit,
+    ) -> Turn:
+        """Make the plan and offer the tools; the turn is ready to run."""
+        await plan.renew(for_offer=True)
+        if plan.inputs.fault and plan.inputs.fault != self._fault:
+            emit(Notice(plan.inputs.fault))
+        self._fault = plan.inputs.fault
+        deps, models = self._deps, self._deps.models.current
+        budget_line = BudgetLine(deps.settings, deps.models, usage)
+        offer, start = await self._beginning(
+            question, plan, context, budget=budget_line.text(plan.caps)
+        )
+        self._report_offer(offer, emit)
+        view = start.at(start.path, catalog=deps.catalog, forbidden=plan.forbidden)
+        caps = models.capped_by(plan.caps)
+        await count_prompts(models.mode.forecast(view), caps)
+        await plan.settle(view, offer.event.names)
+        plan.report(emit, "the question")
+        if plan.answer_only:
+            emit(Notice(_ANSWER_ONLY))
+
+        def ask(shortage: LimitReached, emit: Emit) -> Awaitable[bool]:
+            return self._spending.for_tool(shortage, turn.view, emit)
+
+        executor = self._executor(offer, plan, number, budget_line, ask)
+        compaction = ContextKeeper(
+            deps, self._memory, plan, emit, partial(self._begin_again, question, plan, emit)
+        )
+        turn = Turn(
+            deps=deps,
+            start=start,
+            plan=plan,
+            mode=models.mode,
+            strategy=self._strategy(question),
+            step_limit=step_limit(models.model.traits, deps.settings.max_steps, capped=bool(caps)),
+            calls=ToolCalls(plan, executor, emit),
+            spending=self._spending,
+            context=compaction,
+            watch=self.watch,
+            advisor=self._advisor,
+            emit=emit,
+        )
+        return turn
+
+    def _strategy(self, question: Question) -> Strategy:
+        if question.task is None:
+            return self._deps.strategy.strategy
+        from ecoshell.agent.task_command import delegating
+
+        return delegating(question.task, registered=TASK in self._memory.library)
+
+    def _report_offer(self, offer: ToolOffer, emit: Emit) -> None:
+        self.decision = offer.decision
+        emit(offer.event)
+        catalog, exact = self._deps.catalog, offer.event.exact
+        earlier = len(offer.event.loaded) - len(offer.upfront)
+        total = len(catalog) + len(catalog.skills)
+        for loaded, tool in enumerate(offer.upfront, start=earlier + 1):
+            event = ToolRegistered(
+                tool.name, tool.tokens, exact, 0, "upfront", loaded=loaded, total=total
+            )
+            emit(event)
+
+    @property
+    def _shown(self) -> Shown:
+        """What the model has seen before this question; nothing for a model that reads no earlier turns."""
+        shown = self._memory.shown
+        return Shown(presentation=shown.presentation) if self._forgetful else shown
+
+    @property
+    def _forgetful(self) -> bool:
+        return self._deps.models.current.model.traits.forgetful
+
+    async def _beginning(
+        self, question: Question, plan: TurnPlan, context: str = "", *, budget: str = ""
+    ) -> tuple[ToolOffer, View]:
+        """The tool offer and the first view of a turn under its plan; `context` describes the workspace."""
+        deps, memory = self._deps, self._memory
+        offer = await asyncio.to_thread(
+            make_offer, plan, deps, library=memory.library, shown=self._shown
+        )
+        advice = offer.event.advice
+        if deps.settings.approval_mode == "plan":
+            from ecoshell.agent.plan_mode import INSTRUCTION
+
+            advice = "\n\n".join(filter(None, (advice, INSTRUCTION)))
+        offer = replace(offer, event=replace(offer.event, advice=advice, budget=budget))
+        costs = ""
+        if deps.strategy.parallel:
+            from ecoshell.agent.tool_graph import costs_text  # only tool graphs use it
+
+            size = await asyncio.to_thread(
+                deps.workspace.size_of_input, question.text, question.attachments
+            )
+            costs = await asyncio.to_thread(
+                lambda: costs_text(plan, deps.profiles.costs(), offer.callable_names, size)
+            )
+        text = question_text(question.text, question.attachments, question.commands)
+        start = View(
+            path=path_of(question.text, question.attachments),
+            opening=opening_text(
+                offer.event.listing, text, advice=advice, context=context, budget=budget
+            ),
+            along=question_text("", question.attachments, question.commands),
+            attachments=question.attachments if deps.by_program else (),
+            contexts=memory.contexts,
+            history=() if self._forgetful else memory.messages,
+            known=offer.listed,
+            skills=offer.loads_skills,
+            registered=(),
+            presentation=offer.decision.presentation,
+            deferrable=offer.deferrable,
+            large=offer.large,
+            searching=deps.strategy.searches,
+            library=memory.library.including(offer.upfront).names,
+            costs=costs,
+        )
+        return offer, start
+
+    async def _begin_again(
+        self, question: Question, plan: TurnPlan, emit: Emit, start: View
+    ) -> View:
+        """The view at the turn's beginning with the schemas and workspace facts that a summary has replaced."""
+        deps = self._deps
+        environment = await deps.environment.read(deps.models.current.model, deps.user, emit)
+        context = "" if environment is None else environment.text
+        offer, again = await self._beginning(question, plan, context)
+        self._report_offer(offer, emit)
+        library = dict.fromkeys((*start.library, *(tool.name for tool in offer.upfront)))
+        return replace(again, library=tuple(library))
+
+    async def _plan_for(
+        self, question: str, caps: Sequence[CapState] | None = None, *, context: str = ""
+    ) -> TurnPlan:
+        """A plan that has not been made yet."""
+        deps, defers = self._deps, self._deps.models.current.defers_tools
+        view = next_view(
+            self._memory, deps.catalog, question, names=(), context=context, defers=defers
+        )
+        return TurnPlan(await asyncio.to_thread(PlanInputs.of, question, deps, view), deps, caps)
+
+    async def read_ahead(self) -> None:
+        """Let local models read the prompt before the next question while the user types it."""
+        models = self._deps.models.current
+        if not any(model.traits.local for model in models.models):
+            return
+        plan = await self._plan_for("")
+        await plan.renew(for_offer=True)
+        _, start = await self._beginning(Question(""), plan)
+        view = start.at(start.path, catalog=self._deps.catalog, forbidden=plan.forbidden)
+        for call in models.mode.forecast(view).steps:
+            if call.model.traits.local:
+                await call.model.warm(replace(call.request, role=call.role))
+
+    async def forecast(self, question: str, caps: Sequence[CapState] | None = None) -> TurnPlan:
+        """The plan for a question asked now, under these caps or the current ones; spends nothing."""
+        plan = await self._plan_for(question, caps)
+        await plan.renew()
+        return plan
+
+    def _executor(
+        self,
+        offer: ToolOffer,
+        plan: TurnPlan,
+        number: int,
+        budget_line: BudgetLine,
+        ask: AskForMoney,
+    ) -> ToolExecutor:
+        """The guards around the tools, from the innermost to the outermost.
+
+        A call passes them in reverse order: meta-tools → judged → announced → advised → checked (known → not repeated
+        → in the plan → registered → affordable) → hooks → approved → confined → logged and paid → the tool itself.
+        """
+        deps, catalog = self._deps, self._deps.catalog
+        presentation = offer.decision.presentation
+        by_call = presentation.deferred or presentation.by_call
+        by_call = by_call or (presentation is GROW and deps.settings.registration == "auto")
+        registrar = Registrar(catalog, presentation, self.measure, by_call)
+
+        def caller_of(call: Call, context: CallContext) -> "Caller":
+            return self._caller_of(call, context, chain)
+
+        chain: ToolExecutor = Runner(catalog, caller_of=caller_of)
+        chain = Logged(chain, catalog, deps.budget, deps.log)
+        chain = Confined(chain, catalog, deps.approvals)
+        searches = deps.strategy.searches
+        chain = Approved(chain, catalog, deps.approvals, deps.models, searches, deps.agent)
+        if deps.hooks is not None:
+            chain = deps.hooks.around(chain, self._session, number)
+        chain = checked = Checked(chain, registrar, plan, deps.budget, ask)
+        if deps.settings.advisor is not None:
+            chain = Advised(chain, self._advisor)
+        chain = Announced(chain, deps.models)
+        chain = Judged(chain, plan, deps.judge, deps.experience, self._session, number, budget_line)
+        chain = Meta(chain, registrar, checked, deps.ranker)
+        return chain
+
+    def _caller_of(self, call: Call, context: CallContext, executor: ToolExecutor) -> "Caller":
+        """The services that the tool of this call may use."""
+        from ecoshell.agent.callbacks import RunningCall  # loaded with the first tool call
+
+        def ask_advisor(question: str) -> Awaitable[str]:
+            return self._advisor.ask(question, context.path, context.emit)
+
+        services = (self._subagents_of, ask_advisor, context, executor)
+        return RunningCall(self._deps, self._sampling, call, context.emit, context.bill, *services)
+
+    def _subagents_of(self) -> "Subagents":
+        if self._subagents is None:
+            from ecoshell.agent.subagents import Subagents  # few sessions delegate
+
+            self._subagents = Subagents(self._deps, self._session)
+        return self._subagents
+
+    def measure(self, schema: ToolSchema, text: str = "") -> tuple[int, bool]:
+        """Tokens of a schema, or of a skill's text, for the current model, which may change at a limit."""
+        models = self._deps.models.current
+        if text:
+            return models.sizes([text])[0], models.exact
+        return models.measure(schema, self._memory.presentation)
