@@ -10,7 +10,7 @@ from agent_play import finish, of, say, turn
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.cli import main
-from ecoshell.errors import ModelMissing
+from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.events import BudgetSettled, CallFinished, Notice, TurnFinished
 from ecoshell.messages import Call, Message
 from ecoshell.models import Reply, Request, Traits
@@ -20,7 +20,7 @@ from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell_train import apprentice as apprentice_module
 from ecoshell_train.agreement import Prediction, Predictions, agreements
-from ecoshell_train.apprentice import Apprentice
+from ecoshell_train.apprentice import Apprentice, local_model
 
 PRICED = (Decimal(1), Decimal(1))
 ON = '[plugins]\nenabled = ["train"]\ntrain = { apprentice = "embedded" }\n'
@@ -245,6 +245,11 @@ async def test_an_invalid_setting_disables_the_plugin(setting, words, shadowed) 
     async with shadowed([finish("Done.")], [], settings=settings) as shell:
         events = await turn(shell, "hello")
     assert [words in notice.text for notice in of(events, Notice)] == [True]
+
+
+def test_the_apprentice_must_be_a_local_model() -> None:
+    with pytest.raises(UsageError, match="gpt-4o is not a local model"):
+        local_model("gpt-4o", user_paths())
 
 
 class _Faulty:
