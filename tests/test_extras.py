@@ -14,7 +14,6 @@ from ecoshell.cli import main
         ("argcomplete", ["completion", "bash"], "completion"),
         ("uvicorn", ["gateway", "--port", "0"], "gateway"),
         ("uvicorn", ["run", "--", "true"], "gateway"),
-        ("huggingface_hub", ["models", "pull", "maker/small-GGUF"], "local"),
     ],
 )
 def test_the_error_without_a_library_names_the_install_command(

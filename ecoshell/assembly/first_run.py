@@ -9,8 +9,9 @@ from ecoshell.assembly.inventory import UNUSUAL, Inventory, fits_memory, memory_
 from ecoshell.budget import PriceBook
 from ecoshell.models import ModelRow, StartingModel, size_text
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.hub import RECOMMENDED, Recommended, default_endpoint
+from ecoshell.models.hub import default_endpoint
 from ecoshell.models.keys import Keys
+from ecoshell.models.recommended import RECOMMENDED, Recommended
 from ecoshell.models.servers import Servers
 from ecoshell.paths import user_paths
 

@@ -15,10 +15,10 @@ from ecoshell.errors import ModelMissing
 from ecoshell.models import HERE, ModelRow
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.hub import RECOMMENDED, SUGGESTED
 from ecoshell.models.keys import Keys
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import local_name, model_files
+from ecoshell.models.recommended import RECOMMENDED, SUGGESTED
 from ecoshell.models.servers import Servers
 
 if TYPE_CHECKING:

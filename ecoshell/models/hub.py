@@ -1,27 +1,27 @@
 """Downloads models from a hub and verifies them before they become visible.
 
-huggingface_hub queries the hub and sends the token; `HF_ENDPOINT` sets a mirror. Its own downloads restart from the
-beginning and verify only the size, so files are downloaded here: to `FILE.part`, which the next pull resumes, and which
+`HF_ENDPOINT` sets a mirror of Hugging Face. A file is downloaded to `FILE.part`, which the next pull resumes, and which
 is renamed once its SHA-256 matches the hub's.
 """
 
+import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from ecoshell import __version__
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
 from ecoshell.models import size_text
 from ecoshell.models.gguf import MAGIC, HubName, model_of
-from ecoshell.models.llama import GET_LLAMA
 from ecoshell.models.local_models import pulled_folder
 from ecoshell.paths import NO_ROOM, make_private, remedy
 from ecoshell.secrecy import environ
@@ -44,89 +44,10 @@ _IS_FILE = "is_file"
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 _FORBIDDEN_CHARACTERS = frozenset("\\:")
 """Characters that file names may not contain."""
+_BUSY = frozenset({429, 500, 502, 503, 504})
+"""Statuses after which a file is requested again."""
 _TRIES = 4
 """Consecutive failures without progress after which a download fails."""
-
-
-@dataclass(frozen=True, slots=True)
-class BfclScore:
-    """A result on the Berkeley Function Calling Leaderboard; versions are not comparable with one another."""
-
-    version: int
-    percent: float
-    source: str
-    """URL of the page that publishes the figure."""
-
-    def __str__(self) -> str:
-        return f"{self.percent:g} (v{self.version})"
-
-
-@dataclass(frozen=True, slots=True)
-class Recommended:
-    """A model worth pulling; sizes in gigabytes, rounded."""
-
-    name: HubName
-    download: float
-    memory: int
-    """Memory that suffices for the file and a context of 8,192 tokens."""
-    licence: str
-    bfcl: BfclScore | None
-
-    @property
-    def summary(self) -> str:
-        """Size, memory and licence in a phrase."""
-        return f"about {self.download:g} GB, runs in {self.memory:g} GB of memory, {self.licence}"
-
-
-_CARD = "https://huggingface.co/"
-_APACHE = "Apache-2.0"
-RECOMMENDED = (
-    Recommended(
-        HubName("unsloth/Qwen3.5-2B-GGUF", "Q4_K_M"),
-        1.3,
-        2,
-        _APACHE,
-        BfclScore(4, 43.6, f"{_CARD}Qwen/Qwen3.5-2B"),
-    ),
-    Recommended(
-        HubName("ibm-granite/granite-4.1-3b-GGUF", "Q4_K_M"),
-        2.1,
-        4,
-        _APACHE,
-        BfclScore(3, 60.8, f"{_CARD}ibm-granite/granite-4.1-3b"),
-    ),
-    Recommended(
-        HubName("unsloth/Qwen3-4B-Instruct-2507-GGUF", "Q4_K_M"),
-        2.5,
-        4,
-        _APACHE,
-        BfclScore(3, 61.9, f"{_CARD}Qwen/Qwen3-4B-Instruct-2507"),
-    ),
-    Recommended(
-        HubName("unsloth/Qwen3.5-4B-GGUF", "Q4_K_M"),
-        2.7,
-        4,
-        _APACHE,
-        BfclScore(4, 50.3, f"{_CARD}Qwen/Qwen3.5-4B"),
-    ),
-    Recommended(
-        HubName("ibm-granite/granite-4.1-8b-GGUF", "Q4_K_M"),
-        5.3,
-        8,
-        _APACHE,
-        BfclScore(3, 68.3, f"{_CARD}ibm-granite/granite-4.1-8b"),
-    ),
-    Recommended(
-        HubName("unsloth/Qwen3.5-9B-GGUF", "Q4_K_M"),
-        5.7,
-        8,
-        _APACHE,
-        BfclScore(4, 66.1, f"{_CARD}Qwen/Qwen3.5-9B"),
-    ),
-)
-"""Models with their own format for tool calls, ordered by size."""
-SUGGESTED = RECOMMENDED[2]
-"""Suggested on the first run: it answers without reasoning, and its cache can be truncated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,50 +96,21 @@ class Hub:
 
     def find(self, name: HubName) -> Pull:
         """Look a name up without downloading anything."""
-        if find_spec("huggingface_hub") is None:
-            message = f"{name.short} cannot be downloaded: huggingface-hub is not installed."
-            raise ModelMissing(message, fix=GET_LLAMA, billed=False)
-        from huggingface_hub import HfApi, constants  # imports httpx and more
-
-        constants.HF_HUB_DISABLE_TELEMETRY = (
-            True  # otherwise it downloads a list to detect the calling program
-        )
-        with self._translated_errors(name):
-            api = HfApi(endpoint=self._endpoint, token=environ.get("HF_TOKEN"))
-            info: Any = api.model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
-            described: dict[str, Any] = {file.rfilename: file for file in info.siblings or ()}
-            files: list[HubFile] = []
-            for chosen in model_of(name, described):
-                described_file, path = described[chosen], PurePosixPath(chosen)
-                if (
-                    described_file.lfs is None
-                    or not described_file.lfs.sha256
-                    or not described_file.size
-                ):
-                    raise ModelBroken(
-                        f"The hub states no SHA-256 for {chosen} of {name.repo}, so it could not be verified.",
-                        fix="Choose another repository, or unset HF_ENDPOINT in case the mirror omits it.",
-                    )
-                if (
-                    type(described_file.size) is not int
-                    or described_file.size < 0
-                    or not _SHA256.fullmatch(described_file.lfs.sha256)
-                ):
-                    raise ValueError("no size, or no SHA-256")
-                outside = path.is_absolute() or ".." in path.parts
-                if (
-                    outside
-                    or not chosen.isprintable()
-                    or not _FORBIDDEN_CHARACTERS.isdisjoint(chosen)
-                ):
-                    message = f"{name.repo} has a file with the name {chosen!r}."
-                    raise ModelBroken(message, fix="Choose another repository.")
-                files.append(
-                    HubFile(chosen, described_file.size, described_file.lfs.sha256.lower())
-                )
-            licence: object = info.card_data.get("license") if info.card_data else None
+        url = f"{self._endpoint}/api/models/{quote(name.repo)}?blobs=true"
+        with self._translated_errors(name), self._opened(url, {}) as response:
+            info: Any = json.loads(response.read())
+            described: dict[str, Any] = {file["rfilename"]: file for file in info["siblings"] or ()}
+            files = tuple(
+                _described(name, chosen, described[chosen]) for chosen in model_of(name, described)
+            )
+            card: Any = info.get("cardData")
+            licence: object = card.get("license") if card else None
+            revision: object = info.get("sha")
             return Pull(
-                name, info.sha or "main", tuple(files), licence if isinstance(licence, str) else ""
+                name,
+                revision if isinstance(revision, str) else "main",
+                files,
+                licence if isinstance(licence, str) else "",
             )
 
     def pull(self, pull: Pull, progress: Progress) -> Path:
@@ -226,8 +118,6 @@ class Hub:
 
         Partial files of failed or interrupted downloads are kept and resumed the next time.
         """
-        from huggingface_hub.utils import WeakFileLock
-
         folder = pulled_folder(pull.name, self._folder)
         try:
             for file in pull.files:
@@ -249,10 +139,8 @@ class Hub:
         for file in pull.files:
             target = folder / file.name
             part = target.with_name(target.name + UNFINISHED)
-            lock = WeakFileLock(
-                target.with_name(f".{target.name}.lock"), timeout=0.5
-            )  # excludes other pulls
-            with self._translated_errors(pull.name, part), lock:
+            lock = target.with_name(f".{target.name}.lock")
+            with self._translated_errors(pull.name, part), _exclusive(pull.name, lock):
                 if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
                     self._fetch(pull, file, part, progress)
                     part.replace(target)
@@ -264,7 +152,7 @@ class Hub:
 
         Raises ModelBroken, and deletes the file, if it does not match the hub's SHA-256 or is not a GGUF file.
         """
-        from httpx import TransportError
+        from httpx import HTTPStatusError, TransportError
 
         try:
             part_sha256 = _note(part).read_text()
@@ -277,7 +165,9 @@ class Hub:
         while (size := _size(part)) < file.size_bytes:
             try:
                 self._stream(pull, file, part, progress)
-            except TransportError:
+            except (TransportError, HTTPStatusError) as error:
+                if isinstance(error, HTTPStatusError) and error.response.status_code not in _BUSY:
+                    raise
                 failures = (
                     0 if _size(part) > largest else failures + 1
                 )  # without ranges every try starts at 0
@@ -307,24 +197,11 @@ class Hub:
     def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
         """Request the rest of a file; servers without ranges send all of it again."""
         from httpx import TransportError
-        from huggingface_hub import hf_hub_url
 
-        tools: Any = import_module("huggingface_hub.utils")  # partially typed
-        url = hf_hub_url(pull.name.repo, file.name, revision=pull.revision, endpoint=self._endpoint)
-        headers = {
-            **tools.build_hf_headers(token=environ.get("HF_TOKEN")),
-            "Accept-Encoding": "identity",
-        }
-        if downloaded := _size(part):
-            headers["Range"] = f"bytes={downloaded}-"
-        stream = tools.http_stream_backoff(
-            *("GET", url),
-            **{"headers": headers, "timeout": _PATIENCE, "extensions": {_IS_FILE: True}},
-            **{"retry_on_exceptions": (), "base_wait_time": self._pause},
-        )
-        response: httpx.Response
-        with stream as response:
-            tools.hf_raise_for_status(response)
+        path = f"{quote(pull.name.repo)}/resolve/{quote(pull.revision, safe='')}/{quote(file.name)}"
+        downloaded = _size(part)
+        headers = {"Range": f"bytes={downloaded}-"} if downloaded else {}
+        with self._opened(f"{self._endpoint}/{path}", headers, is_file=True) as response:
             mode = "ab" if downloaded and response.status_code == 206 else "wb"
             length = str(file.size_bytes)
             if (
@@ -341,6 +218,29 @@ class Hub:
                     out.write(chunk)
                     progress(file, out.tell())
 
+    @contextmanager
+    def _opened(
+        self, url: str, headers: Mapping[str, str], *, is_file: bool = False
+    ) -> "Generator[httpx.Response]":
+        """Send a request; only answers that are files may have any size."""
+        import httpx
+
+        if environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
+            raise httpx.ConnectError("HF_HUB_OFFLINE is set")
+        token = _token()
+        own = {"Accept-Encoding": "identity", "User-Agent": f"ecoshell/{__version__}"}
+        own |= {"Authorization": f"Bearer {token}"} if token else {}
+        client = httpx.Client(
+            headers=own,
+            timeout=_PATIENCE,
+            follow_redirects=True,
+            event_hooks={"response": [_bound_answer]},
+        )
+        extensions = {_IS_FILE: True} if is_file else {}
+        with client, client.stream("GET", url, headers=headers, extensions=extensions) as response:
+            response.raise_for_status()
+            yield response
+
     def _wrong(self, file: HubFile) -> ModelBroken:
         return ModelBroken(
             f"{file.name} does not match the SHA-256 stated by {self._endpoint}.",
@@ -352,29 +252,15 @@ class Hub:
     def _translated_errors(self, name: HubName, part: Path | None = None) -> Generator[None]:
         """Translate errors of the hub, the connection and the disk to errors that say what to do."""
         import httpx
-        from filelock import Timeout  # comes with huggingface_hub
-        from huggingface_hub import errors
 
         try:
-            _bound_answers()
             yield
         except EcoshellError:
             raise
-        except Timeout as error:
-            raise ModelUnavailable(
-                f"{name.short} is being pulled already.",
-                fix="Wait for the other pull, or stop it.",
-                billed=False,
-            ) from error
-        except errors.HfHubHTTPError as error:
-            raise self._refused(name, error, _partial_text(part)) from error
-        except (errors.OfflineModeIsEnabled, httpx.HTTPError) as error:
-            offline = isinstance(error, errors.OfflineModeIsEnabled)
-            reason = (
-                "HF_HUB_OFFLINE is set"
-                if offline
-                else str(error).strip().rstrip(".") or type(error).__name__
-            )
+        except httpx.HTTPStatusError as error:
+            raise self._refused(name, error.response, _partial_text(part)) from error
+        except httpx.HTTPError as error:
+            reason = str(error).strip().rstrip(".") or type(error).__name__
             partial = _partial_text(part)
             raise ModelUnavailable(
                 f"The download failed: {reason}."
@@ -392,27 +278,22 @@ class Hub:
                 fix=f"{'Free some space' if full else f'Check the permissions of {self._folder}'} and pull it again.",
             ) from error
         except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ) as error:  # also raised by huggingface_hub
+            *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
+            httpx.InvalidURL,
+        ) as error:
             raise ModelUnavailable(
                 f"{self._endpoint} does not answer like a hub.",
                 fix="Check HF_ENDPOINT.",
                 billed=False,
             ) from error
 
-    def _refused(self, name: HubName, error: Any, partial: str) -> EcoshellError:
+    def _refused(self, name: HubName, response: "httpx.Response", partial: str) -> EcoshellError:
         """The error for an HTTP status."""
-        from huggingface_hub import errors
-
-        status: int = error.response.status_code
-        gated = isinstance(error, errors.GatedRepoError)
-        if isinstance(error, errors.RepositoryNotFoundError) and not gated:
+        status, code = response.status_code, response.headers.get("X-Error-Code", "")
+        gated = code == "GatedRepo"
+        if code == "RepoNotFound":
             return ModelMissing(
-                f"There is no repository {name.repo} at {self._endpoint}, or it is private.",
+                f"The repository {name.repo} does not exist at {self._endpoint}, or it is private.",
                 fix="Check the name; for a private repository set a token: export HF_TOKEN=…",
                 billed=False,
             )
@@ -435,8 +316,54 @@ class Hub:
         )
 
 
-def _bound_answers() -> None:
-    """Limit the bytes and seconds of the hub's answers, except files, whose size `_stream` checks."""
+def _described(name: HubName, chosen: str, file: Any) -> HubFile:
+    """Return one file of a description; raises ModelBroken if it cannot be downloaded safely."""
+    lfs, size, path = file.get("lfs"), file.get("size"), PurePosixPath(chosen)
+    if not lfs or not lfs["sha256"] or not size:
+        raise ModelBroken(
+            f"The hub states no SHA-256 for {chosen} of {name.repo}, so it could not be verified.",
+            fix="Choose another repository, or unset HF_ENDPOINT in case the mirror omits it.",
+        )
+    if type(size) is not int or size < 0 or not _SHA256.fullmatch(lfs["sha256"]):
+        raise ValueError("no size, or no SHA-256")
+    outside = path.is_absolute() or ".." in path.parts
+    if outside or not chosen.isprintable() or not _FORBIDDEN_CHARACTERS.isdisjoint(chosen):
+        message = f"{name.repo} has a file with the name {chosen!r}."
+        raise ModelBroken(message, fix="Choose another repository.")
+    return HubFile(chosen, size, lfs["sha256"].lower())
+
+
+@contextmanager
+def _exclusive(name: HubName, file: Path) -> Generator[None]:
+    """Exclude other pulls of a file; raises ModelUnavailable during one."""
+    with file.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ModelUnavailable(
+                f"{name.short} is being pulled already.",
+                fix="Wait for the other pull, or stop it.",
+                billed=False,
+            ) from error
+        yield
+
+
+def _token() -> str:
+    """Return the token of the environment or of `hf auth login`; empty without any."""
+    if token := environ.get("HF_TOKEN", "").strip():
+        return token
+    home = environ.get("HF_HOME") or Path(
+        environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
+    )
+    file = Path(environ.get("HF_TOKEN_PATH") or Path(home, "token"))
+    try:
+        return file.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, ValueError, RuntimeError):
+        return ""
+
+
+def _bound_answer(response: "httpx.Response") -> None:
+    """Limit the bytes and seconds of an answer, except of files, whose size `_stream` checks."""
     import httpx
 
     class Bounded(httpx.SyncByteStream):
@@ -454,19 +381,10 @@ def _bound_answers() -> None:
         def close(self) -> None:
             self._stream.close()
 
-    def bound(response: httpx.Response) -> None:
-        if not (response.is_success and _IS_FILE in response.request.extensions):
-            if (
-                response.headers.get("Content-Encoding", "identity") != "identity"
-            ):  # may unpack to any size
-                raise httpx.DecodingError(
-                    "the answer is compressed although that was not requested"
-                )
-            response.stream = Bounded(response.stream)
-
-    session: httpx.Client = import_module("huggingface_hub.utils").get_session()
-    session.headers["Accept-Encoding"] = "identity"
-    session.event_hooks = {**session.event_hooks, "response": [bound]}
+    if not (response.is_success and _IS_FILE in response.request.extensions):
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise httpx.DecodingError("the answer is compressed although that was not requested")
+        response.stream = Bounded(response.stream)
 
 
 def _partial_text(part: Path | None) -> str:

@@ -9,7 +9,7 @@ from model_servers import LLAMA_SERVER, LM_STUDIO, OLLAMA, VLLM, ModelServer, mo
 from ecoshell.assembly.live import apply
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
-from ecoshell.models.hub import SUGGESTED
+from ecoshell.models.recommended import SUGGESTED
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.settings import load_settings

@@ -98,7 +98,7 @@ def test_failed_pull_has_a_message_and_a_status(run, command, hub):
     hub.repos["maker/torch"] = Repo({"model.safetensors": b"x"})
     assert "HF_TOKEN" in run("models", "pull", "maker/secret", status=1).stderr
     assert "has no GGUF file" in run("models", "pull", "maker/torch", status=1).stderr
-    assert "There is no repository" in run("models", "pull", "maker/nothing", status=1).stderr
+    assert "does not exist" in run("models", "pull", "maker/nothing", status=1).stderr
     for arguments, message in (
         ("pull nonsense", "names no repository"),
         ("pull", "unsloth/"),

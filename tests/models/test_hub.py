@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from hub_server import COMMIT, HubServer, Repo, hub_server
-from huggingface_hub import constants
-from huggingface_hub.utils import _headers
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable, UsageError
 from ecoshell.models import hub as hub_module
 from ecoshell.models.gguf import hub_name, quant_of
-from ecoshell.models.hub import RECOMMENDED, SUGGESTED, Hub, HubFile
+from ecoshell.models.hub import Hub, HubFile
 from ecoshell.models.local_models import hub_file, model_files
+from ecoshell.models.recommended import RECOMMENDED, SUGGESTED
 
 CONTENT = b"GGUF" + bytes(range(256)) * 8192  # two megabytes
 NAME = "maker/small-GGUF"
@@ -227,14 +226,22 @@ def test_a_gated_model_names_its_terms_and_is_pulled_with_a_token(
     assert pull(NAME).read_bytes() == CONTENT
 
 
-def test_the_hub_client_does_not_detect_the_agent(
-    pull: Puller, monkeypatch: pytest.MonkeyPatch
+def test_the_token_of_the_login_file_is_sent_without_one_in_the_environment(
+    pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    detections: list[str] = []
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
-    monkeypatch.setattr(_headers, "detect_agent", lambda: detections.append("detected"))
-    pull(f"{NAME}:Q4_K_M")
-    assert not detections
+    server.repos[NAME].gated = True
+    (tmp_path / "token").write_text("good\n")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    assert pull(NAME).read_bytes() == CONTENT
+
+
+def test_offline_mode_sends_nothing(
+    pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelUnavailable, match="HF_HUB_OFFLINE is set"):
+        pull(NAME)
+    assert not server.asked
 
 
 def test_the_token_is_not_sent_to_the_storage(
@@ -252,7 +259,7 @@ def test_a_missing_or_private_repository_is_an_error(
     pull: Puller, server: HubServer, name: str
 ) -> None:
     server.repos["maker/private"] = Repo({FILE: CONTENT}, private=True)
-    with pytest.raises(ModelMissing, match="There is no repository"):
+    with pytest.raises(ModelMissing, match="does not exist"):
         pull(name)
 
 
@@ -276,6 +283,15 @@ def test_a_refusal_by_the_storage_is_an_error(pull: Puller, server: HubServer) -
     server.repos[NAME].status = 403
     with pytest.raises(ModelMissing, match="refuses"):
         pull(NAME)
+
+
+def test_a_busy_storage_is_asked_again_before_the_download_fails(
+    pull: Puller, server: HubServer
+) -> None:
+    server.repos[NAME].status = 503
+    with pytest.raises(ModelUnavailable, match="answered with status 503"):
+        pull(NAME)
+    assert len(server.ranges) == 4
 
 
 def test_an_unreachable_hub_is_an_error(folder: Path, server: HubServer) -> None:

@@ -17,9 +17,10 @@ from ecoshell.messages import visible_line
 from ecoshell.models import ModelRow, size_text
 from ecoshell.models.gguf import hub_name
 from ecoshell.models.host_address import host_address, status, stop_all
-from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
+from ecoshell.models.hub import Hub, HubFile, Pull
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import hub_file
+from ecoshell.models.recommended import RECOMMENDED
 from ecoshell.models.servers import PROVIDERS, Servers
 from ecoshell.paths import user_paths
 
