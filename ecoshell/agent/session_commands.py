@@ -194,16 +194,11 @@ async def _background(shell: Shell, argument: str) -> Printed:
 @SESSION_COMMANDS.add("compact", "", "replace all turns with a summary for models")
 async def _compact(shell: Shell, argument: str) -> Printed:
     try:
-        compacted, spent = await shell.conversation.compact()
+        compacted, _ = await shell.conversation.compact()
     except Stopped:
         return Printed("Stopped. Nothing was compacted; /cost includes the call.")
-    turns = counted(compacted.turns, "turn")
-    sizes = f"{compacted.tokens_before:,} tokens before, {compacted.tokens_after:,} now"
-    if not compacted.model:
-        by = "This model is too small for summaries; from now on it reads an extract."
-        return Printed(f"Compacted {turns}: {sizes}. {by} The transcript is unchanged.")
-    by = f"{compacted.model} wrote the summary for {dollars(spent)}"
-    return Printed(f"Compacted {turns}: {sizes}. {by}. The transcript is unchanged.")
+    reason = "" if compacted.model else " This model is too small for summaries."
+    return Printed(f"{compacted.render().words}.{reason} The transcript is unchanged.")
 
 
 @SESSION_COMMANDS.add("context", "", "show the use of the model's context")

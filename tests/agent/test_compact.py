@@ -77,7 +77,7 @@ async def test_the_model_gets_the_summary_and_the_transcript_stays_complete(play
     assert (compacted.turns, compacted.tokens_after < compacted.tokens_before) == (1, True)
     settled = [event for event in of(stored, BudgetSettled) if event.role == "compact"]
     assert settled[0].spent_nano == 900 * 1_000 + 20 * 4_000
-    assert "wrote the summary for $0.00098" in printed.text
+    assert " for $0.00098 · " in printed.text
     assert of(stored, TurnFinished)[0].answer == LONG
 
 

@@ -100,7 +100,7 @@ async def test_a_summary_that_replaces_a_skills_text_is_followed_by_it_again(pla
     skill_set.write(own, PDF, BODY)
     async with play([register("pdf"), say("Done."), say("In short: nothing."), *DONE]) as shell:
         await turn(shell, "One." + " word" * 3_000)
-        assert "Compacted 1 turn" in (await shell.command("/compact")).text
+        assert "1 turn summarized by" in (await shell.command("/compact")).text
         await turn(shell, "Two.")
         *earlier, last = shell.requests[-1].messages
         assert not any(BODY.strip() in message.text for message in earlier)
