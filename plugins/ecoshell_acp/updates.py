@@ -18,6 +18,7 @@ from ecoshell.events import (
     CommandRan,
     CostChosen,
     CostWanted,
+    ErrorHappened,
     Event,
     GraphPlanned,
     LimitChosen,
@@ -35,6 +36,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
+from ecoshell.events.lines import Line
 from ecoshell.events.turn import CALL_BEGINS
 from ecoshell.messages import FINISH, Call, Effect, visible, visible_line
 from ecoshell.options import ROLES
@@ -137,12 +139,13 @@ class Updates:
                 updates = self._call_updates(event)
             case ApprovalWanted() | CostWanted() | LimitHit() | TrustWanted():
                 updates = self._call_updates(event)
+            case ErrorHappened():
+                updates = [self.say(event.render().words)]
+            case PlanChanged():
+                previous, self._budget_plan = self._budget_plan, event
+                updates = self._notes(event.render(previous))
             case _:
-                line = event.render()
-                if isinstance(event, PlanChanged):
-                    previous, self._budget_plan = self._budget_plan, event
-                    line = event.render(previous)
-                updates = [] if line is None or line.kind == "progress" else [self.note(line.words)]
+                updates = self._notes(event.render())
         return updates
 
     def settled(self) -> Sequence[Update]:
@@ -162,6 +165,9 @@ class Updates:
     def note(self, text: str) -> Update:
         """Return a note for the user, apart from the answer."""
         return self._chunk(schema.AgentThoughtChunk, f"{visible_line(text)}\n")
+
+    def _notes(self, line: Line | None) -> Sequence[Update]:
+        return [] if line is None or line.kind == "progress" else [self.note(line.words)]
 
     def question(self, event: Question) -> schema.ToolCallUpdate:
         """Return the tool call update that a permission request refers to."""
