@@ -148,9 +148,8 @@ class ChatTemplate:
                 )
             else:
                 arguments: dict[str, Any] = dict(call.arguments)
-                if (
-                    self.form.elements
-                ):  # templates print other values differently, not always as JSON
+                # Templates print other values differently, not always as JSON.
+                if self.form.elements:
                     arguments = {**argument_texts(arguments, schema or {})}
                 function = {"name": marks.deep(call.name), "arguments": marks.deep(arguments)}
                 calls = [{"id": identity, "type": "function", "function": function}]
@@ -323,9 +322,8 @@ def _compile(template: str, start: str, end: str) -> Render:
     Templates are untrusted programs: they run in the worker process, within limits. Raises ModelBroken for a template
     that does not compile; the function raises it if rendering takes too much time or memory.
     """
-    began = (
-        datetime.now()
-    )  # a fixed date while the model is loaded, because another date would change every prompt
+    # A fixed date while the model is loaded, because another date would change every prompt.
+    began = datetime.now()
     program = (template, start, end, began)
 
     def render(messages: list[dict[str, Any]] | None, tools: list[Any] | None, asks: bool) -> str:

@@ -185,9 +185,8 @@ class CallFormat:
             return f"root ::= {newline} {body}\n{self.elements.text_rules()}{rules(LOOSE)}"
         if self.syntax == "python" and not head.json:
             arguments = arguments_rule(schema.parameters, self.notation)
-            arguments = (
-                '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)
-            )  # the head includes the bracket
+            # The head includes the bracket.
+            arguments = '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)
             return f'root ::= {arguments} "]"{rules(self.notation)}'
         closing = LOOSE.sign("}", space_before=True, space_after=False)
         return f"root ::= {arguments_rule(schema.parameters, LOOSE)} {closing}{rules(LOOSE)}"
@@ -511,10 +510,8 @@ def _json_calls(text: str, place: int, marker: int) -> ParsedText:
 def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
     decoder = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
     plain = text[place:]
-    for candidate in (
-        plain,
-        _TRAILING_COMMA.sub(lambda match: match[1] or " ", plain),
-    ):  # both have the same length
+    # Both have the same length.
+    for candidate in (plain, _TRAILING_COMMA.sub(lambda match: match[1] or " ", plain)):
         try:
             value, length = decoder.raw_decode(candidate)
         except (

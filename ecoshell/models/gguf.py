@@ -148,9 +148,8 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
     else:
         usual = ([file for file in complete if quant_of(file) == quant] for quant in _USUAL)
         matching = next(filter(None, usual), complete)
-    kinds = {
-        _PART.sub("", PurePosixPath(file).name).lower() for file in matching
-    }  # parts count as one file
+    # Parts count as one file.
+    kinds = {_PART.sub("", PurePosixPath(file).name).lower() for file in matching}
     if len(kinds) > 1:
         raise UsageError(
             f"{name.short} could be any of {len(kinds)} files: {_some(sorted(matching))}.",

@@ -41,6 +41,7 @@ _PREFIXES = (
     "LM_STUDIO_",
     "LLAMAFILE_",
 )
+_HOST_MODULES = ("model_host", "remote_worker", "streamed_answer", "failures", "traffic")
 _NAMES = re.compile(
     r"(?:HTTPS?|ALL|NO)_PROXY|(?:REQUESTS|CURL)_CA_BUNDLE|SSLKEYLOGFILE", re.IGNORECASE
 )
@@ -98,7 +99,7 @@ def host_address(folder: Path) -> HostAddress:
     program therefore never talks to an older host, and machines that share a home directory have separate hosts.
     """
     parts: list[object] = [__version__, sys.executable, sys.version, os.uname().nodename]
-    files = [Path(__file__).with_name(name) for name in ("model_host.py", "remote_worker.py")]
+    files = [Path(__file__).with_name(f"{name}.py") for name in _HOST_MODULES]
     litellm = importlib.util.find_spec("litellm")
     if litellm is not None and litellm.origin:
         files += [Path(litellm.origin), Path(litellm.origin).parents[1]]

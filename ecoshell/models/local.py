@@ -211,9 +211,8 @@ class LocalModel:
             vocabulary.tokens(marker, special=True)
             for marker in (*form.calls.markers, *(form.tags or ()))
         )
-        markers = {
-            tokens[0] for tokens in marker_tokens if len(tokens) == 1
-        }  # control tokens that belong to a reply's text
+        # Control tokens that belong to a reply's text.
+        markers = {tokens[0] for tokens in marker_tokens if len(tokens) == 1}
         text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
         sampling = (
             recommended(vocabulary)

@@ -249,9 +249,8 @@ def _ollama(environ: Mapping[str, str]) -> _Candidates:
         if (configured := environ.get("OLLAMA_MODELS"))
         else _home(environ) / ".ollama" / "models"
     )
-    for folder in dict.fromkeys(
-        (user_folder, Path("/usr/share/ollama/.ollama/models"))
-    ):  # the second is the system service's
+    # The second is the system service's.
+    for folder in dict.fromkeys((user_folder, Path("/usr/share/ollama/.ollama/models"))):
         manifests = folder / "manifests"
         for manifest in _files_below(manifests):
             try:
@@ -266,9 +265,8 @@ def _ollama(environ: Mapping[str, str]) -> _Candidates:
                 continue
             if not digest.removeprefix("sha256:").isalnum():
                 continue
-            *owner_path, name, tag = manifest.relative_to(
-                manifests
-            ).parts  # Ollama omits the default host and owner
+            # Ollama omits the default host and owner.
+            *owner_path, name, tag = manifest.relative_to(manifests).parts
             for default in _OLLAMA_LIBRARY:
                 if owner_path and owner_path[0] == default:
                     owner_path = owner_path[1:]

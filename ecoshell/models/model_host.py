@@ -117,8 +117,7 @@ class _Host:
         )
         os.write(listening, b"\n")
         os.close(listening)
-        loading = asyncio.ensure_future(asyncio.to_thread(remote_worker.load_litellm))
-        loading.add_done_callback(self._begin)
+        self._loading = asyncio.create_task(remote_worker.load(self._loaded))
         warming: asyncio.Future[None] | None = None
         while self._workers or loop.time() - self._used < self._idle:
             remaining = self._used + self._idle - loop.time()
@@ -134,14 +133,6 @@ class _Host:
             ):
                 warming = asyncio.ensure_future(asyncio.to_thread(remote_worker.warm_litellm))
         self._end()
-
-    def _begin(self, loading: "asyncio.Future[None]") -> None:
-        from ecoshell.models.remote_worker import end_process
-
-        error = loading.exception()
-        if error is not None:
-            end_process(f"{type(error).__name__}: {error}")
-        self._loaded.set()
 
     async def _meet(self, reader: "asyncio.StreamReader", writer: "asyncio.StreamWriter") -> None:
         """Serve one connection until it ends; a misbehaving client does not affect others."""
@@ -183,7 +174,7 @@ class _Host:
         except OSError:  # the client left
             pass
         except MemoryError:
-            remote_worker.end_process(remote_worker.OUT_OF_MEMORY)
+            remote_worker.end_process()
         finally:
             remote_worker.clients.discard(connection.fileno())
             worker.cancel()

@@ -94,11 +94,7 @@ class ReportedPrompts:
             yield digest.hexdigest()[:_DIGEST_CHARACTERS]
 
     def _from(
-        self,
-        prompt: CountedPrompt,
-        request: Request,
-        groups: tuple[Group, ...],
-        size_of: SizeOf,
+        self, prompt: CountedPrompt, request: Request, groups: tuple[Group, ...], size_of: SizeOf
     ) -> int | None:
         counted = prompt.request
         tools = tuple(tool for tool in request.tools if tool not in counted.tools)
@@ -127,9 +123,8 @@ class ReportedPrompts:
         if request.want != counted.want and request.tools and not tools:
             bound += PER_TOOL_ARRAY  # the tool choice changes the text before the array
         if any(message.state is not None for message in added):
-            bound += (
-                prompt.usage.output
-            )  # reasoning is counted again, and its text may be shorter than it was
+            # Reasoning is counted again, and its text may be shorter than it was.
+            bound += prompt.usage.output
         return bound
 
     def _searched(

@@ -250,9 +250,8 @@ def chat_body(
     )
     for message, results in exchanges(within_limits(request.messages)):
         if message.speaker != "assistant" or (message.calls and not results):
-            plain = as_plain(
-                message
-            )  # providers reject results without calls, and calls without results
+            # Providers reject results without calls, and calls without results.
+            plain = as_plain(message)
             chat += [_plain_entry(plain)] if plain.text or plain.images else []
             continue
         entry = _assistant_entry(message, numbers, family, searched)

@@ -333,9 +333,8 @@ class RemoteModel:
             usage = Usage(**counts)  # implausible usage is discarded
         cut, text = record["finish"] == "length", record["text"]
         note = _FINISH_NOTES.get(record["finish"], "")
-        if note and not (
-            text and record["finish"] == "refusal"
-        ):  # the text of a refusal is the answer
+        # The text of a refusal is the answer.
+        if note and not (text and record["finish"] == "refusal"):
             text = f"{text}\n\n{note}".strip()
         native = self.traits.native_tools and bool(request.tools)
         names = {schema.name for schema in (*request.callable_now, *request.tools)}

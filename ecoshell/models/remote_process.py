@@ -105,9 +105,8 @@ class RemoteProcess:
             start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
         )
         child = _Child(process)
-        child.write(
-            {"environ": removed_variables()}
-        )  # over the pipe: in its environment any program could read them
+        # Over the pipe: in its environment any program could read them.
+        child.write({"environ": removed_variables()})
         return child
 
     async def _connected(self, host: HostOptions) -> "_HostLink | None":

@@ -310,9 +310,8 @@ class AnswerText:
 
     def feed(self, piece: str) -> str:
         """Add a piece of the arguments; returns what it adds to the answer."""
-        from pydantic_core import (
-            from_json,
-        )  # parses 20 kB in 3 µs, fast enough to parse everything again
+        # Parses 20 kB in 3 µs, fast enough to parse everything again.
+        from pydantic_core import from_json
 
         self._written += piece
         if _SURROGATE.search(piece):  # surrogate pairs may be split between pieces

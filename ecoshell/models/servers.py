@@ -183,12 +183,8 @@ class ServerQuery:
 
         If it is needed, errors are raised: OSError, ValueError or HTTPException.
         """
-        from http.client import (
-            OK,
-            HTTPConnection,
-            HTTPException,
-            HTTPSConnection,
-        )  # imports `email`, slowly
+        # Imports `email`, slowly.
+        from http.client import OK, HTTPConnection, HTTPException, HTTPSConnection
 
         parts = urlsplit(self.base_url)
         seconds = self.deadline - time.monotonic()

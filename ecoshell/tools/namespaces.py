@@ -221,9 +221,8 @@ def main(words: list[str]) -> int:
         _start_loopback()
     os.chdir(folder)
     _drop_capabilities()
-    if (
-        child := os.fork()
-    ):  # The first process of the namespace ignores signals, so the command is the second.
+    # The first process of the namespace ignores signals, so the command is the second.
+    if child := os.fork():
         for number in (0, 1, 2):
             os.close(number)
         os._exit(_wait(child))

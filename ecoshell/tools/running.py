@@ -86,9 +86,8 @@ async def following(pid: int) -> AsyncGenerator[None]:
         return
     meter.programs = True
 
-    async def poll() -> (
-        None
-    ):  # misses what the program uses between the last measurement and its end
+    # Misses what the program uses between the last measurement and its end.
+    async def poll() -> None:
         interval = _FIRST_INTERVAL
         while True:
             await asyncio.sleep(interval)
@@ -219,9 +218,8 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
     running._log_destroy_pending = False  # pyright: ignore - as asyncio.gather does
     try:
         await asyncio.wait([running], timeout=limits.seconds)
-        in_time = (
-            running.done() and time.monotonic() < token.deadline
-        )  # otherwise the deadline ended it
+        # Otherwise the deadline ended it.
+        in_time = running.done() and time.monotonic() < token.deadline
     finally:
         token.cancelled.set()
         if not running.done():

@@ -334,9 +334,8 @@ def _working(backends: Sequence[Backend], options: Sequence[str]) -> Backend:
 def _scratch() -> Path:
     """Return the folder of this process: `tmp` for commands, and what covers secrets; removes those of killed ones."""
     folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_SCRATCH)))
-    fcntl.flock(
-        os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX
-    )  # until this process ends
+    # Until this process ends.
+    fcntl.flock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
     for stale in folder.parent.glob(f"{_SCRATCH}*/lock"):
         with suppress(OSError), stale.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its process lives

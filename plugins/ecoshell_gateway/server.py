@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.budget import nano_to_usd_text
 from ecoshell.budget.working_time import TimeUp
-from ecoshell.models.remote_worker import REFUSALS
+from ecoshell.models.traffic import REFUSALS
 from ecoshell.secrecy import mask_secrets
 from ecoshell_gateway.bodies import Body, mapping, parse_body
 from ecoshell_gateway.errors import Refused

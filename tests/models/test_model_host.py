@@ -154,7 +154,9 @@ class Wire(io.BytesIO):
 
 async def main():
     wire = Wire()
-    worker = remote_worker.Worker(wire)
+    ready = asyncio.Event()
+    ready.set()
+    worker = remote_worker.Worker(wire, ready)
     for number, (model, key, address) in enumerate(zip(MODELS, KEYS, sys.argv[1:])):
         ask = {"model": model, "messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 9}
         ask |= {"api_key": key, "base_url": address, "timeout": 600}

@@ -23,7 +23,7 @@ from ecoshell.models import Delta, Reply, Request, request_bound
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions, named_parameters
 from ecoshell.models.remote_process import RemoteProcess
-from ecoshell.models.remote_worker import Traffic, retry_after
+from ecoshell.models.traffic import Traffic, retry_after
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -260,12 +260,12 @@ async def test_a_refusal_is_a_finish_reason(model):
     ("sent", "finish"),
     [
         (b'"finishReason": "MALFORMED_FUNCTION_CALL"', "malformed_call"),
-        (b'{"delta":{"stop_reason":"model_context_window_exceeded"}}', "length"),
+        (b'{"delta":{"stop_reason":"refusal"}}', "refusal"),
         (b'{"delta":{"stop_reason":"end_turn"}}', "stop"),
         (b'{"content":"{\\"stop_reason\\":\\"refusal\\"}"}', "stop"),
     ],
 )
-async def test_a_finish_reason_unknown_to_litellm_is_not_stop(sent, finish):
+async def test_a_finish_reason_that_litellm_hides_is_restored(sent, finish):
     async def pieces():
         yield sent[:20]
         yield sent[20:]

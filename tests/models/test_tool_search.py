@@ -10,7 +10,7 @@ from ecoshell.models.keys import Keys
 from ecoshell.models.prompt_counts import ReportedPrompts
 from ecoshell.models.protocol import chat_body
 from ecoshell.models.remote import RemoteModel, sent_back
-from ecoshell.models.remote_worker import _Answer
+from ecoshell.models.streamed_answer import StreamedAnswer
 from ecoshell.models.tool_search import client_calls, loaded_names, search_tool
 
 REGEX = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
@@ -158,7 +158,7 @@ def test_a_streamed_list_that_repeats_itself_is_not_duplicated():
         def __init__(self, **fields):
             self.provider_specific_fields = fields
 
-    answer = _Answer()
+    answer = StreamedAnswer()
     answer._take_fields(Delta(tool_results=[1], thought_signatures=["a"]))
     answer._take_fields(Delta(tool_results=[1, 2], thought_signatures=["b"]))
     assert answer.fields == {"tool_results": [1, 2], "thought_signatures": ["a", "b"]}

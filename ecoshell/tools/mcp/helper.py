@@ -100,9 +100,8 @@ _CHILD_SUBREAPER = 36
 
 def main() -> None:
     """Serve until standard input or the server ends."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # The shell handles Ctrl-C and cancels calls itself.
+    # The shell handles Ctrl-C and cancels calls itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable()  # Standard error belongs to the server.
     warnings.simplefilter("ignore")
     close_process()  # It receives keys.
@@ -227,9 +226,8 @@ class Bridge:
         while True:
             await self._lists_changed.wait()
             self._lists_changed.clear()
-            with contextlib.suppress(
-                Exception
-            ):  # The previous lists stay valid if these cannot be read.
+            # The previous lists stay valid if these cannot be read.
+            with contextlib.suppress(Exception):
                 self._write(await _lists(client))
             await asyncio.sleep(_RELIST_PAUSE)
 
@@ -380,9 +378,8 @@ class Bridge:
                 and request.method == "POST"
                 and "mcp-session-id" in request.headers
             ):
-                self._fail(
-                    "it no longer knows the session"
-                )  # probably restarted; the next connection has a new one
+                # Probably restarted; the next connection has a new one.
+                self._fail("it no longer knows the session")
 
         timeout = httpx2.Timeout(30, read=300)  # As in the SDK: a stream may be silent for long.
         hooks = {"response": [inspect]}
@@ -537,9 +534,8 @@ async def _stdio(server: Mapping[str, Any], fail: Callable[[str], None]) -> Asyn
             sink.write(
                 message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
             )
-            with contextlib.suppress(
-                ConnectionError
-            ):  # The server ended, as `receive` notices too.
+            # The server ended, as `receive` notices too.
+            with contextlib.suppress(ConnectionError):
                 await sink.drain()
 
     tasks = [asyncio.create_task(receive()), asyncio.create_task(send())]
@@ -735,9 +731,8 @@ def _describe(error: BaseException) -> str:
         cause = cause.__cause__ or cause.__context__
     text = " ".join(str(error).split()) or type(error).__name__
     invalid: Any = error.__cause__
-    if isinstance(error, RuntimeError) and hasattr(
-        invalid, "json_path"
-    ):  # jsonschema's, for structured content
+    # Jsonschema's, for structured content.
+    if isinstance(error, RuntimeError) and hasattr(invalid, "json_path"):
         text = (
             f"its result does not match its output schema, {invalid.json_path}: {invalid.message}"
         )

@@ -22,9 +22,8 @@ def main() -> None:
         sys.exit(1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # The helper ignores it, which a child inherits.
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(
-        resource.RLIMIT_AS, (hard, hard)
-    )  # The helper's limit does not apply to the server.
+    # The helper's limit does not apply to the server.
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
     try:
         os.execvp(command[0], command)
     except OSError as error:

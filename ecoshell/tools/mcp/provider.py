@@ -179,9 +179,8 @@ class McpServer:
         if self._connection is None or self._connection.ended:
             if not self._background:
                 self.warm()
-            await asyncio.wait(
-                self._background
-            )  # Connecting continues if this is cancelled by the next key.
+            # Connecting continues if this is cancelled by the next key.
+            await asyncio.wait(self._background)
         request = {
             "complete": prompt,
             "argument": argument,

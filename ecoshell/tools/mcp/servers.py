@@ -102,16 +102,13 @@ class Server:
             if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith(
                 "authorization"
             ):
-                for key in (
-                    _expand(value),
-                    _expand(value).rpartition(" ")[2],
-                ):  # also without `Bearer`
+                # Also without `Bearer`.
+                for key in (_expand(value), _expand(value).rpartition(" ")[2]):
                     if not key.startswith("--"):  # the next option
                         add_secret(key)
         if self.url:
-            roots = (
-                [self.workspace] if self.workspace and self.trusted else []
-            )  # A path reveals the user's name.
+            # A path reveals the user's name.
+            roots = [self.workspace] if self.workspace and self.trusted else []
             return {"url": _expand(self.url), "headers": _expand_all(self.headers), "roots": roots}
         return {
             "command": [*map(_expand, self.command)],
@@ -347,9 +344,8 @@ class StoredSignIn:
 
     def read(self) -> Mapping[str, Any] | None:
         """Return the stored state and register its tokens for masking; None without one or without a keyring."""
-        with suppress(
-            Exception
-        ):  # Backends are third-party code; a broken one counts as no keyring.
+        # Backends are third-party code; a broken one counts as no keyring.
+        with suppress(Exception):
             import keyring  # slow, because it searches for backends
 
             entry = json.loads(keyring.get_password(_KEYRING, self._name) or "null")
