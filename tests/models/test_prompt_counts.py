@@ -26,8 +26,9 @@ from ecoshell.models.keys import Keys
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.prompt_counts import ReportedPrompts
 from ecoshell.models.protocol import chat_body, mark_for_cache
-from ecoshell.models.remote import RemoteModel, is_anthropic
+from ecoshell.models.remote import RemoteModel
 from ecoshell.models.remote_process import RemoteProcess
+from ecoshell.models.remote_replies import is_anthropic
 
 CORPUS = [
     (Path(ecoshell.__file__).parent / name).read_text(encoding="utf-8")

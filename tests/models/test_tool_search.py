@@ -9,7 +9,8 @@ from ecoshell.models import PER_TOOL, PromptSize, Request, json_bound, request_b
 from ecoshell.models.keys import Keys
 from ecoshell.models.prompt_counts import ReportedPrompts
 from ecoshell.models.protocol import chat_body
-from ecoshell.models.remote import RemoteModel, sent_back
+from ecoshell.models.remote import RemoteModel
+from ecoshell.models.remote_replies import sent_back
 from ecoshell.models.streamed_answer import StreamedAnswer
 from ecoshell.models.tool_search import client_calls, loaded_names, search_tool
 
