@@ -1,65 +1,34 @@
-"""Calls models within the caps: reserve, stream, settle.
-
-Streams model output as events, discards implausible usage figures, and cuts off endless streams.
-"""
+"""Calls models within the caps: reserve, stream, settle, and retry what failed before any part of a reply."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Literal, TypeVar
 
-from ecoshell.budget import Account, Ask, Hold, Settlement, time_is_up
+from ecoshell.budget import Account, Ask, Hold, time_is_up
 from ecoshell.budget.gate import Gate, finished
-from ecoshell.budget.working_time import TimeUp, WorkingTime
+from ecoshell.budget.working_time import TimeUp
 from ecoshell.errors import (
     BudgetError,
     ContextExceeded,
+    LimitReached,
     ModelBroken,
     ModelError,
     ModelUnavailable,
     StoreError,
 )
-from ecoshell.events import (
-    BudgetHeld,
-    BudgetSettled,
-    Emit,
-    ModelReplied,
-    Notice,
-    Reasoned,
-    TextArrived,
-)
+from ecoshell.events import Emit, ModelReplied, Notice
 from ecoshell.messages import Usage
-from ecoshell.models import (
-    Delta,
-    Model,
-    PromptSize,
-    Purpose,
-    Reply,
-    Request,
-    Traits,
-    request_bound,
-)
+from ecoshell.models import Model, PromptSize, Reply, Request, Traits, request_bound
+from ecoshell.models.metered_call import MeteredCall
 from ecoshell.models.prompt_counts import ReportedPrompts
+from ecoshell.models.reply_listener import CONVERSATION, ReplyListener
 from ecoshell.models.retrying import Retries, RetryPolicy
 from ecoshell.options import Effort
-from ecoshell.secrecy import MaskedStream, mask_secrets
+from ecoshell.secrecy import mask_secrets
 
-T = TypeVar("T")
 AccountOf = Callable[[], Account]
 """Returns the current session and turn; role, model and purpose are filled in for each call."""
-
-_SHOWN: frozenset[Purpose] = frozenset({"step", "answer", "repair"})
-"""Purposes whose text is part of the conversation, unlike rankings, judgments and summaries."""
-
-_MAX_TOKENS = 100_000_000
-"""Usage reports above this are discarded."""
-
-# Limits after which a stream is cut off. Providers usually send one token per piece, sometimes half of one; pieces
-# without text are keep-alives, or parts of a call's arguments.
-_PIECES_PER_TOKEN, _EMPTY_PIECES_PER_TOKEN, _BYTES_PER_TOKEN, _SPARE = 2, 16, 64, 512
-_BYTES_A_TOKEN = 4
-"""For estimating tokens of calls."""
 
 
 class MeteredModel:
@@ -131,7 +100,9 @@ class MeteredModel:
 
     def _with_effort(self, request: Request) -> Request:
         """The request with the effort it is sent with: rankings, judgments and summaries have none."""
-        return replace(request, effort=self.effort()) if request.purpose in _SHOWN else request
+        return (
+            replace(request, effort=self.effort()) if request.purpose in CONVERSATION else request
+        )
 
     def count(self, text: str) -> int:
         """Tokens of a plain text."""
@@ -156,9 +127,8 @@ class MeteredModel:
 
     async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
         """Reserve a later call whose prompt may grow by `slack` tokens, replacing the turn's earlier reservation."""
-        return await self._gate.set_aside(
-            await asyncio.to_thread(self.reservation, request, role, slack)
-        )
+        ask = await asyncio.to_thread(self.reservation, request, role, slack)
+        return await self._gate.set_aside(ask)
 
     async def release(self, hold: Hold) -> None:
         """Release an unused reservation."""
@@ -178,9 +148,7 @@ class MeteredModel:
         retries, failure = Retries(self._retry), None
         while True:
             try:
-                hold = await (
-                    self._gate.hold(ask) if place is None else self._gate.hold_final(place, ask)
-                )
+                hold = await (self._gate.hold_final(place, ask) if place else self._gate.hold(ask))
             except (BudgetError, StoreError) as refusal:
                 if place is not None and place is not aside:  # `aside` is released by its owner
                     await self._gate.release(place)
@@ -189,18 +157,13 @@ class MeteredModel:
                 failure.message += f" No further attempt: {refusal.message}"
                 raise failure from refusal
             granted = replace(request, max_tokens=hold.max_tokens, role=role)
-            call = _Call(self._gate, hold, emit, retries, local=self.traits.local)
+            call = MeteredCall(self._gate, hold, emit, retries, local=self.traits.local)
             try:
                 return await call.run(
                     lambda call=call, granted=granted: self._stream(granted, call)
                 )
             except TimeUp:
-                account = hold.account
-                read = self._gate.ledger.caps
-                caps = await asyncio.to_thread(
-                    read, account.session, account.turn, task=account.task
-                )
-                raise time_is_up(caps, call.text()) from None
+                raise await self._out_of_time(hold.account, call.text()) from None
             except ContextExceeded as error:
                 error.model = self.traits.name
                 await asyncio.to_thread(self._learn_context, granted, error.limit)
@@ -219,33 +182,32 @@ class MeteredModel:
                         await self._gate.release(place)
                     raise
 
+    async def _out_of_time(self, account: Account, text: str) -> LimitReached:
+        read = self._gate.ledger.caps
+        caps = await asyncio.to_thread(read, account.session, account.turn, task=account.task)
+        return time_is_up(caps, text)
+
     def _learn_context(self, refused: Request, limit: int | None) -> None:
         """Remember the context of a model that rejected a request as too long; may block.
 
         It is in tokens as counted by `size`, which may count fewer than the provider.
         """
         sent = self.size(refused).count + refused.max_tokens
-        self._context = min(
-            tokens for tokens in (self.traits.context, limit, sent) if tokens is not None
-        )
+        self._context = min(filter(None, (self.traits.context, limit, sent)))
 
     def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
         """The reservation for a request whose prompt may grow by `slack`; counts the prompt, so it may block."""
         traits = self.traits
         account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
-        max_tokens = (
-            request.max_tokens
-            if traits.max_output is None
-            else min(request.max_tokens, traits.max_output)
-        )
+        max_tokens = min(request.max_tokens, traits.max_output or request.max_tokens)
         size, price = self.size(request), traits.price
         if price is not None and not size.cache_writes:
             price = replace(price, cache_writes=False)
         return Ask(price, size.bound + slack, max_tokens, account, request.min_tokens)
 
-    async def _stream(self, request: Request, call: "_Call") -> Reply:
+    async def _stream(self, request: Request, call: MeteredCall) -> Reply:
         """Consume the model's stream, and cut it off if it exceeds the output limit."""
-        listener = _Listener(request, call.hold.account.role, self.traits, call.emit)
+        listener = ReplyListener(request, call.hold.account.role, self.traits, call.emit)
         call.estimate = lambda: Usage(self.size(request).count, listener.tokens(self.count))
         call.text = lambda: "".join(listener.answers or listener.texts)
         async with aclosing(self._model.stream(request)) as pieces:
@@ -258,11 +220,7 @@ class MeteredModel:
                         size = await asyncio.to_thread(self._model.size, request)
                         call.prompt = self._reported.record(request, call.usage, size)
                     reply = _grouped(reply, f"m{call.hold.entry}")
-                    call.emit(
-                        _replied(
-                            reply, call.hold.account, in_conversation=request.purpose in _SHOWN
-                        )
-                    )
+                    call.emit(_replied(reply, call.hold.account, request))
                     return reply
                 if listener.endless:
                     # A model that ignores `max_tokens` cannot be kept within a cap; the whole reservation counts.
@@ -271,21 +229,19 @@ class MeteredModel:
                     await finished(asyncio.to_thread(self._gate.ledger.bar, name, f"it {reason}"))
                     call.emit(Notice(f"{name} {reason}; it is not called under a cap from now on."))
                     return Reply("".join(listener.texts), cut=True, finish="endless")
-        raise ModelBroken(
-            f"{self.traits.name} ended its stream without an answer.", fix="Ask again."
-        )
+        name = self.traits.name
+        raise ModelBroken(f"{name} ended its stream without an answer.", fix="Ask again.")
 
 
 def _grouped(reply: Reply, group: str) -> Reply:
     """The reply and its calls with their group ID."""
-    return replace(
-        reply, group=group, calls=tuple(replace(call, group=group) for call in reply.calls)
-    )
+    calls = tuple(replace(call, group=group) for call in reply.calls)
+    return replace(reply, group=group, calls=calls)
 
 
-def _replied(reply: Reply, account: Account, *, in_conversation: bool) -> ModelReplied:
+def _replied(reply: Reply, account: Account, request: Request) -> ModelReplied:
     """The event of a complete reply; only replies of the conversation keep their provider state."""
-    state = reply.state if in_conversation else None
+    state = reply.state if request.purpose in CONVERSATION else None
     return ModelReplied(
         group=reply.group,
         role=account.role,
@@ -296,216 +252,3 @@ def _replied(reply: Reply, account: Account, *, in_conversation: bool) -> ModelR
         family=state.family if state else "",
         message=state.message if state else {},
     )
-
-
-class _Call:
-    """One reserved call, from its hold until it is settled or released."""
-
-    def __init__(
-        self, gate: Gate, hold: Hold, emit: Emit, retries: Retries, *, local: bool
-    ) -> None:
-        """The hold of an unbilled attempt is kept for the next attempt.
-
-        Calls that leave this machine or cost money start only after their reservation is on disk in the session.
-        """
-        self.hold = hold
-        self.emit = emit
-        self.usage: Usage | None = None
-        self.estimate: Callable[[], Usage] | None = None
-        """Counts what was sent and received; may block."""
-        self.text: Callable[[], str] = lambda: ""
-        """The text received so far."""
-        self.prompt = ""
-        """Digest of the prompt, if its reported count is reused."""
-        self.tool = ""
-        self.pause: float | None = None
-        """Seconds until the next attempt; None without one."""
-        self.shown = False
-        """Whether a part of the reply arrived."""
-        self._ended = "no usage was reported"
-        self._gate = gate
-        self._retries = retries
-        self._outside = not local or hold.nano != 0
-        self._time = WorkingTime(hold.ms, lambda: gate.extend(hold.entry))
-
-    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work and end the hold: settled once anything was sent, otherwise released."""
-        ending: Literal["settle", "release", "keep"] = "release"
-        try:
-            hold = self.hold
-            reserved = BudgetHeld(
-                entry=hold.entry,
-                role=hold.account.role,
-                model=hold.account.model,
-                held_nano=hold.nano,
-                held_tokens=hold.tokens,
-                max_tokens=hold.max_tokens,
-                clamped=hold.clamped,
-                held_ms=hold.ms,
-            )
-            self.emit(reserved)
-            if self._outside:
-                await self._gate.logged()
-            ending = "settle"
-            return await self._time.spend(work)
-        except TimeUp:
-            self._ended = "its time was up"
-            raise
-        except asyncio.CancelledError:
-            self._ended = "the call was stopped"
-            raise
-        except ModelError as error:
-            self._ended, error.shown = "the call failed", self.shown
-            if isinstance(error, ModelUnavailable):
-                self.pause = self._retries.next_pause(error)
-            if not error.billed:
-                ending = "release" if self.pause is None else "keep"
-            raise
-        finally:
-            if ending == "settle":
-                await finished(self._settle())
-            elif ending == "release":
-                await self._gate.release(self.hold, self._time.ms or None)
-            elif self._time.ms:
-                await self._gate.end_attempt(self.hold, self._time.ms)
-
-    async def _settle(self) -> None:
-        hold, ms = self.hold, self._time.ms
-        estimate = None
-        if self.usage is None and self.estimate is not None:
-            estimate = await asyncio.to_thread(self.estimate)
-        try:
-            settlement = await self._gate.settle(
-                hold, self.usage, tool=self.tool, ms=ms, estimate=estimate
-            )
-        except StoreError as error:  # the answer is kept, and the hold counts in full
-            self.emit(Notice(f"The call could not be settled. {error}"))
-            worst = Usage(hold.prompt_tokens, hold.max_tokens)
-            settlement = Settlement(hold.entry, hold.nano, worst, reported=False, estimate=estimate)
-            self._ended = "it could not be settled"
-        self.emit(
-            BudgetSettled(
-                entry=hold.entry,
-                role=hold.account.role,
-                model=hold.account.model,
-                spent_nano=settlement.spent_nano,
-                usage=settlement.usage,
-                reported=settlement.reported,
-                seconds=ms / 1_000,
-                overrun_nano=settlement.overrun_nano,
-                estimate=settlement.estimate,
-                estimate_nano=settlement.estimate_nano,
-                why="" if settlement.reported else self._ended,
-                prompt=self.prompt if settlement.reported else "",
-            )
-        )
-        if settlement.overran:
-            from ecoshell.events.budget import overrun_text
-
-            self.emit(Notice(overrun_text(hold.account.model, settlement.overrun_text)))
-
-
-class _Listener:
-    """Collects the pieces of one reply and emits them as events."""
-
-    def __init__(self, request: Request, role: str, traits: Traits, emit: Emit) -> None:
-        self.usage: Usage | None = None
-        """The last plausible usage report."""
-        self.texts: list[str] = []
-        """Texts received so far, without reasoning and answers in calls."""
-        self.answers: list[str] = []
-        """Answers in calls received so far."""
-        self._received: dict[bool, list[str]] = {False: [], True: []}
-        """All received texts (False), and the answers in calls (True)."""
-        self._unseen = 0
-        self._reply: Reply | None = None
-        self._masks: dict[tuple[bool, bool], MaskedStream] = {}
-        """Key masks of the streamed texts."""
-        self._pieces = self._empty_pieces = self._bytes = 0
-        self._request = request
-        self._role = role
-        self._local = traits.local
-        self._emit = emit
-
-    def tokens(self, count: Callable[[str], int]) -> int:
-        """Tokens received so far, by `count`; an incomplete call counts a quarter of its bytes."""
-        reply = self._reply
-        if reply is not None:
-            texts = (reply.reasoning, reply.text, *(call.signature() for call in reply.calls))
-            return sum(count(text) for text in texts if text)
-        text_tokens, answer_tokens = (
-            count("".join(texts)) if texts else 0 for texts in self._received.values()
-        )
-        return text_tokens + max(answer_tokens, -(-self._unseen // _BYTES_A_TOKEN))
-
-    @property
-    def began(self) -> bool:
-        """Whether any part of a reply arrived."""
-        return self._bytes > 0 or self._reply is not None
-
-    @property
-    def endless(self) -> bool:
-        """Whether the stream is longer than `max_tokens` allows."""
-        max_tokens = self._request.max_tokens
-        return (
-            self._pieces > _PIECES_PER_TOKEN * max_tokens + _SPARE
-            or self._empty_pieces > _EMPTY_PIECES_PER_TOKEN * (max_tokens + _SPARE)
-            or self._bytes > _BYTES_PER_TOKEN * (max_tokens + _SPARE)
-        )
-
-    def take(self, piece: Delta | Reply) -> Reply | None:
-        """Take the next piece; returns the reply at the end, without its usage if that is implausible."""
-        if isinstance(piece, Reply):
-            self._reply = piece
-            for (reasoning, answer), mask in self._masks.items():
-                self._emit_text(mask.end(), reasoning=reasoning, answer=answer)
-            state, piece = piece.state, mask_secrets(piece)
-            if piece.state is not state:  # a masked message no longer matches its signature
-                piece = replace(piece, state=None)
-            usage = piece.usage
-            self.usage = usage if usage is not None and self._credible(usage, piece) else self.usage
-            if piece.reasoning and self._request.purpose in _SHOWN:
-                tokens = self.usage.reasoning if self.usage else 0
-                self._emit(Reasoned(piece.reasoning, self._role, tokens or None))
-            return replace(piece, usage=self.usage)
-        if piece.usage is not None:
-            self.usage = piece.usage
-        text = piece.text
-        self._bytes += piece.unseen
-        self._unseen += piece.unseen
-        if not text:
-            self._empty_pieces += 1
-            return None
-        self._pieces += 1
-        self._received[piece.answer].append(text)
-        self._bytes += len(text.encode("utf-8", "surrogatepass"))
-        mask = self._masks.setdefault((piece.reasoning, piece.answer), MaskedStream())
-        self._emit_text(mask.feed(text), reasoning=piece.reasoning, answer=piece.answer)
-        return None
-
-    def _emit_text(self, text: str, *, reasoning: bool, answer: bool) -> None:
-        """Emit a piece of text with secrets masked."""
-        if not text:
-            return
-        if not reasoning:
-            (self.answers if answer else self.texts).append(text)
-        if self._request.purpose in _SHOWN:
-            answers = answer or self._request.purpose == "answer"
-            channel = "reasoning" if reasoning else "answer" if answers else "thought"
-            self._emit(TextArrived(text=text, channel=channel, role=self._role))
-
-    def _credible(self, usage: Usage, reply: Reply) -> bool:
-        """Whether a usage report is plausible: integers, no part above its total, and not 0 for a non-empty reply."""
-        counts: tuple[object, ...] = (
-            usage.input,
-            usage.output,
-            usage.cached,
-            usage.cache_write,
-            usage.reasoning,
-        )
-        if not all(type(count) is int and 0 <= count <= _MAX_TOKENS for count in counts):
-            return False
-        if usage.cached + usage.cache_write > usage.input or usage.reasoning > usage.output:
-            return False
-        is_nonempty = bool(reply.text or reply.reasoning or reply.calls)
-        return (usage.input > 0 and usage.output > 0) or not is_nonempty or self._local

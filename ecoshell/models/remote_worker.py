@@ -153,7 +153,7 @@ class Worker:
                     os.environ.update(message["environ"])
                 else:
                     self.take(message)
-        except MemoryError:
+        except (MemoryError, ValueError):  # or the line is too long
             end_process()
 
     def take(self, message: dict[str, Any]) -> None:
