@@ -17,8 +17,10 @@ from typing import Any, ClassVar, cast
 
 from ecoshell.errors import ModelBroken, ToolError
 from ecoshell.messages import Call, Message, ToolSchema
+from ecoshell.models.call_format import CallFormat
+from ecoshell.models.call_parsing import call_json
 from ecoshell.models.elements import argument_texts
-from ecoshell.models.formats import GENERIC, REASONING_TAGS, CallFormat, call_json, detect
+from ecoshell.models.formats import GENERIC, REASONING_TAGS, detect
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain, exchanges, one_call_each
 from ecoshell.worker import in_worker

@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
+from ecoshell.models.call_parsing import refuse_constant
 from ecoshell.models.grammar import MAX_DEPTH, Node, alternatives, followed, literal, value_rule
 
 Kinds = frozenset[str]
@@ -51,10 +52,8 @@ class Elements:
     ) -> str:
         """A call without the markers around it; `data` marks names and values."""
         texts = argument_texts(arguments, parameters).items()
-        written = (
-            f"{self.key[0]}{data(key)}{self.key[1]}{data(text)}{self.value_end}"
-            for key, text in texts
-        )
+        before, after, end = *self.key, self.value_end
+        written = (f"{before}{data(key)}{after}{data(text)}{end}" for key, text in texts)
         return f"{self.name[0]}{data(name)}{self.name[1]}{''.join(written)}{self.call_end}"
 
     # -- grammars
@@ -154,9 +153,8 @@ class Elements:
 
     def text_so_far(self, text: str, key: str) -> str:
         """The text of an argument whose element may still be open, without what may turn out to be its closing tag."""
-        opening = next(
-            (match for match in self._key_pattern.finditer(text) if match[1] == key), None
-        )
+        openings = self._key_pattern.finditer(text)
+        opening = next((match for match in openings if match[1] == key), None)
         if opening is None:
             return ""
         value = text[opening.end() :]
@@ -164,10 +162,7 @@ class Elements:
             value = value.removeprefix("\n")
         closing = self.value_end.rstrip("\n")
         value, closed, _ = value.partition(closing)
-        held_back = next(
-            (size for size in range(len(closing) - 1, 0, -1) if value.endswith(closing[:size])), 0
-        )
-        return value if closed else value[: len(value) - held_back]
+        return value if closed else value[: len(value) - open_end(value, closing)]
 
     @cached_property
     def _key_pattern(self) -> re.Pattern[str]:
@@ -188,9 +183,8 @@ class Elements:
                 stop = _after_space(text, decoded_end)
                 if text.startswith(tag, stop):
                     return read_value(text[begin:decoded_end], kinds), stop + len(tag)
-        follows = "|".join(
-            re.escape(part.strip()) for part in (self.key[0], self.call_end, end) if part.strip()
-        )
+        parts = (part.strip() for part in (self.key[0], self.call_end, end))
+        follows = "|".join(re.escape(part) for part in parts if part)
         closing = re.compile(rf"{re.escape(tag)}(?=\s*(?:{follows}))").search(text, place)
         if closing is None:
             return None
@@ -234,9 +228,8 @@ def parameter_kinds(parameters: Node) -> dict[str, Kinds]:
     properties = followed(parameters, parameters).get("properties")
     if not isinstance(properties, Mapping):
         return {}
-    return {
-        key: value_kinds(schema, parameters) for key, schema in cast("Node", properties).items()
-    }
+    entries = cast("Node", properties).items()
+    return {key: value_kinds(schema, parameters) for key, schema in entries}
 
 
 def value_kinds(schema: Any, root: Node, depth: int = _UNION_DEPTH) -> Kinds:
@@ -246,10 +239,10 @@ def value_kinds(schema: Any, root: Node, depth: int = _UNION_DEPTH) -> Kinds:
         return ANY
     kinds = ANY
     declared = node.get("type")
-    if declared is not None:
-        kinds &= frozenset(
-            cast("list[str]", declared) if isinstance(declared, list) else [str(declared)]
-        )
+    if isinstance(declared, list):
+        kinds &= frozenset(cast("list[str]", declared))
+    elif declared is not None:
+        kinds &= {str(declared)}
     elif "properties" in node:
         kinds &= {"object"}
     constants = [node["const"]] if "const" in node else node.get("enum")
@@ -257,9 +250,8 @@ def value_kinds(schema: Any, root: Node, depth: int = _UNION_DEPTH) -> Kinds:
         kinds &= {_kind(value) for value in cast("list[Any]", constants)}
     for options in (node.get("anyOf"), node.get("oneOf")):
         if isinstance(options, list) and options:
-            allowed = (
-                value_kinds(option, root, depth - 1) for option in cast("list[Any]", options)
-            )
+            inner = cast("list[Any]", options)
+            allowed = (value_kinds(option, root, depth - 1) for option in inner)
             kinds &= frozenset[str]().union(*allowed)
     for part in cast("list[Any]", node.get("allOf") or ()):
         kinds &= value_kinds(part, root, depth - 1)
@@ -269,7 +261,7 @@ def value_kinds(schema: Any, root: Node, depth: int = _UNION_DEPTH) -> Kinds:
 def _json_value(text: str) -> Any:
     """The value of a JSON text, or of a Python literal; raises ValueError, SyntaxError and more for anything else."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=refuse_constant)
     except ValueError:
         if not _PYTHON_VALUE.match(text):
             raise
@@ -279,7 +271,7 @@ def _json_value(text: str) -> Any:
 
 def _json_end(text: str, place: int) -> int | None:
     try:
-        return json.JSONDecoder(parse_constant=_refuse).raw_decode(text, place)[1]
+        return json.JSONDecoder(parse_constant=refuse_constant).raw_decode(text, place)[1]
     except (ValueError, RecursionError):
         return None
 
@@ -290,26 +282,23 @@ def _fits(value: Any, kinds: Kinds) -> bool:
     return kind in kinds or integral or (kind == "integer" and "number" in kinds)
 
 
-def _kind(value: Any) -> str:
-    match value:
-        case str():
-            return "string"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case None:
-            return "null"
-        case list():
-            return "array"
-        case _:
-            return "object"
+_KINDS = {
+    "NoneType": "null",
+    "str": "string",
+    "bool": "boolean",
+    "int": "integer",
+    "float": "number",
+    "list": "array",
+}
 
 
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value).__name__, "object")
+
+
+def open_end(text: str, tag: str) -> int:
+    """Length of the text's end that may become this tag."""
+    return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)
 
 
 def _class_char(character: str) -> str:

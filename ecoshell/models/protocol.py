@@ -19,7 +19,9 @@ from typing import Any, cast
 from ecoshell.images import within_limits
 from ecoshell.messages import Call, Image, Message, ToolSchema, Usage
 from ecoshell.models import Reply, Request
-from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, refuse_constant
+from ecoshell.models.call_format import CallFormat
+from ecoshell.models.call_parsing import Attempt, call_json, refuse_constant
+from ecoshell.models.formats import GENERIC
 from ecoshell.models.tool_search import (
     Fields,
     client_calls,

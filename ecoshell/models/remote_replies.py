@@ -8,7 +8,8 @@ from typing import Any
 
 from ecoshell.messages import Call, ProviderState, Usage
 from ecoshell.models import Reply, Request
-from ecoshell.models.formats import Attempt, format_of_text
+from ecoshell.models.call_parsing import Attempt
+from ecoshell.models.formats import format_of_text
 from ecoshell.models.protocol import CUT, parse_reply, read_call, safe_name, without_reasoning
 from ecoshell.models.tool_search import is_server_call
 

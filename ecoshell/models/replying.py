@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.messages import FINISH, Call, ToolSchema, Usage, fenced
 from ecoshell.models import Delta, Reply, Request
+from ecoshell.models.call_format import CallFormat
+from ecoshell.models.call_parsing import Head
 from ecoshell.models.elements import Elements
-from ecoshell.models.formats import CallFormat, Head
 from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.protocol import call_fault, parse_reply
 

@@ -10,8 +10,9 @@ from jsonschema import Draft202012Validator
 
 from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
+from ecoshell.models.call_format import CallFormat
 from ecoshell.models.elements import ANY, STRING, read_value, value_kinds, value_text
-from ecoshell.models.formats import FORMATS, HERMES, CallFormat, format_of_text
+from ecoshell.models.formats import FORMATS, HERMES, format_of_text
 from ecoshell.models.protocol import parse_reply
 
 FORMS = [form for form in FORMATS.values() if form.elements]

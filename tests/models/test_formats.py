@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
-from ecoshell.models.formats import FORMATS, GENERIC, HERMES, CallFormat, detect
+from ecoshell.models.call_format import CallFormat
+from ecoshell.models.formats import FORMATS, GENERIC, HERMES, detect
 from ecoshell.models.protocol import parse_reply
 
 if find_spec("llama_cpp") is None:

@@ -13,9 +13,10 @@ from ecoshell.models import Reply, Request
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
 
+from ecoshell.models.call_parsing import Head
 from ecoshell.models.choosing import Grammar
 from ecoshell.models.embedded import embedded_path
-from ecoshell.models.formats import FORMATS, GENERIC, Head
+from ecoshell.models.formats import FORMATS, GENERIC
 from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.local import LocalModel

@@ -18,10 +18,11 @@ from ecoshell.models.replying import QUOTE, AnswerText, Quoting
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
 
+from ecoshell.models.call_format import CallFormat
 from ecoshell.models.choosing import Chooser, Grammar, Sampling
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.formats import FORMATS, GENERIC, HERMES, CallFormat
+from ecoshell.models.formats import FORMATS, GENERIC, HERMES
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import ReplyForm, ReplyReader

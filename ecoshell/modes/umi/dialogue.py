@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any, cast
 
 from ecoshell.messages import Call, Image, Message
-from ecoshell.models.formats import refuse_constant
+from ecoshell.models.call_parsing import refuse_constant
 from ecoshell.models.protocol import exchanges, too_deep
 from ecoshell.modes.base import with_content
 from ecoshell.modes.requests import Messages
