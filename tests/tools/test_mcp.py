@@ -19,8 +19,8 @@ import pytest
 
 from ecoshell.errors import ToolError
 from ecoshell.tools import ResultSize, caller
-from ecoshell.tools.mcp.helper import _describe
 from ecoshell.tools.mcp.provider import McpServer
+from ecoshell.tools.mcp.records import describe
 from ecoshell.tools.mcp.servers import Server, parse_tools, safe_schema
 from ecoshell.tools.running import contained
 from ecoshell.worker import in_worker
@@ -474,7 +474,7 @@ async def test_a_lost_session_over_http_is_one_error(opened, monkeypatch):
 def test_a_connection_that_ran_out_of_memory_is_reported_as_such():
     broken = ConnectionError()
     broken.__cause__ = MemoryError()
-    assert _describe(broken) == "it sent more than fits into memory"
+    assert describe(broken) == "it sent more than fits into memory"
 
 
 async def test_a_result_that_violates_the_output_schema_is_an_error(opened):
