@@ -28,10 +28,8 @@ from ecoshell.errors import ToolError
 
 T = TypeVar("T")
 
-MEMORY_BYTES = 512_000_000
-"""Address space of one process."""
-SECONDS = 20.0
-"""Default limit, for work outside a tool call."""
+MEMORY_BYTES = 512_000_000  # address space of one process
+SECONDS = 20.0  # default limit, for work outside a tool call
 _MAX_PROCESSES = 4
 _MAX_IDLE_PROCESSES = 2
 _START_SECONDS = 20.0

@@ -15,8 +15,7 @@ _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s*[}\]])', re.DOTALL)
 """A JSON string, or a trailing comma outside of strings."""
 _OLDER_HEAD = re.compile(r'\{\s*"(?:call|thought)"')
 _FENCE = re.compile(r"```[a-zA-Z_]*")
-_MAX_STARTS = 40
-"""Opening braces that are tried, so that garbage does not take quadratic time."""
+_MAX_STARTS = 40  # opening braces that are tried, so that garbage does not take quadratic time
 CALL_NAME = re.compile(
     r"\s*(?:\[TOOL_CALLS\])?\s*([^\s\[{]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)"
 )

@@ -33,8 +33,7 @@ _MARK = re.compile("\ue000([0-9]{1,9})(\ue002?)\ue001")
 _HARMLESS = re.compile(r"[\w\s.,:;()'\"/+*=%&!?@#$^~`{}\\-]*", re.ASCII)
 """Texts in tools and calls that contain no control token; templates may read them (`type == "string"`)."""
 _SEGMENTS_KEPT = 256
-_SECONDS = 10.0
-"""Limit for one rendering, which takes milliseconds."""
+_SECONDS = 10.0  # limit for one rendering, which takes milliseconds
 _FIX = "Use another GGUF of this model."
 
 Render = Callable[[list[dict[str, Any]] | None, list[Any] | None, bool], str]

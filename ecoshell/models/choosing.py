@@ -12,13 +12,11 @@ from typing import Any
 from ecoshell.errors import ModelBroken
 from ecoshell.models.llama import Vocabulary, llama_library
 
-FIRST_LOOK = 64
-"""Number of likeliest tokens that are checked first."""
+FIRST_LOOK = 64  # number of likeliest tokens that are checked first
 SECOND_LOOK = 4096
 """Number of likeliest tokens that are checked next; the whole vocabulary takes almost a second."""
 MIN_SHARE = 0.05
-REMEMBERED = 64
-"""Number of recent tokens whose repetition is penalised."""
+REMEMBERED = 64  # number of recent tokens whose repetition is penalised
 
 
 @dataclass(frozen=True, slots=True)

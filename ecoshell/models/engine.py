@@ -23,10 +23,8 @@ from ecoshell.messages import Usage
 from ecoshell.models.choosing import Chooser
 from ecoshell.models.llama import Vocabulary, llama_library, load_adapter, load_model
 
-SLOTS = 8
-"""Number of prompts that are cached at the same time."""
-BATCH = 512
-"""Maximum tokens evaluated at once."""
+SLOTS = 8  # number of prompts that are cached at the same time
+BATCH = 512  # maximum tokens evaluated at once
 CHUNK_SECONDS = 0.2
 """Target time of one chunk of a long prompt; cancellation is possible between chunks."""
 
@@ -104,8 +102,7 @@ class KVCache:
         self._cells = cells
         self._rewinds = rewinds
         self._slots = [CacheSlot(number) for number in range(SLOTS)]
-        self._holders: Counter[int] = Counter()
-        """Number of slots for each used cell."""
+        self._holders: Counter[int] = Counter()  # number of slots for each used cell
         self._last_cell = 0
         self._takings = 0
 
@@ -225,14 +222,12 @@ class Engine:
         if layers == "auto":
             layers = 999 if self._library.llama_supports_gpu_offload() else 0
         self._model: Any = load_model(path, gpu_layers=999 if layers < 0 else layers)
-        self._adapters: dict[Path, Any] = {}
-        """Loaded adapters by file."""
+        self._adapters: dict[Path, Any] = {}  # loaded adapters by file
         self.context = options.context or min(vocabulary.tokens_in("context_length") or 4096, 8192)
         self._batch = self._library.llama_batch_init(BATCH, 0, 1)
         self._context: Any = None
         self._cache: KVCache
-        self._adapter: Path | None = None
-        """The active adapter."""
+        self._adapter: Path | None = None  # the active adapter
         self._chunk = 64
         try:
             self._open()

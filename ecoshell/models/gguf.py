@@ -43,8 +43,7 @@ _MAX_TEXT = 1 << 16
 _MAX_STRINGS = 1 << 22
 _MAX_TENSORS = _MAX_METADATA = 1 << 18
 _MAX_DIMENSIONS = 4
-_MAX_BYTES = 1 << 40
-"""Limits that no valid file exceeds."""
+_MAX_BYTES = 1 << 40  # limits that no valid file exceeds
 _SIZE_LABEL = re.compile(
     r"(?:(?P<experts>\d{1,6})x)?(?P<count>\d{1,6}(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?"
 )

@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-MAX_ANSWER = 4000
-"""Maximum characters of a plain-text reply instead of a plan."""
-MAX_LEAD = 320
-"""Maximum characters of a text before its required ending."""
+MAX_ANSWER = 4000  # maximum characters of a plain-text reply instead of a plan
+MAX_LEAD = 320  # maximum characters of a text before its required ending
 MAX_ITEMS = 24
 MAX_DEPTH = 8
 

@@ -22,10 +22,8 @@ from ecoshell import __version__
 from ecoshell.models.keys import key_prefixes
 from ecoshell.secrecy import SECRET_NAME
 
-PATH_LIMIT = 100
-"""Bytes of a socket's path; Linux takes 107, macOS 103."""
-HELLO_LIMIT = 4096
-"""Maximum bytes of the greeting, the first line of a connection."""
+PATH_LIMIT = 100  # bytes of a socket's path; Linux takes 107, macOS 103
+HELLO_LIMIT = 4096  # maximum bytes of the greeting, the first line of a connection
 PATIENCE = 10.0
 """Seconds to wait for the greeting of a running host, and for the end of a stopped one."""
 _PEER = struct.Struct("3i")

@@ -63,10 +63,8 @@ class Keys:
         self._environ = environment
         self._vault = vault
         self._known_keys: set[str] = set()
-        self._in_keyring: set[str] = set()
-        """Variables whose keys came from the keyring."""
-        self._typed: dict[str, str] = {}
-        """Keys the user typed, by variable."""
+        self._in_keyring: set[str] = set()  # variables whose keys came from the keyring
+        self._typed: dict[str, str] = {}  # keys the user typed, by variable
 
     @staticmethod
     def variables(provider: str) -> tuple[str, ...]:

@@ -214,8 +214,7 @@ if model:
         library.llama_decode(context, library.llama_batch_get_one(tokens, 1))
 os._exit(0)
 """
-_TRY_SECONDS = 600
-"""Enough for many gigabytes on a slow disk."""
+_TRY_SECONDS = 600  # enough for many gigabytes on a slow disk
 _MAX_REMEMBERED = 200
 _trying = threading.Lock()
 _sound: set[str] = set()

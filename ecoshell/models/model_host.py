@@ -19,16 +19,12 @@ if TYPE_CHECKING:
     from ecoshell.models.host_address import HostAddress
     from ecoshell.models.remote_worker import Worker
 
-_LINE_LIMIT = 1 << 27
-"""Bytes of one ask, images included."""
+_LINE_LIMIT = 1 << 27  # bytes of one ask, images included
 _UNREAD_LIMIT = 1 << 26
 """Bytes buffered for a client that does not read before its connection is dropped."""
-_FIRST_CLIENT_SECONDS = 10.0
-"""Minimum time a new host waits for the command that started it."""
-_LOOK_SECONDS = 0.5
-"""Interval between checks for clients."""
-_LOCK_PATIENCE = 10.0
-"""Seconds to wait for a host that is ending to let its lock go."""
+_FIRST_CLIENT_SECONDS = 10.0  # minimum time a new host waits for the command that started it
+_LOOK_SECONDS = 0.5  # interval between checks for clients
+_LOCK_PATIENCE = 10.0  # seconds to wait for a host that is ending to let its lock go
 
 
 def main() -> None:
@@ -99,10 +95,8 @@ class _Host:
         self._idle = idle
         self._digest = environ_digest(host_environ(os.environ))
         self._loaded = asyncio.Event()
-        self._workers: set[Worker] = set()
-        """One for each client."""
-        self._used = 0.0
-        """When the last ask ended, by the loop's clock."""
+        self._workers: set[Worker] = set()  # one for each client
+        self._used = 0.0  # when the last ask ended, by the loop's clock
 
     async def serve(self, listening: int) -> None:
         """Listen, report that to the descriptor, load litellm and serve until the host has been idle long enough."""

@@ -6,8 +6,7 @@ from typing import Literal
 
 from ecoshell.budget import Price
 
-HERE = "this machine"
-"""The provider of models that run in this process."""
+HERE = "this machine"  # the provider of models that run in this process
 
 
 def size_text(count: int | None) -> str:

@@ -13,8 +13,7 @@ PER_MESSAGE = 16
 PER_PROMPT = 256
 PER_TOOL_ARRAY = 1024
 PER_TOOL = 64
-PER_TOOL_SEARCH = 512
-"""The provider's own search tool and its instructions."""
+PER_TOOL_SEARCH = 512  # the provider's own search tool and its instructions
 _ESCAPED = "<>&'"
 _ESCAPE_GROWTH = len("\\u003c") - 1
 

@@ -11,8 +11,7 @@ from ecoshell.models.gguf import HubName
 from ecoshell.models.hub import Hub, HubFile, Pull
 
 _UPDATE_SECONDS = 0.25
-_SPEED_SECONDS = 10.0
-"""The speed is the mean over so many seconds."""
+_SPEED_SECONDS = 10.0  # the speed is the mean over so many seconds
 
 
 class _Stopped(Exception):

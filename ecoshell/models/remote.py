@@ -27,15 +27,13 @@ from ecoshell.models.servers import PROVIDERS
 from ecoshell.models.tokens import counter_for
 from ecoshell.models.tool_search import search_tool
 
-SILENCE = 600.0
-"""Maximum seconds without data; some providers send nothing while a model reasons."""
+SILENCE = 600.0  # maximum seconds without data; some providers send nothing while a model reasons
 _SECONDS_PER_TOKEN = 2.0
 """Maximum time per output token, for slow local servers; the silence before and after the answer comes on top."""
 _BYTES_PER_TOKEN, _SPARE_BYTES, _MAX_BYTES = 1 << 14, 1 << 23, 1 << 27
 """Limits of an answer on the network; some providers repeat sources or the whole text with each token."""
 
-_NO_KEY = "none"
-"""Sent to the user's own servers without a key, because clients require one."""
+_NO_KEY = "none"  # sent to the user's own servers without a key, because clients require one
 _PUBLISHED_ENCODINGS = frozenset({"openai", "azure"})
 """Providers whose models' names determine the tiktoken encoding."""
 _COUNTING_PROVIDERS = frozenset({"anthropic"})
@@ -103,8 +101,7 @@ class RemoteModel:
         native_tools = usual if options.native_tools is None else options.native_tools
         prefix, slash, _ = name.partition("/")
         provider = "openai" if options.base_url else facts.provider if facts else ""
-        self._provider = prefix if slash else provider
-        """litellm's provider name; empty if unknown."""
+        self._provider = prefix if slash else provider  # litellm's provider name; empty if unknown
         own_server = options.base_url is not None
         search = search_tool(
             self._provider, name, own_server=own_server, wanted=options.tool_search

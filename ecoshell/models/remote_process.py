@@ -26,21 +26,16 @@ from ecoshell.models.host_address import (
 from ecoshell.models.tokens import helper_environ
 from ecoshell.secrecy import removed_variables
 
-_LINE_LIMIT = 1 << 26
-"""Bytes; a reply is one line, and a long one is still a few megabytes."""
-_MEMORY = 4 << 30
-"""Bytes of address space; litellm with a few asks at once takes less than half."""
+_LINE_LIMIT = 1 << 26  # Bytes; a reply is one line, and a long one is still a few megabytes
+_MEMORY = 4 << 30  # bytes of address space; litellm with a few asks at once takes less than half
 _GRACE = 60.0
 """Seconds after an ask's deadline within which the process must report it, which includes loading litellm."""
 _LAST_WORDS = 2048
-_START_SECONDS = 60.0
-"""Maximum time until a new host listens, also on a busy machine."""
-_START_ATTEMPTS = 3
-"""An idle host may end just as a command connects to it."""
+_START_SECONDS = 60.0  # maximum time until a new host listens, also on a busy machine
+_START_ATTEMPTS = 3  # an idle host may end just as a command connects to it
 
 Line = Mapping[str, Any]
-_LAST_FIELDS = frozenset({"reply", "error", "counted"})
-"""Fields of the last line of a request."""
+_LAST_FIELDS = frozenset({"reply", "error", "counted"})  # fields of the last line of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +61,7 @@ class RemoteProcess:
         self._grace = grace
         self._host = host
         self._numbers = itertools.count(1)
-        self._links: dict[bool, _Link] = {}
-        """To the host (True) and to the child (False)."""
+        self._links: dict[bool, _Link] = {}  # to the host (True) and to the child (False)
         self._starting = asyncio.Lock()
 
     async def warm(self, *, shared: bool = False) -> "_Link":
@@ -228,8 +222,7 @@ class _Link:
         self.sent: set[int] = set()
         self._reader = reader
         self._writer = writer
-        self._words = ""
-        """The reason the process gave for ending, or the end of its error output."""
+        self._words = ""  # the reason the process gave for ending, or the end of its error output
         self._readers = [asyncio.create_task(self._read())]
 
     def write(self, record: Line) -> None:

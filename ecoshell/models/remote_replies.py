@@ -13,8 +13,7 @@ from ecoshell.models.formats import format_of_text
 from ecoshell.models.protocol import CUT, parse_reply, read_call, safe_name, without_reasoning
 from ecoshell.models.tool_search import is_server_call
 
-_CALLS_END = ("}", "]", "```", ">")
-"""Endings of texts that end with a call."""
+_CALLS_END = ("}", "]", "```", ">")  # endings of texts that end with a call
 _FINISH_NOTES = {
     "content_filter": "[The provider's content filter ended this reply.]",
     "refusal": "[The model refused to answer.]",

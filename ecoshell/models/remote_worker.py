@@ -27,8 +27,7 @@ from ecoshell.models.streamed_answer import StreamedAnswer, finish_reason
 from ecoshell.models.traffic import Traffic, count_traffic, current_traffic
 from ecoshell.secrecy import close_process
 
-LINE_LIMIT = 1 << 27
-"""Bytes of one ask, images included."""
+LINE_LIMIT = 1 << 27  # bytes of one ask, images included
 _ALWAYS: dict[str, Any] = {
     "stream": True,
     "stream_options": {"include_usage": True},
@@ -140,8 +139,7 @@ class Worker:
     """Runs any number of asks at once; one line of output belongs to one ask."""
 
     _wire: Wire
-    _ready: asyncio.Event
-    """Set once litellm is loaded; no ask begins before that."""
+    _ready: asyncio.Event  # set once litellm is loaded; no ask begins before that
     _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
 
     async def serve(self, reader: asyncio.StreamReader) -> None:

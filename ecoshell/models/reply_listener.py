@@ -10,13 +10,11 @@ from ecoshell.secrecy import MaskedStream, mask_secrets
 
 CONVERSATION: frozenset[Purpose] = frozenset({"step", "answer", "repair"})
 """Purposes whose text is part of the conversation, unlike rankings, judgments and summaries."""
-_MAX_TOKENS = 100_000_000
-"""Usage reports above this are discarded."""
+_MAX_TOKENS = 100_000_000  # usage reports above this are discarded
 # Limits after which a stream is cut off. Providers usually send one token per piece, sometimes half of one; pieces
 # without text are keep-alives, or parts of a call's arguments.
 _PIECES_PER_TOKEN, _EMPTY_PIECES_PER_TOKEN, _BYTES_PER_TOKEN, _SPARE = 2, 16, 64, 512
-_BYTES_A_TOKEN = 4
-"""For estimating tokens of calls."""
+_BYTES_A_TOKEN = 4  # for estimating tokens of calls
 
 
 class ReplyListener:
@@ -33,8 +31,7 @@ class ReplyListener:
         """All received texts (False), and the answers in calls (True)."""
         self._unseen = 0
         self._reply: Reply | None = None
-        self._masks: dict[tuple[bool, bool], MaskedStream] = {}
-        """Key masks of the streamed texts."""
+        self._masks: dict[tuple[bool, bool], MaskedStream] = {}  # key masks of the streamed texts
         self._pieces = self._empty_pieces = self._bytes = 0
         self._request = request
         self._role = role

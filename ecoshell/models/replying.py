@@ -21,12 +21,10 @@ from ecoshell.models.protocol import call_fault, parse_reply
 if TYPE_CHECKING:
     from ecoshell.models.choosing import Chooser
 
-_MAX_HEAD = 400
-"""Maximum characters of a call before its arguments."""
+_MAX_HEAD = 400  # maximum characters of a call before its arguments
 MIN_TOKENS_AFTER_REASONING = 64
 """Tokens that reasoning leaves for the answer, or a quarter of `max_tokens` if that is more."""
-QUOTE = "[result]"
-"""Placeholder with which models trained for ecoshell quote the last result."""
+QUOTE = "[result]"  # placeholder with which models trained for ecoshell quote the last result
 
 
 class Quoting:
@@ -115,13 +113,10 @@ class ReplyReader:
         self._is_remote = form.is_remote
         self._names = frozenset(schema.name for schema in request.callable_now)
         self._text = self._reasoning = ""
-        self._shown = 0
-        """Characters of the text that were passed on."""
+        self._shown = 0  # characters of the text that were passed on
         self._state = "reasoning" if form.inside and self._tags else "begins"
-        self._unknown = ""
-        """The name of an unknown tool, once a call of it has started."""
-        self._place = 0
-        """Start of the first call, after its marker."""
+        self._unknown = ""  # the name of an unknown tool, once a call of it has started
+        self._place = 0  # start of the first call, after its marker
         self._called: Head | None = None
         """The first call's tool and the start of its arguments, once known."""
         self._answer = ElementAnswer(form.calls.elements) if form.calls.elements else AnswerText()

@@ -15,13 +15,11 @@ from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-SECONDS = 0.2
-"""Time limit for listing a server's models, which usually takes a thousandth of it."""
+SECONDS = 0.2  # time limit for listing a server's models, which usually takes a thousandth of it
 _MAX_ANSWER_BYTES = 4 << 20
 _MAX_MODELS = 64
 _MAX_NAME_CHARS = 300
-_OLLAMA_CONTEXT = 4096
-"""Tokens of Ollama's default context."""
+_OLLAMA_CONTEXT = 4096  # tokens of Ollama's default context
 _LOOPBACK = re.compile(r"localhost|127(?:\.\d+){3}|::1", re.IGNORECASE)
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 """Configured hosts that mean all addresses; loopback is used for them."""

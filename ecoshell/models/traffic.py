@@ -18,11 +18,9 @@ from typing import Any, cast
 REFUSALS = frozenset({400, 401, 403, 404, 413, 422, 429})
 """Statuses that certainly precede any work. Others may follow billed work, as a gateway's 502 usually does."""
 
-_MAX_ERROR_BYTES = 1 << 16
-"""Maximum bytes that are read of an error response."""
+_MAX_ERROR_BYTES = 1 << 16  # maximum bytes that are read of an error response
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
-_WINDOW_BITS = 47
-"""For zlib: gzip or deflate."""
+_WINDOW_BITS = 47  # for zlib: gzip or deflate
 _UNUSUAL_USAGE = re.compile(
     rb"""(?<!\\)"(?:
         (?:prompt|completion|input|output|total|cached|reasoning|cache_(?:read|write|creation)(?:_input)?
@@ -44,10 +42,8 @@ _MALFORMED_CALL = re.compile(
     rb"(?:MALFORMED_FUNCTION_CALL|UNEXPECTED_TOOL_CALL|MISSING_THOUGHT_SIGNATURE)"
 )
 """Gemini's finish reasons that litellm turns into `stop`."""
-CONNECT = 3.0
-"""Seconds until a connection must be established."""
-_OVERLAP_BYTES = 128
-"""Bytes that are kept between pieces, enough to match across two of them."""
+CONNECT = 3.0  # seconds until a connection must be established
+_OVERLAP_BYTES = 128  # bytes that are kept between pieces, enough to match across two of them
 
 
 class BadBody(Exception):

@@ -11,8 +11,7 @@ from ecoshell.events import BackgroundEnded, BackgroundStarted, Event
 from ecoshell.tools.output import UnreadOutput
 
 MAX_RUNNING = 8
-MAX_KEPT = 32
-"""Ended commands whose output is kept."""
+MAX_KEPT = 32  # ended commands whose output is kept
 
 
 @dataclass(eq=False)

@@ -52,8 +52,7 @@ _EXECUTED_LATER = (
     ".config/autostart .config/systemd .gitconfig"
 )
 """Paths of the workspace that other programs execute later; a command does not write them."""
-_RESERVED = (".git/hooks", ".ecoshell")
-"""Protected paths that exist, empty, while a command runs."""
+_RESERVED = (".git/hooks", ".ecoshell")  # protected paths that exist, empty, while a command runs
 _LATER = (".git/commondir", ".git/config.worktree")
 """Files that redirect git to other settings; one that a command creates is removed."""
 _KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger")
@@ -62,8 +61,7 @@ _GPU = ("/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/dri")
 _PRIVATE_FOLDERS = ("/tmp", "/run", "/var/run")
 _placeholders = Counter[Path]()
 """Reserved paths that were created for running commands, with the number of those."""
-_SCRATCH = "ecoshell-sandbox-"
-"""The beginning of the names of temporary folders."""
+_SCRATCH = "ecoshell-sandbox-"  # the beginning of the names of temporary folders
 _PROBE_SECONDS = 10.0
 _INSTALL = "Install bubblewrap (package `bubblewrap`), and allow user namespaces."
 _NETWORK_ERROR = re.compile(

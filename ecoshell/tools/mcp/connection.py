@@ -20,14 +20,10 @@ from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import Caller, caller
 from ecoshell.tools.running import following
 
-_MAX_LINE = 1 << 26
-"""Maximum bytes of a line; all lists of a server are one line."""
-_STDERR_TAIL = 2_000
-"""Bytes of standard error that are kept for the error message."""
-_CLOSE_SECONDS = 6.0
-"""Seconds that a helper gets to end its server before it is killed."""
-_SIGN_IN_SECONDS = 660.0
-"""Time limit of a connection for which the user has to sign in."""
+_MAX_LINE = 1 << 26  # maximum bytes of a line; all lists of a server are one line
+_STDERR_TAIL = 2_000  # bytes of standard error that are kept for the error message
+_CLOSE_SECONDS = 6.0  # seconds that a helper gets to end its server before it is killed
+_SIGN_IN_SECONDS = 660.0  # time limit of a connection for which the user has to sign in
 _ENVIRONMENT = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),  # those that the SDK passes to servers
     *("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ"),
@@ -72,18 +68,15 @@ class Connection:
         self._process = process
         self._on_record = on_record
         self._answer = answer
-        self._questions: dict[int, asyncio.Task[None]] = {}
-        """Unanswered questions of the server."""
+        self._questions: dict[int, asyncio.Task[None]] = {}  # unanswered questions of the server
         self._numbers = itertools.count(1)
         self._requests: dict[int, asyncio.Future[Record]] = {}
-        self._callers: dict[int, Caller] = {}
-        """Callers of running requests."""
+        self._callers: dict[int, Caller] = {}  # callers of running requests
         self._starter = caller.get()
         """The caller that started the connection; answers questions until it is open."""
         self._start_timeout: asyncio.Timeout | None = None
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reason = ""
-        """The helper's reason for the end of the connection."""
+        self._reason = ""  # the helper's reason for the end of the connection
         self._stderr = b""
         self._readers = (
             asyncio.create_task(self._read()),

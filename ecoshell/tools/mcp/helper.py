@@ -55,25 +55,17 @@ from ecoshell.tools.mcp.transports import WatchedStream, http_transport, stdio_t
 if TYPE_CHECKING:
     from mcp import Client
 
-_MAX_MEMORY = 1 << 30
-"""Bytes of address space; a connection uses about a quarter of it."""
-_MAX_WATCHED = 100
-"""Maximum number of resources whose changes are reported."""
-_MAX_VALUES = 100
-"""Maximum number of completions, as in the protocol."""
-_ALARM = 10
-"""Seconds of processor time without a heartbeat after which this process is ended."""
-_HEARTBEAT = 2.0
-"""Seconds between heartbeats."""
-_RELIST_PAUSE = 1.0
-"""Minimum seconds between two reads of changed lists."""
+_MAX_MEMORY = 1 << 30  # bytes of address space; a connection uses about a quarter of it
+_MAX_WATCHED = 100  # maximum number of resources whose changes are reported
+_MAX_VALUES = 100  # maximum number of completions, as in the protocol
+_ALARM = 10  # seconds of processor time without a heartbeat after which this process is ended
+_HEARTBEAT = 2.0  # seconds between heartbeats
+_RELIST_PAUSE = 1.0  # minimum seconds between two reads of changed lists
 _MAX_MESSAGES = 5_000
 """Maximum number of recent messages; each heartbeat forgets _MESSAGES_PER_HEARTBEAT of them."""
 _MESSAGES_PER_HEARTBEAT = 200
-_MAX_INVALID = 100
-"""Maximum number of lines that are not valid messages."""
-_PROGRESS_SECONDS = 1.0
-"""Minimum seconds between two progress reports of a call."""
+_MAX_INVALID = 100  # maximum number of lines that are not valid messages
+_PROGRESS_SECONDS = 1.0  # minimum seconds between two progress reports of a call
 _SIGN_IN = "it requires you to sign in: run `ecoshell mcp login`"
 _WRONG_KEY = "it rejects the configured Authorization header"
 _CHILD_SUBREAPER = 36
@@ -121,17 +113,12 @@ class Bridge:
         self._wire = wire
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._lists_changed = asyncio.Event()
-        self._watched_uris: set[str] = set()
-        """Resources whose changes the server reports."""
-        self._listener: asyncio.Task[None]
-        """Receives change notifications once connected."""
-        self._ended = asyncio.Event()
-        """The server closed the connection, or sent too much."""
-        self._failure = ""
-        """Why this process ended the connection."""
+        self._watched_uris: set[str] = set()  # resources whose changes the server reports
+        self._listener: asyncio.Task[None]  # receives change notifications once connected
+        self._ended = asyncio.Event()  # the server closed the connection, or sent too much
+        self._failure = ""  # why this process ended the connection
         self._messages = self._invalid = 0
-        self._rejection = ""
-        """Why the server refuses access; empty if it does not."""
+        self._rejection = ""  # why the server refuses access; empty if it does not
         self._questions = Questions(self._write)
 
     async def serve(self, server: Mapping[str, Any]) -> str:

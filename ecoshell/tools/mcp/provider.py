@@ -26,10 +26,8 @@ from ecoshell.tools.mcp.servers import (
     typable,
 )
 
-_CONNECT_SECONDS = 60.0
-"""Time limit for connecting; some servers are downloaded first."""
-_QUESTION_SECONDS = 3_600.0
-"""Time that the user has to answer a server's questions during a call."""
+_CONNECT_SECONDS = 60.0  # time limit for connecting; some servers are downloaded first
+_QUESTION_SECONDS = 3_600.0  # time that the user has to answer a server's questions during a call
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a server that failed twice is started again; doubled after each failure up to the maximum."""
 
@@ -58,10 +56,8 @@ class McpServer:
         self._stored_sign_in = StoredSignIn(server)
         self._files = files
         self._connect_seconds = connect_seconds
-        self._lists: Lists | None = None
-        """None until the cached lists were read."""
-        self._updated: set[str] = set()
-        """Resources that changed after they were read."""
+        self._lists: Lists | None = None  # none until the cached lists were read
+        self._updated: set[str] = set()  # resources that changed after they were read
         self._known = False
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -69,10 +65,8 @@ class McpServer:
         self._failed_at = 0.0
         self._fault = ""
         self._background: set[asyncio.Task[None]] = set()
-        self._stores: set[asyncio.Task[None]] = set()
-        """Running stores of sign-ins."""
-        self._store_error = ""
-        """Why the last sign-in could not be stored."""
+        self._stores: set[asyncio.Task[None]] = set()  # running stores of sign-ins
+        self._store_error = ""  # why the last sign-in could not be stored
 
     @property
     def lists(self) -> "Lists":

@@ -7,10 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-MAX_TEXT = 200_000
-"""Maximum characters of a result; the tool's own limit is usually lower."""
-_MAX_QUESTIONS = 20
-"""Maximum number of questions per call; further ones are declined."""
+MAX_TEXT = 200_000  # maximum characters of a result; the tool's own limit is usually lower
+_MAX_QUESTIONS = 20  # maximum number of questions per call; further ones are declined
 _MAX_FORM_CHARS, _MAX_URL_CHARS = 20_000, 2_000
 
 Record = Mapping[str, Any]
@@ -21,8 +19,7 @@ class Questions:
 
     def __init__(self, write: Callable[[Record], None]) -> None:
         self._write = write
-        self._count = 0
-        """Number of questions since the last request started."""
+        self._count = 0  # number of questions since the last request started
         self._timeouts: dict[asyncio.Timeout, float] = {}
         """Timeouts of running requests, with the seconds that remained when a question suspended them."""
         self._answers: dict[int, asyncio.Future[Record]] = {}

@@ -18,15 +18,13 @@ from ecoshell.paths import make_private
 if TYPE_CHECKING:
     from mcp import Client
 
-_MAX_ENTRIES = 2_000
-"""Maximum entries of each of the server's lists."""
+_MAX_ENTRIES = 2_000  # maximum entries of each of the server's lists
 _MAX_LIST_CHARS = 1 << 22
 """Maximum characters of all lists together, which the shell reads after each change."""
 _MAX_PAGES = 100
 _MAX_IMAGE_CHARS = MAX_BYTES * 4 // 3 + 4
 """Maximum length of an image in base64 that models receive."""
-_MAX_FILE_BYTES = 20_000_000
-"""Maximum bytes of the files saved for one result."""
+_MAX_FILE_BYTES = 20_000_000  # maximum bytes of the files saved for one result
 MAX_MESSAGE_CHARS = 600
 TOO_LARGE = "it sent more than fits into memory"
 

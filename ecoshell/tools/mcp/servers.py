@@ -16,16 +16,12 @@ from ecoshell.messages import ToolSchema
 from ecoshell.paths import is_special, make_private, replacement
 from ecoshell.secrecy import SECRET_NAME, add_secret, environ
 
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-"""Tool names that the protocol allows."""
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")  # tool names that the protocol allows
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_MAX_DESCRIPTION = 4_000
-"""Maximum characters of a description; longer ones are truncated."""
-_MAX_SCHEMA = 20_000
-"""Maximum characters of a schema; tools with longer ones are rejected."""
+_MAX_DESCRIPTION = 4_000  # maximum characters of a description; longer ones are truncated
+_MAX_SCHEMA = 20_000  # maximum characters of a schema; tools with longer ones are rejected
 _MAX_URI = 2_000
-_KEYRING = "ecoshell"
-"""Service name in the system keyring."""
+_KEYRING = "ecoshell"  # service name in the system keyring
 _MAX_NODES, _MAX_DEPTH = 500, 12
 """Maximum size of a schema; deeper or further parts accept any value."""
 _MAX_FILE_BYTES = 16_000_000

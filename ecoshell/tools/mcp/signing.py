@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import httpx2
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
-_BROWSER_SECONDS = 600.0
-"""Seconds that the user has for signing in."""
+_BROWSER_SECONDS = 600.0  # seconds that the user has for signing in
 _PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nYou may close this now.\n"
 Record = Mapping[str, Any]
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-MAX_LINE = 1 << 25
-"""Maximum bytes of one message."""
-_GRACE = 2.0
-"""Seconds that a server gets to end after its input is closed, and again after SIGTERM."""
+MAX_LINE = 1 << 25  # maximum bytes of one message
+_GRACE = 2.0  # seconds that a server gets to end after its input is closed, and again after SIGTERM
 
 Fail = Callable[[str], None]
 """Ends the connection for this reason."""
