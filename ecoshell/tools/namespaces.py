@@ -43,14 +43,9 @@ def _require(result: int, action: str) -> None:
 
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    arguments = (
-        os.fsencode(source),
-        os.fsencode(target),
-        kind.encode(),
-        ctypes.c_ulong(flags),
-        data.encode(),
-    )
-    _require(_libc.mount(*arguments), f"mount {target}")
+    paths, options = (os.fsencode(source), os.fsencode(target)), data.encode()
+    result = _libc.mount(*paths, kind.encode(), ctypes.c_ulong(flags), options)
+    _require(result, f"mount {target}")
 
 
 def _set_read_only(target: str, read_only: bool) -> None:
@@ -78,25 +73,18 @@ def _opened(options: Options) -> Options:
     """Replace each source by its open descriptor, because later mounts may cover it."""
     result: Options = []
     for name, paths in options:
-        is_optional = name.endswith("-try")
-        if (
-            len(paths) == 2
-            and paths != ("/", "/")
-            and (not is_optional or os.path.exists(paths[0]))
-        ):
+        is_missing = name.endswith("-try") and not os.path.exists(paths[0])
+        if len(paths) == 2 and paths != ("/", "/") and not is_missing:
             result.append((name, (f"/proc/self/fd/{os.open(paths[0], os.O_PATH)}", paths[1])))
-        elif not (len(paths) == 2 and is_optional):
+        elif not is_missing:
             result.append((name, paths))
     return result
 
 
 def _make_devices(target: str) -> None:
     """Mount a folder with the harmless devices over /dev."""
-    descriptors = {
-        name: os.open(f"/dev/{name}", os.O_PATH)
-        for name in _DEVICES
-        if os.path.exists(f"/dev/{name}")
-    }
+    devices = [name for name in _DEVICES if os.path.exists(f"/dev/{name}")]
+    descriptors = {name: os.open(f"/dev/{name}", os.O_PATH) for name in devices}
     _mount("tmpfs", target, "tmpfs", _NO_SETUID, "mode=0755")
     for name, descriptor in descriptors.items():
         _bind(f"/proc/self/fd/{descriptor}", f"{target}/{name}")
@@ -105,13 +93,8 @@ def _make_devices(target: str) -> None:
         os.symlink(destination, f"{target}/{name}")
     os.mkdir(f"{target}/shm", 0o1777)
     os.mkdir(f"{target}/pts")
-    _mount(
-        "devpts",
-        f"{target}/pts",
-        "devpts",
-        _NO_SETUID | _NO_EXECUTION,
-        "newinstance,ptmxmode=0666,mode=620",
-    )
+    flags, options = _NO_SETUID | _NO_EXECUTION, "newinstance,ptmxmode=0666,mode=620"
+    _mount("devpts", f"{target}/pts", "devpts", flags, options)
 
 
 def _make_processes(target: str) -> None:
@@ -141,11 +124,8 @@ def _arrange(options: Options) -> None:
 
 def _start_loopback() -> None:
     connection = _socket.socket()
-    fcntl.ioctl(
-        connection.fileno(),
-        _SET_INTERFACE_FLAGS,
-        b"lo".ljust(16, b"\0") + bytes([_INTERFACE_UP]).ljust(24, b"\0"),
-    )
+    request = b"lo".ljust(16, b"\0") + bytes([_INTERFACE_UP]).ljust(24, b"\0")
+    fcntl.ioctl(connection.fileno(), _SET_INTERFACE_FLAGS, request)
     connection.close()
 
 
@@ -168,15 +148,10 @@ def _wait(child: int) -> int:
 
 
 _ARGUMENTS = {
-    "--bind": 2,
-    "--ro-bind": 2,
-    "--ro-bind-try": 2,
-    "--dev-bind-try": 2,
-    "--dev": 1,
-    "--proc": 1,
-    "--tmpfs": 1,
-    "--cap-drop": 1,
+    **dict.fromkeys(("--bind", "--ro-bind", "--ro-bind-try", "--dev-bind-try"), 2),
+    **dict.fromkeys(("--dev", "--proc", "--tmpfs", "--cap-drop"), 1),
 }
+"""Number of arguments of each option."""
 _UNSHARE = {
     "--unshare-user": _NEW_USER,
     "--unshare-pid": _NEW_PIDS,
@@ -206,11 +181,8 @@ def main(words: list[str]) -> int:
     folder, user, group = os.getcwd(), os.geteuid(), os.getegid()
     _libc.prctl(_DEATH_SIGNAL, _KILL_SIGNAL, 0, 0, 0)
     _require(_libc.unshare(namespaces), "create namespaces")
-    for file, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{user} {user} 1"),
-        ("gid_map", f"{group} {group} 1"),
-    ):
+    maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+    for file, text in maps.items():
         with open(f"/proc/self/{file}", "w", encoding="ascii") as opened:
             opened.write(text)
     if first := os.fork():

@@ -39,13 +39,7 @@ _HOME_SECRETS = """
 """
 """Folders and files of a home folder that commands do not read."""
 _MAC_SECRETS = ("Library/Application Support/Google", "Library/Application Support/Firefox")
-_SYSTEM_SECRETS = (
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/ssl/private",
-)
+_SYSTEM_SECRETS = "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private"
 _EXECUTED_LATER = (
     ".git/hooks .git/config .git/config.worktree .git/modules .ecoshell .envrc .githooks .husky .vscode .idea "
     ".devcontainer .mcp.json .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .config/git .config/fish "
@@ -57,7 +51,19 @@ _LATER = (".git/commondir", ".git/config.worktree")
 """Files that redirect git to other settings; one that a command creates is removed."""
 _KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger")
 """Parts of /proc that root may write without any capability."""
+_MACHINE = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
 _GPU = ("/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/dri")
+_PROFILE = """(version 1)
+(allow default)
+(deny file-write*)
+(deny signal)
+(deny process-info*)
+(deny mach-priv-task-port)
+(deny file-write-setugid)
+(allow signal (target same-sandbox))
+(allow process-info* (target same-sandbox))
+(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))"""
+"""The beginning of every profile of sandbox-exec; later rules win."""
 _PRIVATE_FOLDERS = ("/tmp", "/run", "/var/run")
 _placeholders = Counter[Path]()
 """Reserved paths that were created for running commands, with the number of those."""
@@ -157,16 +163,13 @@ class Sandbox:
         names = [*_HOME_SECRETS.split(), *_MAC_SECRETS]
         candidates = [
             *(home / name for home in homes for name in names),
-            *map(Path, _SYSTEM_SECRETS),
+            *map(Path, _SYSTEM_SECRETS.split()),
             *self.own,
         ]
         unique = set[Path]()
         for path in (Path(os.path.realpath(candidate)) for candidate in candidates):
-            if (
-                path not in unique
-                and os.access(path, os.F_OK)
-                and not self.workspace.is_relative_to(path)
-            ):
+            is_new = path not in unique and os.access(path, os.F_OK)
+            if is_new and not self.workspace.is_relative_to(path):
                 unique.add(path)
                 yield path
 
@@ -183,14 +186,10 @@ class Sandbox:
     def _options(self, network: bool) -> list[str]:
         """Return the options of bubblewrap, in the order in which they cover each other."""
         spaces = ("user", "pid", "ipc", "uts", "cgroup-try", *(() if network else ("net",)))
-        options = [
-            "--die-with-parent",
-            *(f"--unshare-{space}" for space in spaces),
-            "--cap-drop",
-            "ALL",
-        ]
+        options = ["--die-with-parent", *(f"--unshare-{space}" for space in spaces)]
+        options += ["--cap-drop", "ALL"]
         scratch, top = _scratch(), str(self.workspace)
-        options += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+        options += _MACHINE
         for path in _KERNEL_FILES:
             options += ["--ro-bind-try", path, path]
         for pattern in _GPU:
@@ -207,68 +206,41 @@ class Sandbox:
             options += ["--ro-bind", str(path), str(path)]
         guarded = protection.get()
         for path, is_unread in guarded.paths() if guarded is not None else ():
-            source = scratch / ("folder" if path.is_dir() else "file") if is_unread else path
+            source = _cover(path) if is_unread else path
             options += ["--ro-bind", str(source), str(path)]
         for path in (*self.secrets(), *self._sockets()):
             if _is_visible(path) or path.is_relative_to(self.workspace):
-                options += [
-                    "--ro-bind",
-                    str(scratch / ("folder" if path.is_dir() else "file")),
-                    str(path),
-                ]
+                options += ["--ro-bind", str(_cover(path)), str(path)]
         return options
 
     def _sockets(self) -> Iterator[Path]:
         """Yield the sockets of the machine, such as those of databases and agents, except the workspace's own."""
+        lines = list[str]()
         with suppress(OSError):
-            for line in (
-                Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
-            ):
-                path = Path(line.partition(" /")[2] and f"/{line.partition(' /')[2]}")
-                if (
-                    path.is_absolute()
-                    and path.is_socket()
-                    and not path.is_relative_to(self.workspace)
-                ):
+            text = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
+            lines = text.splitlines()
+        for line in lines:
+            path = Path(f"/{line.partition(' /')[2]}")
+            with suppress(OSError):
+                if path.is_socket() and not path.is_relative_to(self.workspace):
                     yield Path(os.path.realpath(path))
 
     def profile(self, network: bool) -> str:
         """Return the profile of sandbox-exec, in Apple's profile language."""
-        scratch = _scratch() / "tmp"
-        lines = [
-            "(version 1)",
-            "(allow default)",
-            "(deny file-write*)",
-            "(deny signal)",
-            "(deny process-info*)",
-        ]
-        lines += ["(deny mach-priv-task-port)", "(deny file-write-setugid)"]
-        lines += [
-            "(allow signal (target same-sandbox))",
-            "(allow process-info* (target same-sandbox))",
-        ]
-        lines += [
-            f"(allow file-write* (subpath {_quoted(folder)}))"
-            for folder in (self.workspace, scratch)
-        ]
-        lines += [
-            '(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))'
-        ]
-        lines += [
-            f"(deny file-write* (subpath {_quoted(self.workspace / name)}))"
-            for name in (*_EXECUTED_LATER.split(), *_LATER)
-        ]
-        lines += [f"(deny file-write-unlink (literal {_quoted(self.workspace / '.git')}))"]
-        lines += [
-            f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in self.secrets()
-        ]
+        lines = _PROFILE.splitlines()
+        for folder in (self.workspace, _scratch() / "tmp"):
+            lines.append(f"(allow file-write* (subpath {_quoted(folder)}))")
+        for name in (*_EXECUTED_LATER.split(), *_LATER):
+            lines.append(f"(deny file-write* (subpath {_quoted(self.workspace / name)}))")
+        lines.append(f"(deny file-write-unlink (literal {_quoted(self.workspace / '.git')}))")
+        for path in self.secrets():
+            lines.append(f"(deny file-read* file-write* (subpath {_quoted(path)}))")
         guarded = protection.get()
         for path, is_unread in guarded.paths() if guarded is not None else ():
-            lines += [
-                f"(deny {'file-read* ' if is_unread else ''}file-write* (subpath {_quoted(path)}))"
-            ]
+            reading = "file-read* " if is_unread else ""
+            lines.append(f"(deny {reading}file-write* (subpath {_quoted(path)}))")
         if not network:
-            lines += ["(deny network*)"]
+            lines.append("(deny network*)")
         return "\n".join(lines)
 
 
@@ -285,23 +257,18 @@ def obstacle(status: int, output: str, used: Reach) -> Literal["", "network", "o
 def backend(workspace: Path) -> Backend:
     """Return what holds the sandbox here; blocks while it runs a program in it."""
     if sys.platform == "darwin":
-        return _working(
-            [Backend(("/usr/bin/sandbox-exec",), "sandbox-exec")],
-            ["-p", "(version 1)(allow default)"],
-        )
+        program = Backend(("/usr/bin/sandbox-exec",), "sandbox-exec")
+        return _working([program], ["-p", "(version 1)(allow default)"])
     if sys.platform != "linux":
         return Backend(problem=f"No sandbox is known for {sys.platform}.")
-    program, start = (
-        shutil.which("bwrap"),
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); ",
-    )
+    program = shutil.which("bwrap")
+    start = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
     own = (sys.executable, "-I", "-S", "-c", f"{start}import namespaces; namespaces.run()")
     backends = [Backend(own, "namespaces")]
     if program and not Path(os.path.realpath(program)).is_relative_to(workspace):
         backends.insert(0, Backend((os.path.realpath(program),), "bubblewrap"))
     spaces = [f"--unshare-{space}" for space in ("user", "pid", "ipc", "uts", "net", "cgroup-try")]
-    mounts = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
-    return _working(backends, ["--die-with-parent", *spaces, "--cap-drop", "ALL", *mounts, "--"])
+    return _working(backends, ["--die-with-parent", *spaces, "--cap-drop", "ALL", *_MACHINE, "--"])
 
 
 def _working(backends: Sequence[Backend], options: Sequence[str]) -> Backend:
@@ -312,17 +279,16 @@ def _working(backends: Sequence[Backend], options: Sequence[str]) -> Backend:
         try:
             subprocess.run(
                 command,
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_PROBE_SECONDS,
                 check=True,
-                stdin=subprocess.DEVNULL,
             )
             return candidate
         except subprocess.CalledProcessError as error:
             lines = error.stderr.decode(errors="replace").strip().splitlines()
-            problems.append(
-                f"{candidate.name}: {lines[-1] if lines else f'exit status {error.returncode}'}"
-            )
+            reason = lines[-1] if lines else f"exit status {error.returncode}"
+            problems.append(f"{candidate.name}: {reason}")
         except (OSError, subprocess.TimeoutExpired) as error:
             problems.append(f"{candidate.name}: {error}")
     return Backend(problem=f"No sandbox works on this machine ({'; '.join(problems)}). {_INSTALL}")
@@ -332,11 +298,11 @@ def _working(backends: Sequence[Backend], options: Sequence[str]) -> Backend:
 def _scratch() -> Path:
     """Return the folder of this process: `tmp` for commands, and what covers secrets; removes those of killed ones."""
     folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_SCRATCH)))
-    # Until this process ends.
-    fcntl.flock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends
     for stale in folder.parent.glob(f"{_SCRATCH}*/lock"):
-        with suppress(OSError), stale.open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its process lives
+        with suppress(OSError), stale.open("rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its process lives
             _remove(stale.parent, os.getpid())
     (folder / "tmp").mkdir()
     (folder / "folder").mkdir(mode=0)
@@ -352,6 +318,11 @@ def _remove(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _cover(path: Path) -> Path:
+    """Return the unreadable file or folder that covers a path."""
+    return _scratch() / ("folder" if path.is_dir() else "file")
+
+
 def _is_empty(path: Path) -> bool:
     with suppress(OSError):
         return not path.is_symlink() and not any(path.iterdir())
@@ -365,20 +336,11 @@ def _is_visible(path: Path) -> bool:
 
 def _programs() -> list[str]:
     """Return what programs need of the private folders: Python, folders of PATH, and the list of name servers."""
-    paths = [
-        sys.prefix,
-        sys.base_prefix,
-        *os.environ.get("PATH", "").split(":"),
-        "/run/current-system",
-    ]
-    real = dict.fromkeys(
-        os.path.realpath(path) for path in (*paths, "/etc/resolv.conf") if path.startswith("/")
-    )
-    return [
-        path
-        for path in real
-        if not _is_visible(Path(path)) and os.access(path, os.F_OK) and path != "/tmp"
-    ]
+    folders = (sys.prefix, sys.base_prefix, *os.environ.get("PATH", "").split(":"))
+    paths = (*folders, "/run/current-system", "/etc/resolv.conf")
+    real = dict.fromkeys(os.path.realpath(path) for path in paths if path.startswith("/"))
+    hidden = (path for path in real if not _is_visible(Path(path)) and path != "/tmp")
+    return [path for path in hidden if os.access(path, os.F_OK)]
 
 
 def _quoted(path: Path) -> str:
