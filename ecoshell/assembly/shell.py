@@ -63,7 +63,7 @@ from ecoshell.sessions import EventLog
 from ecoshell.strategies import StrategySpec
 from ecoshell.tools import Tool, ToolProvider
 from ecoshell.tools.builtin.task import PROJECT_FOLDERS, describe_agents
-from ecoshell.tools.running import keep_measuring
+from ecoshell.tools.measuring import keep_measuring
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # imports pydantic

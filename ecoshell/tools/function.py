@@ -24,15 +24,9 @@ from typing import (
 from ecoshell.errors import ToolError, closest_word
 from ecoshell.messages import Effect, Observation, ToolSchema
 from ecoshell.tools import Limits, Subject
+from ecoshell.tools.measuring import forget_peak, peak_mb, record_worker
 from ecoshell.tools.protection import Protection, protection
-from ecoshell.tools.running import (
-    failed,
-    forget_peak,
-    in_thread,
-    peak_mb,
-    record_worker,
-    to_observation,
-)
+from ecoshell.tools.running import failed, in_thread, to_observation
 from ecoshell.worker import in_worker
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ _KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger")
 """Parts of /proc that root may write without any capability."""
 _MACHINE = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
 _GPU = ("/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/dri")
-_PROFILE = """(version 1)
+_PROFILE: str = """(version 1)
 (allow default)
 (deny file-write*)
 (deny signal)

@@ -12,7 +12,6 @@ from ecoshell.events import CallFinished, GraphPlanned, NodeChanged, Notice
 from ecoshell.messages import TOOL_CALL, Call, Observation
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.strategies import Step
-from ecoshell.tools import running
 
 QUESTION = "Keep everything."
 """Names no file, so that a model fills in paths."""
@@ -275,8 +274,7 @@ def test_the_order_of_dependencies_does_not_matter():
     assert list(record.steps) == ["a"]
 
 
-async def test_a_tool_that_ignores_cancellation_does_not_block_a_stopped_plan(play, monkeypatch):
-    monkeypatch.setattr(running, "GRACE", 0.05)
+async def test_a_tool_that_ignores_cancellation_does_not_block_a_stopped_plan(play):
     started, may_end = asyncio.Event(), asyncio.Event()
 
     async def stubborn():

@@ -16,7 +16,7 @@ from ecoshell.catalog import Catalog
 from ecoshell.events import CallFinished, CallStarted, to_json
 from ecoshell.messages import Call, Observation, ToolSchema
 from ecoshell.strategies import Path as Trajectory
-from ecoshell.tools import Limits, running
+from ecoshell.tools import Limits
 from ecoshell.tools.function import FunctionTool
 from ecoshell.worker import checkpoint
 
@@ -124,8 +124,7 @@ async def test_stopping_a_tool_with_effects_warns_of_partial_changes():
         assert "Its changes up to that point remain" in (await act(tool, seconds=0.05)).text
 
 
-async def test_a_tool_that_ignores_cancellation_is_abandoned_at_its_limit(monkeypatch):
-    monkeypatch.setattr(running, "GRACE", 0.05)
+async def test_a_tool_that_ignores_cancellation_is_abandoned_at_its_limit():
     stubborn = Stubborn()
     result = await act(Foreign(stubborn), seconds=0.05)
     assert not result.ok
@@ -135,10 +134,7 @@ async def test_a_tool_that_ignores_cancellation_is_abandoned_at_its_limit(monkey
     assert stubborn.cancels == 1
 
 
-async def test_stopping_the_turn_does_not_wait_for_a_tool_that_ignores_cancellation(
-    play, monkeypatch, caplog
-):
-    monkeypatch.setattr(running, "GRACE", 0.05)
+async def test_stopping_the_turn_does_not_wait_for_a_tool_that_ignores_cancellation(play, caplog):
     stubborn = Stubborn()
     async with play([say("", "foreign"), finish("ok")], registration="all") as shell:
         add_tools(shell, Foreign(stubborn))
@@ -295,12 +291,10 @@ from ecoshell.agent.guards import Runner, CallContext
 from ecoshell.catalog import Catalog
 from ecoshell.messages import Call
 from ecoshell.strategies import Path
-from ecoshell.tools import running
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools import Limits
 from test_hostile_tools import Foreign
 
-running.GRACE = 0.05
 
 def endless() -> str:
     "Never end."

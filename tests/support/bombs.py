@@ -21,7 +21,8 @@ from typing import Any
 from ecoshell.tools import Tool, ToolOptions, limits_of
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.running import contained, peak_mb
+from ecoshell.tools.measuring import peak_mb
+from ecoshell.tools.running import contained
 from ecoshell.tools.workspace import Workspace
 
 ALL = 300

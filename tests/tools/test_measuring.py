@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.tools import gpu
-from ecoshell.tools import running as measuring
+from ecoshell.tools import gpu, measuring
 from ecoshell.tools.builtin.commands import run_process
 from ecoshell.tools.function import FunctionTool
 
@@ -120,7 +119,7 @@ async def test_a_run_after_a_cancelled_one_is_measured():
 async def test_gpu_memory_of_this_process_is_zero_without_a_gpu_else_unknown(
     has_gpu, memory, monkeypatch
 ):
-    monkeypatch.setattr("ecoshell.tools.running.may_have_gpu", lambda: has_gpu)
+    monkeypatch.setattr("ecoshell.tools.measuring.may_have_gpu", lambda: has_gpu)
     result = footprint(await measured(fill, {"megabytes": 1}))
     assert (result.gpu_mb, result.gpu_instant_mb) == (memory, memory)
     assert result.cpu_mb is not None

@@ -19,8 +19,8 @@ from ecoshell.messages import Observation
 from ecoshell.secrecy import environ
 from ecoshell.tools import Subject, ToolOptions
 from ecoshell.tools.background import BackgroundCommand, BackgroundCommands
+from ecoshell.tools.measuring import following
 from ecoshell.tools.output import OutputWindow, Sink, UnreadOutput
-from ecoshell.tools.running import following
 from ecoshell.tools.sandbox import Reach, Sandbox, obstacle, reach
 from ecoshell.tools.workspace import Workspace
 

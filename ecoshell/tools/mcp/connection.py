@@ -18,7 +18,7 @@ from ecoshell.images import image_of_base64
 from ecoshell.messages import Image, Observation
 from ecoshell.secrecy import mask_secrets
 from ecoshell.tools import Caller, caller
-from ecoshell.tools.running import following
+from ecoshell.tools.measuring import following
 
 _MAX_LINE = 1 << 26  # maximum bytes of a line; all lists of a server are one line
 _STDERR_TAIL = 2_000  # bytes of standard error that are kept for the error message
