@@ -24,22 +24,12 @@ _MAX_LINE = 1 << 26  # maximum bytes of a line; all lists of a server are one li
 _STDERR_TAIL = 2_000  # bytes of standard error that are kept for the error message
 _CLOSE_SECONDS = 6.0  # seconds that a helper gets to end its server before it is killed
 _SIGN_IN_SECONDS = 660.0  # time limit of a connection for which the user has to sign in
-_ENVIRONMENT = (
-    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),  # those that the SDK passes to servers
-    *("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ"),
-    *(
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "ALL_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "no_proxy",
-        "all_proxy",
-    ),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
-)
-"""Variables that the helper inherits, without keys; a server gets the first six and its configured ones."""
+_ENVIRONMENT = """
+HOME LOGNAME PATH SHELL TERM USER
+LANG LC_ALL LD_LIBRARY_PATH PYTHONHOME TZ SSL_CERT_FILE SSL_CERT_DIR
+HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy
+"""
+"""Variables that the helper inherits, without keys; a server gets those of the first line and its configured ones."""
 
 Record = Mapping[str, Any]
 Answer = Callable[[Record, Caller], Awaitable[Record]]
@@ -78,10 +68,8 @@ class Connection:
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reason = ""  # the helper's reason for the end of the connection
         self._stderr = b""
-        self._readers = (
-            asyncio.create_task(self._read()),
-            asyncio.create_task(self._read_stderr()),
-        )
+        tasks = (self._read(), self._read_stderr())
+        self._readers = [asyncio.create_task(task) for task in tasks]
 
     @classmethod
     async def start(
@@ -91,12 +79,14 @@ class Connection:
 
         `server` is the helper's first line. `on_record` receives lists, updated resources and sign-ins.
         """
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment = {
+            name: os.environ[name] for name in _ENVIRONMENT.split() if name in os.environ
+        }
         paths = [str(Path(ecoshell.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+        environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "ecoshell.tools.mcp.helper"),
-            env=environment
-            | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"},
+            env=environment,
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -155,21 +145,16 @@ class Connection:
         await asyncio.wait(self._readers)
 
     def _write(self, record: Record) -> None:
-        if (
-            not self.ended
-            and self._process.stdin is not None
-            and not self._process.stdin.is_closing()
-        ):
-            self._process.stdin.write(
-                json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-            )
+        sink = self._process.stdin
+        if not self.ended and sink is not None and not sink.is_closing():
+            text = json.dumps(record, ensure_ascii=False)
+            sink.write(text.encode("utf-8", "replace") + b"\n")
 
     async def _read(self) -> None:
         """Handle the helper's output until it ends, and then end all requests."""
         try:
-            while self._process.stdout is not None and (
-                line := await self._process.stdout.readline()
-            ):
+            stdout = self._process.stdout
+            while stdout is not None and (line := await stdout.readline()):
                 self._handle(json.loads(line))
         finally:
             with suppress(TimeoutError):  # Standard error may explain the end.
@@ -196,10 +181,10 @@ class Connection:
         elif "progress" in record:
             if (requester := self._callers.get(record["id"])) is not None:
                 requester.progress(record["progress"])
-        elif (
-            response := self._requests.pop(record["id"], None)
-        ) is not None and not response.done():
-            response.set_result(record)
+        else:
+            response = self._requests.pop(record["id"], None)
+            if response is not None and not response.done():
+                response.set_result(record)
 
     async def _reply(self, number: int, question: Record) -> None:
         """Answer a question through the caller of the latest request; empty without one."""
@@ -209,9 +194,8 @@ class Connection:
             if requester is None and not self._connected.done():
                 requester = self._starter
                 if self._start_timeout is not None:
-                    self._start_timeout.reschedule(
-                        asyncio.get_running_loop().time() + _SIGN_IN_SECONDS
-                    )
+                    end = asyncio.get_running_loop().time() + _SIGN_IN_SECONDS
+                    self._start_timeout.reschedule(end)
             if requester is not None:
                 value = await self._answer(question, requester)
         finally:
@@ -223,9 +207,8 @@ class Connection:
             return
         last_line = self._stderr.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
         reason = self._reason or reason
-        self.ended = mask_secrets(
-            f"{reason} ({last_line})" if last_line and last_line not in reason else reason
-        )
+        is_new = last_line and last_line not in reason
+        self.ended = mask_secrets(f"{reason} ({last_line})" if is_new else reason)
         for pending in (self._connected, *self._requests.values()):
             if not pending.done():
                 pending.set_exception(ToolError(self.ended))

@@ -88,11 +88,8 @@ class McpServer:
     @property
     def status(self) -> str:
         if self._connection is not None and not self._connection.ended:
-            return (
-                f"connected to {visible_line(self._connection.about)}"
-                if self._connection.about
-                else "connected"
-            )
+            about = visible_line(self._connection.about)
+            return f"connected to {about}" if about else "connected"
         if self._fault:
             return f"failed: {self._fault}"
         return "not started" if self.known else "never connected to"
@@ -120,30 +117,23 @@ class McpServer:
         await self._open(renew=True)
         await asyncio.gather(*self._stores)
         if self._store_error:
-            raise ToolError(
-                f"You are signed in to {self.name}, but the keyring could not store that: {self._store_error}"
-            )
+            problem = f"the keyring could not store that: {self._store_error}"
+            raise ToolError(f"You are signed in to {self.name}, but {problem}")
 
     async def call(self, tool: "McpTool", arguments: Mapping[str, Any]) -> Observation:
         """Run a tool of this server; raises ToolError if the connection fails."""
         connection = await self._open()
-        current = next(
-            (candidate for candidate in self.tools if candidate.listed.name == tool.listed.name),
-            None,
-        )
+        name = tool.listed.name
+        current = next((other for other in self.tools if other.listed.name == name), None)
         if current is None:
-            return Observation(f"{self.name} no longer has the tool {tool.listed.name}.", ok=False)
+            return Observation(f"{self.name} no longer has the tool {name}.", ok=False)
         if current.schema.parameters != tool.reported_parameters:
             tool.reported_parameters = current.schema.parameters
-            schema = current.schema.as_text()
-            text = (
-                f"{self.name} has changed this tool, so it was not run. The new schema:\n{schema}"
-            )
-            return Observation(text, ok=False)
+            text = f"{self.name} has changed this tool, so it was not run. The new schema:"
+            return Observation(f"{text}\n{current.schema.as_text()}", ok=False)
         try:
-            return await self._request(
-                connection, {"call": tool.listed.name, "arguments": dict(arguments)}
-            )
+            request = {"call": name, "arguments": dict(arguments)}
+            return await self._request(connection, request)
         except ToolError as error:
             raise ToolError(f"{self.name} did not finish the call: {error.message}.") from error
 
@@ -160,9 +150,8 @@ class McpServer:
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Observation:
         """Return a prompt of the server as a question; raises ToolError."""
-        return await self._request(
-            await self._open(), {"prompt": name, "arguments": dict(arguments)}
-        )
+        request = {"prompt": name, "arguments": dict(arguments)}
+        return await self._request(await self._open(), request)
 
     async def values(
         self, prompt: str, argument: str, prefix: str, context: Mapping[str, str]
@@ -239,16 +228,12 @@ class McpServer:
                 await self._connection.aclose()
                 self._connection = None
             # The first failure is retried without a pause.
-            pause = (
-                0.0
-                if self._failures < 2
-                else min(_FIRST_PAUSE * 2 ** (self._failures - 2), _LONGEST_PAUSE)
-            )
+            doublings = self._failures - 2
+            pause = 0.0 if doublings < 0 else min(_FIRST_PAUSE * 2**doublings, _LONGEST_PAUSE)
             wait = self._failed_at + pause - time.monotonic()
             if wait > 0:
-                raise ToolError(
-                    f"{self.name} keeps failing: {self._fault}. The next try is in {math.ceil(wait)} s."
-                )
+                text = f"{self.name} keeps failing: {self._fault}."
+                raise ToolError(f"{text} The next try is in {math.ceil(wait)} s.")
             try:
                 server = await asyncio.to_thread(self._helper_input, renew)
                 connection = await Connection.start(
@@ -265,25 +250,18 @@ class McpServer:
         server = self.server.helper_input()
         state = self._stored_sign_in.read() if self.server.may_sign_in else None
         if state or (renew and self.server.may_sign_in):
-            server["auth"] = {
-                "state": state or {},
-                "client": self.server.oauth_client(),
-                "renew": renew,
-            }
+            client = self.server.oauth_client()
+            server["auth"] = {"state": state or {}, "client": client, "renew": renew}
         return server
 
     def _record_failure(self, reason: str) -> None:
-        self._fault, self._failed_at, self._failures = (
-            visible_line(reason),
-            time.monotonic(),
-            self._failures + 1,
-        )
+        self._fault, self._failed_at = visible_line(reason), time.monotonic()
+        self._failures += 1
 
     def _receive(self, record: Record) -> None:
         async def store() -> None:
-            self._store_error = visible_line(
-                await asyncio.to_thread(self._stored_sign_in.write, record["auth"])
-            )
+            error = await asyncio.to_thread(self._stored_sign_in.write, record["auth"])
+            self._store_error = visible_line(error)
 
         if "auth" in record:
             task = asyncio.create_task(store())
@@ -298,20 +276,16 @@ class McpServer:
 
     def _update(self, lists: Record) -> None:
         """Replace the lists; unchanged tools remain the same objects."""
-        previous = (
-            {tool.listed.name: tool for tool in self._lists.tools}
-            if self._lists is not None
-            else {}
-        )
+        tools = self._lists.tools if self._lists is not None else ()
+        previous = {tool.listed.name: tool for tool in tools}
         entries, rejected = parse_tools(self.name, lists.get("tools", ()))
-        tools: list[McpTool] = []
-        for entry in entries:
+
+        def current(entry: ListedTool) -> McpTool:
             tool = previous.get(entry.name)
-            tools.append(
-                tool if tool is not None and tool.listed == entry else McpTool(self, entry)
-            )
+            return tool if tool is not None and tool.listed == entry else McpTool(self, entry)
+
         self._lists = Lists(
-            tuple(tools),
+            tuple(map(current, entries)),
             rejected,
             typable(lists.get("resources")),
             typable(lists.get("templates")),
@@ -345,9 +319,8 @@ class McpTool:
         self.listed = listed
         self.schema = listed.schema
         is_read_only = listed.read_only and owner.server.trusted
-        self.effects: frozenset[Effect] = frozenset(
-            ("read",) if is_read_only else ("read", "write", "network")
-        )
+        effects: tuple[Effect, ...] = ("read",) if is_read_only else ("read", "write", "network")
+        self.effects: frozenset[Effect] = frozenset(effects)
         self.limits = owner.limits
         self.reported_parameters = listed.schema.parameters
         """The parameters that the model received last."""

@@ -95,11 +95,10 @@ class Server:
             assignments += url.query.split("&")
         pairs += ((text.partition("=")[0], text.partition("=")[2]) for text in assignments)
         for name, value in pairs:
-            if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith(
-                "authorization"
-            ):
-                # Also without `Bearer`.
-                for key in (_expand(value), _expand(value).rpartition(" ")[2]):
+            is_secret = SECRET_NAME.search(name.lstrip("-").replace("-", "_"))
+            if is_secret or name.lower().endswith("authorization"):
+                text = _expand(value)
+                for key in (text, text.rpartition(" ")[2]):  # also without `Bearer`
                     if not key.startswith("--"):  # the next option
                         add_secret(key)
         if self.url:
@@ -156,10 +155,8 @@ def parse_prompts(records: Any) -> tuple[Prompt, ...]:
     prompts: list[Prompt] = []
     for record in cast("list[Any]", records) if isinstance(records, list) else ():
         with suppress(ValueError, TypeError, KeyError):
-            name, arguments = (
-                record["name"],
-                {str(key): required is True for key, required in record["arguments"]},
-            )
+            name, pairs = record["name"], record["arguments"]
+            arguments = {str(key): required is True for key, required in pairs}
             if isinstance(name, str) and _TOOL_NAME.fullmatch(name):
                 prompts.append(Prompt(name, _description(record), arguments))
     return tuple(prompts)
@@ -171,14 +168,12 @@ def _description(record: Any) -> str:
 
 def typable(records: Any) -> tuple[str, ...]:
     """Return the strings of a list that a user can type, such as resource URIs and argument values."""
-    texts = (
-        [text for text in cast("list[Any]", records) if isinstance(text, str)]
-        if isinstance(records, list)
-        else []
-    )
-    return tuple(
-        text for text in texts if text.isprintable() and '"' not in text and len(text) < _MAX_URI
-    )
+    texts = cast("list[Any]", records) if isinstance(records, list) else []
+    return tuple(text for text in texts if isinstance(text, str) and _is_typable(text))
+
+
+def _is_typable(text: str) -> bool:
+    return text.isprintable() and '"' not in text and len(text) < _MAX_URI
 
 
 def parse_tools(
@@ -191,9 +186,8 @@ def parse_tools(
         try:
             tool = _parse_tool(server, record)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            name = (
-                cast("dict[str, Any]", record).get("name") if isinstance(record, dict) else record
-            )
+            is_record = isinstance(record, dict)
+            name = cast("dict[str, Any]", record).get("name") if is_record else record
             rejected.append(f"{str(name)[:60]!r}: {error}")
             continue
         if tool.name in tools:
@@ -265,9 +259,8 @@ class _SchemaFilter:
             self._use(len(reference))
             target = self._root
             for part in reference[1:].split("/")[1:]:
-                target = (
-                    cast("dict[str, Any]", target).get(part) if isinstance(target, dict) else None
-                )
+                inner = cast("dict[str, Any]", target) if isinstance(target, dict) else {}
+                target = inner.get(part)
         return cast("dict[str, Any]", target) if isinstance(target, dict) else {}
 
     def _value(self, key: str, value: Any, depth: int) -> object:
@@ -275,26 +268,22 @@ class _SchemaFilter:
         if key in _SUBSCHEMA:
             return self.filter(value, depth)
         if key in _SUBSCHEMA_BY_NAME and isinstance(value, dict):
-            self._use(sum(map(len, cast("dict[str, Any]", value))))
-            return {
-                str(name): self.filter(inner, depth)
-                for name, inner in cast("dict[str, Any]", value).items()
-            }
+            schemas = cast("dict[str, Any]", value)
+            self._use(sum(map(len, schemas)))
+            return {str(name): self.filter(inner, depth) for name, inner in schemas.items()}
         if key in _SUBSCHEMA_LIST and isinstance(value, list) and value:
             return [self.filter(inner, depth) for inner in cast("list[Any]", value)]
         if key in _VALUE_KEYWORDS or key in ("type", "required"):
             self._use(len(json.dumps(value, allow_nan=False)))
         if key == "type":
-            types = cast("list[Any]", value) if isinstance(value, list) else [value]
-            is_valid = bool(types) and all(
-                isinstance(name, str) and name in _TYPES for name in types
-            )
+            names = cast("list[Any]", value) if isinstance(value, list) else [value]
+            is_known = all(isinstance(name, str) and name in _TYPES for name in names)
+            is_valid = bool(names) and is_known
             return cast("object", value) if is_valid else None
         if key == "required" and isinstance(value, list):
             return [name for name in cast("list[Any]", value) if isinstance(name, str)]
-        is_valid = (
-            key in _VALUE_KEYWORDS and isinstance(value, _VALUE_KEYWORDS[key]) and value != []
-        )
+        types = _VALUE_KEYWORDS.get(key, ())
+        is_valid = isinstance(value, types) and value != []
         return cast("object", value) if is_valid else None
 
     def _use(self, characters: int) -> None:
@@ -355,9 +344,8 @@ class StoredSignIn:
         try:
             import keyring
 
-            keyring.set_password(
-                _KEYRING, self._name, json.dumps({"url": self._url, "state": state})
-            )
+            entry = json.dumps({"url": self._url, "state": state})
+            keyring.set_password(_KEYRING, self._name, entry)
         except Exception as error:  # noqa: BLE001 - as above
             return " ".join(str(error).split()) or type(error).__name__
         return ""

@@ -50,17 +50,16 @@ class SignIn:
 
         if "tokens" not in self._state:
             await self._listen()
+        metadata = {
+            "client_name": "ecoshell",
+            "redirect_uris": [self._redirect],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "scope": self._client.get("scope"),
+        }
         provider = self._provider = OAuthClientProvider(
             self._url,
-            OAuthClientMetadata.model_validate(
-                {
-                    "client_name": "ecoshell",
-                    "redirect_uris": [self._redirect],
-                    "grant_types": ["authorization_code", "refresh_token"],
-                    "response_types": ["code"],
-                    "scope": self._client.get("scope"),
-                }
-            ),
+            OAuthClientMetadata.model_validate(metadata),
             self,
             redirect_handler=self._visit,
             callback_handler=lambda: asyncio.wait_for(self._result, _BROWSER_SECONDS),
@@ -113,16 +112,13 @@ class SignIn:
         from mcp.shared.auth import AuthorizationCodeResult
 
         target = (await reader.readline()).decode("ascii", "replace").split(" ")[1:2]
-        query = (
-            {name: values[0] for name, values in parse_qs(urlsplit(target[0]).query).items()}
-            if target
-            else {}
-        )
+        fields = parse_qs(urlsplit(target[0]).query) if target else {}
+        query = {name: values[0] for name, values in fields.items()}
         if "state" in query and not self._result.done():
-            code = query.get("code", "")
-            self._result.set_result(
-                AuthorizationCodeResult(code=code, state=query["state"], iss=query.get("iss"))
+            result = AuthorizationCodeResult(
+                code=query.get("code", ""), state=query["state"], iss=query.get("iss")
             )
+            self._result.set_result(result)
         writer.write(_PAGE)
         writer.close()
 
@@ -141,14 +137,11 @@ class SignIn:
             return None
         if state.get("metadata"):
             context.oauth_metadata = OAuthMetadata.model_validate(state["metadata"])
-        if state.get("resource"):
-            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(
-                state["resource"]
-            )
-        context.auth_server_url, context.token_expiry_time = (
-            state.get("issuer"),
-            state.get("expires_at"),
-        )
+        if resource := state.get("resource"):
+            metadata = ProtectedResourceMetadata.model_validate(resource)
+            context.protected_resource_metadata = metadata
+        context.auth_server_url = state.get("issuer")
+        context.token_expiry_time = state.get("expires_at")
         return OAuthToken.model_validate(state["tokens"])
 
     async def set_tokens(self, tokens: "OAuthToken") -> None:
@@ -170,16 +163,14 @@ class SignIn:
 
         if "client_id" in self._client:
             secret = self._client.get("client_secret")
-            return OAuthClientInformationFull.model_validate(
-                {
-                    "client_id": self._client["client_id"],
-                    "client_secret": secret,
-                    "redirect_uris": [self._redirect],
-                    "token_endpoint_auth_method": self._client.get(
-                        "method", "client_secret_basic" if secret else "none"
-                    ),
-                }
-            )
+            method = self._client.get("method", "client_secret_basic" if secret else "none")
+            registration = {
+                "client_id": self._client["client_id"],
+                "client_secret": secret,
+                "redirect_uris": [self._redirect],
+                "token_endpoint_auth_method": method,
+            }
+            return OAuthClientInformationFull.model_validate(registration)
         client = self._state.get("client")
         return None if client is None else OAuthClientInformationFull.model_validate(client)
 
