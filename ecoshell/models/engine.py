@@ -60,9 +60,7 @@ class Progress:
 
     def usage(self) -> Usage:
         """The usage so far."""
-        return Usage(
-            input=self.input, cached=self.cached, output=self.output, reasoning=self.reasoning
-        )
+        return Usage(self.input, self.output, cached=self.cached, reasoning=self.reasoning)
 
     def check(self) -> None:
         """Raise Cancelled if the caller cancelled the call."""
@@ -91,6 +89,10 @@ class CacheSlot:
     used: int = 0
     """Sequence number of its last use."""
 
+    def fits(self, adapter: Path | None) -> bool:
+        """Whether it has tokens that were evaluated with this adapter."""
+        return self.owner is not None and self.owner.adapter == adapter
+
 
 class KVCache:
     """The slots of one llama.cpp context; not thread-safe."""
@@ -108,20 +110,13 @@ class KVCache:
 
     def take(self, owner: CacheOwner, prompt: Sequence[int]) -> CacheSlot:
         """A slot with the longest cached prefix of the prompt under this adapter, but not all of the prompt."""
-        candidates = [
-            slot
-            for slot in self._slots
-            if slot.owner is not None and slot.owner.adapter == owner.adapter
-        ]
+        candidates = [slot for slot in self._slots if slot.fits(owner.adapter)]
+        longest = len(prompt) - 1
         prefixes = {
-            slot.number: min(_common_prefix(slot.tokens, prompt), len(prompt) - 1)
-            for slot in candidates
+            slot.number: min(_common_prefix(slot.tokens, prompt), longest) for slot in candidates
         }
-        own = max(
-            (slot for slot in candidates if slot.owner == owner),
-            key=lambda slot: prefixes[slot.number],
-            default=None,
-        )
+        own_slots = (slot for slot in candidates if slot.owner == owner)
+        own = max(own_slots, key=lambda slot: prefixes[slot.number], default=None)
         goes_on = own is not None and prefixes[own.number] * 2 >= len(own.tokens)
         if own is not None and goes_on:
             slot = own
@@ -131,9 +126,7 @@ class KVCache:
             slot = empty or max(self._slots, key=lambda slot: (slot_counts[slot.owner], -slot.used))
         sources = candidates if self._rewinds else []  # part of a recurrent state cannot be copied
         source = max(
-            sources,
-            key=lambda candidate: (prefixes[candidate.number], candidate is slot),
-            default=slot,
+            sources, key=lambda other: (prefixes[other.number], other is slot), default=slot
         )
         keep = prefixes.get(source.number, 0)
         if source is slot:
@@ -160,9 +153,7 @@ class KVCache:
         """Clear other slots, least recently used first, until this many cells are free."""
         if len(self._holders) + tokens <= self._cells:
             return
-        for other in sorted(
-            self._slots, key=lambda candidate: (self._is_latest(candidate), candidate.used)
-        ):
+        for other in sorted(self._slots, key=lambda each: (self._is_latest(each), each.used)):
             if other is not slot:
                 self._clear(other)
             if len(self._holders) + tokens <= self._cells:
@@ -171,7 +162,7 @@ class KVCache:
     def clear(self, adapter: Path | None = None) -> None:
         """Clear all slots, or those of an adapter."""
         for slot in self._slots:
-            if adapter is None or (slot.owner is not None and slot.owner.adapter == adapter):
+            if adapter is None or slot.fits(adapter):
                 self._clear(slot)
 
     def _is_latest(self, slot: CacheSlot) -> bool:
@@ -181,9 +172,8 @@ class KVCache:
         """Truncate a slot, or clear it if the model cannot truncate."""
         if length == len(slot.tokens):
             return
-        if not self._rewinds or not self._library.llama_memory_seq_rm(
-            self._memory, slot.number, length, -1
-        ):
+        remove = self._library.llama_memory_seq_rm
+        if not self._rewinds or not remove(self._memory, slot.number, length, -1):
             self._clear(slot)
             return
         self._release(slot.cells[length:])
@@ -325,14 +315,11 @@ class Engine:
             self._adapters[adapter] = load_adapter(self._model, adapter, self._path)
         handles = [self._adapters[adapter]] if adapter else []
         count = len(handles)
-        pointers, scales = (
-            (library.llama_adapter_lora_p_ctypes * count)(*handles),
-            (ctypes.c_float * count)(*[1.0] * count),
-        )
+        pointers = (library.llama_adapter_lora_p_ctypes * count)(*handles)
+        scales = (ctypes.c_float * count)(*[1.0] * count)
         if library.llama_set_adapters_lora(self._context, pointers, count, scales) != 0:
-            raise ModelBroken(
-                f"llama.cpp could not switch to {adapter}.", fix="Ask without the adapter."
-            )
+            text = f"llama.cpp could not switch to {adapter}."
+            raise ModelBroken(text, fix="Ask without the adapter.")
         self._adapter = adapter
 
     # -- llama.cpp
@@ -354,9 +341,8 @@ class Engine:
                 f"llama.cpp could not set up a context of {self.context} tokens for {self._path}.",
                 fix="Set a smaller `context` under [local] in the settings.",
             )
-        is_recurrent = library.llama_model_is_recurrent(
-            self._model
-        ) or library.llama_model_is_hybrid(self._model)
+        is_recurrent = library.llama_model_is_recurrent(self._model)
+        is_recurrent = is_recurrent or library.llama_model_is_hybrid(self._model)
         memory = library.llama_get_memory(self._context)
         self._cache = KVCache(library, memory, self.context, rewinds=not is_recurrent)
 
@@ -373,9 +359,8 @@ class Engine:
         status = self._library.llama_decode(self._context, batch)
         if status != 0:
             self._cache.clear()
-            raise ModelBroken(
-                f"llama.cpp could not evaluate the prompt (status {status}).", fix="Ask again."
-            )
+            text = f"llama.cpp could not evaluate the prompt (status {status})."
+            raise ModelBroken(text, fix="Ask again.")
 
     def _check_fits(self, tokens: int) -> None:
         if tokens > self.context:

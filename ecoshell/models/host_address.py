@@ -28,17 +28,9 @@ PATIENCE = 10.0
 """Seconds to wait for the greeting of a running host, and for the end of a stopped one."""
 _PEER = struct.Struct("3i")
 _ALWAYS_PASSED = ("HOME", "ECOSHELL_HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONPATH")
-_PREFIXES = (
-    "LITELLM_",
-    "HTTPX_",
-    "SSL_",
-    "GOOGLE_",
-    "VERTEX",
-    "OR_",
-    "OLLAMA_",
-    "LM_STUDIO_",
-    "LLAMAFILE_",
-)
+_PREFIXES = """
+LITELLM_ HTTPX_ SSL_ GOOGLE_ VERTEX OR_ OLLAMA_ LM_STUDIO_ LLAMAFILE_
+"""
 _HOST_MODULES = ("model_host", "remote_worker", "streamed_answer", "failures", "traffic")
 _NAMES = re.compile(
     r"(?:HTTPS?|ALL|NO)_PROXY|(?:REQUESTS|CURL)_CA_BUNDLE|SSLKEYLOGFILE", re.IGNORECASE
@@ -65,9 +57,8 @@ class HostAddress:
     def require_private(self, *, make: bool = False) -> None:
         """Raise OSError unless the folder is a real one of this user that is closed to others; `make` makes it."""
         if len(os.fsencode(self.socket_file)) > PATH_LIMIT:
-            raise OSError(
-                errno.ENAMETOOLONG, "the path of a socket would be too long", str(self.socket_file)
-            )
+            reason = "the path of a socket would be too long"
+            raise OSError(errno.ENAMETOOLONG, reason, str(self.socket_file))
         if make:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = self.folder.lstat()
@@ -81,9 +72,8 @@ class HostAddress:
             connection.settimeout(PATIENCE)
             connection.connect(str(self.socket_file))
             if peer_user(connection) != os.geteuid():
-                raise PermissionError(
-                    errno.EPERM, "another user listens there", str(self.socket_file)
-                )
+                reason = "another user listens there"
+                raise PermissionError(errno.EPERM, reason, str(self.socket_file))
         except BaseException:
             connection.close()
             raise
@@ -113,14 +103,13 @@ def host_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
     A running host only serves commands with the same values.
     """
-    prefixes = (*_PREFIXES, *key_prefixes())
-    passed = {
-        name: value
-        for name, value in environ.items()
-        if (name in _ALWAYS_PASSED or name.startswith(prefixes) or _NAMES.fullmatch(name))
-        and not SECRET_NAME.search(name)
-    }
-    return {**passed, "PYTHONUTF8": "1"}
+    prefixes = (*_PREFIXES.split(), *key_prefixes())
+    passed = {"PYTHONUTF8": "1"}
+    for name, value in environ.items():
+        is_read = name in _ALWAYS_PASSED or name.startswith(prefixes) or _NAMES.fullmatch(name)
+        if is_read and not SECRET_NAME.search(name):
+            passed[name] = value
+    return passed
 
 
 def environ_digest(environ: Mapping[str, str]) -> str:

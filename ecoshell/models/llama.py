@@ -58,9 +58,8 @@ def llama_library() -> ModuleType:
         try:
             library = import_module("llama_cpp.llama_cpp")
         except ImportError as error:
-            raise ModelMissing(
-                "Local models need llama-cpp-python, which is not installed.", fix=GET_LLAMA
-            ) from error
+            text = "Local models need llama-cpp-python, which is not installed."
+            raise ModelMissing(text, fix=GET_LLAMA) from error
         finally:
             for name in settings:
                 del os.environ[name]
@@ -80,9 +79,8 @@ def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> 
     params.vocab_only = vocab_only
     params.n_gpu_layers = gpu_layers
     params.use_extra_bufts = _AMX not in library.llama_print_system_info()
-    model, reason = _with_reason(
-        lambda: library.llama_model_load_from_file(os.fsencode(path), params)
-    )
+    load: Any = library.llama_model_load_from_file
+    model, reason = _with_reason(lambda: load(os.fsencode(path), params))
     if not model:
         raise ModelBroken(
             f"{path} cannot be loaded: {reason}.",
@@ -95,9 +93,8 @@ def load_adapter(model: Any, path: Path, base: Path) -> Any:
     """A LoRA adapter's handle, freed together with the model; raises ModelMissing or ModelBroken."""
     check_file(path)
     library = llama_library()
-    adapter, reason = _with_reason(
-        lambda: library.llama_adapter_lora_init(model, os.fsencode(path))
-    )
+    load: Any = library.llama_adapter_lora_init
+    adapter, reason = _with_reason(lambda: load(model, os.fsencode(path)))
     if not adapter:
         reason = reason.rpartition("failed to apply lora adapter: ")[2]
         raise unfit_adapter(path, base, reason)
@@ -119,9 +116,8 @@ class Vocabulary:
         self._model = load_model(path, vocab_only=True)
         self.handle = self._library.llama_model_get_vocab(self._model)
         if not self.handle:
-            raise ModelBroken(
-                f"{path} contains no tokenizer.", fix="Use a GGUF file of a text model."
-            )
+            text = f"{path} contains no tokenizer."
+            raise ModelBroken(text, fix="Use a GGUF file of a text model.")
         self.size: int = self._library.llama_vocab_n_tokens(self.handle)
 
     def close(self) -> None:
@@ -139,21 +135,18 @@ class Vocabulary:
         data = text.encode("utf-8", "replace")
         room = len(data) + 2  # a token has at least one byte; start and end tokens may be added
         buffer = (self._library.llama_token * room)()
-        count = self._library.llama_tokenize(
-            self.handle, data, len(data), buffer, room, start, special
-        )
+        tokenize: Any = self._library.llama_tokenize
+        count = tokenize(self.handle, data, len(data), buffer, room, start, special)
         if count < 0:
             raise ModelBroken(f"The tokenizer rejected a text of {len(data)} bytes.")
         return buffer[:count]
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes of one token; control tokens are empty unless `special`."""
-        room = 64
+        room, to_piece = 64, self._library.llama_token_to_piece
         while True:
             buffer = ctypes.create_string_buffer(room)
-            length = self._library.llama_token_to_piece(
-                self.handle, token, buffer, room, 0, special
-            )
+            length = to_piece(self.handle, token, buffer, room, 0, special)
             if length >= 0:
                 return buffer.raw[:length]
             room = -length
@@ -174,11 +167,9 @@ class Vocabulary:
     def start_and_end(self) -> tuple[str, str]:
         """The texts of the begin and end tokens; empty if undefined."""
         library = self._library
-        tokens = (library.llama_vocab_bos(self.handle), library.llama_vocab_eos(self.handle))
-        first, last = (
-            self.piece(token, special=True).decode() if token >= 0 else "" for token in tokens
-        )
-        return first, last
+        start, end = library.llama_vocab_bos(self.handle), library.llama_vocab_eos(self.handle)
+        pieces = [self.piece(token, special=True) if token >= 0 else b"" for token in (start, end)]
+        return pieces[0].decode(), pieces[1].decode()
 
     def metadata(self, key: str) -> str | None:
         """A value of the file's metadata as text."""
@@ -243,8 +234,7 @@ def try_file(path: Path) -> None:
                 done = subprocess.run(
                     [sys.executable, "-c", _TRY, str(path)],
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    capture_output=True,
                     timeout=_TRY_SECONDS,
                     check=False,
                 )
@@ -252,10 +242,8 @@ def try_file(path: Path) -> None:
             except subprocess.TimeoutExpired:
                 failure = f"no end after {_TRY_SECONDS} s"
             if failure:
-                raise ModelBroken(
-                    f"{path} is damaged: llama.cpp fails on it ({failure}).",
-                    fix="Download it again.",
-                )
+                text = f"{path} is damaged: llama.cpp fails on it ({failure})."
+                raise ModelBroken(text, fix="Download it again.")
             sound_files = [*sound_files[1 - _MAX_REMEMBERED :], mark]
             with suppress(OSError):  # without a record the file is tried again
                 make_private(memory.parent)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ecoshell.models.host_address import HostAddress
     from ecoshell.models.remote_worker import Worker
 
-_LINE_LIMIT = 1 << 27  # bytes of one ask, images included
 _UNREAD_LIMIT = 1 << 26
 """Bytes buffered for a client that does not read before its connection is dropped."""
 _FIRST_CLIENT_SECONDS = 10.0  # minimum time a new host waits for the command that started it
@@ -106,25 +105,18 @@ class _Host:
 
         loop = asyncio.get_running_loop()
         self._used = loop.time() + _FIRST_CLIENT_SECONDS
-        await asyncio.start_unix_server(
-            self._meet, str(self._address.socket_file), limit=_LINE_LIMIT
-        )
+        path = str(self._address.socket_file)
+        await asyncio.start_unix_server(self._meet, path, limit=remote_worker.LINE_LIMIT)
         os.write(listening, b"\n")
         os.close(listening)
         self._loading = asyncio.create_task(remote_worker.load(self._loaded))
         warming: asyncio.Future[None] | None = None
         while self._workers or loop.time() - self._used < self._idle:
             remaining = self._used + self._idle - loop.time()
-            await asyncio.sleep(
-                remaining
-                if warming and not self._workers
-                else min(_LOOK_SECONDS, max(remaining, 0.01))
-            )
-            if (
-                not warming
-                and self._loaded.is_set()
-                and not any(worker.is_busy for worker in self._workers)
-            ):
+            is_idle = warming is not None and not self._workers
+            await asyncio.sleep(remaining if is_idle else min(_LOOK_SECONDS, max(remaining, 0.01)))
+            is_busy = any(worker.is_busy for worker in self._workers)
+            if warming is None and self._loaded.is_set() and not is_busy:
                 warming = asyncio.ensure_future(asyncio.to_thread(remote_worker.warm_litellm))
         self._end()
 
@@ -143,11 +135,8 @@ class _Host:
             if peer_user(connection) != os.geteuid():
                 return
             idle = 0.0 if self._workers else loop.time() - self._used
-            hello = {
-                "pid": os.getpid(),
-                "idle_seconds": round(max(idle, 0.0), 3),
-                "environ": self._digest,
-            }
+            hello: dict[str, Any] = {"pid": os.getpid(), "environ": self._digest}
+            hello["idle_seconds"] = round(max(idle, 0.0), 3)
             writer.write(json.dumps(hello).encode() + b"\n")
             self._workers.add(worker)
             remote_worker.clients.add(connection.fileno())
@@ -159,12 +148,8 @@ class _Host:
                 asks += 1
                 del line, message  # it contains a key, and the next line may come much later
         except (ValueError, KeyError, TypeError) as error:
-            writer.write(
-                json.dumps(
-                    {"ended": f"it could not read what it was asked ({error})"[:500]}
-                ).encode()
-                + b"\n"
-            )
+            ended = {"ended": f"it could not read what it was asked ({error})"[:500]}
+            writer.write(json.dumps(ended).encode() + b"\n")
         except OSError:  # the client left
             pass
         except MemoryError:

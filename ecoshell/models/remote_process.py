@@ -84,13 +84,7 @@ class RemoteProcess:
 
     async def _new_child(self) -> "_Child":
         process = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-P",
-                "-m",
-                "ecoshell.models.remote_worker",
-            ),  # `-P`: not from the current folder
-            str(self._memory),
+            *_command("remote_worker", self._memory),
             env=helper_environ(),
             stdin=PIPE,
             stdout=PIPE,
@@ -122,21 +116,10 @@ class RemoteProcess:
             pass
         return None
 
-    async def _start_host(
-        self, address: HostAddress, idle: float, environ: Mapping[str, str]
-    ) -> bool:
+    async def _start_host(self, address: HostAddress, idle: float, environ: dict[str, str]) -> bool:
         """Start a host; returns True once a host listens, possibly one that another command started."""
         starting = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-P",
-                "-m",
-                "ecoshell.models.model_host",
-                str(address.folder),
-                address.key,
-            ),
-            str(self._memory),
-            str(idle),
+            *_command("model_host", address.folder, address.key, self._memory, idle),
             env=environ,
             stdin=DEVNULL,
             stdout=DEVNULL,
@@ -168,9 +151,8 @@ class RemoteProcess:
         self, body: Mapping[str, Any], *, seconds: float, shared: bool = False
     ) -> int | None:
         """The prompt's tokens as the provider counts them, without generating anything; None if it does not."""
-        async with aclosing(
-            self._lines({"count": body, "seconds": seconds}, seconds, shared=shared)
-        ) as lines:
+        request = {"count": body, "seconds": seconds}
+        async with aclosing(self._lines(request, seconds, shared=shared)) as lines:
             async for line in lines:
                 return line.get("counted")
         return None
@@ -181,9 +163,8 @@ class RemoteProcess:
         link = await self.warm(shared=shared)
         number, inbox = next(self._numbers), asyncio.Queue[Line]()
         link.inboxes[number] = inbox
-        last = asyncio.get_running_loop().call_later(
-            seconds + self._grace, link.die, "it no longer answered"
-        )
+        loop, silence = asyncio.get_running_loop(), "it no longer answered"
+        last = loop.call_later(seconds + self._grace, link.die, silence)
         try:
             link.write({"id": number, **request})
             await link.drain()
@@ -201,15 +182,19 @@ class RemoteProcess:
     @property
     def pid(self) -> int | None:
         """Process ID of the host, or of the child if no host is connected; None if neither is alive."""
-        return next(
-            (link.pid for _, link in sorted(self._links.items(), reverse=True) if link.alive), None
-        )
+        links = (self._links.get(shared) for shared in (True, False))
+        return next((link.pid for link in links if link and link.alive), None)
 
     async def aclose(self) -> None:
         """Disconnect from the host and end the child; running asks end with an error."""
         links, self._links = [*self._links.values()], {}
         for link in links:
             await link.aclose()
+
+
+def _command(module: str, *arguments: object) -> list[str]:
+    """The command of a module, without the current folder on the import path."""
+    return [sys.executable, "-P", "-m", f"ecoshell.models.{module}", *map(str, arguments)]
 
 
 class _Link:
@@ -227,9 +212,8 @@ class _Link:
 
     def write(self, record: Line) -> None:
         if not self._writer.is_closing():
-            self._writer.write(
-                json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-            )
+            text = json.dumps(record, ensure_ascii=False)
+            self._writer.write(text.encode("utf-8", "replace") + b"\n")
 
     async def drain(self) -> None:
         """Wait until the write buffer has room; the link dies if the process is gone."""
@@ -269,13 +253,8 @@ class _Link:
         message = "the helper process for remote models ended" + (f": {reason}" if reason else "")
         for number, inbox in self.inboxes.items():
             sent = number in self.sent  # such a process would likely end the same way again
-            error = {
-                "kind": "busy",
-                "message": message,
-                "status": None,
-                "billed": sent,
-                "transient": not sent,
-            }
+            error = {"kind": "busy", "message": message, "status": None}
+            error |= {"billed": sent, "transient": not sent}
             inbox.put_nowait({"id": number, "error": error})
         self.inboxes.clear()
 
@@ -333,10 +312,8 @@ class _Child(_Link):
 
     async def _listen(self) -> None:
         """Keep the end of the error output as the reason if the process dies."""
-        output = b""
-        while self.process.stderr is not None and (
-            piece := await self.process.stderr.read(_LAST_WORDS)
-        ):
+        output, stderr = b"", self.process.stderr
+        while stderr is not None and (piece := await stderr.read(_LAST_WORDS)):
             output = (output + piece)[-_LAST_WORDS:]
             self._words = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
 

@@ -150,7 +150,7 @@ def encoding_of(model: str) -> str | None:
 def helper_environ() -> dict[str, str]:
     """The environment for helper processes, with this package on the import path."""
     root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = filter(None, (root, os.environ.get("PYTHONPATH")))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUTF8": "1"}
 
 
