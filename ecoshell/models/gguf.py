@@ -33,6 +33,7 @@ _USUAL = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0")
 """Default quantisations in order of preference: small, with little loss of quality."""
 _EXAMPLE = "OWNER/REPO or OWNER/REPO:QUANT, such as bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M"
 
+_PATH_FIX = "Give the path of a GGUF file: local:PATH.gguf"
 _STRING, _ARRAY = 8, 9
 _WHOLE = (4, 5, 10, 11)
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -116,34 +117,23 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
     Raises ModelMissing without a match and UsageError if the name is ambiguous; both list the available names.
     """
     gguf_files = sorted({file for file in files if file.lower().endswith(".gguf")})
-    models = [
-        file
-        for file in gguf_files
-        if not is_later_part(file) and not _NO_MODEL.search(PurePosixPath(file).name)
-    ]
+    models = [file for file in gguf_files if not is_later_part(file) and not _is_no_model(file)]
     complete = [file for file in models if set(parts_of(file)) <= set(gguf_files)]
     if not models:
-        raise ModelMissing(
-            f"{name.repo} has no GGUF file.",
-            fix="Look for a repository of the same model whose name ends in -GGUF.",
-        )
+        fix = "Look for a repository of the same model whose name ends in -GGUF."
+        raise ModelMissing(f"{name.repo} has no GGUF file.", fix=fix)
     if not complete:
-        raise ModelMissing(
-            f"{name.repo} has only some parts of its model.", fix="Choose another repository."
-        )
+        text = f"{name.repo} has only some parts of its model."
+        raise ModelMissing(text, fix="Choose another repository.")
     quant = name.quant.lower()
     if quant:
-        by_file = [
-            file for file in complete if quant in (file.lower(), PurePosixPath(file).name.lower())
-        ]
+        by_file = [file for file in complete if quant in _names_of(file)]
         matching = by_file or [file for file in complete if quant_of(file).lower() == quant]
         if not matching:
             gguf_files = sorted({quant_of(file) or PurePosixPath(file).name for file in complete})
             first = next((quant for quant in _USUAL if quant in gguf_files), gguf_files[0])
-            raise ModelMissing(
-                f"{name.repo} has no {name.quant}. Available: {_some(gguf_files)}.",
-                fix=f"Use {HubName(name.repo, first).short}",
-            )
+            text = f"{name.repo} has no {name.quant}. Available: {_some(gguf_files)}."
+            raise ModelMissing(text, fix=f"Use {HubName(name.repo, first).short}")
     else:
         usual = ([file for file in complete if quant_of(file) == quant] for quant in _USUAL)
         matching = next(filter(None, usual), complete)
@@ -157,6 +147,14 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
     return min(map(parts_of, matching), key=len)
 
 
+def _names_of(file: str) -> tuple[str, str]:
+    return file.lower(), PurePosixPath(file).name.lower()
+
+
+def _is_no_model(file: str) -> bool:
+    return _NO_MODEL.search(PurePosixPath(file).name) is not None
+
+
 def _some(names: list[str]) -> str:
     listing = ", ".join(names[:12])
     return f"{listing} and {len(names) - 12} more" if len(names) > 12 else listing
@@ -168,28 +166,21 @@ def _some(names: list[str]) -> str:
 def check_file(path: Path) -> None:
     """Raise ModelMissing or ModelBroken unless the path is a readable file with a GGUF header."""
     if is_special(path):
-        raise ModelMissing(
-            f"{path} is not a regular file.", fix="Give the path of a GGUF file: local:PATH.gguf"
-        )
+        raise ModelMissing(f"{path} is not a regular file.", fix=_PATH_FIX)
     try:
         with path.open("rb") as file:
             magic = file.read(len(MAGIC))
     except FileNotFoundError as error:
-        raise ModelMissing(
-            f"There is no file {path}.", fix="Give the path of a GGUF file: local:PATH.gguf"
-        ) from error
+        raise ModelMissing(f"There is no file {path}.", fix=_PATH_FIX) from error
     except IsADirectoryError as error:
-        raise ModelMissing(
-            f"{path} is a folder.", fix="Give the path of a GGUF file inside it."
-        ) from error
+        fix = "Give the path of a GGUF file inside it."
+        raise ModelMissing(f"{path} is a folder.", fix=fix) from error
     except OSError as error:
-        raise ModelMissing(
-            f"{path} cannot be read: {error.strerror}.", fix="Check the file's permissions."
-        ) from error
+        text = f"{path} cannot be read: {error.strerror}."
+        raise ModelMissing(text, fix="Check the file's permissions.") from error
     if magic != MAGIC:
-        raise ModelBroken(
-            f"{path} is not a GGUF file.", fix="Download the GGUF version of the model."
-        )
+        fix = "Download the GGUF version of the model."
+        raise ModelBroken(f"{path} is not a GGUF file.", fix=fix)
 
 
 def header(path: Path) -> dict[str, str]:
@@ -239,19 +230,17 @@ def check_base(path: Path) -> None:
     """Raise ModelMissing or ModelBroken if the file is not a complete base model in GGUF format."""
     check_file(path)
     if absent := missing_parts(path):
+        parts = f"{path} is one of {len(parts_of(path.name))} parts of a model"
         raise ModelMissing(
-            f"{path} is one of {len(parts_of(path.name))} parts of a model; {absent[0].name} is missing.",
+            f"{parts}; {absent[0].name} is missing.",
             fix="Resume the download with: ecoshell models pull OWNER/REPO:QUANT",
         )
     if is_later_part(path.name):
-        raise ModelMissing(
-            f"{path} is not the first part of its model.", fix=f"Name {parts_of(path.name)[0]}."
-        )
+        fix = f"Name {parts_of(path.name)[0]}."
+        raise ModelMissing(f"{path} is not the first part of its model.", fix=fix)
     if header(path).get("general.type") == "adapter":
-        raise ModelBroken(
-            f"{path} is an adapter, not a model.",
-            fix=f"Name the model it was trained for first: local:BASE.gguf+{path}",
-        )
+        fix = f"Name the model it was trained for first: local:BASE.gguf+{path}"
+        raise ModelBroken(f"{path} is an adapter, not a model.", fix=fix)
 
 
 def check_adapter(path: Path, base: Path) -> None:
@@ -261,38 +250,26 @@ def check_adapter(path: Path, base: Path) -> None:
     """
     check_file(path)
     adapter_header, expected = header(path), header(base).get("general.architecture")
-    kind = (
-        adapter_header.get("adapter.type", "lora")
-        if adapter_header.get("general.type") == "adapter"
-        else ""
-    )
+    is_adapter = adapter_header.get("general.type") == "adapter"
+    kind = adapter_header.get("adapter.type", "lora") if is_adapter else ""
     if kind != "lora":
-        raise ModelBroken(
-            f"{path} is not a LoRA adapter{f' but one of type {kind}' if kind else ''}.",
-            fix="Name a LoRA adapter in GGUF form after the +.",
-        )
+        other = f" but one of type {kind}" if kind else ""
+        text = f"{path} is not a LoRA adapter{other}."
+        raise ModelBroken(text, fix="Name a LoRA adapter in GGUF form after the +.")
     architecture = adapter_header.get("general.architecture")
     if architecture != expected and architecture and expected:
-        raise ModelBroken(
-            f"The adapter {path} is for models of architecture {architecture}; {base} is of architecture {expected}.",
-            fix=FITTING_ADAPTER,
-        )
+        text = f"The adapter {path} is for models of architecture {architecture}"
+        raise ModelBroken(f"{text}; {base} is of architecture {expected}.", fix=FITTING_ADAPTER)
     adapter_shapes, base_shapes = tensor_shapes(path), tensor_shapes(base)
-    firsts = [
-        (name.removesuffix(_LORA_A), shape)
-        for name, shape in adapter_shapes.items()
-        if name.endswith(_LORA_A)
-    ]
-    for name, a in firsts if base_shapes else []:
+    for factor, a in adapter_shapes.items() if base_shapes else ():
+        name = factor.removesuffix(_LORA_A)
         b = adapter_shapes.get(name + _LORA_B, ())
-        if len(a) < 2 or len(b) < 2:
+        if name == factor or len(a) < 2 or len(b) < 2:
             continue
         if name not in base_shapes:
             raise unfit_adapter(path, base, f"it changes {name}, which the base lacks")
-        adapted_shape, base_shape = (
-            (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1]),
-            base_shapes[name],
-        )
+        adapted_shape = (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1])
+        base_shape = base_shapes[name]
         if adapted_shape != base_shape[:2]:
             sizes = [" × ".join(map(str, shape)) for shape in (adapted_shape, base_shape)]
             raise unfit_adapter(path, base, f"it expects {name} to be {sizes[0]}, not {sizes[1]}")
@@ -332,15 +309,10 @@ class _Reader:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         magic, version, self.tensors, self.entries = struct.unpack("<4sIQQ", self.take(24))
-        if (
-            magic != MAGIC
-            or version not in (2, 3)
-            or self.tensors > _MAX_TENSORS
-            or self.entries > _MAX_METADATA
-        ):
-            raise ValueError(
-                f"version {version} with {self.tensors} tensors and {self.entries} entries"
-            )
+        is_supported = magic == MAGIC and version in (2, 3)
+        if not is_supported or self.tensors > _MAX_TENSORS or self.entries > _MAX_METADATA:
+            counts = f"{self.tensors} tensors and {self.entries} entries"
+            raise ValueError(f"version {version} with {counts}")
 
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "little")

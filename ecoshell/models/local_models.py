@@ -39,18 +39,11 @@ _OLLAMA_MODEL = "application/vnd.ollama.image.model"
 """Media type of a manifest's layer with the GGUF file."""
 _OLLAMA_LIBRARY = ("registry.ollama.ai", "library")
 """Default host and owner in manifest paths, which names omit."""
+_OLLAMA_SERVICE_FOLDER = Path("/usr/share/ollama/.ollama/models")
 _MAX_MANIFEST_BYTES = 1 << 20
-_NO_CHAT = frozenset(
-    {
-        "bert",
-        "nomic-bert",
-        "nomic-bert-moe",
-        "jina-bert-v2",
-        "t5encoder",
-        "clip",
-        "wavtokenizer-dec",
-    }
-)
+_NO_CHAT = """
+bert nomic-bert nomic-bert-moe jina-bert-v2 t5encoder clip wavtokenizer-dec
+"""
 """Architectures that cannot chat: embeddings and vision projectors."""
 
 
@@ -116,9 +109,8 @@ def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     if not is_local(name):
         return None
     if name.endswith(_PLUS) and _ADAPTED.fullmatch(name):
-        raise UsageError(
-            f"{name} names no adapter after the +.", fix=f"Write {name}ADAPTER.gguf, or omit the +."
-        )
+        fix = f"Write {name}ADAPTER.gguf, or omit the +."
+        raise UsageError(f"{name} names no adapter after the +.", fix=fix)
     model, adapter = name_parts(name)
     base = embedded_path() if model == EMBEDDED else expanded(model.removeprefix(LOCAL))
     return LocalFiles(base, expanded(adapter) if adapter else None)
@@ -177,23 +169,21 @@ def _model(path: Path, place: str, hub: HubName | None) -> ModelFile | None:
         return None
     facts = header(path)
     architecture = facts.get("general.architecture", "")
-    if facts.get("general.type", "model") in ("adapter", "mmproj") or architecture in _NO_CHAT:
+    if (
+        facts.get("general.type", "model") in ("adapter", "mmproj")
+        or architecture in _NO_CHAT.split()
+    ):
         return None
     context = facts.get(f"{architecture}.context_length")
-    return ModelFile(
-        path, place, hub, size, int(context) if context else None, tuple(missing_parts(path))
-    )
+    tokens = int(context) if context else None
+    return ModelFile(path, place, hub, size, tokens, tuple(missing_parts(path)))
 
 
 def _own(folder: Path) -> _Candidates:
     for file in _gguf_below(folder):
         inside = file.relative_to(folder).parts
-        root = folder.joinpath(*inside[:2])
-        yield (
-            file,
-            OWN_FOLDER,
-            _hub_name("/".join(inside[:2]), file, root) if len(inside) > 2 else None,
-        )
+        root, repo = folder.joinpath(*inside[:2]), "/".join(inside[:2])
+        yield file, OWN_FOLDER, _hub_name(repo, file, root) if len(inside) > 2 else None
 
 
 def _hub_cache(environ: Mapping[str, str]) -> _Candidates:
@@ -203,11 +193,8 @@ def _hub_cache(environ: Mapping[str, str]) -> _Candidates:
         if kind == "models" and name:
             for index, snapshot in enumerate(_snapshots(repo)):
                 for file in _gguf_below(snapshot):
-                    yield (
-                        file,
-                        "hub cache",
-                        _hub_name(f"{owner}/{name}", file, snapshot) if index == 0 else None,
-                    )
+                    hub = _hub_name(f"{owner}/{name}", file, snapshot) if index == 0 else None
+                    yield file, "hub cache", hub
 
 
 def _hub_name(repo: str, file: Path, root: Path) -> HubName | None:
@@ -235,46 +222,33 @@ def _other_caches(environ: Mapping[str, str]) -> _Candidates:
         cache = home / "Library" / "Caches" / "llama.cpp"
     else:
         cache = _cache_home(environ) / "llama.cpp"
-    for folder, place in (
-        *((base / "models", "LM Studio") for base in homes),
-        (cache, "llama.cpp"),
-    ):
+    places = [*((base / "models", "LM Studio") for base in homes), (cache, "llama.cpp")]
+    for folder, place in places:
         for file in _gguf_below(folder):
             yield file, place, None
 
 
 def _ollama(environ: Mapping[str, str]) -> _Candidates:
-    user_folder = (
-        Path(configured)
-        if (configured := environ.get("OLLAMA_MODELS"))
-        else _home(environ) / ".ollama" / "models"
-    )
-    # The second is the system service's.
-    for folder in dict.fromkeys((user_folder, Path("/usr/share/ollama/.ollama/models"))):
+    configured = environ.get("OLLAMA_MODELS")
+    user_folder = Path(configured) if configured else _home(environ) / ".ollama" / "models"
+    for folder in dict.fromkeys((user_folder, _OLLAMA_SERVICE_FOLDER)):
         manifests = folder / "manifests"
         for manifest in _files_below(manifests):
             try:
                 layers = json.loads(_text(manifest))["layers"]
-                digests = [
-                    layer["digest"] for layer in layers if layer["mediaType"] == _OLLAMA_MODEL
-                ]
+                models = (layer for layer in layers if layer["mediaType"] == _OLLAMA_MODEL)
+                digest = next((layer["digest"] for layer in models), None)
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-            digest = digests[0] if digests else None
-            if not isinstance(digest, str) or not digest.startswith("sha256:"):
-                continue
-            if not digest.removeprefix("sha256:").isalnum():
+            if not isinstance(digest, str) or not re.fullmatch(r"sha256:[^\W_]+", digest):
                 continue
             # Ollama omits the default host and owner.
             *owner_path, name, tag = manifest.relative_to(manifests).parts
             for default in _OLLAMA_LIBRARY:
                 if owner_path and owner_path[0] == default:
                     owner_path = owner_path[1:]
-            yield (
-                folder / "blobs" / digest.replace(":", "-"),
-                f"Ollama: {'/'.join((*owner_path, f'{name}:{tag}'))}",
-                None,
-            )
+            model = "/".join((*owner_path, f"{name}:{tag}"))
+            yield folder / "blobs" / digest.replace(":", "-"), f"Ollama: {model}", None
 
 
 def _hub_folder(environ: Mapping[str, str]) -> Path:
@@ -288,9 +262,8 @@ def _hub_folder(environ: Mapping[str, str]) -> Path:
 def _snapshots(repo: Path) -> list[Path]:
     """The revisions of a cached repository, the last known `main` first."""
     main = _text(repo / "refs" / "main").strip()
-    return sorted(
-        _listed(repo / "snapshots"), key=lambda folder: (folder.name != main, folder.name)
-    )
+    revisions = _listed(repo / "snapshots")
+    return sorted(revisions, key=lambda folder: (folder.name != main, folder.name))
 
 
 def _cache_home(environ: Mapping[str, str]) -> Path:
@@ -304,11 +277,8 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def _gguf_below(folder: Path) -> Iterator[Path]:
-    return (
-        file
-        for file in _files_below(folder)
-        if file.suffix.lower() == ".gguf" and not is_later_part(file.name)
-    )
+    files = (file for file in _files_below(folder) if file.suffix.lower() == ".gguf")
+    return (file for file in files if not is_later_part(file.name))
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

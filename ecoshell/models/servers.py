@@ -67,9 +67,8 @@ class _Program:
             return None
         default_url = urlsplit(self.default_url)
         address = "127.0.0.1" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
-        return (
-            f"{parts.scheme}://{address}:{port or default_url.port}{parts.path or default_url.path}"
-        )
+        place = f"{address}:{port or default_url.port}{parts.path or default_url.path}"
+        return f"{parts.scheme}://{place}"
 
 
 class Servers:
@@ -95,9 +94,7 @@ class Servers:
         None for other names, or if the server is not on loopback.
         """
         provider, slash, _ = name.partition("/")
-        program = next(
-            (candidate for candidate in _PROGRAMS if provider in candidate.providers), None
-        )
+        program = _program_of(provider)
         address = program.address(self._environ) if program and slash else None
         if program is None or address is None:
             return None
@@ -165,40 +162,33 @@ class ServerQuery:
         size: int | None = None,
     ) -> Iterator[Served]:
         """The model of a name on this server, if the name is valid."""
-        if (
-            isinstance(name, str)
-            and name.strip() == name
-            and name.isprintable()
-            and 0 < len(name) <= _MAX_NAME_CHARS
-        ):
-            provider = self._program.providers[0]
-            yield Served(
-                f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size
-            )
+        is_text = isinstance(name, str) and name.strip() == name and name.isprintable()
+        if is_text and 0 < len(name) <= _MAX_NAME_CHARS:
+            program = self._program
+            full_name = f"{program.providers[0]}/{name}"
+            yield Served(full_name, program.name, self.base_url, context, native_tools, size)
 
     def get(self, path: str, body: Answer | None = None, *, needed: bool = False) -> Answer:
         """The JSON object at a path of the server (not of its base URL); empty on errors.
 
         If it is needed, errors are raised: OSError, ValueError or HTTPException.
         """
-        # Imports `email`, slowly.
-        from http.client import OK, HTTPConnection, HTTPException, HTTPSConnection
+        from http import client  # imports `email`, slowly
 
         parts = urlsplit(self.base_url)
         seconds = self.deadline - time.monotonic()
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        kind = client.HTTPSConnection if parts.scheme == "https" else client.HTTPConnection
         line = kind(parts.hostname or "", parts.port, timeout=max(seconds, 0.001))
         try:
             sent = None if body is None else json.dumps(body)
-            line.request(
-                "GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"}
-            )
+            method = "GET" if body is None else "POST"
+            line.request(method, path, sent, {"Content-Type": "application/json"})
             response = line.getresponse()
             answer = json.loads(response.read(_MAX_ANSWER_BYTES))
-            if response.status != OK or not isinstance(answer, dict):
+            if response.status != client.OK or not isinstance(answer, dict):
                 raise ValueError(f"status {response.status}, or no JSON object")
             return cast("Answer", answer)
-        except (OSError, ValueError, HTTPException):
+        except (OSError, ValueError, client.HTTPException):
             if needed:
                 raise
             return {}
@@ -212,9 +202,8 @@ def _ollama(ask: ServerQuery) -> Iterator[Served]:
     Ollama silently truncates longer prompts, so no more is assumed.
     """
     listed = _objects(ask.get("/api/tags", needed=True).get("models"))
-    running = {
-        str(model.get("name")): model for model in _objects(ask.get("/api/ps").get("models"))
-    }
+    loaded = _objects(ask.get("/api/ps").get("models"))
+    running = {str(model.get("name")): model for model in loaded}
     for model in listed:
         name = model["name"] if isinstance(model.get("name"), str) else ""
         details = ask.get("/api/show", {"model": name})
@@ -222,15 +211,13 @@ def _ollama(ask: ServerQuery) -> Iterator[Served]:
         abilities = cast("list[Any]", capabilities) if isinstance(capabilities, list) else None
         if abilities and "completion" not in abilities:
             continue  # made for embeddings
-        set_in_file = re.search(
-            r"^num_ctx\s+(\d+)\s*$", str(details.get("parameters", "")), re.MULTILINE
-        )
-        context = _count(running.get(name, {}).get("context_length")) or (
-            int(set_in_file[1]) if set_in_file else 0
-        )
+        settings = str(details.get("parameters", ""))
+        set_in_file = re.search(r"^num_ctx\s+(\d+)\s*$", settings, re.MULTILINE)
+        context = _count(running.get(name, {}).get("context_length"))
+        context = context or (int(set_in_file[1]) if set_in_file else _OLLAMA_CONTEXT)
         yield from ask.model(
             name,
-            context=context or _OLLAMA_CONTEXT,
+            context=context,
             native_tools=None if abilities is None else "tools" in abilities,
             size=_count(model.get("size")),
         )
@@ -243,32 +230,20 @@ def _lm_studio(ask: ServerQuery) -> Iterator[Served]:
         name, kind, abilities = model.get("id"), model.get("type", "llm"), model.get("capabilities")
         if kind in ("llm", "vlm"):
             tools = "tool_use" in abilities if isinstance(abilities, list) else None
-            yield from ask.model(
-                name, context=_count(model.get("loaded_context_length")), native_tools=tools
-            )
+            context = _count(model.get("loaded_context_length"))
+            yield from ask.model(name, context=context, native_tools=tools)
 
 
 def _llama_cpp(ask: ServerQuery) -> Iterator[Served]:
     """llama-server, whose properties say whether the model's template supports tools."""
     listed = _objects(ask.get("/v1/models", needed=True).get("data"))
     properties = ask.get("/props")
-    settings = properties.get("default_generation_settings")
-    context = _count(cast("Answer", settings).get("n_ctx")) if isinstance(settings, dict) else None
-    capabilities = properties.get("chat_template_caps")
-    tools = (
-        cast("Answer", capabilities).get("supports_tool_calls")
-        if isinstance(capabilities, dict)
-        else None
-    )
+    context = _count(_object(properties.get("default_generation_settings")).get("n_ctx"))
+    capabilities = _object(properties.get("chat_template_caps"))
+    tools = True if capabilities.get("supports_tool_calls") is True else None
     for model in listed:
-        facts = model.get("meta")
-        size = _count(cast("Answer", facts).get("size")) if isinstance(facts, dict) else None
-        yield from ask.model(
-            model.get("id"),
-            context=context,
-            native_tools=True if tools is True else None,
-            size=size,
-        )
+        size = _count(_object(model.get("meta")).get("size"))
+        yield from ask.model(model.get("id"), context=context, native_tools=tools, size=size)
 
 
 def _vllm(ask: ServerQuery) -> Iterator[Served]:
@@ -315,9 +290,13 @@ PROVIDERS = frozenset(provider for program in _PROGRAMS for provider in program.
 """litellm's names of local model servers."""
 
 
+def _program_of(provider: str) -> _Program | None:
+    return next((program for program in _PROGRAMS if provider in program.providers), None)
+
+
 def program_of(provider: str) -> tuple[str, str]:
     """The name of a provider's local server and the command that starts it; empty for other providers."""
-    program = next((program for program in _PROGRAMS if provider in program.providers), None)
+    program = _program_of(provider)
     return (program.name, program.start) if program else ("", "")
 
 
@@ -326,10 +305,14 @@ def is_loopback(host: str) -> bool:
     return _LOOPBACK.fullmatch(host) is not None
 
 
+def _object(value: Any) -> Answer:
+    return cast("Answer", value) if isinstance(value, dict) else {}
+
+
 def _objects(value: Any) -> list[Answer]:
     """The objects in a list; none for other values."""
     items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("Answer", item) for item in items[:_MAX_MODELS] if isinstance(item, dict)]
+    return [_object(item) for item in items[:_MAX_MODELS] if isinstance(item, dict)]
 
 
 def _count(value: Any) -> int | None:
