@@ -115,19 +115,13 @@ class Chooser:
             penalised = scores[recent]
             scores = logits.copy() if scores is logits else scores
             scores[recent] = np.where(penalised > 0, penalised / penalty, penalised * penalty)
-        token = (
-            self._pick(scores, scores.argmax(keepdims=True))
-            if self._sampling.temperature <= 0
-            else None
-        )
+        greedy = self._sampling.temperature <= 0
+        token = self._pick(scores, scores.argmax(keepdims=True)) if greedy else None
         for count in (FIRST_LOOK, SECOND_LOOK, len(scores)):
             if token is not None:
                 break
-            candidates = (
-                np.argpartition(scores, -count)[-count:]
-                if count < len(scores)
-                else np.arange(len(scores))
-            )
+            is_part = count < len(scores)
+            candidates = np.argpartition(scores, -count)[-count:] if is_part else np.arange(count)
             token = self._pick(scores, candidates)
         if token is None:
             raise ModelBroken("The grammar allows no further token.", fix="Ask again.")
@@ -162,14 +156,11 @@ class Grammar:
         """Raises ModelBroken if the text is not a valid grammar."""
         self._library = llama_library()
         data = text.encode("utf-8", "replace")
-        self._sampler: Any = self._library.llama_sampler_init_grammar(
-            vocabulary.handle, data, b"root"
-        )
+        init: Any = self._library.llama_sampler_init_grammar
+        self._sampler: Any = init(vocabulary.handle, data, b"root")
         if not self._sampler:
-            raise ModelBroken(
-                "The grammar of the tools' arguments does not compile.",
-                fix="Unregister a tool and retry.",
-            )
+            text = "The grammar of the tools' arguments does not compile."
+            raise ModelBroken(text, fix="Unregister a tool and retry.")
 
     def close(self) -> None:
         """Free the memory."""

@@ -44,14 +44,8 @@ def level_of(request: Request, name: str, facts: ModelFacts | None) -> str | Non
         return "none"
     if claude and facts is not None and not facts.adaptive:
         lower = list(_CLAUDE_BUDGETS)[list(_CLAUDE_BUDGETS).index(effort) :]
-        return next(
-            (
-                level
-                for level in lower
-                if _CLAUDE_BUDGETS[level] + _MIN_ANSWER <= request.max_tokens
-            ),
-            None,
-        )
+        room = request.max_tokens - _MIN_ANSWER
+        return next((level for level in lower if _CLAUDE_BUDGETS[level] <= room), None)
     if effort == "max":
         return next((level for level in ("max", "xhigh") if level in levels and not gemini), "high")
     return effort

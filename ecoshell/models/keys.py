@@ -51,9 +51,8 @@ def key_variables() -> tuple[str, ...]:
 
 def key_prefixes() -> tuple[str, ...]:
     """Prefixes of these providers' variables, such as `OPENAI_`, which their other settings share."""
-    return tuple(
-        sorted({f"{re.sub('_(?:API_KEY|TOKEN)$', '', name)}_" for name in key_variables()})
-    )
+    prefixes = {re.sub("_(?:API_KEY|TOKEN)$", "", name) for name in key_variables()}
+    return tuple(f"{prefix}_" for prefix in sorted(prefixes))
 
 
 class Keys:
@@ -94,9 +93,8 @@ class Keys:
         """
         key, variable = key.strip(), self.variables(provider)[0]
         if not key or not key.isascii() or not key.isprintable() or " " in key:
-            raise UsageError(
-                "That is not an API key.", fix="Paste it exactly as the provider shows it."
-            )
+            fix = "Paste it exactly as the provider shows it."
+            raise UsageError("That is not an API key.", fix=fix)
         self._remember(key)
         self._typed[variable] = key
         try:
@@ -123,16 +121,9 @@ class Keys:
 
     def at_hand(self) -> tuple[str, ...]:
         """Providers whose key is known without asking the keyring."""
-        return tuple(
-            provider
-            for provider, variables in sorted(_VARIABLES.items())
-            if any(
-                self._environ.get(variable, "").strip()
-                or variable in self._in_keyring
-                or variable in self._typed
-                for variable in variables
-            )
-        )
+        known = {name for name, value in self._environ.items() if value.strip()}
+        known |= self._in_keyring | self._typed.keys()
+        return tuple(name for name in sorted(_VARIABLES) if known.intersection(_VARIABLES[name]))
 
     def how_to_give(self, provider: str) -> str:
         """Instructions for a missing key."""
@@ -141,12 +132,10 @@ class Keys:
 
     def redact(self, text: str) -> str:
         """The text without known keys and without anything shaped like a key."""
-        values = {
-            value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)
-        }
-        secrets = {
-            secret for secret in values | self._known_keys if len(secret) >= MIN_KEY_CHARACTERS
-        }
+        environment = self._environ.items()
+        values = {value.strip() for name, value in environment if SECRET_NAME.search(name)}
+        known = values | self._known_keys
+        secrets = {secret for secret in known if len(secret) >= MIN_KEY_CHARACTERS}
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, MARK)
         return _SHAPES.sub(MARK, text)

@@ -126,10 +126,8 @@ class LocalModel:
         vocabulary = self._runtime.vocabulary()
         if call is not None:
             form = self._runtime.template().form if request.tools else GENERIC
-            schema = next(
-                (tool.parameters for tool in request.tools if tool.name == call.name), None
-            )
-            written = form.write(call.name, call_json(call), parameters=schema)
+            schemas = {tool.name: tool.parameters for tool in request.tools}
+            written = form.write(call.name, call_json(call), parameters=schemas.get(call.name))
             text = f"{text}\n{written}" if text else written
         end = vocabulary.tokens(vocabulary.start_and_end()[1], special=True)
         return tuple(self._prompt(request)), (*vocabulary.tokens(text), *end)
@@ -150,11 +148,9 @@ class LocalModel:
         work.add_done_callback(lambda _: feed.put_nowait(None))
         try:
             while (delta := await feed.get()) is not None:
-                yield (
-                    delta
-                    if quoting is None or delta.reasoning
-                    else replace(delta, text=quoting.feed(delta.text))
-                )
+                if quoting is not None and not delta.reasoning:
+                    delta = replace(delta, text=quoting.feed(delta.text))
+                yield delta
             reply = await work
             if quoting is not None:
                 yield Delta(quoting.end())
@@ -208,27 +204,19 @@ class LocalModel:
         """Generate a reply without the `never` tokens at its start; returns them and its actual first token."""
         engine, vocabulary = self._runtime.engine(), self._runtime.vocabulary()
         reader = ReplyReader(request, form)
-        marker_tokens = (
-            vocabulary.tokens(marker, special=True)
-            for marker in (*form.calls.markers, *(form.tags or ()))
-        )
+        marks = (*form.calls.markers, *(form.tags or ()))
+        encoded = (vocabulary.tokens(mark, special=True) for mark in marks)
         # Control tokens that belong to a reply's text.
-        markers = {tokens[0] for tokens in marker_tokens if len(tokens) == 1}
+        markers = {tokens[0] for tokens in encoded if len(tokens) == 1}
         text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
-        sampling = (
-            recommended(vocabulary)
-            if request.temperature is None
-            else Sampling(request.temperature)
-        )
+        warmth = request.temperature
+        sampling = recommended(vocabulary) if warmth is None else Sampling(warmth)
         if self.traits.small and not self._trained:
             sampling = replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY)
         chooser = Chooser(vocabulary, sampling, "" if reader.reasons else reader.held)
         chooser.never_first += never
-        room, owner, first_tokens = (
-            request.max_tokens - progress.output,
-            CacheOwner(request.role, self._adapter),
-            never,
-        )
+        room, first_tokens = request.max_tokens - progress.output, never
+        owner = CacheOwner(request.role, self._adapter)
         try:
             if request.want == "text" and request.tools and form.calls.opens:
                 marker = vocabulary.tokens(form.calls.opens, special=True)
@@ -236,11 +224,9 @@ class LocalModel:
             for token in engine.generate(prompt, chooser, room, progress, owner):
                 first_tokens = (*never, token) if first_tokens == never else first_tokens
                 progress.reasoning += reader.reasons
-                deltas = reader.feed(
-                    text.decode(vocabulary.piece(token, special=token in markers)), chooser
-                )
-                for piece in deltas or [Delta("")]:
-                    emit(piece)
+                piece = vocabulary.piece(token, special=token in markers)
+                for delta in reader.feed(text.decode(piece), chooser) or [Delta("")]:
+                    emit(delta)
                 if reader.over:
                     break
                 if reader.reasons and progress.reasoning == reader.most_reasoning and form.tags:
@@ -263,9 +249,8 @@ class LocalModel:
         if template.reasoning_tags is None:
             return tokens
         begin, end = template.reasoning_tags
-        if template.opens_reasoning and (
-            request.grammar or request.endings or request.effort == "off"
-        ):
+        is_brief = request.grammar or request.endings or request.effort == "off"
+        if template.opens_reasoning and is_brief:
             tokens += self._runtime.vocabulary().tokens(f"\n{end}\n\n", special=True)
         elif request.effort == "off":  # as templates with a switch write it
             tokens += self._runtime.vocabulary().tokens(f"{begin}\n\n{end}\n\n", special=True)
@@ -287,15 +272,12 @@ class _Runtime:
     """A GGUF file in this process; tokenizer and template are thread-safe, the engine belongs to the worker thread."""
 
     def __init__(self, path: Path, options: EngineOptions) -> None:
-        idle = options.idle and sys.platform == "linux"  # only Linux has priorities of threads
-        self.worker = ThreadPoolExecutor(
-            1,
-            thread_name_prefix=f"model {path.stem}",
-            # with 19 it could not even be stopped on a busy machine
-            initializer=(lambda: os.setpriority(os.PRIO_PROCESS, get_native_id(), 10))
-            if idle
-            else None,
-        )
+        def lower_priority() -> None:  # with 19 it could not even be stopped on a busy machine
+            if options.idle and sys.platform == "linux":  # only Linux has priorities of threads
+                os.setpriority(os.PRIO_PROCESS, get_native_id(), 10)
+
+        name = f"model {path.stem}"
+        self.worker = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=lower_priority)
         self._path = path
         self._options = options
         self._opening = Lock()

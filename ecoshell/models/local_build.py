@@ -61,9 +61,8 @@ def current_build(folder: Path = FOLDER, *, now: float | None = None) -> LocalBu
         return LocalBuild(running=True, log=folder / _LOG)
     elapsed = (time.time() if now is None else now) - started
     left = elapsed * (total - done) / done if done and elapsed > 0 else None
-    return LocalBuild(
-        running=True, percent=100 * done // total, seconds_left=left, log=folder / _LOG
-    )
+    percent = 100 * done // total
+    return LocalBuild(running=True, percent=percent, seconds_left=left, log=folder / _LOG)
 
 
 def start(command: Sequence[str], stamp: Path, folder: Path = FOLDER) -> bool:
@@ -132,17 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ecoshell.models.local_build")
     parser.add_argument("action", choices=["start", "run"])
     parser.add_argument("--stamp", type=Path, required=True, help="file to touch at the end")
-    parser.add_argument(
-        "--folder", type=Path, default=FOLDER, help="folder of the log and the state"
-    )
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the log and the state")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args(arguments)
     if options.action == "run":
         return _run(options.command, options.stamp, options.folder)
     if start(options.command, options.stamp, options.folder):
-        sys.stderr.write(
-            "llama.cpp compiles in the background; `ecoshell doctor` shows the progress.\n"
-        )
+        text = "llama.cpp compiles in the background; `ecoshell doctor` shows the progress."
+        sys.stderr.write(f"{text}\n")
     return 0
 
 

@@ -56,10 +56,8 @@ async def pull_model(hub: Hub, name: HubName, tell: Callable[[str], None]) -> Pu
                 raise _Stopped
             if time.monotonic() - last >= _UPDATE_SECONDS:
                 last = time.monotonic()
-                done = (
-                    sum(earlier.size_bytes for earlier in pull.files[: pull.files.index(file)])
-                    + size
-                )
+                earlier = pull.files[: pull.files.index(file)]
+                done = sum(each.size_bytes for each in earlier) + size
                 loop.call_soon_threadsafe(tell, f"downloading {name.short}: {progress.text(done)}")
 
         hub.pull(pull, count)

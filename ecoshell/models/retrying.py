@@ -24,12 +24,9 @@ class RetryPolicy:
     def pause(self, failures: int, retry_after: float | None) -> float:
         """Seconds to wait after this many failures."""
         longest = min(self.first_pause * 2 ** (failures - 1), self.longest_pause)
-        jittered = longest * random.uniform(0.5, 1.0)
-        return (
-            jittered
-            if retry_after is None
-            else retry_after + random.uniform(0.0, 0.1) * min(longest, retry_after)
-        )
+        if retry_after is None:
+            return longest * random.uniform(0.5, 1.0)
+        return retry_after + random.uniform(0.0, 0.1) * min(longest, retry_after)
 
 
 @dataclass(slots=True)
@@ -54,9 +51,8 @@ class Retries:
             return pause
         if error.retry_after is not None and error.retry_after > policy.seconds:
             wait = f"The provider asks to wait {duration_text(error.retry_after)} (Retry-After)"
-            error.message += (
-                f" {wait}, longer than [models] retry_seconds = {policy.seconds:g} allows."
-            )
+            limit = f"[models] retry_seconds = {policy.seconds:g}"
+            error.message += f" {wait}, longer than {limit} allows."
         else:
             tries = "1 attempt" if self.failures == 1 else f"{self.failures} attempts"
             error.message += f" Gave up after {tries} in {duration_text(elapsed)}."

@@ -22,6 +22,7 @@ from ecoshell.paths import is_special
 _BYTES_PER_TOKEN = 4
 _MESSAGE_TOKENS = 8
 _CONTEXT = 128_000
+_NAME = "Give script:FILE.jsonl."
 _SHAPE = 'Each line is one JSON object such as {"text": "Hello."} or {"call": {"name": "read_file", "arguments": {}}}.'
 
 
@@ -33,22 +34,17 @@ class ScriptModel:
 
     def __init__(self, file: Path, *, name: str = "", price: Price | None = None) -> None:
         if is_special(file):
-            raise ModelMissing(
-                f"The script {file} is not a regular file.", fix="Give script:FILE.jsonl."
-            )
+            raise ModelMissing(f"The script {file} is not a regular file.", fix=_NAME)
         try:
             text = file.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise UsageError(f"{file} is not UTF-8 text: {error.reason}.", fix=_SHAPE) from error
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise ModelMissing(
-                f"The script {file} cannot be read: {reason}.", fix="Give script:FILE.jsonl."
-            ) from error
+            text = f"The script {file} cannot be read: {error.strerror or error}."
+            raise ModelMissing(text, fix=_NAME) from error
         lines = enumerate(text.split("\n"), 1)
-        self._lines = [
-            _reply(line, f"{file}, line {number}") for number, line in lines if line.strip()
-        ]
+        place = f"{file}, line"
+        self._lines = [_reply(line, f"{place} {at}") for at, line in lines if line.strip()]
         self._next = 0
         self.traits = Traits(
             name=name or f"script:{file}",
@@ -75,8 +71,9 @@ class ScriptModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Stream the next line word by word, cut at `max_tokens`."""
         if self._next == len(self._lines):
+            text = f"{self.traits.name} has only {len(self._lines)} replies"
             raise ModelBroken(
-                f"{self.traits.name} has only {len(self._lines)} replies, and another one was requested.",
+                f"{text}, and another one was requested.",
                 fix="Add a line to the script.",
                 billed=False,
             )
@@ -140,14 +137,12 @@ def _reply(text: str, where: str) -> Reply:
         call = checked(entry, "a call", "name", "arguments")
         if not isinstance(call.get("name"), str) or not call["name"]:
             raise broken("has a call without a name")
-        reply_calls.append(
-            Call(call["name"], checked(call.get("arguments", {}), "a call's arguments"))
-        )
+        arguments = checked(call.get("arguments", {}), "a call's arguments")
+        reply_calls.append(Call(call["name"], arguments))
     if record.get("usage") is None:
         return Reply(reply_text, tuple(reply_calls))
-    usage = checked(
-        record["usage"], "a usage", "input", "cached", "cache_write", "output", "reasoning"
-    )
+    fields = ("input", "cached", "cache_write", "output", "reasoning")
+    usage = checked(record["usage"], "a usage", *fields)
     for name, count in usage.items():
         if type(count) is not int or count < 0:
             raise broken(f"has a usage whose {name} is not a whole number")

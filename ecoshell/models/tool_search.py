@@ -14,10 +14,7 @@ from ecoshell.messages import ProviderState
 Fields = Mapping[str, Any]
 
 _SERVER_CALL = "srvtoolu_"
-_CLAUDE_SEARCH: Fields = {
-    "type": "tool_search_tool_regex_20251119",
-    "name": "tool_search_tool_regex",
-}
+_CLAUDE_SEARCH = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
 _OPENAI_SEARCH: Fields = {"type": "tool_search"}
 _CLAUDE = re.compile(
     r"claude-(?:(?:sonnet|opus)-4-[5-9]|(?:sonnet|opus|haiku|fable|mythos)-[5-9])(?!\d)"
@@ -37,11 +34,8 @@ def search_tool(
     bare = name.rpartition("/")[2]
     if provider == "anthropic" and (wanted or _CLAUDE.match(bare)):
         return _CLAUDE_SEARCH
-    if (
-        provider == "openai"
-        and (wanted or _GPT.match(bare))
-        and ("responses/" in name or not own_server)
-    ):
+    has_responses = "responses/" in name or not own_server
+    if provider == "openai" and has_responses and (wanted or _GPT.match(bare)):
         return _OPENAI_SEARCH
     return None
 
@@ -59,8 +53,7 @@ def client_calls(message: Fields) -> list[Any]:
 def loaded_names(message: Fields) -> Iterator[str]:
     """Names of the tools loaded by the searches in a provider's message, repeated for each search."""
     for result in _results(message):
-        for reference in _references(result):
-            yield str(reference.get("tool_name"))
+        yield from _loaded_by(result)
     for item in _items(message):
         yield from _names(item.get("tools"))
 
@@ -68,21 +61,15 @@ def loaded_names(message: Fields) -> Iterator[str]:
 def with_known_tools(message: Fields, names: frozenset[str]) -> dict[str, Any]:
     """A provider's message without searches that loaded tools outside `names`, because Anthropic rejects those."""
     results = _results(message)
-    allowed: list[Fields] = []
-    if names:
-        allowed = [
-            result
-            for result in results
-            if all(reference.get("tool_name") in names for reference in _references(result))
-        ]
+    known = [result for result in results if names.issuperset(_loaded_by(result))]
+    allowed = known if names else []
     answered = {result.get("tool_use_id") for result in allowed}
     calls: Sequence[Fields] = message.get("tool_calls") or ()
     remaining_calls = [call for call in calls if not is_server_call(call) or call["id"] in answered]
     if len(allowed) == len(results) and len(remaining_calls) == len(calls):
         return dict(message)
     fields = {**message["provider_specific_fields"], "tool_results": allowed}
-    if not allowed:
-        del fields["tool_results"]
+    fields = {key: value for key, value in fields.items() if value or key != "tool_results"}
     filtered = {**message, "tool_calls": remaining_calls, "provider_specific_fields": fields}
     return {key: value for key, value in filtered.items() if value or key == "content"}
 
@@ -104,12 +91,12 @@ def _items(message: Fields) -> Sequence[Fields]:
     return _fields(message).get("tool_search_items") or ()
 
 
-def _references(result: Fields) -> Sequence[Fields]:
+def _loaded_by(result: Fields) -> Iterator[str]:
+    """Names of the tools that one search result of Anthropic refers to."""
     content = result.get("content")
-    references: Any = (
-        cast("Fields", content).get("tool_references") if isinstance(content, Mapping) else None
-    )
-    return references or ()
+    if isinstance(content, Mapping):
+        for reference in cast("Fields", content).get("tool_references") or ():
+            yield str(reference.get("tool_name"))
 
 
 def _names(tools: Any) -> Iterator[str]:
