@@ -28,7 +28,8 @@ from ecoshell.models.formats import GENERIC
 from ecoshell.models.gguf import TRAINED_FOR, check_adapter, check_base, header, parameters, size_of
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain_messages
-from ecoshell.models.replying import Quoting, ReplyForm, ReplyReader
+from ecoshell.models.quoting import Quoting
+from ecoshell.models.replying import ReplyForm, ReplyReader
 
 SMALL_BYTES = 300_000_000
 """Models with smaller files cannot follow a protocol that they were not trained on."""

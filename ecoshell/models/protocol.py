@@ -77,8 +77,8 @@ def one_call_each(messages: Iterable[Message]) -> list[Message]:
     split: list[Message] = []
     for message, results in exchanges(tuple(messages)):
         split += [message] if not results else ()
-        for number, (call, result) in enumerate(zip(message.calls, results, strict=bool(results))):
-            text = "" if number else message.text
+        for number, result in enumerate(results):
+            text, call = "" if number else message.text, message.calls[number]
             split += [Message("assistant", text, (call,)), result]
     return split
 
@@ -209,16 +209,11 @@ def call_fault(call: Call, tool_schemas: Sequence[ToolSchema]) -> str:
     try:
         kind.check_schema(schema)
         error = best_match(kind(schema).iter_errors(dict(call.arguments)))
-    except (
-        exceptions.SchemaError,
-        Unresolvable,
-        re.error,
-        OverflowError,
-    ):  # an invalid schema accepts everything
+    except (exceptions.SchemaError, Unresolvable, re.error, OverflowError):  # accepts everything
         return ""
     if error is None:
         return ""
-    where = ".".join(str(part) for part in error.absolute_path)
+    where = ".".join(map(str, error.absolute_path))
     message = str(error.message)
     message = message if len(message) <= 300 else message[:299] + "…"
     message = f"{where}: {message}" if where else message
@@ -237,18 +232,12 @@ def chat_body(
     fields. With the provider's `search` tool, tools are deferred; without it all are sent in full.
     """
     if not native:
-        return {
-            "messages": [
-                _plain_entry(message) for message in within_limits(as_plain_messages(request))
-            ]
-        }
+        plain_messages = within_limits(as_plain_messages(request))
+        return {"messages": [*map(_plain_entry, plain_messages)]}
     chat: list[dict[str, Any]] = []
     numbers = itertools.count()
-    searched = (
-        frozenset[str]()
-        if search is None
-        else frozenset(safe_name(tool.name) for tool in request.tools)
-    )
+    names = (safe_name(tool.name) for tool in request.tools if search is not None)
+    searched = frozenset(names)
     for message, results in exchanges(within_limits(request.messages)):
         if message.speaker != "assistant" or (message.calls and not results):
             # Providers reject results without calls, and calls without results.
@@ -281,18 +270,16 @@ def _tool_array(
 
     A tool that a search in this chat has loaded stays deferred, so that the array does not change.
     """
-    loaded: set[str] = (
-        set() if search is None else {name for entry in chat for name in loaded_names(entry)}
-    )
+    entries = chat if search is not None else ()
+    loaded = {name for entry in entries for name in loaded_names(entry)}
     tools: list[dict[str, Any]] = []
     for schema in schemas:
         name = safe_name(schema.name)
         tool = replace(schema, name=name).as_function()
         is_deferred = search is not None and (schema.deferred or name in loaded)
         tools.append({**tool, "defer_loading": True} if is_deferred else tool)
-    has_searched = any(
-        is_server_call(call) for entry in chat for call in entry.get("tool_calls") or ()
-    )
+    calls = (call for entry in chat for call in entry.get("tool_calls") or ())
+    has_searched = any(map(is_server_call, calls))
     if search is not None and (has_searched or any("defer_loading" in tool for tool in tools)):
         tools.append(dict(search))
     return tools
@@ -334,21 +321,20 @@ def _assistant_entry(
     if message.calls:
         # Nine letters and digits: the only form that every provider and every template accepts.
         entry["tool_calls"] = [
-            {
-                "id": f"call{next(numbers):05d}",
-                "type": "function",
-                "function": {"name": safe_name(call.name), "arguments": call_json(call)},
-            }
+            {"id": f"call{next(numbers):05d}", "type": "function", "function": _function(call)}
             for call in message.calls
         ]
     return entry
 
 
+def _function(call: Call) -> dict[str, str]:
+    return {"name": safe_name(call.name), "arguments": call_json(call)}
+
+
 def is_cached(request: Request) -> bool:
     """Whether a cache write pays, because this prompt extends an earlier one or a later one extends it."""
-    return request.purpose not in _ONE_TIME_PURPOSES and (
-        request.purpose != "compact" or bool(request.task)
-    )
+    is_extended = request.purpose != "compact" or bool(request.task)
+    return is_extended and request.purpose not in _ONE_TIME_PURPOSES
 
 
 def mark_for_cache(body: dict[str, Any], request: Request) -> None:
@@ -378,11 +364,7 @@ def mark_for_cache(body: dict[str, Any], request: Request) -> None:
                 _mark(candidates[index - 1])
             return
         if message["role"] == "user" and text.endswith(request.task):  # split off the task
-            prefix = {
-                "type": "text",
-                "text": text.removesuffix(request.task),
-                "cache_control": _CACHE_MARK,
-            }
+            prefix = _cached_text(text.removesuffix(request.task))
             images = [] if isinstance(parts, str) else parts[:-1]
             message["content"] = [*images, prefix, {"type": "text", "text": request.task}]
             return
@@ -392,7 +374,8 @@ def safe_name(name: str) -> str:
     """The name, or a unique replacement if providers reject it."""
     if _ALLOWED.fullmatch(name):
         return name
-    return f"{_NOT_ALLOWED.sub('_', name)[:55]}_{sha1(name.encode(), usedforsecurity=False).hexdigest()[:8]}"
+    digest = sha1(name.encode(), usedforsecurity=False).hexdigest()
+    return f"{_NOT_ALLOWED.sub('_', name)[:55]}_{digest[:8]}"
 
 
 def resolved_name(name: str, schemas: Iterable[ToolSchema]) -> str:
@@ -418,11 +401,8 @@ def exchanges(messages: Sequence[Message]) -> Iterator[tuple[Message, tuple[Mess
     index = 0
     while index < len(messages):
         message = messages[index]
-        following = (
-            messages[index + 1 : index + 1 + len(message.calls)]
-            if message.speaker == "assistant"
-            else ()
-        )
+        number = len(message.calls) if message.speaker == "assistant" else 0
+        following = messages[index + 1 : index + 1 + number]
         answered = len(following) == len(message.calls) and all(
             result.speaker == "tool" and (result.call or call).name == call.name
             for call, result in zip(message.calls, following, strict=True)
@@ -432,13 +412,15 @@ def exchanges(messages: Sequence[Message]) -> Iterator[tuple[Message, tuple[Mess
         index += 1 + len(results)
 
 
+def _cached_text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text, "cache_control": _CACHE_MARK}
+
+
 def _mark(message: dict[str, Any]) -> None:
     if message["role"] == "tool":
         message["cache_control"] = _CACHE_MARK
     elif isinstance(message["content"], str):
-        message["content"] = [
-            {"type": "text", "text": message["content"], "cache_control": _CACHE_MARK}
-        ]
+        message["content"] = [_cached_text(message["content"])]
     elif message["content"]:
         *parts, last = message["content"]
         message["content"] = [*parts, {**last, "cache_control": _CACHE_MARK}]

@@ -4,17 +4,17 @@ Text is passed on as it arrives, except what is or may become a call; of a call 
 Local models are constrained to a grammar where a call starts.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from ecoshell.messages import FINISH, Call, ToolSchema, Usage, fenced
+from ecoshell.messages import FINISH, Call, ToolSchema, Usage
 from ecoshell.models import Delta, Reply, Request
+from ecoshell.models.answer_text import AnswerText, ElementAnswer
 from ecoshell.models.call_format import CallFormat
 from ecoshell.models.call_parsing import Head
-from ecoshell.models.elements import Elements
+from ecoshell.models.elements import open_end
 from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.protocol import call_fault, parse_reply
 
@@ -24,70 +24,6 @@ if TYPE_CHECKING:
 _MAX_HEAD = 400  # maximum characters of a call before its arguments
 MIN_TOKENS_AFTER_REASONING = 64
 """Tokens that reasoning leaves for the answer, or a quarter of `max_tokens` if that is more."""
-QUOTE = "[result]"  # placeholder with which models trained for ecoshell quote the last result
-
-
-class Quoting:
-    """Replaces the first `QUOTE` in a streamed text by the last result of a request.
-
-    A result of several lines becomes a code block, because Markdown would join the lines of a table or a program.
-    """
-
-    def __init__(self, request: Request) -> None:
-        results = (
-            message.text.strip()
-            for message in reversed(request.messages)
-            if message.speaker == "tool"
-        )
-        self._result = next(results, "")
-        self._block = fenced(self._result) if "\n" in self._result else ""
-        self._waiting, self._last_output = "", ""
-        self._open = bool(self._result)
-
-    def feed(self, piece: str) -> str:
-        """Add a piece; returns the text up to what may become the placeholder."""
-        output = self._replaced(piece) if self._open else self._after(piece)
-        self._last_output = output or self._last_output
-        return output
-
-    def _replaced(self, piece: str) -> str:
-        text, self._waiting = self._waiting + piece, ""
-        prefix, placeholder, suffix = text.partition(QUOTE)
-        if placeholder:
-            self._open = False
-            output = prefix + self._block_after(prefix or self._last_output)
-            self._last_output = output
-            return output + self._after(suffix)
-        overlap = next(
-            (size for size in range(len(QUOTE) - 1, 0, -1) if text.endswith(QUOTE[:size])), 0
-        )
-        output, self._waiting = text[: len(text) - overlap], text[len(text) - overlap :]
-        return output
-
-    def end(self) -> str:
-        """The text that was held back."""
-        text, self._waiting = self._waiting, ""
-        return text
-
-    def _block_after(self, text: str) -> str:
-        if not self._block:
-            return self._result
-        return f"\n{self._block}" if text and not text.endswith("\n") else self._block
-
-    def _after(self, piece: str) -> str:
-        """The piece, on a new line if it follows a code block."""
-        is_below = (
-            self._block
-            and self._last_output.endswith(self._block)
-            and piece
-            and not piece.startswith("\n")
-        )
-        return f"\n{piece}" if is_below else piece
-
-    def shortened(self, text: str) -> str:
-        """The text with the last result in it replaced by the placeholder."""
-        prefix, result, suffix = text.rpartition(self._result) if self._result else ("", "", text)
-        return f"{prefix}{QUOTE}{suffix}" if result else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +58,8 @@ class ReplyReader:
         self._answer = ElementAnswer(form.calls.elements) if form.calls.elements else AnswerText()
         self.over = False
         """Whether the rest of the reply is not needed."""
-        self.most_reasoning = request.max_tokens - max(
-            MIN_TOKENS_AFTER_REASONING, request.max_tokens // 4
-        )
+        room = request.max_tokens
+        self.most_reasoning = room - max(MIN_TOKENS_AFTER_REASONING, room // 4)
         """Tokens after which reasoning is closed."""
 
     @property
@@ -182,43 +117,34 @@ class ReplyReader:
         """The remaining text to show at the end of the reply."""
         if self._state == "reasoning":
             return [Delta(self._reasoning[self._shown :], reasoning=True)]
-        if self._state == "begins" or (
-            self._state == "speaking" and self._head(complete=True) is None
-        ):
+        is_text = self._state == "speaking" and self._head(complete=True) is None
+        if self._state == "begins" or is_text:
             return [Delta(self._text[self._shown :])]
         return []
 
     def reply(self, usage: Usage, *, cut: bool) -> Reply:
         """The parsed reply."""
+        reasoning = self._reasoning.strip()
         if self._unknown:
             text, call = self._text[: self._shown].strip(), Call(self._unknown)
             fault = call_fault(call, self._request.callable_now)
-            return Reply(
-                text, usage=usage, fault=fault, attempt=call, reasoning=self._reasoning.strip()
-            )
+            return Reply(text, usage=usage, fault=fault, attempt=call, reasoning=reasoning)
         reply = parse_reply(self._text, self._request, usage, cut, self._calls)
         if self._request.want == "text" and self.over:
             reply = replace(reply, text=self._text[: self._shown].strip())
-        return replace(reply, reasoning=self._reasoning.strip())
+        return replace(reply, reasoning=reasoning)
 
     def _reason(self, chooser: "Chooser | None") -> list[Delta]:
         closing = self._tags[1] if self._tags else ""
         text, end_tag, answer = self._reasoning.partition(closing)
         if not end_tag:
-            overlap = next(
-                (n for n in range(len(closing) - 1, 0, -1) if text.endswith(closing[:n])), 0
-            )
-            piece = text[self._shown : max(self._shown, len(text) - overlap)]
+            end = len(text) - open_end(text, closing)
+            piece = text[self._shown : max(self._shown, end)]
             self._shown += len(piece)
             return [Delta(piece, reasoning=True)]
         deltas = [Delta(text[self._shown :], reasoning=True)]
-        self._reasoning, self._text, self._shown, self._state, self._tags = (
-            text,
-            "",
-            0,
-            "begins",
-            None,
-        )
+        self._reasoning, self._text, self._shown = text, "", 0
+        self._state, self._tags = "begins", None
         if self.held and chooser is not None:
             chooser.constrain(self.held)
         answer = answer.lstrip()
@@ -236,18 +162,16 @@ class ReplyReader:
             if self._request.want == "text":
                 self.over = True
                 return deltas
-            schema = next(
-                (tool for tool in self._request.callable_now if tool.name == head.tool), None
-            )
+            tools = self._request.callable_now
+            schema = next((tool for tool in tools if tool.name == head.tool), None)
             if chooser is None:
                 pass
             elif not head.tool:
-                schemas = self._request.callable_now
-                grammar = calls_grammar(schemas, self._calls, marked=True, once=False)
+                grammar = calls_grammar(tools, self._calls, marked=True, once=False)
                 chooser.constrain(grammar, self._text[head.end :])
             elif schema is not None:
                 chooser.constrain(self._calls.rest(schema, head), self._text[head.end :])
-            else:  # an unknown tool
+            else:
                 self._unknown, self.over = head.tool, True
             deltas += self._finishing(self._text[head.end :])
         return deltas
@@ -292,52 +216,3 @@ def calls_grammar(
             _grammars.clear()
         _grammars[key] = form.grammar(schemas, marked=marked, once=once)
     return _grammars[key]
-
-
-_SURROGATE = re.compile("[\\ud800-\\udfff]")
-
-
-@dataclass(eq=False)
-class AnswerText:
-    """Extracts the answer from the partial JSON arguments of a call of `finish`."""
-
-    _written: str = ""
-    _answer: str = ""
-
-    def feed(self, piece: str) -> str:
-        """Add a piece of the arguments; returns what it adds to the answer."""
-        # Parses 20 kB in 3 µs, fast enough to parse everything again.
-        from pydantic_core import from_json
-
-        self._written += piece
-        if _SURROGATE.search(piece):  # surrogate pairs may be split between pieces
-            self._written = self._written.encode("utf-16-le", "surrogatepass").decode(
-                "utf-16-le", "surrogatepass"
-            )
-        try:
-            arguments = from_json(self._written, allow_partial="trailing-strings")
-        except (ValueError, TypeError):  # not JSON, or half of a surrogate pair at the end
-            return ""
-        answer = (
-            cast("dict[str, Any]", arguments).get("answer") if isinstance(arguments, dict) else None
-        )
-        if not isinstance(answer, str) or not answer.startswith(self._answer):
-            return ""
-        addition, self._answer = answer[len(self._answer) :], answer
-        return addition
-
-
-@dataclass(eq=False)
-class ElementAnswer:
-    """Extracts the answer from a partial call of `finish` written as XML elements."""
-
-    _elements: Elements
-    _written: str = ""
-    _length: int = 0
-
-    def feed(self, piece: str) -> str:
-        """Add a piece of the elements; returns what it adds to the answer."""
-        self._written += piece
-        answer = self._elements.text_so_far(self._written, "answer")
-        addition, self._length = answer[self._length :], max(self._length, len(answer))
-        return addition

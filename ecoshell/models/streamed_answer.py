@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ecoshell.messages import FINISH
+from ecoshell.models.answer_text import AnswerText
 from ecoshell.models.failures import Unfinished
-from ecoshell.models.replying import AnswerText
 from ecoshell.models.traffic import BadBody, text_of
 
 _ESTIMATING = """

@@ -44,7 +44,7 @@ from ecoshell.messages import (
 )
 from ecoshell.models import Delta, PromptSize, Reply, Request
 from ecoshell.models.local import LocalModel
-from ecoshell.models.replying import Quoting
+from ecoshell.models.quoting import Quoting
 from ecoshell.options import Options
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.planning.catp.tpl import render

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ecoshell.catalog import FINISH_SCHEMA
 from ecoshell.messages import Call, Message, ToolSchema, Usage
 from ecoshell.models import Delta, Reply, Request
-from ecoshell.models.replying import QUOTE, AnswerText, Quoting
+from ecoshell.models.answer_text import AnswerText
+from ecoshell.models.quoting import QUOTE, Quoting
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
