@@ -119,7 +119,7 @@ class CallFormat:
                 calls.append(f"{literal(schema.name)} {arguments}")
             else:
                 head = ("{", '"name":', f"{name},", f'"{self.argument_key}":')
-                closing = notation.sign("}", space_before=True, space_after=False)
+                closing = notation.closing("}")
                 calls.append(f"{' '.join(map(notation.sign, head))} {arguments} {closing}")
         root = [] if marked or not self.opens else [literal(self.opens)]
         if self.start:
@@ -153,7 +153,7 @@ class CallFormat:
             # The head includes the bracket.
             arguments = '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)
             return f'root ::= {arguments} "]"{rules(self.notation)}'
-        closing = LOOSE.sign("}", space_before=True, space_after=False)
+        closing = LOOSE.closing("}")
         return f"root ::= {arguments_rule(schema.parameters, LOOSE)} {closing}{rules(LOOSE)}"
 
     # -- reading
@@ -228,5 +228,5 @@ def _sign(text: str, notation: Notation, *, last: bool = False) -> str:
     pieces = [notation.sign(piece, space_before=True) for piece in text.split()]
     if last and pieces:
         ending = text.rsplit(maxsplit=1)[-1]
-        pieces[-1] = notation.sign(ending, space_before=True, space_after=False)
+        pieces[-1] = notation.closing(ending)
     return " ".join(pieces) or notation.space

@@ -51,9 +51,8 @@ class ChatTemplate:
         text = vocabulary.metadata("tokenizer.chat_template.tool_use") or plain
         self._render = _compile(text or CHATML, start, end)
         """The template for tools, if the file has two."""
-        self._render_plain = (
-            _compile(plain, start, end) if plain and plain != text else self._render
-        )
+        is_single = not plain or plain == text
+        self._render_plain = self._render if is_single else _compile(plain or "", start, end)
         self._controls: dict[str, tuple[int | str, ...]] = {}
         self._folded = self._calls_as_text = False
         """Whether the system text moves into the first user message, and calls into the assistant's text; both are
@@ -62,9 +61,8 @@ class ChatTemplate:
         """Whether the template prints tool schemas unchanged, so that the short form works."""
         self.form = self._fitting_format(detect(text or ""))
         """The call format; `GENERIC` if the template does not render tools, calls and results."""
-        self.reasoning_tags = next(
-            (tags for tags in REASONING_TAGS if tags[1] in (text or "")), None
-        )
+        tags = (tags for tags in REASONING_TAGS if tags[1] in (text or ""))
+        self.reasoning_tags = next(tags, None)
         """The tags around reasoning; None if the family does not reason."""
         self._brief = self.form is not GENERIC and self._renders_brief_schemas()
         self.opens_reasoning = False
@@ -80,9 +78,7 @@ class ChatTemplate:
         Messages may have calls and results only if there are tools.
         """
         segments = self._segments(messages, tools)
-        starts_itself = (
-            bool(self._start) and bool(segments) and segments[0][0].startswith(self._start)
-        )
+        starts_itself = self._start and segments and segments[0][0].startswith(self._start)
         tokens = [] if starts_itself else self._vocabulary.tokens("", special=True, start=True)
         plain, strips = "", False
         for text, data in segments:
@@ -110,11 +106,9 @@ class ChatTemplate:
         plain = [as_plain(message) for message in one_call_each(messages)]
         in_turn = alternating(plain)
         functions = [self._function(tool) for tool in tools]
-        attempts = (
-            [(messages, tools), (in_turn, tools)]
-            if tools
-            else [(plain, ()), (in_turn, ()), (plain, None)]
-        )
+        attempts = [(plain, ()), (in_turn, ()), (plain, None)]
+        if tools:
+            attempts = [(messages, tools), (in_turn, tools)]
         for shaped, listed_tools in attempts:
             marks = _Marks()
             try:
@@ -131,6 +125,7 @@ class ChatTemplate:
     ) -> list[dict[str, Any]]:
         """The messages in the template's form; a call without a result, or the reverse, becomes text."""
         chat: list[dict[str, Any]] = []
+        schemas = {tool.name: tool.parameters for tool in tools}
         speakers = [message.speaker for message in messages[:2]]
         if tools and self._folded and speakers == ["system", "user"]:
             messages = [Message("user", f"{messages[0].text}\n\n{messages[1].text}"), *messages[2:]]
@@ -141,12 +136,11 @@ class ChatTemplate:
                 continue
             (call,), (result,), identity = message.calls, results, f"call{number:05d}"
             text = marks.mark(message.text)
-            schema = next((tool.parameters for tool in tools if tool.name == call.name), None)
+            schema = schemas.get(call.name)
             if self._calls_as_text:
                 written = self.form.write(call.name, call_json(call), marks.mark, schema)
-                chat.append(
-                    {"role": "assistant", "content": f"{text}\n{written}" if text else written}
-                )
+                content = f"{text}\n{written}" if text else written
+                chat.append({"role": "assistant", "content": content})
             else:
                 arguments: dict[str, Any] = dict(call.arguments)
                 # Templates print other values differently, not always as JSON.
@@ -186,34 +180,22 @@ class ChatTemplate:
     def _trial_rendering(self) -> str:
         """How a sample conversation renders: `grows` (complete and append-only), `whole`, or empty for incomplete."""
         call = Call("probe_tool", {"probe_key": "probe value"})
-        parameters = {"type": "object", "properties": {"probe_key": {"type": "string"}}}
-        tools = (ToolSchema("probe_tool", "Probe purpose.", parameters),)
-        question = (Message("system", "Probe system."), Message("user", "Probe question."))
+        tools, question = (_probe_tool(),), _PROBE_QUESTION
         step = (
             Message("assistant", "Probe thought.", (call,)),
             Message("tool", "Probe result.", (call,)),
         )
+        more = (Message("assistant", "", (call,)), Message("tool", "Again.", (call,)))
+        conversations = (question, (*question, *step), (*question, *step, *more))
         try:
-            first_prompt, second_prompt = (
-                self._native(question, tools),
-                self._native((*question, *step), tools),
-            )
-            second_step = (Message("assistant", "", (call,)), Message("tool", "Again.", (call,)))
-            third_prompt = self._native((*question, *step, *second_step), tools)
+            first, second, third = (self._native(each, tools) for each in conversations)
         except ValueError:
             return ""
-        if not all(
-            text in second_prompt
-            for text in ("Probe system.", "Probe question.", "Probe purpose.", "Probe result.")
-        ):
+        contents = ("Probe system.", "Probe question.", "Probe purpose.", "Probe result.")
+        is_whole = all(text in second for text in (*contents, "probe value"))
+        if not is_whole or second.count("probe_tool") < 2:
             return ""
-        if "probe value" not in second_prompt or second_prompt.count("probe_tool") < 2:
-            return ""
-        return (
-            "grows"
-            if second_prompt.startswith(first_prompt) and third_prompt.startswith(second_prompt)
-            else "whole"
-        )
+        return "grows" if second.startswith(first) and third.startswith(second) else "whole"
 
     def _native(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> str:
         marks = _Marks()
@@ -224,20 +206,13 @@ class ChatTemplate:
     def _renders_brief_schemas(self) -> bool:
         """Whether tool schemas in the short form render completely."""
         self._brief = True
-        parameters = {
-            "type": "object",
-            "properties": {"probe_key": {"type": "string", "description": "Probe value"}},
-        }
-        schema = ToolSchema("probe_tool", "Probe purpose.", parameters, brief=True)
+        schema = replace(_probe_tool("Probe value"), brief=True)
         try:
-            prompt = self._native(
-                (Message("system", "Probe system."), Message("user", "Probe question.")), (schema,)
-            )
+            prompt = self._native(_PROBE_QUESTION, (schema,))
         except ValueError:
             return False
-        return all(
-            text in prompt for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value")
-        )
+        contents = ("probe_tool", "Probe purpose.", "probe_key", "Probe value")
+        return all(text in prompt for text in contents)
 
     def _function(self, tool: ToolSchema) -> dict[str, Any]:
         return (tool if self._brief else replace(tool, brief=False)).as_function()
@@ -264,6 +239,15 @@ class ChatTemplate:
                 pieces.append(text[place:])
             self._controls[text] = tuple(pieces)
         return self._controls[text]
+
+
+_PROBE_QUESTION = (Message("system", "Probe system."), Message("user", "Probe question."))
+
+
+def _probe_tool(description: str = "") -> ToolSchema:
+    value = {"type": "string", **({"description": description} if description else {})}
+    parameters = {"type": "object", "properties": {"probe_key": value}}
+    return ToolSchema("probe_tool", "Probe purpose.", parameters)
 
 
 @dataclass(eq=False)
@@ -298,8 +282,8 @@ class _Marks:
             if int(mark[1]) >= len(self._texts):
                 continue  # a character of the template itself
             text = self._texts[int(mark[1])]
-            pieces.append((rendered[place : mark.start()], False))
-            pieces.append((json.dumps(text, ensure_ascii=False)[1:-1] if mark[2] else text, True))
+            text = json.dumps(text, ensure_ascii=False)[1:-1] if mark[2] else text
+            pieces += [(rendered[place : mark.start()], False), (text, True)]
             place = mark.end()
         pieces.append((rendered[place:], False))
         return [piece for piece in pieces if piece[0]]
@@ -329,9 +313,8 @@ def _compile(template: str, start: str, end: str) -> Render:
 
     def render(messages: list[dict[str, Any]] | None, tools: list[Any] | None, asks: bool) -> str:
         try:
-            rendered, refusal = in_worker(
-                _rendered, program, messages, tools, asks, seconds=_SECONDS
-            )
+            arguments = (program, messages, tools, asks)
+            rendered, refusal = in_worker(_rendered, *arguments, seconds=_SECONDS)
         except ToolError as error:
             raise ModelBroken(f"The model's chat template fails. {error}", fix=_FIX) from error
         if refusal:
@@ -378,9 +361,8 @@ def _program(program: _Program) -> Any:
             parser.stream.skip(1)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
-    environment = sandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Ignoring, "jinja2.ext.loopcontrols"]
-    )
+    extensions = [Ignoring, "jinja2.ext.loopcontrols"]
+    environment = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     environment.filters["tojson"] = _tojson
 
     def refuse(message: str) -> None:

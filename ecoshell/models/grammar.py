@@ -34,12 +34,12 @@ class Notation:
 
     def sign(self, text: str, *, space_before: bool = False, space_after: bool = True) -> str:
         """The expression for a sign and the optional white space around it."""
-        parts = [
-            self.space if space_before else "",
-            literal(text),
-            self.space if space_after else "",
-        ]
-        return " ".join(part for part in parts if part)
+        before, after = self.space if space_before else "", self.space if space_after else ""
+        return " ".join(filter(None, (before, literal(text), after)))
+
+    def closing(self, text: str) -> str:
+        """The expression for a sign that ends a value, and the optional white space before it."""
+        return self.sign(text, space_before=True, space_after=False)
 
 
 JSON = Notation()
@@ -61,11 +61,8 @@ def rules(notation: Notation = JSON) -> str:
     prefix, _, suffix = notation.key.partition("{}")
     colon = notation.sign(suffix.removeprefix(prefix))
     entry = f"string {colon} value" if prefix else f"[a-zA-Z0-9_]+ {colon} value"
-    opening, closing = notation.sign("{"), notation.sign("}", space_before=True, space_after=False)
-    list_start, list_end = (
-        notation.sign("["),
-        notation.sign("]", space_before=True, space_after=False),
-    )
+    opening, closing = notation.sign("{"), notation.closing("}")
+    list_start, list_end = notation.sign("["), notation.closing("]")
     space = '\nws ::= (" " | "\\n" [ ]{0,16})?' if notation.space else ""
     return rf"""
 char ::= {char}
@@ -106,9 +103,8 @@ def ending_grammar(endings: Sequence[str], max_tokens: int) -> str:
 
 def literal(text: str) -> str:
     """A text as a quoted GBNF literal."""
-    escaped = (
-        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    )
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
 
@@ -152,20 +148,13 @@ class _Writer:
         if kind == "array":
             item = self.value(node["items"], depth - 1) if "items" in node else "value"
             comma = self._notation.sign(self._notation.comma)
-            opening, closing = (
-                self._notation.sign("["),
-                self._notation.sign("]", space_before=True, space_after=False),
-            )
+            opening, closing = self._notation.sign("["), self._notation.closing("]")
             min_items = min(int(node.get("minItems") or 0), MAX_ITEMS)
             max_items = max(min_items, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
             # Nested bounded repetitions multiply into more rules than llama.cpp accepts.
             upper = str(max(0, max_items - 1)) if item in _KINDS or "maxItems" in node else ""
             items = f"{item} ({comma} {item}){{{max(0, min_items - 1)},{upper}}}"
-            return (
-                f"({opening} {items} {closing})"
-                if min_items
-                else f"({opening} ({items})? {closing})"
-            )
+            return f"({opening} {items if min_items else f'({items})?'} {closing})"
         return str(kind) if kind in _KINDS else "value"
 
     def _object(self, node: Node, depth: int, key: str, brackets: tuple[str, str]) -> str:
@@ -176,23 +165,19 @@ class _Writer:
             return literal(opening + closing) if empty else "object"
         entries: dict[str, str] = {}
         for name, value in properties.items():
-            written = key.replace(
-                "{}", json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name
-            )
-            entries[name] = f"{self._notation.sign(written)} {self.value(value, depth - 1)}"
-        required = [
-            entry for name, entry in entries.items() if name in (node.get("required") or ())
-        ]
-        optional = [
-            entry for name, entry in entries.items() if name not in (node.get("required") or ())
-        ]
+            shown_name = json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name
+            written = self._notation.sign(key.replace("{}", shown_name))
+            entries[name] = f"{written} {self.value(value, depth - 1)}"
+        names = node.get("required") or ()
+        required = [entry for name, entry in entries.items() if name in names]
+        optional = [entry for name, entry in entries.items() if name not in names]
         comma = self._notation.sign(self._notation.comma)
         further = [f" ({comma} {entry})?" for entry in optional]
         if required:
             body = f" {comma} ".join(required) + "".join(further)
         else:  # any argument may be the first
             body = f"({' | '.join(entry + ''.join(further[index:]) for index, entry in enumerate(optional, 1))})?"
-        end = self._notation.sign(closing, space_before=True, space_after=False)
+        end = self._notation.closing(closing)
         return f"({self._notation.sign(opening)} {body} {end})"
 
 

@@ -27,9 +27,8 @@ def text_bound(text: str) -> int:
     """The maximum tokens of a plain text."""
     if text.isascii():
         return len(text)
-    return max(
-        len(form.encode("utf-8", "replace")) for form in (text, unicodedata.normalize("NFKC", text))
-    )
+    forms = (text, unicodedata.normalize("NFKC", text))
+    return max(len(form.encode("utf-8", "replace")) for form in forms)
 
 
 def json_bound(value: Mapping[str, Any]) -> int:
@@ -65,27 +64,20 @@ def request_bound(request: Request, *, native_tools: bool, model: str = "") -> i
         messages, tools = as_plain_messages(request), ()
     bound = PER_PROMPT
     for message in messages:
-        bound += (
-            PER_MESSAGE
-            + text_bound(message.text)
-            + sum(image_bound(image, model) for image in message.images)
-        )
+        bound += PER_MESSAGE + text_bound(message.text)
+        bound += sum(image_bound(image, model) for image in message.images)
         for call in message.calls:
-            bound += (
-                PER_MESSAGE
-                + text_bound(call.name)
-                + json_bound(call.arguments)
-                + text_bound(shown_id(call))
-            )
+            bound += PER_MESSAGE + text_bound(call.name) + text_bound(shown_id(call))
+            bound += json_bound(call.arguments)
         bound += 0 if message.state is None else state_bound(message.state, tools)
     if tools:
-        bound += (
-            PER_TOOL_ARRAY
-            + PER_TOOL * len(tools)
-            + sum(json_bound(tool.as_function()) for tool in tools)
-        )
+        bound += PER_TOOL_ARRAY + sum(map(_tool_bound, tools))
         bound += PER_TOOL_SEARCH if any(tool.deferred for tool in tools) else 0
     return bound
+
+
+def _tool_bound(tool: ToolSchema) -> int:
+    return PER_TOOL + json_bound(tool.as_function())
 
 
 def shown_id(call: Call) -> str:
@@ -101,22 +93,17 @@ def state_bound(state: ProviderState, tools: Sequence[ToolSchema] = ()) -> int:
     from ecoshell.models.protocol import safe_name
     from ecoshell.models.tool_search import is_server_call, loaded_names, search_items
 
-    fields = [
-        value for name, value in state.message.items() if name not in ("content", "tool_calls")
-    ]
-    calls: Any = state.message.get("tool_calls") or ()
-    bound = sum(
-        map(_leaves_bound, (*fields, *(call.get("provider_specific_fields") for call in calls)))
-    )
-    bound += sum(
-        PER_MESSAGE + json_bound(call["function"]) for call in calls if is_server_call(call)
-    )
+    message = state.message
+    calls: Any = message.get("tool_calls") or ()
+    fields = [message[name] for name in message if name not in ("content", "tool_calls")]
+    fields += [call.get("provider_specific_fields") for call in calls]
+    functions = [call["function"] for call in calls if is_server_call(call)]
+    bound = sum(map(_leaves_bound, fields))
+    bound += sum(PER_MESSAGE + json_bound(function) for function in functions)
     if items := search_items(state):
         return bound + sum(PER_TOOL + json_bound(item) for item in items)
-    if loaded := [*loaded_names(state.message)]:
-        schemas = {
-            safe_name(tool.name): PER_TOOL + json_bound(tool.as_function()) for tool in tools
-        }
+    if loaded := [*loaded_names(message)]:
+        schemas = {safe_name(tool.name): _tool_bound(tool) for tool in tools}
         bound += sum(schemas.get(name, 0) for name in loaded)
     return bound
 

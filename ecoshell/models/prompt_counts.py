@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import takewhile
 from threading import Lock
 
 from ecoshell.messages import Message, ToolSchema, Usage
@@ -101,17 +102,12 @@ class ReportedPrompts:
         same_text_tools = self._native_tools or request.tools == counted.tools
         if not same_text_tools or _settings(request) != _settings(counted):
             return None
-        common = 0
-        while (
-            common < min(len(groups), len(prompt.groups))
-            and groups[common] == prompt.groups[common]
-        ):
-            common += 1
+        pairs = zip(groups, prompt.groups, strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         if common == 0:
             return None
-        added = tuple(
-            message for first, results in groups[common:] for message in (first, *results)
-        )
+        rest = groups[common:]
+        added = tuple(message for first, results in rest for message in (first, *results))
         frame = replace(request, messages=(), tools=request.tools[:1] if self._native_tools else ())
         bound = prompt.usage.input + prompt.usage.input // MARGIN + PER_PROMPT
         # A report holds only those schemas that were loaded, and any of the others may be loaded now.
@@ -133,12 +129,8 @@ class ReportedPrompts:
         """Tools that the provider may load for the next reply, or has loaded in these messages."""
         if not self._defers_tools:
             return ()
-        loaded = {
-            name
-            for message in added
-            if message.state is not None
-            for name in loaded_names(message.state.message)
-        }
+        states = (message.state for message in added if message.state is not None)
+        loaded = {name for state in states for name in loaded_names(state.message)}
         return tuple(tool for tool in tools if tool.deferred or safe_name(tool.name) in loaded)
 
     def _groups(self, request: Request) -> tuple[Group, ...]:
