@@ -44,8 +44,7 @@ _VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ")
 class CancelToken:
     """Tells a tool in a thread that its call was cancelled or timed out."""
 
-    deadline: float
-    """By `time.monotonic`."""
+    deadline: float  # by `time.monotonic`
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -91,8 +90,7 @@ class _Workers:
     def __init__(self) -> None:
         self._idle: list[_Worker] = []
         self._slots = threading.BoundedSemaphore(_MAX_PROCESSES)
-        self.inside = False
-        """Whether this process is a worker."""
+        self.inside = False  # whether this process is a worker
 
     def warm(self) -> None:
         if not self._idle:

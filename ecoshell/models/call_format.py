@@ -36,18 +36,14 @@ class CallFormat:
     """The format of one family of models."""
 
     name: str
-    signs: tuple[str, ...] = ()
-    """Texts that occur only in chat templates of the family."""
-    opens: str = ""
-    """The opening marker; empty if calls have none."""
+    signs: tuple[str, ...] = ()  # texts that occur only in chat templates of the family
+    opens: str = ""  # the opening marker; empty if calls have none
     start: str = ""
-    between: str = ""
-    """Text between two calls of one reply; empty if a reply has only one call."""
+    between: str = ""  # text between two calls of one reply; empty if a reply has only one call
     end: str = ""
     syntax: Syntax = "json"
     notation: Notation = LOOSE
-    elements: Elements | None = None
-    """The tags, if the syntax is XML elements."""
+    elements: Elements | None = None  # the tags, if the syntax is XML elements
     argument_key: str = "arguments"
     result_role: str = "tool"
     tools_in_system: bool = False

@@ -65,8 +65,7 @@ class ChatTemplate:
         self.reasoning_tags = next(tags, None)
         """The tags around reasoning; None if the family does not reason."""
         self._brief = self.form is not GENERIC and self._renders_brief_schemas()
-        self.opens_reasoning = False
-        """Whether every prompt ends inside reasoning."""
+        self.opens_reasoning = False  # whether every prompt ends inside reasoning
         if self.reasoning_tags is not None:
             with suppress(ModelBroken):
                 prompt = self.text([Message("user", "Hello.")]).rstrip()

@@ -26,8 +26,7 @@ class Sampling:
     temperature: float = 0.0
     top_k: int = FIRST_LOOK
     top_p: float = 1.0
-    min_p: float = MIN_SHARE
-    """Minimum probability relative to the likeliest token."""
+    min_p: float = MIN_SHARE  # minimum probability relative to the likeliest token
     repeat_penalty: float = 1.0
     seed: int = 0
 
@@ -76,8 +75,7 @@ class Chooser:
         self._sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
         self._recent: list[int] = []
-        self.forced: deque[int] = deque()
-        """Tokens to output next, regardless of the model."""
+        self.forced: deque[int] = deque()  # tokens to output next, regardless of the model
         self.never: list[int] = []
         self.never_first: list[int] = []
         """Tokens that are excluded, always or as the first token of the generation."""

@@ -22,7 +22,7 @@ _STATED = tuple(
         rf"n_ctx\W{{0,4}}{_NUMBER}",
     )
 )
-_SMALLEST = 256  # Tokens; smaller numbers in such messages have another meaning
+_SMALLEST = 256  # tokens; smaller numbers in such messages have another meaning
 
 
 def stated_limit(message: str) -> int | None:

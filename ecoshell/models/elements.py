@@ -16,8 +16,7 @@ from typing import Any, cast
 from ecoshell.models.call_parsing import refuse_constant
 from ecoshell.models.grammar import MAX_DEPTH, Node, alternatives, followed, literal, value_rule
 
-Kinds = frozenset[str]
-"""JSON types that a value may have."""
+Kinds = frozenset[str]  # JSON types that a value may have
 ANY: Kinds = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 STRING: Kinds = frozenset({"string"})
 _UNION_DEPTH = 3
@@ -34,11 +33,9 @@ class Elements:
 
     name: tuple[str, str]
     """Text before and after a tool's name; the first part is empty if the opening marker precedes the name."""
-    key: tuple[str, str]
-    """Text before and after an argument's name."""
+    key: tuple[str, str]  # text before and after an argument's name
     value_end: str
-    call_end: str = ""
-    """Empty if the format's closing marker ends the call."""
+    call_end: str = ""  # empty if the format's closing marker ends the call
 
     @property
     def markers(self) -> tuple[str, ...]:

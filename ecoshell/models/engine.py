@@ -40,8 +40,7 @@ class EngineOptions:
     gpu_layers: int | Literal["auto"] = "auto"
     threads: int | None = None
     context: int | None = None
-    idle: bool = False
-    """Whether to run at low priority, if the system supports that."""
+    idle: bool = False  # whether to run at low priority, if the system supports that
 
 
 @dataclass(slots=True)
@@ -55,8 +54,7 @@ class Progress:
     cached: int = 0
     output: int = 0
     reasoning: int = 0
-    cut: bool = False
-    """Whether `max_tokens` or the context ended the generation."""
+    cut: bool = False  # whether `max_tokens` or the context ended the generation
 
     def usage(self) -> Usage:
         """The usage so far."""
@@ -81,13 +79,11 @@ class CacheSlot:
     """A sequence of llama.cpp's cache and its tokens."""
 
     number: int
-    owner: CacheOwner | None = None
-    """None if empty."""
+    owner: CacheOwner | None = None  # None if empty
     tokens: list[int] = field(default_factory=list[int])
     cells: list[int] = field(default_factory=list[int])
     """The cell number of each token; slots may share cells."""
-    used: int = 0
-    """Sequence number of its last use."""
+    used: int = 0  # sequence number of its last use
 
     def fits(self, adapter: Path | None) -> bool:
         """Whether it has tokens that were evaluated with this adapter."""

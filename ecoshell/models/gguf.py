@@ -55,8 +55,7 @@ _LORA_A, _LORA_B = ".lora_a", ".lora_b"
 _FLIPPED = "token_embd.weight"
 """Suffix of a matrix whose two factors are swapped (llama.cpp, `llama-adapter.cpp`)."""
 
-Shape = tuple[int, ...]
-"""Lengths of a tensor's dimensions, the fastest one first."""
+Shape = tuple[int, ...]  # lengths of a tensor's dimensions, the fastest one first
 
 
 # -- names
@@ -66,8 +65,7 @@ Shape = tuple[int, ...]
 class HubName:
     """A repository and optionally one of its quantisations or files; `str` gives the model's name."""
 
-    repo: str
-    """OWNER/REPO."""
+    repo: str  # OWNER/REPO
     quant: str = ""
 
     def __str__(self) -> str:

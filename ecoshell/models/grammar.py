@@ -27,10 +27,8 @@ class Notation:
     comma: str = ", "
     quote: str = '"'
     constants: tuple[str, str, str] = ("true", "false", "null")
-    brackets: tuple[str, str] = ("{", "}")
-    """Brackets around the arguments."""
-    space: str = ""
-    """The rule for optional white space around signs; empty for none."""
+    brackets: tuple[str, str] = ("{", "}")  # brackets around the arguments
+    space: str = ""  # the rule for optional white space around signs; empty for none
 
     def sign(self, text: str, *, space_before: bool = False, space_after: bool = True) -> str:
         """The expression for a sign and the optional white space around it."""

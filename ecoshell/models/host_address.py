@@ -130,8 +130,7 @@ class HostStatus:
     """A running host."""
 
     pid: int
-    idle_seconds: float
-    """Since the last ask ended; 0 while a command is connected."""
+    idle_seconds: float  # since the last ask ended; 0 while a command is connected
 
 
 def status(address: HostAddress) -> HostStatus | None:

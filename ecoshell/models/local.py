@@ -282,13 +282,11 @@ class _Runtime:
         self._path = path
         self._options = options
         self._opening = Lock()
-        self.users: Counter[Path | None] = Counter()
-        """Number of models by adapter."""
+        self.users: Counter[Path | None] = Counter()  # number of models by adapter
         self.loaded_vocabulary: Vocabulary | None = None
         self.loaded_engine: Engine | None = None
         self._template: ChatTemplate | None = None
-        self.ahead = Progress()
-        """Progress of the prompt that is evaluated ahead."""
+        self.ahead = Progress()  # progress of the prompt that is evaluated ahead
 
     def read_no_further(self) -> None:
         """Cancel evaluation ahead, in favour of calls."""

@@ -51,17 +51,12 @@ bert nomic-bert nomic-bert-moe jina-bert-v2 t5encoder clip wavtokenizer-dec
 class ModelFile:
     """A model in a GGUF file; unknown is None."""
 
-    path: Path
-    """The file, or the first of its parts."""
-    place: str
-    """The program that has it, and its name there: `hub cache`, `Ollama: qwen3:4b`."""
-    hub: HubName | None = None
-    """Its name on a hub, if known."""
+    path: Path  # the file, or the first of its parts
+    place: str  # the program that has it, and its name there: `hub cache`, `Ollama: qwen3:4b`
+    hub: HubName | None = None  # its name on a hub, if known
     size_bytes: int | None = None
-    context: int | None = None
-    """Tokens of the context it was trained with."""
-    missing: tuple[Path, ...] = ()
-    """Missing parts."""
+    context: int | None = None  # tokens of the context it was trained with
+    missing: tuple[Path, ...] = ()  # missing parts
 
 
 # -- names

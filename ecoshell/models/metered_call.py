@@ -30,15 +30,11 @@ class MeteredCall:
         self.usage: Usage | None = None
         self.estimate: Callable[[], Usage] | None = None
         """Counts what was sent and received; may block."""
-        self.text: Callable[[], str] = lambda: ""
-        """The text received so far."""
-        self.prompt = ""
-        """Digest of the prompt, if its reported count is reused."""
+        self.text: Callable[[], str] = lambda: ""  # the text received so far
+        self.prompt = ""  # digest of the prompt, if its reported count is reused
         self.tool = ""
-        self.pause: float | None = None
-        """Seconds until the next attempt; None without one."""
-        self.shown = False
-        """Whether a part of the reply arrived."""
+        self.pause: float | None = None  # seconds until the next attempt; None without one
+        self.shown = False  # whether a part of the reply arrived
         self._ended = "no usage was reported"
         self._gate = gate
         self._retries = retries

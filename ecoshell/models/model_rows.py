@@ -27,15 +27,12 @@ class ModelRow:
 
     name: str
     provider: str
-    ready: bool | None
-    """Whether it is installed or has a key; None for providers without API keys."""
+    ready: bool | None  # whether it is installed or has a key; None for providers without API keys
     context: int | None
     max_output: int | None
     price: Price | None
-    blocked: str = ""
-    """Why it is not called under a cap; empty if it is allowed."""
-    missing: str = ""
-    """How to make it ready; empty if nothing is known to be missing."""
+    blocked: str = ""  # why it is not called under a cap; empty if it is allowed
+    missing: str = ""  # how to make it ready; empty if nothing is known to be missing
     address: str = ""
     """Address of the user's own server, which needs no key; empty for a provider's."""
     at_hand: bool = True
@@ -73,5 +70,4 @@ class StartingModel:
 
     name: str
     source: Literal["server", "file", "key", "download", "demo"]
-    words: str
-    """Its source in a phrase, such as `running in Ollama`."""
+    words: str  # its source in a phrase, such as `running in Ollama`

@@ -53,8 +53,7 @@ _TOKENS_PER_PROMPT = 3
 class RemoteOptions:
     """The user's settings of a remote model; None means the price book decides."""
 
-    base_url: str | None = None
-    """Address of an OpenAI-compatible server; None is the provider's."""
+    base_url: str | None = None  # address of an OpenAI-compatible server; None is the provider's
     native_tools: bool | None = None
     context: int | None = None
     vision: bool | None = None

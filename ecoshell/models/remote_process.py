@@ -26,7 +26,7 @@ from ecoshell.models.host_address import (
 from ecoshell.models.tokens import helper_environ
 from ecoshell.secrecy import removed_variables
 
-_LINE_LIMIT = 1 << 26  # Bytes; a reply is one line, and a long one is still a few megabytes
+_LINE_LIMIT = 1 << 26  # bytes; a reply is one line, and a long one is still a few megabytes
 _MEMORY = 4 << 30  # bytes of address space; litellm with a few asks at once takes less than half
 _GRACE = 60.0
 """Seconds after an ask's deadline within which the process must report it, which includes loading litellm."""

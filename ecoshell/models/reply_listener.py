@@ -21,12 +21,9 @@ class ReplyListener:
     """Collects the pieces of one reply and emits them as events."""
 
     def __init__(self, request: Request, role: str, traits: Traits, emit: Emit) -> None:
-        self.usage: Usage | None = None
-        """The last plausible usage report."""
-        self.texts: list[str] = []
-        """Texts received so far, without reasoning and answers in calls."""
-        self.answers: list[str] = []
-        """Answers in calls received so far."""
+        self.usage: Usage | None = None  # the last plausible usage report
+        self.texts: list[str] = []  # texts received so far, without reasoning and answers in calls
+        self.answers: list[str] = []  # answers in calls received so far
         self._received: dict[bool, list[str]] = {False: [], True: []}
         """All received texts (False), and the answers in calls (True)."""
         self._unseen = 0

@@ -33,10 +33,8 @@ class ReplyForm:
     calls: CallFormat
     tags: tuple[str, str] | None = None
     """The tags around reasoning; None if the family does not reason."""
-    inside: bool = False
-    """Whether the prompt ends inside reasoning."""
-    is_remote: bool = False
-    """Whether the model is remote, so that no grammar applies."""
+    inside: bool = False  # whether the prompt ends inside reasoning
+    is_remote: bool = False  # whether the model is remote, so that no grammar applies
 
 
 class ReplyReader:
@@ -56,8 +54,7 @@ class ReplyReader:
         self._called: Head | None = None
         """The first call's tool and the start of its arguments, once known."""
         self._answer = ElementAnswer(form.calls.elements) if form.calls.elements else AnswerText()
-        self.over = False
-        """Whether the rest of the reply is not needed."""
+        self.over = False  # whether the rest of the reply is not needed
         room = request.max_tokens
         self.most_reasoning = room - max(MIN_TOKENS_AFTER_REASONING, room // 4)
         """Tokens after which reasoning is closed."""

@@ -31,8 +31,7 @@ Answer = Mapping[str, Any]
 class Served:
     """A model of a server on this machine; unknown is None."""
 
-    name: str
-    """litellm's name."""
+    name: str  # litellm's name
     program: str
     base_url: str
     context: int | None = None
@@ -45,12 +44,10 @@ class _Program:
     """One kind of server: its names, addresses, and how it lists its models."""
 
     name: str
-    providers: tuple[str, ...]
-    """litellm's provider names; models are listed under the first."""
+    providers: tuple[str, ...]  # litellm's provider names; models are listed under the first
     default_url: str
     variable: str
-    start: str
-    """Command that starts the server."""
+    start: str  # command that starts the server
     list_models: "Callable[[ServerQuery], Iterator[Served]]"
 
     def address(self, environ: Mapping[str, str]) -> str | None:

@@ -35,8 +35,7 @@ class StreamedAnswer:
     """The call that pieces of each index belong to."""
     thinking: list[Fields] = field(default_factory=list[Fields])
     """Anthropic's thinking blocks; the last one may lack its signature."""
-    items: list[Any] = field(default_factory=list[Any])
-    """OpenAI's reasoning items."""
+    items: list[Any] = field(default_factory=list[Any])  # OpenAI's reasoning items
     details: list[Fields] = field(default_factory=list[Fields])
     """OpenRouter's reasoning details, whose pieces have an index."""
     fields: Fields = field(default_factory=Fields)

@@ -41,8 +41,7 @@ class TokenCounter:
     def __init__(
         self, encoding: str = "", folder: Path | None = None, *, own: bool = False
     ) -> None:
-        self.name = encoding or "bytes / 4"
-        """The encoding, or the way of estimating."""
+        self.name = encoding or "bytes / 4"  # the encoding, or the way of estimating
         self._folder = folder
         self._own = own
         self._process: subprocess.Popen[bytes] | None = None

@@ -55,14 +55,10 @@ class Traffic:
     """The traffic of one ask; `left` bytes of answer are still allowed."""
 
     left: int
-    sent: bool = False
-    """Whether anything was sent through httpx, as nearly all providers do."""
-    unrefused: int = 0
-    """Sent requests that were not certainly rejected before any work."""
-    unreached: str = ""
-    """The last address (host:port) that could not be connected to."""
-    odd_usage: bool = False
-    """Whether a token count was invalid."""
+    sent: bool = False  # whether anything was sent through httpx, as nearly all providers do
+    unrefused: int = 0  # sent requests that were not certainly rejected before any work
+    unreached: str = ""  # the last address (host:port) that could not be connected to
+    odd_usage: bool = False  # whether a token count was invalid
     retry_after: float | None = None
     """Seconds the provider asked to wait, in the headers of its last refusal."""
     refusal: bool = False

@@ -24,8 +24,7 @@ class BackgroundCommand:
     started: float = field(default_factory=time.monotonic)
     task: "asyncio.Task[int] | None" = None
     ended: float | None = None
-    status: int | None = None
-    """The exit status; None while it runs, and if it was stopped."""
+    status: int | None = None  # the exit status; None while it runs, and if it was stopped
 
     @property
     def seconds(self) -> float:

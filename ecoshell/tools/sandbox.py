@@ -96,10 +96,8 @@ class Sandbox:
     """The sandbox of one workspace."""
 
     mode: SandboxMode
-    workspace: Path
-    """Its real path."""
-    own: tuple[Path, ...] = ()
-    """The folders of ecoshell, which commands do not read."""
+    workspace: Path  # its real path
+    own: tuple[Path, ...] = ()  # the folders of ecoshell, which commands do not read
 
     @property
     def problem(self) -> str:

@@ -51,10 +51,8 @@ class Connection:
     def __init__(
         self, process: Process, on_record: Callable[[Record], None], answer: Answer
     ) -> None:
-        self.about = ""
-        """Name and version that the server reports."""
-        self.ended = ""
-        """Why the connection ended; empty while it is open."""
+        self.about = ""  # name and version that the server reports
+        self.ended = ""  # why the connection ended; empty while it is open
         self._process = process
         self._on_record = on_record
         self._answer = answer

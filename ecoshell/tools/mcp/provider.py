@@ -56,7 +56,7 @@ class McpServer:
         self._stored_sign_in = StoredSignIn(server)
         self._files = files
         self._connect_seconds = connect_seconds
-        self._lists: Lists | None = None  # none until the cached lists were read
+        self._lists: Lists | None = None  # None until the cached lists were read
         self._updated: set[str] = set()  # resources that changed after they were read
         self._known = False
         self._connection: Connection | None = None
@@ -299,15 +299,11 @@ class Lists:
     """The lists of a server."""
 
     tools: tuple["McpTool", ...]
-    rejected: tuple[str, ...]
-    """Messages about unusable tools."""
-    resources: tuple[str, ...]
-    """URIs of resources; the server may have others."""
-    templates: tuple[str, ...]
-    """URI templates of resources, such as `notes://{day}`."""
+    rejected: tuple[str, ...]  # messages about unusable tools
+    resources: tuple[str, ...]  # URIs of resources; the server may have others
+    templates: tuple[str, ...]  # URI templates of resources, such as `notes://{day}`
     prompts: tuple[Prompt, ...]
-    completes: bool
-    """Whether it completes arguments of prompts."""
+    completes: bool  # whether it completes arguments of prompts
 
 
 class McpTool:

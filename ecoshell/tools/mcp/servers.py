@@ -47,21 +47,17 @@ class Server:
     """A configured server: a command to start, or a URL to connect to."""
 
     name: str
-    command: tuple[str, ...] = ()
-    """The program and its arguments; empty with a URL."""
+    command: tuple[str, ...] = ()  # the program and its arguments; empty with a URL
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables in addition to the few that every server gets."""
     cwd: str = ""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    trusted: bool = False
-    """Whether tools that claim to be read-only run without approval."""
-    seconds: float = 60.0
-    """Time limit of a call."""
+    trusted: bool = False  # whether tools that claim to be read-only run without approval
+    seconds: float = 60.0  # time limit of a call
     sampling: bool = False
     """Whether it may use the session's model without approval, within the caps."""
-    workspace: str = ""
-    """The folder sent as its root; empty for none."""
+    workspace: str = ""  # the folder sent as its root; empty for none
     oauth: Mapping[str, str] = field(default_factory=dict[str, str])
     """Client registration: client_id, client_secret, method, scope, metadata_url."""
 
@@ -136,8 +132,7 @@ class ListedTool:
 
     name: str
     schema: ToolSchema
-    read_only: bool
-    """Whether the server claims that the tool only reads."""
+    read_only: bool  # whether the server claims that the tool only reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +141,7 @@ class Prompt:
 
     name: str
     description: str
-    arguments: Mapping[str, bool]
-    """Names of arguments, and whether they are required."""
+    arguments: Mapping[str, bool]  # names of arguments, and whether they are required
 
 
 def parse_prompts(records: Any) -> tuple[Prompt, ...]:

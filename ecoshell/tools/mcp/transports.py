@@ -14,8 +14,7 @@ from typing import Any, cast
 MAX_LINE = 1 << 25  # maximum bytes of one message
 _GRACE = 2.0  # seconds that a server gets to end after its input is closed, and again after SIGTERM
 
-Fail = Callable[[str], None]
-"""Ends the connection for this reason."""
+Fail = Callable[[str], None]  # ends the connection for this reason
 
 
 @asynccontextmanager
