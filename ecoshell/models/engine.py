@@ -107,10 +107,7 @@ class KVCache:
     def take(self, owner: CacheOwner, prompt: Sequence[int]) -> CacheSlot:
         """A slot with the longest cached prefix of the prompt under this adapter, but not all of the prompt."""
         candidates = [slot for slot in self._slots if slot.fits(owner.adapter)]
-        longest = len(prompt) - 1
-        prefixes = {
-            slot.number: min(_common_prefix(slot.tokens, prompt), longest) for slot in candidates
-        }
+        prefixes = {slot.number: _common_prefix(slot.tokens, prompt[:-1]) for slot in candidates}
         own_slots = (slot for slot in candidates if slot.owner == owner)
         own = max(own_slots, key=lambda slot: prefixes[slot.number], default=None)
         goes_on = own is not None and prefixes[own.number] * 2 >= len(own.tokens)

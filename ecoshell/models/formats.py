@@ -50,9 +50,8 @@ def _listed(
     name: str, *signs: str, opens: str = "", closes: str = "", **options: Any
 ) -> CallFormat:
     """A format with all calls in one list."""
-    return CallFormat(
-        name, signs, opens=opens, start="[", between=", ", end=f"]{closes}", **options
-    )
+    end = f"]{closes}"
+    return CallFormat(name, signs, opens=opens, start="[", between=", ", end=end, **options)
 
 
 GENERIC = CallFormat("generic", signs=("<function=", "]<]minimax[>["), between="\n")
@@ -141,9 +140,8 @@ FORMATS = {form.name: form for form in _FORMATS}
 
 def detect(template: str) -> CallFormat:
     """The format of a chat template."""
-    return next(
-        (form for form in _FORMATS if any(sign in template for sign in form.signs)), GENERIC
-    )
+    forms = (form for form in _FORMATS if any(sign in template for sign in form.signs))
+    return next(forms, GENERIC)
 
 
 def format_of_text(text: str) -> CallFormat:

@@ -97,10 +97,8 @@ def parts_of(file: str) -> tuple[str, ...]:
     match = _PART.search(file)
     if match is None:
         return (file,)
-    count = int(match[2])
-    return tuple(
-        f"{file[: match.start()]}-{number:05d}-of-{match[2]}.gguf" for number in range(1, count + 1)
-    )
+    start, count = file[: match.start()], int(match[2])
+    return tuple(f"{start}-{number:05d}-of-{match[2]}.gguf" for number in range(1, count + 1))
 
 
 def is_later_part(file: str) -> bool:

@@ -138,11 +138,8 @@ def hub_file(name: HubName, folder: Path, environ: Mapping[str, str] | None = No
             return root / _first(name, root)
         except ModelMissing:
             continue
-    raise ModelMissing(
-        f"{name} is not on this machine.",
-        fix=f"Download it with: ecoshell models pull {name.short}",
-        billed=False,
-    )
+    fix = f"Download it with: ecoshell models pull {name.short}"
+    raise ModelMissing(f"{name} is not on this machine.", fix=fix, billed=False)
 
 
 def pulled_folder(name: HubName, folder: Path) -> Path:
@@ -164,10 +161,8 @@ def _model(path: Path, place: str, hub: HubName | None) -> ModelFile | None:
         return None
     facts = header(path)
     architecture = facts.get("general.architecture", "")
-    if (
-        facts.get("general.type", "model") in ("adapter", "mmproj")
-        or architecture in _NO_CHAT.split()
-    ):
+    is_part = facts.get("general.type", "model") in ("adapter", "mmproj")
+    if is_part or architecture in _NO_CHAT.split():
         return None
     context = facts.get(f"{architecture}.context_length")
     tokens = int(context) if context else None

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from ecoshell.budget import Account, Ask, Hold, time_is_up
 from ecoshell.budget.gate import Gate, finished
@@ -100,9 +101,8 @@ class MeteredModel:
 
     def _with_effort(self, request: Request) -> Request:
         """The request with the effort it is sent with: rankings, judgments and summaries have none."""
-        return (
-            replace(request, effort=self.effort()) if request.purpose in CONVERSATION else request
-        )
+        is_shown = request.purpose in CONVERSATION
+        return replace(request, effort=self.effort()) if is_shown else request
 
     def count(self, text: str) -> int:
         """Tokens of a plain text."""
@@ -159,9 +159,7 @@ class MeteredModel:
             granted = replace(request, max_tokens=hold.max_tokens, role=role)
             call = MeteredCall(self._gate, hold, emit, retries, local=self.traits.local)
             try:
-                return await call.run(
-                    lambda call=call, granted=granted: self._stream(granted, call)
-                )
+                return await call.run(partial(self._stream, granted, call))
             except TimeUp:
                 raise await self._out_of_time(hold.account, call.text()) from None
             except ContextExceeded as error:

@@ -319,16 +319,14 @@ def _assistant_entry(
             return {"role": "assistant", **sent, "tool_calls": calls}
     entry: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     if message.calls:
-        # Nine letters and digits: the only form that every provider and every template accepts.
-        entry["tool_calls"] = [
-            {"id": f"call{next(numbers):05d}", "type": "function", "function": _function(call)}
-            for call in message.calls
-        ]
+        entry["tool_calls"] = [_sent_call(call, next(numbers)) for call in message.calls]
     return entry
 
 
-def _function(call: Call) -> dict[str, str]:
-    return {"name": safe_name(call.name), "arguments": call_json(call)}
+def _sent_call(call: Call, number: int) -> dict[str, Any]:
+    function = {"name": safe_name(call.name), "arguments": call_json(call)}
+    # Nine letters and digits: the only form that every provider and every template accepts.
+    return {"id": f"call{number:05d}", "type": "function", "function": function}
 
 
 def is_cached(request: Request) -> bool:

@@ -75,8 +75,8 @@ _SIZE_UNITS = {"b": 10**9, "m": 10**6}
 def named_parameters(name: str) -> int | None:
     """The parameter count in a model's name, such as `ollama/qwen2.5-coder:1.5b`; None if it has none."""
     sizes = (
-        int(match[1] or 1) * float(match[2]) * _SIZE_UNITS[match[3]]
-        for match in _SIZE_IN_NAME.finditer(name.casefold())
+        int(factor or 1) * float(count) * _SIZE_UNITS[unit]
+        for factor, count, unit in _SIZE_IN_NAME.findall(name.casefold())
     )
     return max(map(round, sizes), default=None)
 
@@ -102,10 +102,8 @@ class RemoteModel:
         provider = "openai" if options.base_url else facts.provider if facts else ""
         self._provider = prefix if slash else provider  # litellm's provider name; empty if unknown
         own_server = options.base_url is not None
-        search = search_tool(
-            self._provider, name, own_server=own_server, wanted=options.tool_search
-        )
-        self._search = search if native_tools else None
+        wanted = options.tool_search if native_tools else False
+        self._search = search_tool(self._provider, name, own_server=own_server, wanted=wanted)
         self.traits = Traits(
             name=name,
             price=book.price(name),
@@ -141,12 +139,11 @@ class RemoteModel:
             return _NO_KEY if self._base_url else None
         key = self._keys.find(self._provider)
         if key is None and self._base_url is None:
-            missing = ModelMissing(
+            text, fix = (
                 f"There is no API key for {self.traits.name}.",
-                fix=self._keys.how_to_give(self._provider),
-                billed=False,
-                key=True,
+                self._keys.how_to_give(self._provider),
             )
+            missing = ModelMissing(text, fix=fix, billed=False, key=True)
             missing.model = self.traits.name
             raise missing
         return key or _NO_KEY

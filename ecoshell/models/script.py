@@ -72,11 +72,8 @@ class ScriptModel:
         """Stream the next line word by word, cut at `max_tokens`."""
         if self._next == len(self._lines):
             text = f"{self.traits.name} has only {len(self._lines)} replies"
-            raise ModelBroken(
-                f"{text}, and another one was requested.",
-                fix="Add a line to the script.",
-                billed=False,
-            )
+            text, fix = f"{text}, and another one was requested.", "Add a line to the script."
+            raise ModelBroken(text, fix=fix, billed=False)
         line, self._next = self._lines[self._next], self._next + 1
         prompt = self.size(request).count
         words, size = list[str](), 0  # incremental, so that a long line is counted once

@@ -111,9 +111,8 @@ class Servers:
                 for program in programs
                 if program.name not in self._off and (address := program.address(self._environ))
             }
-            threads = [
-                threading.Thread(target=query.run, daemon=True) for query in queries.values()
-            ]
+            runs = [query.run for query in queries.values()]
+            threads = [threading.Thread(target=run, daemon=True) for run in runs]
             for thread in threads:
                 thread.start()
             for query, thread in zip(queries.values(), threads, strict=True):
@@ -212,12 +211,8 @@ def _ollama(ask: ServerQuery) -> Iterator[Served]:
         set_in_file = re.search(r"^num_ctx\s+(\d+)\s*$", settings, re.MULTILINE)
         context = _count(running.get(name, {}).get("context_length"))
         context = context or (int(set_in_file[1]) if set_in_file else _OLLAMA_CONTEXT)
-        yield from ask.model(
-            name,
-            context=context,
-            native_tools=None if abilities is None else "tools" in abilities,
-            size=_count(model.get("size")),
-        )
+        tools, size = None if abilities is None else "tools" in abilities, _count(model.get("size"))
+        yield from ask.model(name, context=context, native_tools=tools, size=size)
 
 
 def _lm_studio(ask: ServerQuery) -> Iterator[Served]:

@@ -203,11 +203,9 @@ def _reported_usage(stream: Any) -> Fields | None:
             continue
         prompt = getattr(usage, "prompt_tokens_details", None)
         output = getattr(usage, "completion_tokens_details", None)
-        written = (
-            getattr(prompt, "cache_creation_tokens", None)
-            or getattr(prompt, "cache_write_tokens", None)
-            or getattr(usage, "cache_creation_input_tokens", None)
-        )
+        written = getattr(prompt, "cache_creation_tokens", None)
+        written = written or getattr(prompt, "cache_write_tokens", None)
+        written = written or getattr(usage, "cache_creation_input_tokens", None)
         report = {
             "input": usage.prompt_tokens,
             "output": max(usage.completion_tokens, usage.total_tokens - usage.prompt_tokens),

@@ -64,9 +64,8 @@ class BackgroundCommands:
         """Start a command and return it at once; raises ToolError if too many run."""
         if len(self.running) >= MAX_RUNNING:
             names = ", ".join(command.id for command in self.running)
-            raise ToolError(
-                f"{MAX_RUNNING} commands run in the background ({names}): end one with command_stop first."
-            )
+            text = f"{MAX_RUNNING} commands run in the background ({names})"
+            raise ToolError(f"{text}: end one with command_stop first.")
         self._count += 1
         command = BackgroundCommand(f"b{self._count}", text, output)
         self._commands[command.id] = command
@@ -119,6 +118,5 @@ class BackgroundCommands:
                 command.status = task.result()
             else:
                 command.output.feed(f"{failure}\n".encode())
-        self.report(
-            BackgroundEnded(command.id, command.command, command.status, round(command.seconds, 3))
-        )
+        seconds = round(command.seconds, 3)
+        self.report(BackgroundEnded(command.id, command.command, command.status, seconds))

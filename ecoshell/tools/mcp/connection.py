@@ -77,9 +77,8 @@ class Connection:
 
         `server` is the helper's first line. `on_record` receives lists, updated resources and sign-ins.
         """
-        environment = {
-            name: os.environ[name] for name in _ENVIRONMENT.split() if name in os.environ
-        }
+        inherited = [name for name in _ENVIRONMENT.split() if name in os.environ]
+        environment = {name: os.environ[name] for name in inherited}
         paths = [str(Path(ecoshell.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
         environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"}
         process = await asyncio.create_subprocess_exec(

@@ -287,9 +287,8 @@ class Bridge:
                 text = f"{position} {message or ''}".strip()[:MAX_MESSAGE_CHARS]
                 self._write({"id": number, "progress": text})
 
-        result = await self._client.call_tool(
-            request["call"], request["arguments"], progress_callback=report
-        )
+        name, arguments = request["call"], request["arguments"]
+        result = await self._client.call_tool(name, arguments, progress_callback=report)
         texts = [text_of(block, save) for block in result.content]
         if not texts and result.structured_content is not None:
             texts = [json.dumps(result.structured_content, ensure_ascii=False)]

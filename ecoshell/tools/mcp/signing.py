@@ -38,9 +38,8 @@ class SignIn:
         self._write = write
         self._ask = ask
         self._fail = fail
-        self._result: asyncio.Future[AuthorizationCodeResult] = (
-            asyncio.get_running_loop().create_future()
-        )
+        loop = asyncio.get_running_loop()
+        self._result: asyncio.Future[AuthorizationCodeResult] = loop.create_future()
         self._listener: asyncio.Server | None = None
 
     async def provider(self) -> "httpx2.Auth":
@@ -100,9 +99,8 @@ class SignIn:
         if self._listener is not None:
             return
         try:
-            self._listener = await asyncio.start_server(
-                self._receive, "127.0.0.1", self._state.get("port", 0)
-            )
+            port: int = self._state.get("port", 0)
+            self._listener = await asyncio.start_server(self._receive, "127.0.0.1", port)
         except OSError:
             self._listener = await asyncio.start_server(self._receive, "127.0.0.1", 0)
             self._state.pop("client", None)

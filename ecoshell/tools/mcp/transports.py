@@ -35,10 +35,8 @@ async def stdio_transport(server: Mapping[str, Any], fail: Fail) -> AsyncGenerat
     source, sink = cast("Any", protocol.stdout), cast("Any", protocol.stdin)
     incoming, read = anyio.create_memory_object_stream[Any](0)
     write, outgoing = anyio.create_memory_object_stream[Any](0)
-    tasks = [
-        asyncio.create_task(_receive(source, incoming, fail)),
-        asyncio.create_task(_send(outgoing, sink)),
-    ]
+    works = (_receive(source, incoming, fail), _send(outgoing, sink))
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         yield read, write
     finally:
