@@ -180,8 +180,8 @@ class ConfiguredModelFactory:
 
     async def pull(self, name: str, tell: Callable[[str], None]) -> str:
         """Download a model from the hub, report progress, and return the name to select it by."""
-        from ecoshell.models.gguf import hub_name
         from ecoshell.models.hub import Hub
+        from ecoshell.models.hub_names import hub_name
         from ecoshell.models.pulling import pull_model
 
         return str((await pull_model(Hub(self._models_folder), hub_name(name), tell)).name)

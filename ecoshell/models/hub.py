@@ -21,7 +21,8 @@ from urllib.parse import quote
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
 from ecoshell.models import size_text
-from ecoshell.models.gguf import MAGIC, HubName, model_of
+from ecoshell.models.gguf import MAGIC
+from ecoshell.models.hub_names import HubName, model_of
 from ecoshell.models.local_models import pulled_folder
 from ecoshell.paths import NO_ROOM, make_private, remedy
 from ecoshell.secrecy import environ

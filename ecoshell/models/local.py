@@ -23,9 +23,10 @@ from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.call_parsing import call_json
 from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Chooser, Sampling, recommended
-from ecoshell.models.engine import CacheOwner, Cancelled, Engine, EngineOptions, Progress
+from ecoshell.models.engine import Cancelled, Engine, EngineOptions, Progress
 from ecoshell.models.formats import GENERIC
 from ecoshell.models.gguf import TRAINED_FOR, check_adapter, check_base, header, parameters, size_of
+from ecoshell.models.kv_cache import CacheOwner
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.quoting import Quoting

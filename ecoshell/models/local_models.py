@@ -16,18 +16,8 @@ from pathlib import Path
 from ecoshell.errors import EcoshellError, ModelMissing, UsageError
 from ecoshell.models.embedded import BASE, embedded_adapter, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.gguf import (
-    HUB,
-    MAGIC,
-    HubName,
-    header,
-    hub_name,
-    is_later_part,
-    missing_parts,
-    model_of,
-    quant_of,
-    size_of,
-)
+from ecoshell.models.gguf import MAGIC, header, missing_parts, size_of
+from ecoshell.models.hub_names import HUB, HubName, hub_name, is_later_part, model_of, quant_of
 from ecoshell.paths import expanded, user_paths
 
 LOCAL = "local:"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from ecoshell.events.figures import duration
 from ecoshell.models import size_text
-from ecoshell.models.gguf import HubName
 from ecoshell.models.hub import Hub, HubFile, Pull
+from ecoshell.models.hub_names import HubName
 
 _UPDATE_SECONDS = 0.25
 _SPEED_SECONDS = 10.0  # the speed is the mean over so many seconds

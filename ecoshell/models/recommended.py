@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ecoshell.models.gguf import HubName
+from ecoshell.models.hub_names import HubName
 
 
 @dataclass(frozen=True, slots=True)

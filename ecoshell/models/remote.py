@@ -13,12 +13,13 @@ from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelError, ModelMissing, closest_words
 from ecoshell.images import image_tokens, images_in, without_images
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound, text_bound
+from ecoshell.models.chat_body import chat_body, is_cached, mark_for_cache
 from ecoshell.models.effort import add_effort
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS
 from ecoshell.models.keys import Keys
 from ecoshell.models.prompt_counts import MARGIN
-from ecoshell.models.protocol import as_plain_messages, chat_body, is_cached, mark_for_cache
+from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.remote_errors import model_error, shown_message
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.remote_replies import is_anthropic, reply_of, sent_back

@@ -28,7 +28,8 @@ from ecoshell.events import (
     TurnFinished,
 )
 from ecoshell.messages import TOOL_REGISTER
-from ecoshell.models.protocol import chat_body, exchanges
+from ecoshell.models.chat_body import chat_body
+from ecoshell.models.protocol import exchanges
 from ecoshell.modes.umi import Umi
 from ecoshell.options import ROLES
 from ecoshell.sessions import SessionStore

@@ -8,8 +8,8 @@ from ecoshell.assembly import first_run, inventory
 from ecoshell.assembly.first_run import starting_models, suggested_download, suggested_model
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.models import ModelRow
-from ecoshell.models.gguf import HubName
 from ecoshell.models.hub import HubFile, Pull
+from ecoshell.models.hub_names import HubName
 from ecoshell.models.keys import Keys
 from ecoshell.models.pulling import ProgressText, pull_model
 

@@ -23,8 +23,8 @@ from ecoshell.events import Event
 from ecoshell.images import image_tokens, images_in
 from ecoshell.messages import Call, Image, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
+from ecoshell.models.chat_body import chat_body
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.protocol import chat_body
 from ecoshell.models.retrying import RetryPolicy
 
 LONG = Tier(20_000, Rates(*map(Decimal, ("6", "0.6", "7.5", "22.5", "22.5"))))

@@ -7,15 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolSchema
-from ecoshell.models import (
-    PER_MESSAGE,
-    PER_PROMPT,
-    PER_TOOL_ARRAY,
-    Request,
-    json_bound,
-    request_bound,
-    text_bound,
-)
+from ecoshell.models import PER_PROMPT, PER_TOOL_ARRAY, Request, request_bound, text_bound
+from ecoshell.models.prompt_bound import PER_MESSAGE, json_bound
 from ecoshell.models.tokens import counter_for
 
 NESTED = st.recursive(

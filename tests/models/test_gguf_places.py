@@ -7,7 +7,8 @@ import pytest
 from unprivileged import closed, read_only_folder
 
 from ecoshell.errors import ModelMissing
-from ecoshell.models.gguf import check_base, header, hub_name, parameters
+from ecoshell.models.gguf import check_base, header, parameters
+from ecoshell.models.hub_names import hub_name
 from ecoshell.models.local_models import ModelFile, hub_file, local_files, local_name, model_files
 
 

@@ -14,8 +14,8 @@ from hub_server import COMMIT, HubServer, Repo, hub_server
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable, UsageError
 from ecoshell.models import hub as hub_module
-from ecoshell.models.gguf import hub_name, quant_of
 from ecoshell.models.hub import Hub, HubFile
+from ecoshell.models.hub_names import hub_name, quant_of
 from ecoshell.models.local_models import hub_file, model_files
 from ecoshell.models.recommended import RECOMMENDED, SUGGESTED
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.models.engine import SLOTS, CacheOwner, KVCache
+from ecoshell.models.kv_cache import SLOTS, CacheOwner, KVCache
 
 PLANNER, CALLER, SUMMARIZER = (CacheOwner(role) for role in ("planner", "caller", "summarizer"))
 

@@ -21,11 +21,12 @@ from ecoshell.budget import Account, PriceBook
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
-from ecoshell.models import PromptSize, Request, json_bound, request_bound, text_bound
+from ecoshell.models import PromptSize, Request, request_bound, text_bound
+from ecoshell.models.chat_body import chat_body, mark_for_cache
 from ecoshell.models.keys import Keys
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.prompt_bound import json_bound
 from ecoshell.models.prompt_counts import ReportedPrompts
-from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.models.remote import RemoteModel
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.remote_replies import is_anthropic

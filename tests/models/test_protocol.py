@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ProviderState, ToolSchema
 from ecoshell.models import Reply, Request
+from ecoshell.models.chat_body import chat_body, mark_for_cache
 from ecoshell.models.protocol import (
     as_plain_messages,
     call_fault,
     call_text,
-    chat_body,
-    mark_for_cache,
     parse_reply,
     resolved_name,
     safe_name,

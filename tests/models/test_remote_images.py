@@ -11,8 +11,8 @@ from ecoshell.budget import PriceBook
 from ecoshell.images import image_of, image_tokens, label
 from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
+from ecoshell.models.chat_body import chat_body, mark_for_cache
 from ecoshell.models.keys import Keys
-from ecoshell.models.protocol import chat_body, mark_for_cache
 from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
 
 LOOP = pytest.mark.asyncio(loop_scope="module")

@@ -12,8 +12,8 @@ from llama_server import free_port, llama_server
 from ecoshell.budget import Price, PriceBook, Rates
 from ecoshell.messages import Message, ToolSchema
 from ecoshell.models import Delta, Reply, Request
+from ecoshell.models.chat_body import chat_body
 from ecoshell.models.keys import Keys
-from ecoshell.models.protocol import chat_body
 from ecoshell.models.remote import RemoteModel, RemoteOptions
 from ecoshell.models.remote_process import RemoteProcess
 

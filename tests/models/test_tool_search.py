@@ -5,10 +5,11 @@ import pytest
 from ecoshell.budget import PriceBook
 from ecoshell.catalog import DEFERRED
 from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
-from ecoshell.models import PER_TOOL, PromptSize, Request, json_bound, request_bound
+from ecoshell.models import PromptSize, Request, request_bound
+from ecoshell.models.chat_body import chat_body
 from ecoshell.models.keys import Keys
+from ecoshell.models.prompt_bound import PER_TOOL, json_bound
 from ecoshell.models.prompt_counts import ReportedPrompts
-from ecoshell.models.protocol import chat_body
 from ecoshell.models.remote import RemoteModel
 from ecoshell.models.remote_replies import sent_back
 from ecoshell.models.streamed_answer import StreamedAnswer

@@ -12,7 +12,7 @@ from ecoshell.errors import CallBroken, LimitReached
 from ecoshell.events import Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, Observation, ProviderState, ToolSchema
 from ecoshell.models import PromptSize, Reply, Traits
-from ecoshell.models.protocol import chat_body, mark_for_cache
+from ecoshell.models.chat_body import chat_body, mark_for_cache
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Umi, lines, own_decision
 from ecoshell.strategies import Path, Sibling, Step, Thought

@@ -17,8 +17,8 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.events import BudgetHeld, BudgetSettled, Event
 from ecoshell.messages import Call, Message, ProviderState, ToolSchema, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound
+from ecoshell.models.chat_body import chat_body
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.protocol import chat_body
 from ecoshell.models.tokens import TokenCounter, counter_for
 
 PRICES = {

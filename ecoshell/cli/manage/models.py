@@ -15,9 +15,9 @@ from ecoshell.cli.parser import add_json
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.messages import visible_line
 from ecoshell.models import ModelRow, size_text
-from ecoshell.models.gguf import hub_name
 from ecoshell.models.host_address import host_address, status, stop_all
 from ecoshell.models.hub import Hub, HubFile, Pull
+from ecoshell.models.hub_names import hub_name
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import hub_file
 from ecoshell.models.recommended import RECOMMENDED
