@@ -22,9 +22,8 @@ from ecoshell.worker import CancelToken, cancel_token, checkpoint
 
 T = TypeVar("T")
 
-GRACE = 2.0  # seconds that a cancelled tool gets to clean up
-
 _MARKS = 200  # extra characters for the truncation marks of a tool
+_FIELD_TYPES = {"text": str, "ok": bool, "truncated": bool, "changes": str, "images": tuple}
 _running_tasks: set[asyncio.Task[Observation]] = set()
 """Strong references, also to tools that outlive their call: asyncio holds tasks weakly."""
 
@@ -135,30 +134,20 @@ def validated(name: str, result: object, limits: Limits) -> Observation:
     Raises ToolError for other types and for wrong field types.
     """
     if not isinstance(result, Observation):
-        raise ToolError(
-            f"{name} failed: it returned {type(result).__name__} instead of an observation."
-        )
-    for part, kind in (
-        ("text", str),
-        ("ok", bool),
-        ("truncated", bool),
-        ("changes", str),
-        ("images", tuple),
-    ):
+        wrong = type(result).__name__
+        raise ToolError(f"{name} failed: it returned {wrong} instead of an observation.")
+    for part, kind in _FIELD_TYPES.items():
         value = getattr(result, part)
         if not isinstance(value, kind):
-            raise ToolError(
-                f"{name} failed: `{part}` of its result is {type(value).__name__}, not {kind.__name__}."
-            )
-    text, clipped = clip(
-        result.text, limits.result.characters + (_MARKS if result.truncated else 0)
-    )
+            problem = f"`{part}` of its result is {type(value).__name__}, not {kind.__name__}"
+            raise ToolError(f"{name} failed: {problem}.")
+    limit = limits.result.characters + (_MARKS if result.truncated else 0)
+    text, clipped = clip(result.text, limit)
     changes, _ = clip(result.changes, limits.changes)
-    images = tuple(
-        image for image in cast("tuple[object, ...]", result.images) if isinstance(image, Image)
-    )
-    is_cut, shown, obstacle = result.truncated or clipped, images[:MAX_IMAGES], result.obstacle
-    return Observation(text, result.ok, is_cut, changes=changes, images=shown, obstacle=obstacle)
+    candidates = cast("tuple[object, ...]", result.images)
+    images = tuple(image for image in candidates if isinstance(image, Image))[:MAX_IMAGES]
+    is_cut, obstacle = result.truncated or clipped, result.obstacle
+    return Observation(text, result.ok, is_cut, changes=changes, images=images, obstacle=obstacle)
 
 
 def to_observation(name: str, outcome: Any, limits: Limits) -> Observation:
