@@ -134,8 +134,8 @@ def json_calls(text: str, place: int, marker: int) -> ParsedText:
             continue
         if not attempts:
             thought = record.get("thought")
-            before = _FENCE.sub("", text[:start] if place < 0 else lead).strip()
-            lead = thought if isinstance(thought, str) else before.removesuffix("{").strip()
+            text_before = _FENCE.sub("", text[:start] if place < 0 else lead).strip()
+            lead = thought if isinstance(thought, str) else text_before.removesuffix("{").strip()
         arguments = inner.get("arguments", inner.get("parameters", {}))
         attempts.append(Attempt(inner.get("name"), arguments))
     if not attempts and place < 0:

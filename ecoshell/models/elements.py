@@ -49,8 +49,8 @@ class Elements:
     ) -> str:
         """A call without the markers around it; `data` marks names and values."""
         texts = argument_texts(arguments, parameters).items()
-        before, after, end = *self.key, self.value_end
-        written = (f"{before}{data(key)}{after}{data(text)}{end}" for key, text in texts)
+        opening, middle, end = *self.key, self.value_end
+        written = (f"{opening}{data(key)}{middle}{data(text)}{end}" for key, text in texts)
         return f"{self.name[0]}{data(name)}{self.name[1]}{''.join(written)}{self.call_end}"
 
     # -- grammars

@@ -32,8 +32,8 @@ class Notation:
 
     def sign(self, text: str, *, space_before: bool = False, space_after: bool = True) -> str:
         """The expression for a sign and the optional white space around it."""
-        before, after = self.space if space_before else "", self.space if space_after else ""
-        return " ".join(filter(None, (before, literal(text), after)))
+        spaces = self.space if space_before else "", self.space if space_after else ""
+        return " ".join(filter(None, (spaces[0], literal(text), spaces[1])))
 
     def closing(self, text: str) -> str:
         """The expression for a sign that ends a value, and the optional white space before it."""

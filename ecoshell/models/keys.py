@@ -121,9 +121,9 @@ class Keys:
 
     def at_hand(self) -> tuple[str, ...]:
         """Providers whose key is known without asking the keyring."""
-        known = {name for name, value in self._environ.items() if value.strip()}
-        known |= self._in_keyring | self._typed.keys()
-        return tuple(name for name in sorted(_VARIABLES) if known.intersection(_VARIABLES[name]))
+        names = {name for name, value in self._environ.items() if value.strip()}
+        names |= self._in_keyring | self._typed.keys()
+        return tuple(name for name in sorted(_VARIABLES) if names.intersection(_VARIABLES[name]))
 
     def how_to_give(self, provider: str) -> str:
         """Instructions for a missing key."""
@@ -134,8 +134,8 @@ class Keys:
         """The text without known keys and without anything shaped like a key."""
         environment = self._environ.items()
         values = {value.strip() for name, value in environment if SECRET_NAME.search(name)}
-        known = values | self._known_keys
-        secrets = {secret for secret in known if len(secret) >= MIN_KEY_CHARACTERS}
+        values |= self._known_keys
+        secrets = {value for value in values if len(value) >= MIN_KEY_CHARACTERS}
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, MARK)
         return _SHAPES.sub(MARK, text)

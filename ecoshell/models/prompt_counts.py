@@ -106,8 +106,8 @@ class ReportedPrompts:
         common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         if common == 0:
             return None
-        rest = groups[common:]
-        added = tuple(message for first, results in rest for message in (first, *results))
+        new_groups = groups[common:]
+        added = tuple(message for first, results in new_groups for message in (first, *results))
         frame = replace(request, messages=(), tools=request.tools[:1] if self._native_tools else ())
         bound = prompt.usage.input + prompt.usage.input // MARGIN + PER_PROMPT
         # A report holds only those schemas that were loaded, and any of the others may be loaded now.

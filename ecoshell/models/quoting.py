@@ -34,8 +34,8 @@ class Quoting:
             output = prefix + self._block_after(prefix or self._last_output)
             self._last_output = output
             return output + self._after(suffix)
-        shown = len(text) - open_end(text, QUOTE)
-        output, self._waiting = text[:shown], text[shown:]
+        end = len(text) - open_end(text, QUOTE)
+        output, self._waiting = text[:end], text[end:]
         return output
 
     def end(self) -> str:
