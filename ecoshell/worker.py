@@ -32,12 +32,10 @@ MEMORY_BYTES = 512_000_000  # address space of one process
 SECONDS = 20.0  # default limit, for work outside a tool call
 _MAX_PROCESSES = 4
 _MAX_IDLE_PROCESSES = 2
-_START_SECONDS = 20.0
-"""Longest wait for a free and loaded process; the time of the work starts afterwards."""
+_START_SECONDS = 20.0  # longest wait for a free and loaded process
 _POLL_SECONDS = 0.05
 _PRELOADED = ("ecoshell.tools.builtin", "regex", "jmespath")
-_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ")
-"""The variables that a worker inherits; the full environment may hold keys."""
+_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ")  # others may hold keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,7 @@ class CallFormat:
     elements: Elements | None = None  # the tags, if the syntax is XML elements
     argument_key: str = "arguments"
     result_role: str = "tool"
-    tools_in_system: bool = False
-    """Whether the template takes the tools as text in the system message's `tools`."""
+    tools_in_system: bool = False  # whether the system message's `tools` holds the tools as text
 
     @property
     def markers(self) -> tuple[str, ...]:

@@ -49,21 +49,17 @@ class ChatTemplate:
         self._start = start
         plain = vocabulary.metadata("tokenizer.chat_template")
         text = vocabulary.metadata("tokenizer.chat_template.tool_use") or plain
-        self._render = _compile(text or CHATML, start, end)
-        """The template for tools, if the file has two."""
+        self._render = _compile(text or CHATML, start, end)  # the one for tools, if it has two
         is_single = not plain or plain == text
         self._render_plain = self._render if is_single else _compile(plain or "", start, end)
         self._controls: dict[str, tuple[int | str, ...]] = {}
         self._folded = self._calls_as_text = False
         """Whether the system text moves into the first user message, and calls into the assistant's text; both are
         determined by trial renderings."""
-        self._brief = False
-        """Whether the template prints tool schemas unchanged, so that the short form works."""
-        self.form = self._fitting_format(detect(text or ""))
-        """The call format; `GENERIC` if the template does not render tools, calls and results."""
+        self._brief = False  # whether it prints schemas unchanged, so that short ones work
+        self.form = self._fitting_format(detect(text or ""))  # `GENERIC` if tools are not rendered
         tags = (tags for tags in REASONING_TAGS if tags[1] in (text or ""))
-        self.reasoning_tags = next(tags, None)
-        """The tags around reasoning; None if the family does not reason."""
+        self.reasoning_tags = next(tags, None)  # None if the family does not reason
         self._brief = self.form is not GENERIC and self._renders_brief_schemas()
         self.opens_reasoning = False  # whether every prompt ends inside reasoning
         if self.reasoning_tags is not None:

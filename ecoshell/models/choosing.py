@@ -13,8 +13,7 @@ from ecoshell.errors import ModelBroken
 from ecoshell.models.llama import Vocabulary, llama_library
 
 FIRST_LOOK = 64  # number of likeliest tokens that are checked first
-SECOND_LOOK = 4096
-"""Number of likeliest tokens that are checked next; the whole vocabulary takes almost a second."""
+SECOND_LOOK = 4096  # number of tokens that are checked next; all would take almost a second
 MIN_SHARE = 0.05
 REMEMBERED = 64  # number of recent tokens whose repetition is penalised
 
@@ -77,8 +76,7 @@ class Chooser:
         self._recent: list[int] = []
         self.forced: deque[int] = deque()  # tokens to output next, regardless of the model
         self.never: list[int] = []
-        self.never_first: list[int] = []
-        """Tokens that are excluded, always or as the first token of the generation."""
+        self.never_first: list[int] = []  # tokens excluded as the first; `never` always
         self._grammar = Grammar(vocabulary, grammar) if grammar else None
 
     def close(self) -> None:

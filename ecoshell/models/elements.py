@@ -19,8 +19,7 @@ from ecoshell.models.grammar import MAX_DEPTH, Node, alternatives, followed, lit
 Kinds = frozenset[str]  # JSON types that a value may have
 ANY: Kinds = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 STRING: Kinds = frozenset({"string"})
-_UNION_DEPTH = 3
-"""Unions within unions that are followed; a deeper one allows any type, which bounds the work on recursive schemas."""
+_UNION_DEPTH = 3  # nested unions that are followed; deeper ones allow any type
 _KEY_RULE = "[a-zA-Z0-9_.-]+"
 _PYTHON_VALUE = re.compile(r"\s*(?:(?:True|False|None)\s*\Z|[\[{])")
 """Values that are read as Python literals if they are not JSON: some templates print them, so models write them."""
@@ -31,8 +30,7 @@ _TEXT = re.compile(r"\S|\Z")
 class Elements:
     """The tags of one format. A newline at a tag's inner edge belongs to the tag, not to the value."""
 
-    name: tuple[str, str]
-    """Text before and after a tool's name; the first part is empty if the opening marker precedes the name."""
+    name: tuple[str, str]  # text around a tool's name; the first may be empty
     key: tuple[str, str]  # text before and after an argument's name
     value_end: str
     call_end: str = ""  # empty if the format's closing marker ends the call

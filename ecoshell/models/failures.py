@@ -11,11 +11,9 @@ from typing import Any
 
 from ecoshell.models.traffic import BadBody, Traffic
 
-_MAX_MESSAGE_CHARS = 20_000
-"""Characters; ecoshell shortens the message after removing keys, because half of a key would not be recognised."""
+_MAX_MESSAGE_CHARS = 20_000  # half of a key would not be recognised, so it is cut later
 _WRAPPINGS = re.compile(r"^(?:litellm\.\w+:\s*|\w*Error:\s*|\w+Exception - )+")
-_RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"', re.ASCII)
-"""Gemini's wait, in the body of the error."""
+_RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"', re.ASCII)  # Gemini's wait
 _OUT_OF_CREDIT = re.compile(
     r"insufficient_quota|credit balance|exceeded your current quota|billing", re.IGNORECASE
 )

@@ -6,8 +6,7 @@ from ecoshell.models.call_format import CallFormat
 from ecoshell.models.elements import Elements
 from ecoshell.models.grammar import PYTHON, Notation
 
-REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
-"""Tags around the reasoning of model families."""
+REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))  # tags around reasoning
 
 
 def _tagged(

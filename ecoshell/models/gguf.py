@@ -21,10 +21,8 @@ FITTING_ADAPTER = "Name an adapter that was trained for this base, or the base i
 _PATH_FIX = "Give the path of a GGUF file: local:PATH.gguf"
 _STRING, _ARRAY = 8, 9
 _WHOLE = (4, 5, 10, 11)
-_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of a value by its type."""
-_MAX_ENTRIES = 64
-"""Number of metadata entries that are read; the relevant ones precede the tokenizer."""
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes by type
+_MAX_ENTRIES = 64  # number of entries that are read; those needed precede the tokenizer
 _MAX_TEXT = 1 << 16
 _MAX_STRINGS = 1 << 22
 _MAX_TENSORS = _MAX_METADATA = 1 << 18
@@ -34,11 +32,9 @@ _SIZE_LABEL = re.compile(
     r"(?:(?P<experts>\d{1,6})x)?(?P<count>\d{1,6}(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?"
 )
 _SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-TRAINED_FOR = "ecoshell.trained_for"
-"""Metadata entry with the role an adapter was trained for by `ecoshell train`."""
+TRAINED_FOR = "ecoshell.trained_for"  # entry with the role that an adapter was trained for
 _LORA_A, _LORA_B = ".lora_a", ".lora_b"
-_FLIPPED = "token_embd.weight"
-"""Suffix of a matrix whose two factors are swapped (llama.cpp, `llama-adapter.cpp`)."""
+_FLIPPED = "token_embd.weight"  # a matrix with swapped factors (`llama-adapter.cpp`)
 
 Shape = tuple[int, ...]  # lengths of a tensor's dimensions, the fastest one first
 

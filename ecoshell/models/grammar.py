@@ -41,8 +41,7 @@ class Notation:
 
 
 JSON = Notation()
-LOOSE = Notation(argument='"{}":', key='"{}":', comma=",", space="ws")
-"""JSON on one line or over several."""
+LOOSE = Notation(argument='"{}":', key='"{}":', comma=",", space="ws")  # JSON on several lines
 PYTHON = Notation(argument="{}=", constants=("True", "False", "None"), brackets=("(", ")"))
 
 _KINDS = frozenset({"string", "integer", "number", "boolean", "null"})

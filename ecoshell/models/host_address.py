@@ -24,8 +24,7 @@ from ecoshell.secrecy import SECRET_NAME
 
 PATH_LIMIT = 100  # bytes of a socket's path; Linux takes 107, macOS 103
 HELLO_LIMIT = 4096  # maximum bytes of the greeting, the first line of a connection
-PATIENCE = 10.0
-"""Seconds to wait for the greeting of a running host, and for the end of a stopped one."""
+PATIENCE = 10.0  # seconds to wait for a host's greeting, or for the end of a stopped one
 _PEER = struct.Struct("3i")
 _ALWAYS_PASSED = ("HOME", "ECOSHELL_HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONPATH")
 _PREFIXES = """

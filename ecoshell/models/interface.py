@@ -10,8 +10,7 @@ from ecoshell.options import Effort
 
 Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
 
-CAPABLE_PARAMETERS = 7_000_000_000
-"""A model with at least this many parameters gets no small-model aids."""
+CAPABLE_PARAMETERS = 7_000_000_000  # such a model gets no small-model aids
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +18,18 @@ class Traits:
     """Facts about a model that are known before its first call; unknown is None."""
 
     name: str
-    price: Price | None
-    """A free model has a price of zero."""
+    price: Price | None  # a free model has a price of zero
     context: int | None
     max_output: int | None
-    native_tools: bool
-    """Whether it takes a tool array and returns tool calls; otherwise calls are JSON in the text."""
+    native_tools: bool  # whether it takes a tool array; otherwise calls are JSON in text
     local: bool
-    calls_undeclared: bool = False
-    """Whether it can call tools outside the array, because its calls are parsed from its text."""
-    small: bool = False
-    """Whether it is too small to write summaries and approval texts."""
-    trained: str = ""
-    """The role it was trained for with `ecoshell train umi`; such a model needs no reminders."""
-    parameters: int | None = None
-    """Number of parameters."""
-    vision: bool | None = None
-    """Whether it accepts images; if unknown, images are sent."""
-    reasons: bool | None = None
-    """Whether it can reason before it answers."""
-    defers_tools: bool = False
-    """Whether its provider can search for deferred tools and load them."""
+    calls_undeclared: bool = False  # whether it can call tools outside the array
+    small: bool = False  # whether it is too small to write summaries and approval texts
+    trained: str = ""  # the role it was trained for; such a model needs no reminders
+    parameters: int | None = None  # number of parameters
+    vision: bool | None = None  # whether it accepts images; if unknown, images are sent
+    reasons: bool | None = None  # whether it can reason before it answers
+    defers_tools: bool = False  # whether its provider can search for deferred tools and load them
 
     @property
     def capable(self) -> bool:
@@ -59,8 +49,7 @@ class PromptSize:
     count: int
     bound: int
     exact: bool
-    cache_writes: bool = True
-    """Whether the provider may bill cache writes for the prompt."""
+    cache_writes: bool = True  # whether the provider may bill cache writes for the prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +67,16 @@ class Request:
     tools: tuple[ToolSchema, ...] = ()
     callable_now: tuple[ToolSchema, ...] = ()
     want: Literal["call", "either", "text"] = "either"
-    several: bool = False
-    """Whether several calls are allowed if `want` is `call`; with `either` they always are."""
+    several: bool = False  # whether `want="call"` allows several; `either` always does
     max_tokens: int = 1024
-    min_tokens: int = 16
-    """Smallest useful output limit."""
-    temperature: float | None = 0.0
-    """0 takes the likeliest token; None is the recommendation of the model's file, family or provider."""
+    min_tokens: int = 16  # smallest useful output limit
+    temperature: float | None = 0.0  # 0 takes the likeliest token; None is the model's default
     purpose: Purpose = "step"
     endings: tuple[str, ...] = ()
     grammar: str = ""
     role: str = ""
     task: str = ""
-    effort: Effort = "auto"
-    """Filled in by the metered model."""
+    effort: Effort = "auto"  # filled in by the metered model
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +85,9 @@ class Delta:
 
     text: str
     usage: Usage | None = None
-    reasoning: bool = False
-    """Whether the text is reasoning."""
-    answer: bool = False
-    """Whether the text is part of the answer in a call of `finish`, which the reply repeats."""
-    unseen: int = 0
-    """Bytes of calls received with this piece."""
+    reasoning: bool = False  # whether the text is reasoning
+    answer: bool = False  # whether it is part of the answer in a call of `finish`
+    unseen: int = 0  # bytes of calls received with this piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +102,15 @@ class Reply:
     calls: tuple[Call, ...] = ()
     usage: Usage | None = None
     fault: str = ""
-    cut: bool = False
-    """Whether the output limit ended it."""
-    attempt: Call | None = None
-    """The unusable call, if it is readable."""
-    reasoning: str = ""
-    """Never part of `text`."""
+    cut: bool = False  # whether the output limit ended it
+    attempt: Call | None = None  # the unusable call, if it is readable
+    reasoning: str = ""  # never part of `text`
     finish: str = field(default="", compare=False)
     """Why the model stopped: `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, `malformed_call` (Gemini
     could not read its own call) or `endless` (it was cut off beyond `max_tokens`); empty if unknown."""
     state: ProviderState | None = field(default=None, compare=False, repr=False)
     """For the next request to the provider."""
-    group: str = field(default="", compare=False)
-    """ID of the reply within a session."""
+    group: str = field(default="", compare=False)  # ID of the reply within a session
 
     @property
     def call(self) -> Call | None:

@@ -7,8 +7,7 @@ from typing import Any
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.secrecy import MARK, MIN_KEY_CHARACTERS, SECRET_NAME, add_secret, environ
 
-KEYRING_SERVICE = "ecoshell"
-"""Service name of keys in the OS keyring; the user name is the environment variable."""
+KEYRING_SERVICE = "ecoshell"  # service name; the user name is the environment variable
 
 _ONE_VARIABLE = """
 ai21 anthropic anyscale cerebras codestral cohere deepinfra deepseek featherless_ai groq mistral moonshot nebius novita

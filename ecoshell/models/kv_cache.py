@@ -30,8 +30,7 @@ class CacheSlot:
     number: int
     owner: CacheOwner | None = None  # None if empty
     tokens: list[int] = field(default_factory=list[int])
-    cells: list[int] = field(default_factory=list[int])
-    """The cell number of each token; slots may share cells."""
+    cells: list[int] = field(default_factory=list[int])  # of each token; slots may share cells
     used: int = 0  # sequence number of its last use
 
     def fits(self, adapter: Path | None) -> bool:

@@ -33,11 +33,9 @@ _AMX = b"AMX_INT8 = 1"
 """Reported by a llama.cpp built for Intel's matrix unit. GCC omits half of the unit's configuration, so the first
 prompt would crash the process (llama.cpp pull request 26954); without the extra buffers the unit is not used."""
 _ERROR_LEVEL = 4
-_complaints: deque[str] = deque(maxlen=8)
-"""Last errors logged by llama.cpp, for messages about failed loads."""
+_complaints: deque[str] = deque(maxlen=8)  # last errors logged by llama.cpp
 _loading = threading.Lock()
-_log_callbacks: list[Any] = []
-"""Keeps the C callback alive, because llama.cpp has only a pointer to it."""
+_log_callbacks: list[Any] = []  # keeps the callback alive: llama.cpp has only a pointer
 
 
 @cache

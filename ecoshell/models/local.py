@@ -32,13 +32,10 @@ from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.quoting import Quoting
 from ecoshell.models.replying import ReplyForm, ReplyReader
 
-SMALL_BYTES = 300_000_000
-"""Models with smaller files cannot follow a protocol that they were not trained on."""
-SMALL_REPEAT_PENALTY = 1.1
-"""Small untrained models fall into loops when they always take the likeliest token."""
+SMALL_BYTES = 300_000_000  # smaller models cannot follow a protocol that is new to them
+SMALL_REPEAT_PENALTY = 1.1  # without it, small untrained models fall into loops
 USUAL_CONTEXT = 8192
-REFUSED_BEGINNINGS = 4
-"""Number of first tokens that are excluded in turn because they start calls where only text is wanted."""
+REFUSED_BEGINNINGS = 4  # number of first tokens excluded in turn because they start calls
 
 
 class LocalModel:
@@ -332,6 +329,5 @@ class _Runtime:
 
 
 _Key = tuple[int, int, int, EngineOptions]
-_running: "WeakValueDictionary[_Key, _Runtime]" = WeakValueDictionary()
-"""Loaded files of this process."""
+_running: "WeakValueDictionary[_Key, _Runtime]" = WeakValueDictionary()  # loaded files
 _sharing = Lock()

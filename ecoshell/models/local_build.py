@@ -18,8 +18,7 @@ from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "llama-build"
 _LOG, _STATE = "log", "state.json"
-_STEP = re.compile(rb"\[(\d+)/(\d+)\]")
-"""Progress of the build tool: `[12/345] Building CXX object …`."""
+_STEP = re.compile(rb"\[(\d+)/(\d+)\]")  # such as `[12/345] Building CXX object …`
 _TAIL_BYTES = 1 << 16
 _POLL_SECONDS = 0.02
 

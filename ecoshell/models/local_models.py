@@ -25,10 +25,8 @@ _PLUS = "+"
 _ADAPTED = re.compile(rf"({EMBEDDED}|{LOCAL}.*?\.(?i:gguf))\+(.*)", re.DOTALL)
 
 OWN_FOLDER = "models folder"
-_OLLAMA_MODEL = "application/vnd.ollama.image.model"
-"""Media type of a manifest's layer with the GGUF file."""
-_OLLAMA_LIBRARY = ("registry.ollama.ai", "library")
-"""Default host and owner in manifest paths, which names omit."""
+_OLLAMA_MODEL = "application/vnd.ollama.image.model"  # media type of the GGUF file's layer
+_OLLAMA_LIBRARY = ("registry.ollama.ai", "library")  # default host and owner, omitted in names
 _OLLAMA_SERVICE_FOLDER = Path("/usr/share/ollama/.ollama/models")
 _MAX_MANIFEST_BYTES = 1 << 20
 _NO_CHAT = """

@@ -28,8 +28,7 @@ from ecoshell.models.retrying import Retries, RetryPolicy
 from ecoshell.options import Effort
 from ecoshell.secrecy import mask_secrets
 
-AccountOf = Callable[[], Account]
-"""Returns the current session and turn; role, model and purpose are filled in for each call."""
+AccountOf = Callable[[], Account]  # returns the session and turn; calls fill in the rest
 
 
 class MeteredModel:
@@ -49,8 +48,7 @@ class MeteredModel:
             defers_tools=traits.defers_tools,
         )
         self._context: int | None = None
-        self.effort: Callable[[], Effort] = lambda: "auto"
-        """How much the user wants the model to reason."""
+        self.effort: Callable[[], Effort] = lambda: "auto"  # what the user has chosen
 
     @property
     def traits(self) -> Traits:

@@ -28,8 +28,7 @@ class MeteredCall:
         self.hold = hold
         self.emit = emit
         self.usage: Usage | None = None
-        self.estimate: Callable[[], Usage] | None = None
-        """Counts what was sent and received; may block."""
+        self.estimate: Callable[[], Usage] | None = None  # counts tokens; may block
         self.text: Callable[[], str] = lambda: ""  # the text received so far
         self.prompt = ""  # digest of the prompt, if its reported count is reused
         self.tool = ""

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ecoshell.models.host_address import HostAddress
     from ecoshell.models.remote_worker import Worker
 
-_UNREAD_LIMIT = 1 << 26
-"""Bytes buffered for a client that does not read before its connection is dropped."""
+_UNREAD_LIMIT = 1 << 26  # bytes kept for a client that does not read; then it is dropped
 _FIRST_CLIENT_SECONDS = 10.0  # minimum time a new host waits for the command that started it
 _LOOK_SECONDS = 0.5  # interval between checks for clients
 _LOCK_PATIENCE = 10.0  # seconds to wait for a host that is ending to let its lock go

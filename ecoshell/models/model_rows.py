@@ -33,15 +33,12 @@ class ModelRow:
     price: Price | None
     blocked: str = ""  # why it is not called under a cap; empty if it is allowed
     missing: str = ""  # how to make it ready; empty if nothing is known to be missing
-    address: str = ""
-    """Address of the user's own server, which needs no key; empty for a provider's."""
-    at_hand: bool = True
-    """Whether it is local, recommended, in the settings, blocked, or from a provider with a key."""
+    address: str = ""  # of the user's own server, which needs no key; else empty
+    at_hand: bool = True  # whether it is local, recommended, set, blocked, or has a key
     kind: Kind = "remote"
     path: Path | None = None
     size_bytes: int | None = None
-    place: str = ""
-    """The program that has it, if that is not the provider: `LM Studio`, `Ollama: qwen3:4b`."""
+    place: str = ""  # the program that has the file: `LM Studio`, `Ollama: qwen3:4b`
 
     @property
     def local(self) -> bool:

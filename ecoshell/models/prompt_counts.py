@@ -18,10 +18,8 @@ from ecoshell.models.protocol import as_plain_messages, exchanges, safe_name
 from ecoshell.models.tool_search import loaded_names
 
 MAX_PROMPTS = 8
-MAX_BYTES_PER_TOKEN = 16
-"""Reports with more bytes per token are not used, because the provider may have omitted cached tokens."""
-MARGIN = 16
-"""Divisor of the margin added to reports, for templates that differ between a provider's machines."""
+MAX_BYTES_PER_TOKEN = 16  # reports with more may lack cached tokens, and are not used
+MARGIN = 16  # divisor of the margin for templates that differ between machines
 
 _DIGEST_CHARACTERS = 32
 

@@ -29,14 +29,12 @@ from ecoshell.models.tokens import counter_for
 from ecoshell.models.tool_search import search_tool
 
 SILENCE = 600.0  # maximum seconds without data; some providers send nothing while a model reasons
-_SECONDS_PER_TOKEN = 2.0
-"""Maximum time per output token, for slow local servers; the silence before and after the answer comes on top."""
+_SECONDS_PER_TOKEN = 2.0  # maximum for slow local servers, in addition to the silence
 _BYTES_PER_TOKEN, _SPARE_BYTES, _MAX_BYTES = 1 << 14, 1 << 23, 1 << 27
 """Limits of an answer on the network; some providers repeat sources or the whole text with each token."""
 
 _NO_KEY = "none"  # sent to the user's own servers without a key, because clients require one
-_PUBLISHED_ENCODINGS = frozenset({"openai", "azure"})
-"""Providers whose models' names determine the tiktoken encoding."""
+_PUBLISHED_ENCODINGS = frozenset({"openai", "azure"})  # names determine the tiktoken encoding
 _COUNTING_PROVIDERS = frozenset({"anthropic"})
 """Providers with a free endpoint that counts a prompt; litellm needs a further package for Gemini's, and the prompts of
 OpenAI's models are counted here."""
@@ -46,8 +44,7 @@ _NAME_HELP = (
     "`ecoshell models PART` searches the known names."
 )
 _TOKENS_PER_MESSAGE = 3
-_TOKENS_PER_PROMPT = 3
-"""Tokens that OpenAI counts in addition to the texts; other templates differ slightly."""
+_TOKENS_PER_PROMPT = 3  # added by OpenAI to the texts; other templates differ slightly
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +55,9 @@ class RemoteOptions:
     native_tools: bool | None = None
     context: int | None = None
     vision: bool | None = None
-    tool_search: bool | None = None
-    """Whether the provider loads deferred tools; None decides by the model."""
+    tool_search: bool | None = None  # whether deferred tools are used; None: by model
     silence: float = SILENCE
-    deadline: float | None = None
-    """Maximum seconds of the whole answer; None derives it from `max_tokens`."""
+    deadline: float | None = None  # of the answer; None derives it from `max_tokens`
 
 
 _AS_KNOWN = RemoteOptions()

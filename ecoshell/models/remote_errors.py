@@ -24,8 +24,7 @@ _STATUS_MEANINGS = {
     504: " (gateway timeout)",
     529: " (overloaded)",
 }
-_MAX_MESSAGE_CHARS = 600
-"""Characters of a provider's message that are shown; some send whole web pages."""
+_MAX_MESSAGE_CHARS = 600  # maximum that is shown; some providers send whole web pages
 _BUSY_FIX = "Ask again later, choose another model with /model, or name one in [models] fallback."
 _CONTEXT_FIX = (
     "Start a new session, give fewer or shorter texts, or choose a model with a larger context."

@@ -28,8 +28,7 @@ from ecoshell.secrecy import removed_variables
 
 _LINE_LIMIT = 1 << 26  # bytes; a reply is one line, and a long one is still a few megabytes
 _MEMORY = 4 << 30  # bytes of address space; litellm with a few asks at once takes less than half
-_GRACE = 60.0
-"""Seconds after an ask's deadline within which the process must report it, which includes loading litellm."""
+_GRACE = 60.0  # seconds after its deadline to report an ask, and to load litellm
 _LAST_WORDS = 2048
 _START_SECONDS = 60.0  # maximum time until a new host listens, also on a busy machine
 _START_ATTEMPTS = 3  # an idle host may end just as a command connects to it

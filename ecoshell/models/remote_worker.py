@@ -44,11 +44,9 @@ litellm.llms.vertex_ai.context_caching.vertex_ai_context_caching litellm.llms.op
 litellm.llms.mistral.chat.transformation litellm.llms.ollama.chat.transformation
 litellm.proxy.guardrails.exception_utils
 """
-FIRST_CALL_MODULES = _FIRST_CALL_MODULES.split()
-"""Modules that litellm loads during the first call of a provider, which takes up to a second."""
+FIRST_CALL_MODULES = _FIRST_CALL_MODULES.split()  # they take litellm up to a second
 OUT_OF_MEMORY = "it reached its memory limit"
-clients: set[int] = set()
-"""Descriptors of connected clients, which receive the reason when the process ends."""
+clients: set[int] = set()  # descriptors of clients, which receive the reason at the end
 
 
 def main() -> None:

@@ -24,8 +24,10 @@ class ReplyListener:
         self.usage: Usage | None = None  # the last plausible usage report
         self.texts: list[str] = []  # texts received so far, without reasoning and answers in calls
         self.answers: list[str] = []  # answers in calls received so far
-        self._received: dict[bool, list[str]] = {False: [], True: []}
-        """All received texts (False), and the answers in calls (True)."""
+        self._received: dict[bool, list[str]] = {
+            False: [],
+            True: [],
+        }  # texts; answers in calls (True)
         self._unseen = 0
         self._reply: Reply | None = None
         self._masks: dict[tuple[bool, bool], MaskedStream] = {}  # key masks of the streamed texts

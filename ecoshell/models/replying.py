@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from ecoshell.models.choosing import Chooser
 
 _MAX_HEAD = 400  # maximum characters of a call before its arguments
-MIN_TOKENS_AFTER_REASONING = 64
-"""Tokens that reasoning leaves for the answer, or a quarter of `max_tokens` if that is more."""
+MIN_TOKENS_AFTER_REASONING = 64  # for the answer; at least a quarter of `max_tokens`
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,7 @@ class ReplyForm:
     """The form of a model's replies."""
 
     calls: CallFormat
-    tags: tuple[str, str] | None = None
-    """The tags around reasoning; None if the family does not reason."""
+    tags: tuple[str, str] | None = None  # None if the family does not reason
     inside: bool = False  # whether the prompt ends inside reasoning
     is_remote: bool = False  # whether the model is remote, so that no grammar applies
 
@@ -51,8 +49,7 @@ class ReplyReader:
         self._state = "reasoning" if form.inside and self._tags else "begins"
         self._unknown = ""  # the name of an unknown tool, once a call of it has started
         self._place = 0  # start of the first call, after its marker
-        self._called: Head | None = None
-        """The first call's tool and the start of its arguments, once known."""
+        self._called: Head | None = None  # the first call's start, once known
         self._answer = ElementAnswer(form.calls.elements) if form.calls.elements else AnswerText()
         self.over = False  # whether the rest of the reply is not needed
         room = request.max_tokens

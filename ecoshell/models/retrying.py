@@ -14,8 +14,7 @@ from ecoshell.options import RETRY_SECONDS
 class RetryPolicy:
     """Exponential back-off with jitter, up to a time limit; the provider's Retry-After is respected."""
 
-    seconds: float = RETRY_SECONDS
-    """No attempt starts later than this after the first failure; 0 turns retries off."""
+    seconds: float = RETRY_SECONDS  # no attempt starts later; 0 turns retries off
     first_pause: float = 1.0
     longest_pause: float = 30.0
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

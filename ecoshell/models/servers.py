@@ -21,8 +21,7 @@ _MAX_MODELS = 64
 _MAX_NAME_CHARS = 300
 _OLLAMA_CONTEXT = 4096  # tokens of Ollama's default context
 _LOOPBACK = re.compile(r"localhost|127(?:\.\d+){3}|::1", re.IGNORECASE)
-_ANYWHERE = frozenset({"", "0.0.0.0", "::"})
-"""Configured hosts that mean all addresses; loopback is used for them."""
+_ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # all addresses; loopback is used
 
 Answer = Mapping[str, Any]
 
@@ -134,8 +133,7 @@ class ServerQuery:
     base_url: str
     deadline: float
     models: list[Served] = field(default_factory=list[Served])
-    off: bool = False
-    """Whether no server, or another program, listens there; slow servers may be queried again."""
+    off: bool = False  # whether no such server listens; slow ones may be queried again
 
     def run(self) -> None:
         """Query the server; never raises."""

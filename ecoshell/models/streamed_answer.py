@@ -13,12 +13,10 @@ _ESTIMATING = """
 a2a langflow langgraph nlp_cloud petals predibase replicate sagemaker sagemaker_chat
 """
 """Providers whose usage may be litellm's own count, which is not a report."""
-_CUMULATIVE_FIELDS = frozenset({"tool_results", "tool_search_items"})
-"""Fields that litellm repeats whole with each addition."""
+_CUMULATIVE_FIELDS = frozenset({"tool_results", "tool_search_items"})  # repeated whole each time
 _DERIVED_FIELDS = frozenset({"thinking_blocks", "reasoning_content", "refusal"})
 """Fields litellm repeats from elsewhere in the message."""
-_JOINED_FIELDS = frozenset({"text", "summary", "data"})
-"""Fields of a reasoning detail whose pieces are joined."""
+_JOINED_FIELDS = frozenset({"text", "summary", "data"})  # their pieces are joined
 
 Fields = dict[str, Any]
 
@@ -31,17 +29,12 @@ class StreamedAnswer:
     text: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
     calls: list[Fields] = field(default_factory=list[Fields])
-    open: dict[int, Fields] = field(default_factory=dict[int, Fields])
-    """The call that pieces of each index belong to."""
-    thinking: list[Fields] = field(default_factory=list[Fields])
-    """Anthropic's thinking blocks; the last one may lack its signature."""
+    open: dict[int, Fields] = field(default_factory=dict[int, Fields])  # the call of each index
+    thinking: list[Fields] = field(default_factory=list[Fields])  # Anthropic's thinking blocks
     items: list[Any] = field(default_factory=list[Any])  # OpenAI's reasoning items
-    details: list[Fields] = field(default_factory=list[Fields])
-    """OpenRouter's reasoning details, whose pieces have an index."""
-    fields: Fields = field(default_factory=Fields)
-    """Other fields of the provider's message, such as Gemini's thought signatures."""
-    answer: AnswerText = field(default_factory=AnswerText)
-    """The answer of a first call of `finish`; after other calls it does not end the turn."""
+    details: list[Fields] = field(default_factory=list[Fields])  # OpenRouter's reasoning details
+    fields: Fields = field(default_factory=Fields)  # such as Gemini's thought signatures
+    answer: AnswerText = field(default_factory=AnswerText)  # of `finish`, if that is the first call
     finish: str = ""
     usage: Fields | None = None
 

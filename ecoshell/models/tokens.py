@@ -26,8 +26,7 @@ _EXACT = {
 _ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 """URL of an encoding; its hash is the file name in tiktoken caches. It is never requested."""
 
-_MAX_COUNTED_CHARS = 64_000
-"""Characters; longer texts are estimated, because counting them takes longer than a frame."""
+_MAX_COUNTED_CHARS = 64_000  # counting more takes longer than a frame
 _CACHE_SIZE = 4096
 
 

@@ -59,8 +59,7 @@ class Traffic:
     unrefused: int = 0  # sent requests that were not certainly rejected before any work
     unreached: str = ""  # the last address (host:port) that could not be connected to
     odd_usage: bool = False  # whether a token count was invalid
-    retry_after: float | None = None
-    """Seconds the provider asked to wait, in the headers of its last refusal."""
+    retry_after: float | None = None  # seconds to wait, by the headers of the last refusal
     refusal: bool = False
     malformed_call: bool = False
 

@@ -38,16 +38,14 @@ class BackgroundCommand:
         return "stopped" if self.status is None else f"exit status {self.status}"
 
 
-Run = Callable[[UnreadOutput], Awaitable[int]]
-"""Runs a program to its end, feeds its output, and returns its exit status."""
+Run = Callable[[UnreadOutput], Awaitable[int]]  # runs a program and returns its exit status
 
 
 @dataclass(eq=False)
 class BackgroundCommands:
     """The background commands of a session."""
 
-    report: Callable[[Event], None] = lambda event: None
-    """Receives the start and the end of each command."""
+    report: Callable[[Event], None] = lambda event: None  # receives starts and ends
     _commands: dict[str, BackgroundCommand] = field(default_factory=dict[str, BackgroundCommand])
     _count: int = 0
 

@@ -15,8 +15,7 @@ from ecoshell.messages import Footprint, Observation
 from ecoshell.tools.gpu import gpu_mb, may_have_gpu
 
 _KB_PER_MB = 1 << 10
-_FIRST_INTERVAL, _MAX_INTERVAL = 0.005, 0.1
-"""Seconds between measurements of a program, doubled up to the maximum."""
+_FIRST_INTERVAL, _MAX_INTERVAL = 0.005, 0.1  # seconds, doubled up to the maximum
 _GPU_INTERVAL = 0.5
 _MAX_PROGRAMS = 64  # maximum number of measured descendants of a program
 _PEAK = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
@@ -30,15 +29,13 @@ class Meter:
     start_mb: float | None = None
     programs: bool = False  # whether the tool started a program
     program_mb: float | None = None  # peak memory of that program and its descendants
-    worker_mb: tuple[float | None, float | None] | None = None
-    """Memory of the worker process before the run and its peak; None without a worker."""
+    worker_mb: tuple[float | None, float | None] | None = None  # before the run, and the peak
     program_gpu_mb: float | None = None
     gpu_due: float = 0.0  # the time of the next query, which starts a program
 
 
 _current_meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
-_meters: list[Meter] = []
-"""All meters of this process, because overlapping runs share its memory figure."""
+_meters: list[Meter] = []  # overlapping runs share this process's memory figure
 
 
 async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:

@@ -32,7 +32,7 @@ _LINKS = {
     "ptmx": "pts/ptmx",
 }
 _COVERED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
-"""Parts of /proc that root may write without any capability."""
+"""Root writes them without capabilities."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

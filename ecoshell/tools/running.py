@@ -24,8 +24,7 @@ T = TypeVar("T")
 
 _MARKS = 200  # extra characters for the truncation marks of a tool
 _FIELD_TYPES = {"text": str, "ok": bool, "truncated": bool, "changes": str, "images": tuple}
-_running_tasks: set[asyncio.Task[Observation]] = set()
-"""Strong references, also to tools that outlive their call: asyncio holds tasks weakly."""
+_running_tasks: set[asyncio.Task[Observation]] = set()  # asyncio holds tasks weakly
 
 
 async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) -> Observation:

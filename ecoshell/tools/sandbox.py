@@ -23,10 +23,8 @@ from typing import Literal
 from ecoshell.tools.protection import protection
 
 SandboxMode = Literal["auto", "off", "strict"]
-Reach = Literal["inside", "network", "outside"]
-"""What a command may reach: the sandbox alone, also the network, or everything."""
-reach: ContextVar[Reach] = ContextVar("reach", default="inside")
-"""The reach of the command that runs in this context."""
+Reach = Literal["inside", "network", "outside"]  # the sandbox alone, also the network, or all
+reach: ContextVar[Reach] = ContextVar("reach", default="inside")  # of the current command
 
 _HOME_SECRETS = """
 .ssh .aws .azure .gnupg .kube .docker .password-store .mozilla .thunderbird .terraform.d .local/share/keyrings
@@ -47,10 +45,8 @@ _EXECUTED_LATER = (
 )
 """Paths of the workspace that other programs execute later; a command does not write them."""
 _RESERVED = (".git/hooks", ".ecoshell")  # protected paths that exist, empty, while a command runs
-_LATER = (".git/commondir", ".git/config.worktree")
-"""Files that redirect git to other settings; one that a command creates is removed."""
-_KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger")
-"""Parts of /proc that root may write without any capability."""
+_LATER = (".git/commondir", ".git/config.worktree")  # they redirect git; new ones are removed
+_KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger")  # root writes them without capabilities
 _MACHINE = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
 _GPU = ("/dev/nvidia*", "/dev/kfd", "/dev/dxg", "/dev/dri")
 _PROFILE: str = """(version 1)
@@ -65,8 +61,7 @@ _PROFILE: str = """(version 1)
 (allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))"""
 """The beginning of every profile of sandbox-exec; later rules win."""
 _PRIVATE_FOLDERS = ("/tmp", "/run", "/var/run")
-_placeholders = Counter[Path]()
-"""Reserved paths that were created for running commands, with the number of those."""
+_placeholders = Counter[Path]()  # reserved paths that were created, with their commands
 _SCRATCH = "ecoshell-sandbox-"  # the beginning of the names of temporary folders
 _PROBE_SECONDS = 10.0
 _INSTALL = "Install bubblewrap (package `bubblewrap`), and allow user namespaces."

@@ -32,8 +32,7 @@ HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_pr
 """Variables that the helper inherits, without keys; a server gets those of the first line and its configured ones."""
 
 Record = Mapping[str, Any]
-Answer = Callable[[Record, Caller], Awaitable[Record]]
-"""Answers a server's question through the caller of its running tool; empty if unanswered."""
+Answer = Callable[[Record, Caller], Awaitable[Record]]  # answers a question; empty if it cannot
 
 
 def _images(encoded: Sequence[str]) -> tuple[Image, ...]:
@@ -60,8 +59,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._requests: dict[int, asyncio.Future[Record]] = {}
         self._callers: dict[int, Caller] = {}  # callers of running requests
-        self._starter = caller.get()
-        """The caller that started the connection; answers questions until it is open."""
+        self._starter = caller.get()  # answers questions until the connection is open
         self._start_timeout: asyncio.Timeout | None = None
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reason = ""  # the helper's reason for the end of the connection

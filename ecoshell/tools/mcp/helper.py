@@ -61,15 +61,13 @@ _MAX_VALUES = 100  # maximum number of completions, as in the protocol
 _ALARM = 10  # seconds of processor time without a heartbeat after which this process is ended
 _HEARTBEAT = 2.0  # seconds between heartbeats
 _RELIST_PAUSE = 1.0  # minimum seconds between two reads of changed lists
-_MAX_MESSAGES = 5_000
-"""Maximum number of recent messages; each heartbeat forgets _MESSAGES_PER_HEARTBEAT of them."""
+_MAX_MESSAGES = 5_000  # maximum number of recent ones; each heartbeat forgets some
 _MESSAGES_PER_HEARTBEAT = 200
 _MAX_INVALID = 100  # maximum number of lines that are not valid messages
 _PROGRESS_SECONDS = 1.0  # minimum seconds between two progress reports of a call
 _SIGN_IN = "it requires you to sign in: run `ecoshell mcp login`"
 _WRONG_KEY = "it rejects the configured Authorization header"
-_CHILD_SUBREAPER = 36
-"""PR_SET_CHILD_SUBREAPER of prctl(2): orphaned processes of a server become children of this process."""
+_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2), which adopts orphans
 
 
 def main() -> None:

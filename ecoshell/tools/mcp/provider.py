@@ -28,8 +28,7 @@ from ecoshell.tools.mcp.servers import (
 
 _CONNECT_SECONDS = 60.0  # time limit for connecting; some servers are downloaded first
 _QUESTION_SECONDS = 3_600.0  # time that the user has to answer a server's questions during a call
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a server that failed twice is started again; doubled after each failure up to the maximum."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds, doubled after each failure but the first
 
 
 class McpServer:
@@ -318,8 +317,7 @@ class McpTool:
         effects: tuple[Effect, ...] = ("read",) if is_read_only else ("read", "write", "network")
         self.effects: frozenset[Effect] = frozenset(effects)
         self.limits = owner.limits
-        self.reported_parameters = listed.schema.parameters
-        """The parameters that the model received last."""
+        self.reported_parameters = listed.schema.parameters  # as the model knows them
         self._owner = owner
 
     def warm(self) -> None:

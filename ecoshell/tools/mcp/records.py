@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from mcp import Client
 
 _MAX_ENTRIES = 2_000  # maximum entries of each of the server's lists
-_MAX_LIST_CHARS = 1 << 22
-"""Maximum characters of all lists together, which the shell reads after each change."""
+_MAX_LIST_CHARS = 1 << 22  # maximum characters of all lists; the shell reads them at once
 _MAX_PAGES = 100
-_MAX_IMAGE_CHARS = MAX_BYTES * 4 // 3 + 4
-"""Maximum length of an image in base64 that models receive."""
+_MAX_IMAGE_CHARS = MAX_BYTES * 4 // 3 + 4  # maximum length of an image in base64
 _MAX_FILE_BYTES = 20_000_000  # maximum bytes of the files saved for one result
 MAX_MESSAGE_CHARS = 600
 TOO_LARGE = "it sent more than fits into memory"
@@ -92,8 +90,7 @@ async def _pages(kind: str, fetch: Callable[..., Awaitable[Any]]) -> list[Any]:
     return entries
 
 
-Save = Callable[[str, str | None, str], str]
-"""Saves binary content, given its kind, media type and base64, and returns a note with the path."""
+Save = Callable[[str, str | None, str], str]  # from kind, media type and base64 to a note
 
 
 def file_saver(folder: str | None) -> Save:

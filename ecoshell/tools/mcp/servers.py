@@ -22,8 +22,7 @@ _MAX_DESCRIPTION = 4_000  # maximum characters of a description; longer ones are
 _MAX_SCHEMA = 20_000  # maximum characters of a schema; tools with longer ones are rejected
 _MAX_URI = 2_000
 _KEYRING = "ecoshell"  # service name in the system keyring
-_MAX_NODES, _MAX_DEPTH = 500, 12
-"""Maximum size of a schema; deeper or further parts accept any value."""
+_MAX_NODES, _MAX_DEPTH = 500, 12  # deeper or further parts accept any value
 _MAX_FILE_BYTES = 16_000_000
 _NUMBER, _TEXT, _ANY = (int, float), (str,), (object,)
 _VALUE_KEYWORDS: Mapping[str, tuple[type, ...]] = {
@@ -48,18 +47,15 @@ class Server:
 
     name: str
     command: tuple[str, ...] = ()  # the program and its arguments; empty with a URL
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Environment variables in addition to the few that every server gets."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])  # added to the usual few
     cwd: str = ""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     trusted: bool = False  # whether tools that claim to be read-only run without approval
     seconds: float = 60.0  # time limit of a call
-    sampling: bool = False
-    """Whether it may use the session's model without approval, within the caps."""
+    sampling: bool = False  # whether it may use the session's model without approval
     workspace: str = ""  # the folder sent as its root; empty for none
-    oauth: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Client registration: client_id, client_secret, method, scope, metadata_url."""
+    oauth: Mapping[str, str] = field(default_factory=dict[str, str])  # client registration
 
     @property
     def identity(self) -> str:
