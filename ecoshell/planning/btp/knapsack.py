@@ -53,15 +53,7 @@ def solve(
         raise ValueError(
             f"{len(tool_values)} values, {len(tool_costs)} costs and {len(limits)} bounds are not of the same tools"
         )
-    raw_budget: Any = budget
-    # a numpy scalar
-    budget_number: Any = raw_budget.item() if hasattr(raw_budget, "item") else raw_budget
-    if not isinstance(budget_number, int | float) or math.isnan(budget_number):
-        raise ValueError(
-            "the budget is not a number"
-            if isinstance(budget_number, float)
-            else f"the budget is {budget_number!r}"
-        )
+    budget_number = _plain_number(budget)
     counts = [
         int(bound) if value > 0 <= budget_number else 0
         for value, bound in zip(tool_values, limits, strict=True)
@@ -89,21 +81,32 @@ def solve(
         min(int(limits[at]), units // cost) for at, cost in zip(usable, unit_costs, strict=True)
     ]
     if sum(map(mul, unit_costs, uses)) > units:
-        # as precise as their sum over all uses allows
-        unit_values = [tool_values[at] for at in usable]
-        if {*map(type, unit_values)} <= {int}:
-            excess = int(sum(map(mul, unit_values, uses))).bit_length() - _VALUE_BITS
-            unit_values = [max(1, int(value) >> max(0, excess)) for value in unit_values]
-        else:
-            decimals = math.floor(
-                math.log10(min(2**53 / sum(uses), _MAX_VALUE_UNITS)) - math.log10(max(unit_values))
-            )
-            unit_of_value = Fraction(10) ** decimals
-            unit_values = [max(1, round(Fraction(value) * unit_of_value)) for value in unit_values]
+        unit_values = _whole_values([tool_values[at] for at in usable], uses)
         uses = _search(unit_values, unit_costs, uses, units)
     for at, count in zip(usable, uses, strict=True):
         counts[at] = count
     return counts
+
+
+def _plain_number(budget: Any) -> int | float:
+    """Return the budget as a Python number; raises ValueError if it is none."""
+    number = budget.item() if hasattr(budget, "item") else budget  # a numpy scalar
+    if isinstance(number, float) and math.isnan(number):
+        raise ValueError("the budget is not a number")
+    if not isinstance(number, int | float):
+        raise ValueError(f"the budget is {number!r}")
+    return number
+
+
+def _whole_values(values: Sequence[int | float], uses: Sequence[int]) -> list[int]:
+    """Return the values as integers, as precise as their sum over all uses allows."""
+    if {*map(type, values)} <= {int}:
+        excess = int(sum(map(mul, values, uses))).bit_length() - _VALUE_BITS
+        return [max(1, int(value) >> max(0, excess)) for value in values]
+    decimals = math.floor(
+        math.log10(min(2**53 / sum(uses), _MAX_VALUE_UNITS)) - math.log10(max(values))
+    )
+    return [max(1, round(Fraction(value) * Fraction(10) ** decimals)) for value in values]
 
 
 def _search(
