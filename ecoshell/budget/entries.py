@@ -183,19 +183,17 @@ def counted(row: sqlite3.Row) -> Counted:
 def scope_keys(
     session: str, turn: int, day: str, lease: str, task: str
 ) -> tuple[tuple[str, str], ...]:
-    """Return the scopes that an entry counts in, with the key of each total."""
-    keys = (("turn", f"{session}/{turn}"), ("session", session), ("day", day), ("month", day[:7]))
-    return (
-        *keys,
-        *((TASK, owner) for owner in _enclosing(task)),
-        *(((LEASE, lease),) if lease else ()),
-    )
-
-
-def _enclosing(task: str) -> tuple[str, ...]:
-    """Return a task and those that it is part of, from the innermost to the outermost."""
+    """Return the scopes that an entry counts in, with the key of each total; a task counts in those around it, too."""
     parts = task.split("/") if task else []
-    return tuple("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+    tasks = ["/".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    return (
+        ("turn", f"{session}/{turn}"),
+        ("session", session),
+        ("day", day),
+        ("month", day[:7]),
+        *[(TASK, owner) for owner in tasks],
+        *([(LEASE, lease)] if lease else ()),
+    )
 
 
 def caps_over(

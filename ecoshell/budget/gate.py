@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from ecoshell.budget import (
     SCOPES,
@@ -26,7 +26,6 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -116,17 +115,20 @@ class Gate:
 
     async def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelDisabled or StoreError."""
-        reserve = partial(self._reserve, self.ledger.hold)
         uncut = replace(ask, min_tokens=ask.max_tokens)
+
+        def reserve(ask: Ask) -> Awaitable[Hold]:
+            return _reserved(partial(self.ledger.hold, ask), self.ledger.release)
+
         return await shared().fit(partial(reserve, uncut), partial(reserve, ask))
 
     async def set_aside(self, ask: Ask) -> Hold:
         """Reserve the price of the final answer; replaces the turn's earlier reservation for it."""
-        return await self._reserve(self.ledger.set_aside, ask)
+        return await _reserved(partial(self.ledger.set_aside, ask), self.ledger.release)
 
     async def hold_final(self, aside: Hold, ask: Ask) -> Hold:
         """Replace the reservation of the final answer with its call; always fits if the call is not larger."""
-        hold = await self._reserve(self.ledger.exchange, aside, ask)
+        hold = await _reserved(partial(self.ledger.exchange, aside, ask), self.ledger.release)
         shared().ended(aside, by=hold)
         return hold
 
@@ -205,11 +207,6 @@ class Gate:
                 raise limit_reached(cap, nano)
 
         await shared().fit(look)
-
-    async def _reserve(
-        self, operation: Callable[P, Hold], *args: P.args, **kwargs: P.kwargs
-    ) -> Hold:
-        return await _reserved(partial(operation, *args, **kwargs), self.ledger.release)
 
 
 async def _reserved(reserve: Callable[[], T], undo: Callable[[T], None]) -> T:

@@ -267,9 +267,10 @@ class PricedPlan:
         if answer_cost is None:
             return None, None
         allowed = [row for row in self.plan.rows if row.state == "planned" or not enforced]
-        expected_uses = [
-            (min(chances.get(row.tool, 0.0), 1.0) * max(1, row.left), row) for row in allowed
-        ]
+        expected_uses: list[tuple[float, PlanRow]] = []
+        for row in allowed:
+            uses = row.planned - row.used if row.state == "planned" else 1
+            expected_uses.append((min(chances.get(row.tool, 0.0), 1.0) * uses, row))
         mean = sum(uses * row.cost for uses, row in expected_uses)
         variance = sum(min(uses, 1) * (row.cost**2 + row.spread**2) for uses, row in expected_uses)
         half_width = _SIGMAS * math.sqrt(variance)
@@ -327,11 +328,10 @@ def explain(
 
 def _value_line(past: Evidence, prior: float) -> str:
     start = str(prior) if prior == HELPFUL_PRIOR else f"{prior:.4f}"
-    origin = (
-        ""
-        if prior == HELPFUL_PRIOR
-        else f"; {start} is estimated from similar tools and its fit to the question"
-    )
+    if prior == HELPFUL_PRIOR:
+        origin = ""
+    else:
+        origin = f"; {start} is estimated from similar tools and its fit to the question"
     if past.weight:
         quotient = f"(Σ w·helpful {past.helpful_weight:.4f} + {start}) / (Σ w {past.weight:.4f} + {WEIGHT_PRIOR})"
         weights = "w = exp(cos − 1), half of that for another version of the tool"
