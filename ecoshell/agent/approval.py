@@ -14,13 +14,7 @@ from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
 from ecoshell.agent.untrusted import Guess, is_trusted
 from ecoshell.catalog import Catalog
-from ecoshell.events import (
-    ApprovalGiven,
-    ApprovalWanted,
-    Emit,
-    Notice,
-    SandboxBlocked,
-)
+from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit, Notice, SandboxBlocked
 from ecoshell.messages import Call, Effect, Observation, ToolSchema, visible_line
 from ecoshell.models import Traits
 from ecoshell.options import ApprovalMode

@@ -40,12 +40,7 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.events.work import is_done
-from ecoshell.messages import (
-    TOOL_REGISTER,
-    Call,
-    Message,
-    Observation,
-)
+from ecoshell.messages import TOOL_REGISTER, Call, Message, Observation
 from ecoshell.strategies import Path
 
 _QUESTION = "x" * 200

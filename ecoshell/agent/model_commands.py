@@ -12,7 +12,7 @@ from ecoshell.agent.command_table import (
 )
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.model_set import MODES
-from ecoshell.agent.quote_table import quote_table
+from ecoshell.agent.plan_text import quote_table
 from ecoshell.agent.shell import Shell
 from ecoshell.budget import about, duration_text
 from ecoshell.errors import EcoshellError, UsageError, suggestion

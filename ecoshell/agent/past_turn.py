@@ -2,16 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.view import (
-    Condensed,
-    opening_text,
-    path_messages,
-    question_text,
-)
-from ecoshell.catalog import (
-    Presentation,
-    RegisteredTool,
-)
+from ecoshell.agent.view import Condensed, opening_text, path_messages, question_text
+from ecoshell.catalog import Presentation, RegisteredTool
 from ecoshell.events import (
     Answer,
     CallFinished,
@@ -29,15 +21,7 @@ from ecoshell.events import (
     TodoItem,
     TurnStarted,
 )
-from ecoshell.messages import (
-    FINISH,
-    PROGRAM,
-    Attachment,
-    Call,
-    Message,
-    Observation,
-    ProviderState,
-)
+from ecoshell.messages import FINISH, PROGRAM, Attachment, Call, Message, Observation, ProviderState
 from ecoshell.models.tool_search import client_calls
 from ecoshell.strategies import Path, Step
 

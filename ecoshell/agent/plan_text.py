@@ -1,10 +1,12 @@
-"""The plan as plain text: what it may spend, and a table of tools."""
+"""Plans, quotes and bills as plain text."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ecoshell.agent.command_table import table
 from ecoshell.budget import Unit, amount_text
-from ecoshell.events import PlanChanged, PlanRow
+from ecoshell.events import Bill, PlanChanged, PlanRow
+from ecoshell.events.figures import duration, span_text, usd_text
 from ecoshell.events.plan import untried, why_words
 from ecoshell.planning.btp.costs import state_word
 
@@ -80,3 +82,47 @@ def plan_summary(plan: PlanChanged) -> str:
         low, high = amount_text(plan.low, plan.unit), amount_text(plan.high, plan.unit)
         sentences.append(f"The turn is estimated at {low if low == high else f'{low} to {high}'}.")
     return " ".join(sentences)
+
+
+KINDS = {"graph": "tool graph", "tasks": "subagents", "plan": "written plan"}
+_ROWS = 10
+"""The latest bills that are shown."""
+
+
+def quote_table(bills: Sequence[Bill]) -> str:
+    """The latest bills and their quotes, and how many quotes held; empty without bills."""
+    if not bills:
+        return ""
+    rows = [
+        (
+            f"{KINDS[bill.kind]} {bill.id}",
+            span_text(bill.low_usd, bill.high_usd, usd_text) or "unknown",
+            "unknown" if bill.spent_usd is None else usd_text(float(bill.spent_usd)),
+            span_text(bill.low_seconds, bill.high_seconds, duration) or "unknown",
+            duration(bill.seconds),
+        )
+        for bill in bills[-_ROWS:]
+    ]
+    verdicts = [bill.is_within for bill in bills if bill.is_within is not None]
+    summary = (
+        f"\n{sum(verdicts)} of {len(verdicts)} bills are within their quote." if verdicts else ""
+    )
+    return (
+        f"{table(('quoted work', 'price quoted', 'bill', 'time quoted', 'taken'), rows)}{summary}"
+    )
+
+
+def bill_record(session: str, bill: Bill) -> dict[str, Any]:
+    """A bill as a JSON object."""
+    return {
+        "session": session,
+        "id": bill.id,
+        "kind": bill.kind,
+        "low_usd": bill.low_usd,
+        "high_usd": bill.high_usd,
+        "spent_usd": bill.spent_usd,
+        "low_seconds": bill.low_seconds,
+        "high_seconds": bill.high_seconds,
+        "seconds": bill.seconds,
+        "within": bill.is_within,
+    }

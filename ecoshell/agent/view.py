@@ -150,15 +150,15 @@ class View:
         `siblings` are the steps already tried from the path's end, and `forbidden` the tools that the plan refuses now.
         """
         names = dict.fromkeys((*self.library, *path.registered, *path.called))
-        shown, opening = path, self.opening
+        condensed_path, opening = path, self.opening
         if self.condensed.forgotten:
-            shown = self.condensed.path(path)
+            condensed_path = self.condensed.path(path)
             opening = self.condensed.opening(opening, path)
         registered = catalog.schemas_of(names)
         skills = [name for name in names if name in catalog.skills] if catalog.skills else ()
         return replace(
             self,
-            path=replace(shown, images=self.path.images),
+            path=replace(condensed_path, images=self.path.images),
             opening=opening,
             registered=registered,
             registered_names=(*[schema.name for schema in registered], *skills),

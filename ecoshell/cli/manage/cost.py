@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, cast, get_args
 
 from ecoshell.agent.command_table import dollars, spent_text
-from ecoshell.agent.quote_table import bill_record, quote_table
+from ecoshell.agent.plan_text import bill_record, quote_table
 from ecoshell.assembly import load_settings, open_ledger, open_store
 from ecoshell.budget import (
     CapState,
