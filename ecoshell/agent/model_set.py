@@ -229,11 +229,7 @@ class ActiveModels:
             self.factory.make, name, mode, roles=roles, at_hand=at_hand
         )
         # even if closing the others fails
-        self.mode, self.session_model, self.roles = (
-            mode,
-            name,
-            roles,
-        )
+        self.mode, self.session_model, self.roles = (mode, name, roles)
         for unused in at_hand:
             if unused not in (*self.current.models, *self._borrowed):
                 await unused.aclose()

@@ -109,7 +109,7 @@ def make_offer(
         presentation=presentation.name,
         context_tokens=names_tokens(deps, () if is_small else by_name, models.sizes)
         + skills_tokens
-        + registered.tokens
+        + sum([tool.tokens for tool in registered.tools.values()])
         + sum([sizes[name] for name in declared if name in sizes]),
         everything_tokens=sum(sizes.values()),
         exact=models.exact,

@@ -5,13 +5,7 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from ecoshell.agent.command_table import (
-    CommandTable,
-    Printed,
-    dollars,
-    required,
-    table,
-)
+from ecoshell.agent.command_table import CommandTable, Printed, dollars, required, table
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.past_turn import PastTurn
 from ecoshell.agent.shell import Shell

@@ -4,13 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from ecoshell.agent.command_table import (
-    CommandTable,
-    Printed,
-    caps_table,
-    required,
-    table,
-)
+from ecoshell.agent.command_table import CommandTable, Printed, caps_table, required, table
 from ecoshell.agent.mode import unpriced
 from ecoshell.agent.model_commands import MODEL_COMMANDS
 from ecoshell.agent.plan_text import plan_summary, plan_table
@@ -21,9 +15,7 @@ from ecoshell.budget import SCOPES, Scope, counted, parse_amount
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events.context import context_line
 from ecoshell.messages import visible, visible_line
-from ecoshell.options import (
-    APPROVAL_MODES,
-)
+from ecoshell.options import APPROVAL_MODES
 from ecoshell.paths import HOOKS_FILE
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart

@@ -33,12 +33,7 @@ class ToolGraphs:
     """Drafts and runs the tool graphs of one turn."""
 
     def __init__(
-        self,
-        view_of: Callable[[Path], View],
-        *,
-        executor: ToolExecutor,
-        emit: Emit,
-        quoter: Quoter,
+        self, view_of: Callable[[Path], View], *, executor: ToolExecutor, emit: Emit, quoter: Quoter
     ) -> None:
         self._view_of = view_of
         self._quoter = quoter

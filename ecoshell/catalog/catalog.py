@@ -117,10 +117,6 @@ class RegisteredTools:
     def names(self) -> tuple[str, ...]:
         return tuple(self.tools)
 
-    @property
-    def tokens(self) -> int:
-        return sum(tool.tokens for tool in self.tools.values())
-
     def including(self, tools: Iterable[RegisteredTool]) -> "RegisteredTools":
         """Return the tools with these added; existing entries are unchanged."""
         extended = dict(self.tools)

@@ -328,9 +328,8 @@ def explain(
 
 def _value_line(past: Evidence, prior: float) -> str:
     start = str(prior) if prior == HELPFUL_PRIOR else f"{prior:.4f}"
-    if prior == HELPFUL_PRIOR:
-        origin = ""
-    else:
+    origin = ""
+    if prior != HELPFUL_PRIOR:
         origin = f"; {start} is estimated from similar tools and its fit to the question"
     if past.weight:
         quotient = f"(Σ w·helpful {past.helpful_weight:.4f} + {start}) / (Σ w {past.weight:.4f} + {WEIGHT_PRIOR})"
