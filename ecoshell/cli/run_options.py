@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import get_args
@@ -32,6 +33,12 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     def add(*names: str, **settings: object) -> None:
         parser.add_argument(*names, default=argparse.SUPPRESS, **settings)  # pyright: ignore[reportArgumentType]
 
+    _add_model_options(add)
+    _add_session_options(add)
+    _add_mode_options(add)
+
+
+def _add_model_options(add: Callable[..., None]) -> None:
     add(
         "--model",
         metavar="NAME",
@@ -53,6 +60,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="how registered tools reach the model",
     )
     add("--max-steps", metavar="N", type=_steps, help="steps of a turn before it must answer")
+
+
+def _add_session_options(add: Callable[..., None]) -> None:
     add(
         "--workspace",
         metavar="DIR",
@@ -74,6 +84,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         const=LATEST_SESSION,
         help="resume the latest session of this folder",
     )
+
+
+def _add_mode_options(add: Callable[..., None]) -> None:
     add(
         "--price",
         metavar="IN,OUT",
