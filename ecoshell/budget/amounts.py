@@ -201,3 +201,12 @@ def _parsed_ms(cleaned: str, quoted: str) -> int | None:
 def parse_spent(text: str) -> Amount:
     """Parse an amount that may be `0`; raises UsageError."""
     return Amount(0, "usd") if _ZERO.fullmatch(text.strip()) else parse_amount(text)
+
+
+def short_tokens(count: int) -> str:
+    """A short token count: `812`, `1.9k`, `14k`, `2.1M`."""
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            short = f"{count / size:.1f}" if count < 10 * size else f"{count // size}"
+            return f"{short.removesuffix('.0')}{letter}"
+    return str(count)

@@ -20,15 +20,6 @@ def length_text(text: str) -> str:
     return about(counted(-(-len(text.encode("utf-8", "replace")) // 4), "token"), estimated=True)
 
 
-def tokens(count: int) -> str:
-    """A short token count: `812`, `1.9k`, `14k`, `2.1M`."""
-    for size, letter in ((1_000_000, "M"), (1_000, "k")):
-        if count >= size:
-            short = f"{count / size:.1f}" if count < 10 * size else f"{count // size}"
-            return f"{short.removesuffix('.0')}{letter}"
-    return str(count)
-
-
 def usd_text(amount: float) -> str:
     """An estimated price in dollars."""
     return amount_text(rounded_up(round(amount * NANO)), "usd") if amount > 0 else "free"

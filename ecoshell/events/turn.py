@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from ecoshell.budget import about, amount_text, counted
+from ecoshell.budget.amounts import short_tokens as tokens
 from ecoshell.errors import EcoshellError
 from ecoshell.events.base import Event
 from ecoshell.events.budget import Consumption
-from ecoshell.events.figures import duration, length_text, tokens
+from ecoshell.events.figures import duration, length_text
 from ecoshell.events.lines import Line
 from ecoshell.messages import Attachment, Usage
 from ecoshell.options import ROLES

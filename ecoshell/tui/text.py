@@ -3,7 +3,7 @@
 from rich.cells import cell_len, set_cell_size
 
 from ecoshell.budget import Unit, amount_text, duration_text
-from ecoshell.events.figures import tokens
+from ecoshell.budget.amounts import short_tokens as tokens
 
 
 def money(nano: int | None) -> str:

@@ -57,7 +57,7 @@ def test_image_path_in_a_line_attaches_the_image(command, tmp_path):
     script.write_text('{"text": "Grey."}\n')
     typed = f"what is '{tmp_path}/my photo.png' next to {tmp_path}/words.png\n"
     done = command("line", "--model", f"script:{script}", typed=typed)
-    assert "attached [image my photo.png 64×48]" in done.stdout
+    assert "attached: [image my photo.png 64×48]" in done.stdout
     assert "words.png was not attached: words.png is not a PNG" in done.stdout
     assert "Grey." in done.stdout
 

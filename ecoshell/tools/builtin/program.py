@@ -96,8 +96,7 @@ class ProgramTool:
             str, "Python source; tools.NAME(argument=value) returns text, or raises ToolFailed."
         ],
     ) -> Observation:
-        """Run a Python program that makes many tool calls, such as edits and their check, or loops over results; for
-        plain files a shell command is cheaper."""
+        """Run a Python program that makes many tool calls (edits and their check, loops over results)."""
         calling = caller.get()
         if calling is None:
             raise ToolError("Programs cannot call tools here.")
