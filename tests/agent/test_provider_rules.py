@@ -107,7 +107,11 @@ async def ask(shell, number):
     return events
 
 
-@pytest.mark.parametrize("effort", ["auto", "high"])
+EFFORTS = pytest.mark.parametrize("effort", [pytest.param("auto", marks=pytest.mark.slow), "high"])
+"""High effort brings thinking blocks, whose rules are the strict ones."""
+
+
+@EFFORTS
 @pytest.mark.parametrize("model", PROVIDERS)
 async def test_thirty_steps_with_parallel_calls_and_a_resume_pass(opened, emulators, model, effort):
     emulator = emulators[model]
@@ -164,7 +168,7 @@ async def test_the_provider_counts_the_first_prompt_under_a_small_cap(
     assert (bound < 2 * settled.usage.input) == bool(counts)
 
 
-@pytest.mark.parametrize("effort", ["auto", "high"])
+@EFFORTS
 async def test_a_conversation_moves_between_all_providers(opened, emulators, effort):
     models = [*PROVIDERS]
     async with opened(models[0], effort=effort) as shell:
