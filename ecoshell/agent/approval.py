@@ -352,7 +352,7 @@ class Approved(Guard):
             f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
             for name, value in changed.items()
         ]
-        edits += [f"{name} left out" for name in original if name not in edited]
+        edits += [f"{name} omitted" for name in original if name not in edited]
         if not edits:
             return observation
         note = f"The user changed the arguments to {clip(', '.join(edits), _EDIT_CHARACTERS)[0]}.\n"

@@ -318,7 +318,7 @@ def _latest(head: str, summary: str, entries: Sequence[str], unit: str) -> str:
     if summary:
         introduction.append(_beginning(summary, 2 * _QUOTE_CHARACTERS))
     if len(lines) < len(entries):
-        introduction.append(f"[{len(entries) - len(lines)} earlier {unit} are left out]")
+        introduction.append(f"[{len(entries) - len(lines)} earlier {unit} omitted]")
     return "\n".join((*introduction, *reversed(lines)))
 
 

@@ -260,5 +260,5 @@ async def test_a_small_model_gets_a_labelled_extract_as_its_summary(play):
         await shell.command("/compact")
         summary = shell.conversation.memory.summary
         assert len(summary) < 8_000
-        assert "earlier turns are left out]" in summary
+        assert "earlier turns omitted]" in summary
         assert "Asked: First?" in summary
