@@ -30,13 +30,13 @@ def play(home, tmp_path):
     """Open a shell whose model replies with these lines: `async with play([…], user=…, budget=…) as shell`."""
 
     @asynccontextmanager
-    async def opened(lines, *, user=None, price=None, **options):
+    async def opened(lines, *, user=None, price=None, recorder=Recorder, **options):
         script = tmp_path / "script.jsonl"
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         shell = await assemble(
             Options(model=f"script:{script}", workspace=home, price=price, **options), user
         )
-        model = Recorder(script, price=shell.deps.models.current.model.traits.price)
+        model = recorder(script, price=shell.deps.models.current.model.traits.price)
         metered = MeteredModel(model, shell.deps.budget.gate, shell.deps.budget.account)
         shell.deps.models.current = ModelSet(
             metered, Single(metered, max_tokens=200, answer_tokens=100)

@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from agent_play import User, finish, is_replayed, of, register, say, turn
+from agent_play import ByTool, User, finish, is_replayed, of, register, say, turn
 
 from ecoshell.agent import QuoteChoice
 from ecoshell.budget import NANO
@@ -34,7 +34,11 @@ ANSWER = finish("Done.")
 
 async def test_quote_and_bill_stand_together(play):
     async with play(
-        [GRAPH, *FILLED, ANSWER], strategy="graph", registration="all", price=PRICE
+        [GRAPH, *FILLED, ANSWER],
+        strategy="graph",
+        registration="all",
+        price=PRICE,
+        recorder=ByTool,
     ) as shell:
         events = await turn(shell)
         assert is_replayed(shell)
@@ -61,7 +65,10 @@ async def test_quote_and_bill_stand_together(play):
 async def test_a_single_node_and_disabled_quotes_need_no_quote(play):
     single = say('["list_files", ["<task>"]]')
     async with play(
-        [single, FILLED[1], ANSWER, GRAPH, *FILLED, ANSWER], strategy="graph", registration="all"
+        [single, FILLED[1], ANSWER, GRAPH, *FILLED, ANSWER],
+        strategy="graph",
+        registration="all",
+        recorder=ByTool,
     ) as shell:
         assert not of(await turn(shell), Quote)
         shell.deps.settings.quote = "off"
@@ -81,7 +88,13 @@ async def test_user_decides_about_work_that_takes_much_of_what_is_left(play, sha
     lines = [GRAPH, *(line for line in FILLED if line["call"]["name"] in names), ANSWER]
     user = User(quote=choice)
     async with play(
-        lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00"
+        lines,
+        user=user,
+        strategy="graph",
+        registration="all",
+        price=PRICE,
+        budget="1.00",
+        recorder=ByTool,
     ) as shell:
         shell.deps.settings.quote_share = share
         events = await turn(shell)
@@ -165,7 +178,13 @@ async def test_quotes_that_are_only_shown_ask_nothing(play):
     user = User(quote=QuoteChoice("refuse"))
     lines = [GRAPH, *FILLED, ANSWER]
     async with play(
-        lines, user=user, strategy="graph", registration="all", price=PRICE, budget="1.00"
+        lines,
+        user=user,
+        strategy="graph",
+        registration="all",
+        price=PRICE,
+        budget="1.00",
+        recorder=ByTool,
     ) as shell:
         shell.deps.settings.quote, shell.deps.settings.quote_share = "show", 0.001
         events = await turn(shell)

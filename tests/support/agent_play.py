@@ -22,6 +22,25 @@ class Recorder(ScriptModel):
             yield piece
 
 
+class ByTool(Recorder):
+    """A recorder that answers a request for one tool with the next line that calls this tool.
+
+    The nodes of a tool graph ask in any order.
+    """
+
+    async def stream(self, request):
+        if len(request.callable_now) == 1:
+            self._put_first(request.callable_now[0].name)
+        async for piece in super().stream(request):
+            yield piece
+
+    def _put_first(self, tool):
+        for at in range(self._next, len(self._lines)):
+            if any(call.name == tool for call in self._lines[at].calls):
+                self._lines.insert(self._next, self._lines.pop(at))
+                return
+
+
 class User:
     """A scripted user that records every request in `asked`.
 
