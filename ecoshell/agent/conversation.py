@@ -16,6 +16,7 @@ from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.agent.turn_setup import Question, TurnSetup
 from ecoshell.agent.turn_usage import TurnUsage
 from ecoshell.agent.view import View
+from ecoshell.budget import Amount
 from ecoshell.budget.gate import finished
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
@@ -76,6 +77,8 @@ class Conversation:
         """The number of the last turn; 0 before the first."""
         self.accepted: Quote | None = None
         """The quote of the plan that the next question carries out."""
+        self.accepted_caps: tuple[Amount, ...] = ()
+        """The caps of that question's turn."""
         self._copies = ""
         self._unrestored: dict[str, str] = {}
         """Files that /undo did not restore because they had changed, with the name of their copies."""
@@ -96,9 +99,14 @@ class Conversation:
         """Run a turn and yield its events, the last of which is TurnFinished; raises UsageError while a turn runs."""
         self.require_free()
         question = mask_secrets(
-            replace(question, commands=self.memory.commands, quoted=self.accepted)
+            replace(
+                question,
+                commands=self.memory.commands,
+                quoted=self.accepted,
+                caps=(*question.caps, *self.accepted_caps),
+            )
         )
-        self.accepted = None
+        self.accepted, self.accepted_caps = None, ()
         queue = self._queue = asyncio.Queue[Event | None]()
         self.turn += 1
         self._deps.budget.enter(self.session, self.turn)
@@ -345,8 +353,11 @@ class Conversation:
         if self._scorer is not None:
             listeners.append(self._scorer.turns.add)
         emit = self._emitter(listeners, queue)
+        deps.budget.limit_turn(*question.caps)
         try:
             emit(self._started(question))
+            if question.caps:
+                emit(BudgetChanged(await deps.budget.caps()))
             for text in question.notices:
                 emit(Notice(text))
             is_planning = deps.settings.approval_mode == "plan"
@@ -372,6 +383,7 @@ class Conversation:
 
                     seconds = time.monotonic() - usage.started
                     emit(bill_of(question.quoted, usage.spent_nano, seconds))
+                deps.budget.limit_turn()
                 emit(_finished(self.turn, end, usage))
 
     def _emitter(self, listeners: Sequence[Emit], queue: "asyncio.Queue[Event | None]") -> Emit:

@@ -2,14 +2,14 @@
 
 import re
 import shlex
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ecoshell.agent.definition_files import Definition, DefinitionFolder
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.budget import Amount, amount_text, parse_amount
+from ecoshell.budget import Amount, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.messages import visible_line
 from ecoshell.options import EFFORTS, Effort
@@ -153,35 +153,17 @@ def _command(name: str, definition: Definition) -> CustomCommand:
 
 
 @asynccontextmanager
-async def applied(command: CustomCommand, deps: Dependencies) -> AsyncGenerator[Sequence[str]]:
-    """Apply the command's model, effort and cap until the context exits; yields notices. Raises EcoshellError.
-
-    Its cap never raises one that the turn has already.
-    """
-    models, settings, notices = deps.models, deps.settings, list[str]()
+async def applied(command: CustomCommand, deps: Dependencies) -> AsyncGenerator[None]:
+    """Apply the command's model and effort until the context exits; raises EcoshellError."""
+    models, settings = deps.models, deps.settings
     model, effort = models.session_model, settings.effort
-    cap = next((cap for cap in await deps.budget.caps() if cap.scope == "turn"), None)
-    before = None if cap is None else Amount(cap.limit, cap.unit)
-    limit = command.cap
-    if limit is not None and before is not None:
-        if before.unit != limit.unit:
-            text = amount_text(before.value, before.unit)
-            notices.append(
-                f"The turn's cap stays at {text}, because that of /{command.name} has another unit."
-            )
-        if before.unit != limit.unit or before.value <= limit.value:
-            limit = None
     try:
         if command.model and command.model != model:
             await models.change(model=command.model)
         if command.effort is not None:
             settings.effort = command.effort
-        if limit is not None:
-            await deps.budget.set_cap("turn", limit)
-        yield notices
+        yield
     finally:
-        if limit is not None:
-            await deps.budget.set_cap("turn", before)
         # unless the user changed it meanwhile
         if command.effort is not None and settings.effort == command.effort:
             settings.effort = effort

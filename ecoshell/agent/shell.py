@@ -68,8 +68,6 @@ class Shell:
         """The model, mode and workspace of a resumed session."""
         self.on_progress: Callable[[str], None] = lambda text: None
         """Shows the progress of a download; an empty text ends it."""
-        self._later_turn_caps: tuple[Amount | None, ...] = ()
-        """The cap to set after the turn that carries out a plan; empty to leave it as it is."""
         self.on_event: Callable[[Event], None] = lambda event: None
         """Shows an event that happened outside a turn."""
         self._notes = set[asyncio.Task[None]]()
@@ -207,18 +205,11 @@ class Shell:
             if conversation is not self._conversation:
                 return
             self._require_vision(complete.attachments)
-            stack.push_async_callback(self._restore_turn_cap)
             turn = await stack.enter_async_context(aclosing(conversation.ask(complete)))
             async for event in turn:
                 if conversation is not self._conversation:
                     return
                 yield event
-
-    async def _restore_turn_cap(self) -> None:
-        """Set the cap that applies after a turn that carried out a plan."""
-        for cap in self._later_turn_caps:
-            await self.deps.budget.set_cap("turn", cap)
-        self._later_turn_caps = ()
 
     async def _expand(self, question: Question, stack: AsyncExitStack) -> Question:
         """What a line with `/task` delegates, or the question of a custom command; raises EcoshellError.
@@ -236,12 +227,12 @@ class Shell:
         from ecoshell.agent.custom_commands import applied
 
         session_model = self.deps.models.session_model
-        notices = await stack.enter_async_context(applied(expansion.command, self.deps))
-        source = expansion.command.definition
+        await stack.enter_async_context(applied(expansion.command, self.deps))
+        source, cap = expansion.command.definition, expansion.command.cap
         return replace(
             question,
             text=expansion.question,
-            notices=tuple(notices),
+            caps=() if cap is None else (cap,),
             session_model=session_model,
             source=(source.file, source.text) if source.of_project else None,
         )
@@ -410,13 +401,10 @@ class Shell:
         )
         caps = await self.deps.budget.caps()
         cap = turn_cap(quoted, sum(bound.nano or 0 for bound in bounds))
-        own = next((cap for cap in caps if cap.scope == "turn"), None)
-        has_room = own is None or (own.unit == "usd" and cap is not None and cap.value < own.limit)
-        if cap is not None and has_room and any(cap.unit == "usd" for cap in caps):
-            await self.set_cap("turn", cap)
-            self._later_turn_caps = (None if own is None else Amount(own.limit, own.unit),)
         self.deps.settings.approval_mode = "edits" if edits else "ask"
+        is_capped = cap is not None and any(cap.unit == "usd" for cap in caps)
         conversation.accepted = quoted
+        conversation.accepted_caps = (cap,) if cap is not None and is_capped else ()
         return question
 
     async def set_cap(self, scope: Scope, cap: Amount | None) -> None:

@@ -67,6 +67,8 @@ class SessionBudget:
     gate: Gate
     counted: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
     """Reported usage of the calls before the session was resumed, by the digest of their prompts."""
+    limits: tuple[Amount, ...] = ()
+    """The caps that hold for the running turn only, such as that of a custom command."""
     _session: str = ""
     _turn: int = 0
 
@@ -88,8 +90,26 @@ class SessionBudget:
         )
 
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
-        """Set the cap of a scope; None removes it."""
+        """Set the cap of a scope; None removes it. One for turns replaces the running turn's own in its unit."""
         await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
+        if scope == "turn":
+            self.limit_turn(*(own for own in self.limits if amount and own.unit != amount.unit))
+
+    def limit_turn(self, *amounts: Amount) -> None:
+        """Cap the running turn besides the caps of the session; no amounts end it."""
+        self.limits = amounts
+        self.gate.ledger.limit_turn(self._session, self._turn, amounts)
+
+    async def raise_cap(self, scope: Scope, amount: Amount) -> None:
+        """Set the cap that was reached; the running turn's own is raised for this turn only."""
+        others = tuple(own for own in self.limits if own.unit != amount.unit)
+        if scope != "turn" or others == self.limits:
+            await self.set_cap(scope, amount)
+            return
+        self.limit_turn(*others, amount)
+        caps = [cap for cap in await self.caps() if (cap.scope, cap.unit) == (scope, amount.unit)]
+        if caps[0].limit < amount.value:  # the session's cap on turns
+            await self.set_cap(scope, amount)
 
 
 class TaskBudget(SessionBudget):
@@ -222,7 +242,7 @@ class SpendApproval:
                 if several:
                     emit(Notice(f"{models.name} plays every role from now on."))
             else:
-                await budget.set_cap(scope, parse_amount(choice.value))
+                await budget.raise_cap(scope, parse_amount(choice.value))
                 emit(BudgetChanged(await budget.caps()))
         except EcoshellError as error:  # such as a mistyped amount or model
             emit(Notice(str(error)))

@@ -23,7 +23,7 @@ from ecoshell.agent.turn import Turn
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.agent.turn_usage import BudgetLine, CapWatch, TurnUsage
 from ecoshell.agent.view import View, opening_text, path_of, question_text
-from ecoshell.budget import CapState
+from ecoshell.budget import Amount, CapState
 from ecoshell.catalog import GROW, LoadingDecision
 from ecoshell.errors import LimitReached, UsageError
 from ecoshell.events import CommandRan, Emit, Event, Notice, Quote, ToolRegistered, ToolUnregistered
@@ -58,6 +58,8 @@ class Question:
     """The file of the project that the question comes from, which needs the user's trust, with its text."""
     quoted: Quote | None = None
     """The quote of the plan that it carries out."""
+    caps: tuple[Amount, ...] = ()
+    """Caps for its turn only, besides those of the session."""
     task: Delegation | None = None
     """What a subagent does instead of the session's agent."""
 

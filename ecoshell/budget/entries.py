@@ -2,11 +2,20 @@
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ecoshell.budget import SCOPES, TASK, CapState, Price, amount_text, price_from_json
+from ecoshell.budget import (
+    SCOPES,
+    TASK,
+    Account,
+    Amount,
+    CapState,
+    Price,
+    amount_text,
+    price_from_json,
+)
 from ecoshell.errors import UsageError
 from ecoshell.messages import Usage
 
@@ -197,10 +206,14 @@ def scope_keys(
 
 
 def caps_over(
-    db: sqlite3.Connection, session: str, turn: int, day: str, lease: str = "", task: str = ""
+    db: sqlite3.Connection, account: Account, day: str, limits: Iterable[Amount] = ()
 ) -> tuple[CapState, ...]:
-    """Return the caps over a call of this turn, day, lease and task, from the narrowest scope to the widest."""
-    keys = scope_keys(session, turn, day, lease, task)
+    """Return the caps over a call of this account on this day, from the narrowest scope to the widest.
+
+    `limits` cap the turn as well; of several caps on the turn in one unit, the lowest applies.
+    """
+    session, turn = account.session, f"{account.session}/{account.turn}"
+    keys = scope_keys(session, account.turn, day, account.lease, account.task)
     owners = {"turn": session, "day": "", "month": ""}
     places = [value for scope, key in keys for value in (scope, owners.get(scope, key), key)]
     rows = db.execute(
@@ -215,10 +228,34 @@ def caps_over(
     rows.sort(
         key=lambda row: (_ORDER.index(row["scope"]), -len(row["owner"]), _UNITS.index(row["unit"]))
     )
-    return tuple(
+    caps = tuple(
         CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0)
         for row in rows
     )
+    return _limited(db, caps, turn, limits)
+
+
+def _limited(
+    db: sqlite3.Connection, caps: tuple[CapState, ...], turn: str, limits: Iterable[Amount]
+) -> tuple[CapState, ...]:
+    """Return the caps with the limits of a turn, each in the place of a higher cap on it in the same unit."""
+    for limit in limits:
+        own = [cap for cap in caps if (cap.scope, cap.unit) == ("turn", limit.unit)]
+        if own and own[0].limit <= limit.value:
+            continue
+        row = db.execute(
+            "SELECT * FROM totals WHERE scope = 'turn' AND key = ?", (turn,)
+        ).fetchone()
+        kind = {"usd": "nano", "tokens": "tokens", "ms": "ms"}[limit.unit]
+        used = (0, 0) if row is None else (row[f"spent_{kind}"], row[f"held_{kind}"])
+        added = CapState("turn", limit.unit, limit.value, *used)
+        caps = tuple(
+            sorted(
+                (added, *(cap for cap in caps if cap not in own)),
+                key=lambda cap: _ORDER.index(cap.scope),
+            )
+        )
+    return caps
 
 
 def _add(db: sqlite3.Connection, row: sqlite3.Row, new: Counted, old: Counted) -> None:

@@ -5,7 +5,7 @@ An entry counts for the local day of its reservation. A reservation whose proces
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -79,6 +79,8 @@ class Ledger(Costs):
             busy_seconds=busy_seconds,
         )
         self._clock = clock
+        self._turn_limits: dict[tuple[str, int], Sequence[Amount]] = {}
+        """Caps of single running turns by session and turn. Only this process spends in them, and they end with it."""
         if self.writable:  # Release what dead processes had set aside: nothing was sent for it.
             with self.writing(_UNCHANGED) as db:
                 for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
@@ -136,7 +138,10 @@ class Ledger(Costs):
             row = find(db, entry)
             if not row["held_ms"]:
                 return 0
-            caps = caps_over(db, row["session"], row["turn"], row["day"], row["lease"], row["task"])
+            account = Account(
+                row["session"], row["turn"], "", "", "", lease=row["lease"], task=row["task"]
+            )
+            caps = self._caps_over(db, account, row["day"])
             more = fitting_ms(SLICE_MS, caps)
             more = SLICE_MS if more is None else more  # the cap was removed
             if more:
@@ -212,15 +217,11 @@ class Ledger(Costs):
         """
         if not nano:
             with self.reading() as db:
-                caps = caps_over(
-                    db, account.session, account.turn, self._today(), account.lease, account.task
-                )
+                caps = self._caps_over(db, account, self._today())
             if fitting_ms(wanted_ms, caps) is None:
                 return ToolHold(account, tool)
         with self.writing("Nothing was charged and the tool was not run.") as db:
-            caps = caps_over(
-                db, account.session, account.turn, self._today(), account.lease, account.task
-            )
+            caps = self._caps_over(db, account, self._today())
             for cap in caps:
                 need = {"usd": nano, "tokens": 0, "ms": min(wanted_ms, MIN_CALL_MS)}[cap.unit]
                 if need > cap.left:
@@ -261,7 +262,8 @@ class Ledger(Costs):
         """
         shared = self.shared_caps()
         with self.reading() as db:
-            caps = (*caps_over(db, session, turn, self._today(), task=task), *shared)
+            account = Account(session, turn, "", "", "", task=task)
+            caps = (*self._caps_over(db, account, self._today()), *shared)
             if not at_rest:
                 return caps
             own = db.execute(
@@ -277,7 +279,8 @@ class Ledger(Costs):
     def own_caps(self, session: str, turn: int, *, task: str = "") -> tuple[CapState, ...]:
         """Return the caps that only this user spends under."""
         with self.reading() as db:
-            return caps_over(db, session, turn, self._today(), task=task)
+            account = Account(session, turn, "", "", "", task=task)
+            return self._caps_over(db, account, self._today())
 
     def shared_caps(self) -> tuple[CapState, ...]:
         """Return the caps shared with other users; none in a local ledger."""
@@ -315,6 +318,16 @@ class Ledger(Costs):
                     "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)",
                     values,
                 )
+
+    def limit_turn(self, session: str, turn: int, amounts: Sequence[Amount]) -> None:
+        """Cap one turn besides the caps of its session; no amounts end it.
+
+        It is kept in memory, so that it ends with the process that runs the turn, also if that is killed.
+        """
+        if amounts:
+            self._turn_limits[session, turn] = tuple(amounts)
+        else:
+            self._turn_limits.pop((session, turn), None)
 
     def adopt_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Adopt a day or month cap from the settings if it has changed there.
@@ -489,7 +502,7 @@ class Ledger(Costs):
 
     def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
         """Return the caps over this account; raises ModelDisabled if there are any and the model is barred."""
-        caps = caps_over(db, account.session, account.turn, day, account.lease, account.task)
+        caps = self._caps_over(db, account, day)
         query, barring = "SELECT reason FROM barred WHERE model = ?", self._capped(caps)
         row = db.execute(query, (account.model,)).fetchone() if barring else None
         if row is not None:
@@ -498,6 +511,12 @@ class Ledger(Costs):
                 fix=f"Choose another model, or allow this one again: ecoshell models --unbar {account.model}",
             )
         return caps
+
+    def _caps_over(
+        self, db: sqlite3.Connection, account: Account, day: str
+    ) -> tuple[CapState, ...]:
+        limits = self._turn_limits.get((account.session, account.turn), ())
+        return caps_over(db, account, day, limits)
 
     def _capped(self, caps: tuple[CapState, ...]) -> bool:
         """Return whether any cap applies."""

@@ -1,14 +1,16 @@
 """Commands made from Markdown files: their questions, what holds for them only, and trust."""
 
 import json
+from decimal import Decimal
 
 import pytest
 from agent_play import User, of, register, say, turn
 
 from ecoshell import Agent
+from ecoshell.agent import LimitChoice
 from ecoshell.budget import amount_text
 from ecoshell.errors import UsageError
-from ecoshell.events import ErrorHappened, Notice, TrustWanted, TurnFinished, TurnStarted
+from ecoshell.events import ErrorHappened, LimitHit, Notice, TrustWanted, TurnFinished, TurnStarted
 from ecoshell.options import Options
 
 DONE = [say("Done.")] * 3
@@ -83,10 +85,10 @@ async def test_model_effort_and_cap_hold_for_the_question_only(play, own, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("before", "during", "notices"),
-    [("0.10", "$0.10", 0), ("0.90", "$0.25", 0), ("9tok", "9 tokens", 1)],
+    ("before", "during"),
+    [("0.10", ["$0.10"]), ("0.90", ["$0.25"]), ("9tok", ["$0.25", "9 tokens"])],
 )
-async def test_a_cap_never_raises_the_cap_of_the_turn(play, own, before, during, notices):
+async def test_a_cap_holds_besides_the_cap_of_the_turn(play, own, before, during):
     write(own, "design.md", "---\ncap: 0.25\n---\nDesign it.")
     async with play(DONE) as shell:
 
@@ -94,12 +96,39 @@ async def test_a_cap_never_raises_the_cap_of_the_turn(play, own, before, during,
             return [amount_text(cap.limit, cap.unit) for cap in await shell.deps.budget.caps()]
 
         await shell.command(f"/budget turn {before}")
-        before, limits, events = await cap(), [], []
+        before, limits = await cap(), []
         async for event in shell.ask("/design"):
-            events.append(event)
             limits += await cap() if isinstance(event, TurnStarted) else []
-        assert (limits, await cap()) == ([during], before)
-        assert len([note for note in of(events, Notice) if "another unit" in note.text]) == notices
+        assert (limits, await cap()) == (during, before)
+
+
+@pytest.mark.parametrize(
+    ("session_cap", "after"),
+    [("", []), ("/budget turn 5", ["$5"]), ("/budget turn 0.01", ["$1"])],
+)
+async def test_a_cap_that_is_raised_at_the_limit_is_raised_for_its_turn(
+    play, own, session_cap, after
+):
+    write(own, "design.md", "---\ncap: 0.000001\n---\nDesign it.")
+    user = User(limit=LimitChoice("raise", "1.00"))
+    async with play(DONE, user=user, price=(Decimal(1), Decimal(4))) as shell:
+        if session_cap:
+            await shell.command(session_cap)
+        events = await turn(shell, "/design")
+        assert [event.scope for event in of(events, LimitHit)] == ["turn"]
+        assert of(events, TurnFinished)[0].answer == "Done."
+        caps = await shell.deps.budget.caps()
+    assert [amount_text(cap.limit, cap.unit) for cap in caps] == after
+
+
+async def test_a_cap_that_the_user_sets_meanwhile_stays(play, own):
+    write(own, "design.md", "---\ncap: 0.25\n---\nDesign it.")
+    async with play(DONE) as shell:
+        async for event in shell.ask("/design"):
+            if isinstance(event, TurnStarted):
+                await shell.command("/budget turn 0.10")
+        (cap,) = await shell.deps.budget.caps()
+    assert amount_text(cap.limit, cap.unit) == "$0.10"
 
 
 async def test_a_file_of_the_project_needs_trust_until_it_changes(play, home):

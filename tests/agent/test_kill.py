@@ -27,14 +27,16 @@ from ecoshell.tools.undo_log import UndoLog
 LINES = [register("count_text"), *counts(200)]
 
 
-def events_before_kill(script: Path, lines: int, *options: str) -> list[dict[str, object]]:
+def events_before_kill(
+    script: Path, lines: int, *options: str, question: str = "when?"
+) -> list[dict[str, object]]:
     """Run `ask` in a process that is killed after some lines; return the events it printed completely."""
     command = [
         sys.executable,
         "-m",
         "ecoshell",
         "ask",
-        "when?",
+        question,
         "--json",
         "--model",
         f"script:{script}",
@@ -93,6 +95,32 @@ def test_a_killed_session_can_be_resumed(home, tmp_path):
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert again.stdout == "It was noon.\n"
+
+
+def test_the_cap_of_a_killed_custom_command_does_not_bind_later_turns(home, tmp_path):
+    commands = tmp_path / "home" / "config" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "cheap.md").write_text("---\ncap: 0.02\n---\nCount.")
+    script = tmp_path / "script.jsonl"
+    script.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    options = ("--price", "1,4", "--max-steps", "500", "--workspace", str(home))
+    printed = events_before_kill(script, 40, *options, question="/cheap")
+    shown = [event for event in printed if event["type"] == "budget_changed"]
+    assert [cap["limit"] for cap in shown[0]["caps"]] == [20_000_000]
+    assert "turn_finished" not in [event["type"] for event in printed]
+    store, ledger = SessionStore(user_paths().sessions_file), Ledger(user_paths().ledger_file)
+    session = store.list(1)[0].id
+    assert [ledger.caps(session, turn) for turn in (0, 1, 2)] == [(), (), ()]
+    store.close()
+    ledger.close()
+
+    usage = {"input": 1000, "output": 10_000}  # $0.041
+    script.write_text(json.dumps(say("It was noon.", usage=usage)) + "\n")
+    command = [sys.executable, "-m", "ecoshell", "ask", "and?", "--continue", *options]
+    again = subprocess.run(
+        [*command, "--model", f"script:{script}"], capture_output=True, text=True, check=False
+    )
+    assert (again.returncode, again.stdout) == (0, "It was noon.\n"), again.stderr
 
 
 KILLS = int(os.environ.get("KILLS", "8"))

@@ -68,9 +68,13 @@ async def test_an_accepted_plan_runs_under_its_quote_and_the_bill_follows(play, 
         (quote,) = of(await turn(shell), Quote)
         printed = await shell.command("/plan accept")
         assert printed.effect == "ask"
-        (cap,) = (cap for cap in await shell.deps.budget.caps() if cap.scope == "turn")
+        events = []
+        async for event in shell.ask(printed.value):
+            if isinstance(event, TurnStarted):
+                caps = await shell.deps.budget.caps()
+            events.append(event)
+        (cap,) = (cap for cap in caps if cap.scope == "turn")
         assert cap.limit >= quote.high_nano
-        events = await turn(shell, printed.value)
         assert not [cap for cap in await shell.deps.budget.caps() if cap.scope == "turn"]
         assert of(events, TurnStarted)[0].question == "Carry out your plan, step by step."
         (bill,) = of(events, Bill)

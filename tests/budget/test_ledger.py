@@ -94,6 +94,35 @@ def test_turn_and_session_caps_count_their_own_calls_and_day_and_month_caps_all(
     assert [cap.scope for cap in ledger.caps("s2", 1)] == ["day", "month"]
 
 
+@pytest.mark.parametrize(
+    ("session_cap", "limits", "output"),
+    [
+        (None, [usd("0.130")], 30),
+        (usd("0.120"), [usd("0.130")], 20),
+        (usd("0.140"), [usd("0.130")], 30),
+        (Amount(120, "tokens"), [usd("0.130")], 20),
+        (usd("0.140"), [usd("0.130"), usd("0.120")], 20),
+        (usd("0.140"), [Amount(130, "tokens"), usd("0.120")], 20),
+    ],
+)
+def test_the_limit_of_a_turn_never_weakens_a_cap_and_ends_with_it(
+    ledger: Ledger, ask: MakeAsk, session_cap: Amount | None, limits: list[Amount], output: int
+) -> None:
+    if session_cap is not None:
+        ledger.set_cap("s1", "turn", session_cap)
+    caps = ledger.caps("s1", 1)
+    ledger.limit_turn("s1", 1, limits)
+    hold = ledger.hold(ask(100, 50))
+    assert hold.max_tokens == output
+    assert all(
+        cap.left == 0 for cap in ledger.caps("s1", 1) if cap.limit in (hold.nano, hold.tokens)
+    )
+    assert ledger.caps("s1", 2) == caps
+    ledger.limit_turn("s1", 1, ())
+    ledger.release(hold)
+    assert ledger.caps("s1", 1) == caps
+
+
 def test_day_and_month_caps_restart_with_the_local_calendar(path: Path, ask: MakeAsk) -> None:
     now = [datetime(2025, 1, 30, 23, 59)]
     ledger = Ledger(path, clock=lambda: now[0])
