@@ -1,5 +1,6 @@
 """What was spent, by session, model, role, tool and day."""
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -89,7 +90,7 @@ class Costs(Database):
     def unreconciled(self) -> tuple[Entry, ...]:
         """Return the calls that count in full because their usage was not reported or their process died."""
         with self.reading() as db:
-            columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
+            columns = _columns(db)
             running = " OR held_ms > 0" if "held_ms" in columns else ""
             query = (
                 f"SELECT * FROM entries WHERE state IN ('held', 'unreported'){running} ORDER BY id"
@@ -136,8 +137,7 @@ class Costs(Database):
     def pace(self, model: str) -> Pace | None:
         """Return the speed of a model's last steps; None without a timed step."""
         with self.reading() as db:
-            columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
-            if "spent_ms" not in columns:
+            if "spent_ms" not in _columns(db):
                 return None
             row = db.execute(
                 """SELECT SUM(input + output), SUM(spent_ms), COUNT(*) FROM
@@ -160,7 +160,7 @@ class Costs(Database):
     ) -> list[tuple[int, CostRow]]:
         """Return each group's sum and turn; columns missing in a read-only file of an older version count as NULL."""
         with self.reading() as db:
-            columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
+            columns = _columns(db)
             present = {name: name if name in columns else "NULL" for name in _NEW_COLUMNS}
             query = f"SELECT {by} AS key, {turn} AS turn, {_SUMS} WHERE {grouped}".format(**present)
             rows = db.execute(query, {"key": key}).fetchall()
@@ -234,3 +234,8 @@ class Costs(Database):
             for scope, name in sorted({*sums, *totals})
             if totals.get((scope, name), NOTHING) != sums.get((scope, name), NOTHING)
         )
+
+
+def _columns(db: sqlite3.Connection) -> set[str]:
+    """Return the columns of the entries, of which a read-only file of an older version lacks some."""
+    return {name for name, *_ in db.execute("SELECT * FROM entries LIMIT 0").description}

@@ -138,10 +138,11 @@ class SessionStore(Database):
                 model = CASE excluded.model WHEN '' THEN model ELSE excluded.model END""",
                 (session, title, now, now, model),
             )
-            query = "SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE session = ?"
-            last = db.execute(query, (session,)).fetchone()["seq"]
-            rows = [(session, seq, now, line) for seq, line in enumerate(lines, start=last + 1)]
-            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+            db.executemany(
+                """INSERT INTO events SELECT ?1, COALESCE(MAX(seq), 0) + 1, ?2, ?3 FROM events
+                WHERE session = ?1""",
+                [(session, now, line) for line in lines],
+            )
         self._empty_sessions.pop(session, None)
 
     def events(self, session: str) -> Iterator[tuple[float, Event]]:
