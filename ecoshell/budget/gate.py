@@ -27,6 +27,8 @@ from ecoshell.errors import LimitReached, StoreError
 from ecoshell.messages import Usage
 
 T = TypeVar("T")
+Counted = Callable[[], Ask]
+"""Counts the prompt of a call, which may block, and returns what to reserve for it."""
 
 
 @dataclass(eq=False)
@@ -92,8 +94,8 @@ def shared() -> Sharing:
 class Gate:
     """What every model call passes: reserve, clamp, settle.
 
-    The ledger's transactions run in threads. A cancelled reservation is released; a settlement is always finished.
-    Calls that share their room wait for one another before a limit is reached.
+    Prompts are counted, and the ledger's transactions run, in threads. A cancelled reservation is released; a
+    settlement is always finished. Calls that share their room wait for one another before a limit is reached.
     """
 
     def __init__(
@@ -113,22 +115,28 @@ class Gate:
             message = f"The model was not called because the session could not be saved: {failure.message}"
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
 
-    async def hold(self, ask: Ask) -> Hold:
+    async def hold(self, counted: Counted) -> Hold:
         """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelDisabled or StoreError."""
-        uncut = replace(ask, min_tokens=ask.max_tokens)
 
-        def reserve(ask: Ask) -> Awaitable[Hold]:
-            return _reserved(partial(self.ledger.hold, ask), self.ledger.release)
+        def reserve_uncut() -> Hold:
+            ask = counted()
+            return self.ledger.hold(replace(ask, min_tokens=ask.max_tokens))
 
-        return await shared().fit(partial(reserve, uncut), partial(reserve, ask))
+        def reserve() -> Hold:
+            return self.ledger.hold(counted())
 
-    async def set_aside(self, ask: Ask) -> Hold:
+        return await shared().fit(
+            lambda: _reserved(reserve_uncut, self.ledger.release),
+            lambda: _reserved(reserve, self.ledger.release),
+        )
+
+    async def set_aside(self, counted: Counted) -> Hold:
         """Reserve the price of the final answer; replaces the turn's earlier reservation for it."""
-        return await _reserved(partial(self.ledger.set_aside, ask), self.ledger.release)
+        return await _reserved(lambda: self.ledger.set_aside(counted()), self.ledger.release)
 
-    async def hold_final(self, aside: Hold, ask: Ask) -> Hold:
+    async def hold_final(self, aside: Hold, counted: Counted) -> Hold:
         """Replace the reservation of the final answer with its call; always fits if the call is not larger."""
-        hold = await _reserved(partial(self.ledger.exchange, aside, ask), self.ledger.release)
+        hold = await _reserved(lambda: self.ledger.exchange(aside, counted()), self.ledger.release)
         shared().ended(aside, by=hold)
         return hold
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from ecoshell.budget import Account, Ask, Hold, time_is_up
 from ecoshell.budget.gate import Gate, finished
@@ -123,10 +123,14 @@ class MeteredModel:
         if discard := getattr(self._model, "discard", None):
             discard()
 
-    async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
-        """Reserve a later call whose prompt may grow by `slack` tokens, replacing the turn's earlier reservation."""
-        ask = await asyncio.to_thread(self.reservation, request, role, slack)
-        return await self._gate.set_aside(ask)
+    async def set_aside(
+        self, make: Callable[[], Request], *, role: str = "single", slack: int = 0
+    ) -> Hold:
+        """Reserve a later call whose prompt may grow by `slack` tokens, replacing the turn's earlier reservation.
+
+        `make` makes its request, in the thread that counts the prompt.
+        """
+        return await self._gate.set_aside(lambda: self.reservation(make(), role, slack))
 
     async def release(self, hold: Hold) -> None:
         """Release an unused reservation."""
@@ -142,11 +146,13 @@ class MeteredModel:
         holds the text so far.
         """
         request = self._with_effort(replace(request, messages=mask_secrets(request.messages)))
-        ask, place = await asyncio.to_thread(self.reservation, request, role), aside
+        counted, place = cache(partial(self.reservation, request, role)), aside
         retries, failure = Retries(self._retry), None
         while True:
             try:
-                hold = await (self._gate.hold_final(place, ask) if place else self._gate.hold(ask))
+                hold = await (
+                    self._gate.hold_final(place, counted) if place else self._gate.hold(counted)
+                )
             except (BudgetError, StoreError) as refusal:
                 if place is not None and place is not aside:  # `aside` is released by its owner
                     await self._gate.release(place)

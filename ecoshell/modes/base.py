@@ -53,10 +53,8 @@ class BaseMode(ABC):
         self._temperature = temperature
 
     @abstractmethod
-    async def _concluding(
-        self, view: View, output: int, prompt_limit: int | None = None
-    ) -> Request:
-        """The request for an answer of at most `output` tokens from the results so far."""
+    def _concluding(self, view: View, output: int, prompt_limit: int | None = None) -> Request:
+        """The request for an answer of at most `output` tokens from the results so far; counts it, so may block."""
 
     @property
     def _longest_answer(self) -> int:
@@ -64,9 +62,10 @@ class BaseMode(ABC):
         return self._max_tokens
 
     async def hold_answer(self, view: View) -> None:
-        request = await self._concluding(view, self._answer_tokens)
         self.answer_hold = await self._answerer.set_aside(
-            request, role=self.answer_role, slack=ANSWER_SLACK
+            lambda: self._concluding(view, self._answer_tokens),
+            role=self.answer_role,
+            slack=ANSWER_SLACK,
         )
 
     async def release(self) -> None:
@@ -84,9 +83,10 @@ class BaseMode(ABC):
 
     async def conclude(self, view: View, emit: Emit) -> str:
         prompt_limit = None if self.answer_hold is None else self.answer_hold.prompt_tokens
-        return await self._answered(
-            await self._concluding(view, self._longest_answer, prompt_limit), emit
+        request = await asyncio.to_thread(
+            self._concluding, view, self._longest_answer, prompt_limit
         )
+        return await self._answered(request, emit)
 
     async def _ask(
         self,

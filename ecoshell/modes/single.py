@@ -64,7 +64,7 @@ class Single(BaseMode):
         step = self._request(view)
         if view.closed:
             step = self._conclusion(step, view, self._max_tokens)
-        request = await self._fitted(step)
+        request = await asyncio.to_thread(self._fitted, step)
         reply = await self._ask(self._model, request, emit, role=self.role)
         # a call as text; faults of native calls are reported as their results
         if reply.fault and not reply.cut:
@@ -100,12 +100,11 @@ class Single(BaseMode):
         """A step with `task` as its last message."""
         step = self._request(view)
         messages = (*step.messages, Message("user", task))
-        return await self._fitted(replace(step, messages=messages, want=want, task=task))
+        step = replace(step, messages=messages, want=want, task=task)
+        return await asyncio.to_thread(self._fitted, step)
 
-    async def _concluding(
-        self, view: View, output: int, prompt_limit: int | None = None
-    ) -> Request:
-        return await self._fitted(self._conclusion(self._request(view), view, output), prompt_limit)
+    def _concluding(self, view: View, output: int, prompt_limit: int | None = None) -> Request:
+        return self._fitted(self._conclusion(self._request(view), view, output), prompt_limit)
 
     def _conclusion(self, step: Request, view: View, output: int) -> Request:
         """The step as a request for an answer of at most `output` tokens, without a call."""
@@ -136,10 +135,9 @@ class Single(BaseMode):
             temperature=self._temperature,
         )
 
-    async def _fitted(self, request: Request, prompt_limit: int | None = None) -> Request:
-        """The request fitted to the context in a thread, since counting a long prompt takes time."""
-        return await asyncio.to_thread(
-            in_context,
+    def _fitted(self, request: Request, prompt_limit: int | None = None) -> Request:
+        """The request fitted to the context; counts a long prompt, so it may block."""
+        return in_context(
             self._model,
             request.messages,
             lambda messages: replace(request, messages=messages),

@@ -1,5 +1,6 @@
 """Aids for small local models: which of them a model needs is decided once, and a capable model gets none."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -177,7 +178,7 @@ class SmallSingle(Single):
             step = self._conclusion(step, view, self._max_tokens)
         else:
             step = self._reminded(step, view)
-        request = await self._fitted(step)
+        request = await asyncio.to_thread(self._fitted, step)
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
             repair = repair_request(request, reply, UNUSABLE_CALL.format(reply.fault))
@@ -229,7 +230,8 @@ class SmallSingle(Single):
         )
         if not isinstance(following, Request):
             return following
-        reply = await self._model.ask(await self._fitted(following), emit, role=self.role)
+        request = await asyncio.to_thread(self._fitted, following)
+        reply = await self._model.ask(request, emit, role=self.role)
         warn_if_cut(reply, emit)
         if following.purpose == "answer":
             return Thought(reply.text.strip())

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 from ecoshell.budget import Account, Price, Rates, Tier
@@ -164,7 +165,7 @@ async def _converse(
             tuple(messages), (TOOL,), (TOOL,), max_tokens=chance.choice([64, 1024, 16_384])
         )
         try:
-            aside = await models[0].set_aside(replace(request, max_tokens=100), slack=2000)
+            aside = await models[0].set_aside(partial(replace, request, max_tokens=100), slack=2000)
             try:
                 reply = await models[0].ask(request, events.append)
             finally:

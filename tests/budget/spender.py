@@ -39,8 +39,8 @@ async def spend(gate: Gate, chance: random.Random, session: str, calls: int) -> 
 async def reserve(gate: Gate, ask: Ask, chance: random.Random) -> Hold:
     """Reserve a call, sometimes through a reserve for the answer."""
     if chance.random() < 0.2:
-        return await gate.hold_final(await gate.set_aside(ask), ask)
-    return await gate.hold(ask)
+        return await gate.hold_final(await gate.set_aside(lambda: ask), lambda: ask)
+    return await gate.hold(lambda: ask)
 
 
 async def end(gate: Gate, hold: Hold, chance: random.Random) -> str:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from unprivileged import read_only_folder
@@ -39,7 +40,7 @@ async def test_seconds_add_up_by_role_and_by_session(
         ("caller", "s1", 0.25),
         ("planner", "s2", 2.0),
     ):
-        hold = await gate.hold(ask(account=replace(account, role=role, session=session)))
+        hold = await gate.hold(partial(ask, account=replace(account, role=role, session=session)))
         await gate.settle(hold, Usage(10, 5), ms=round(1000 * seconds))
     rows = {row.key: (row.calls, row.seconds, row.untimed) for row in ledger.rows("role")}
     assert rows == {"planner": (2, 3.5, 0), "caller": (1, 0.25, 0)}

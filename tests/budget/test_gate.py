@@ -23,7 +23,9 @@ async def test_calls_and_tools_through_the_gate_count_for_the_caps(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(NANO, "usd"))
-    settlement = await gate.settle(await gate.hold(ask(100, 50)), Usage(10, 10), tool="read_file")
+    settlement = await gate.settle(
+        await gate.hold(lambda: ask(100, 50)), Usage(10, 10), tool="read_file"
+    )
     (cap,) = gate.ledger.caps(account.session, account.turn)
     assert (cap.spent, cap.held) == (settlement.spent_nano, 0)
     await gate.start_tool(account, "search", 1)
@@ -36,10 +38,10 @@ async def test_the_reserve_pays_for_the_final_call(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(150_000_000, "usd"))
-    aside = await gate.set_aside(ask(100, 50))
+    aside = await gate.set_aside(lambda: ask(100, 50))
     with pytest.raises(LimitReached):
-        await gate.hold(ask(100, 50))
-    final = await gate.hold_final(aside, ask(100, 50))
+        await gate.hold(lambda: ask(100, 50))
+    final = await gate.hold_final(aside, lambda: ask(100, 50))
     assert final.max_tokens == 50
     await gate.release(final)
     assert gate.ledger.caps(account.session, account.turn)[0].left == 150_000_000
@@ -50,7 +52,7 @@ async def test_concurrent_reservations_never_exceed_the_cap(
 ) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(1_000_000_000, "usd"))
     outcomes = await asyncio.gather(
-        *(gate.hold(ask(100, 50)) for _ in range(20)), return_exceptions=True
+        *(gate.hold(lambda: ask(100, 50)) for _ in range(20)), return_exceptions=True
     )
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitReached)]
     assert refused
@@ -81,7 +83,7 @@ async def test_a_reservation_cancelled_while_waiting_is_released(
 ) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(NANO, "usd"))
     lock = Lock(path)
-    waiting = asyncio.create_task(gate.hold(ask()))
+    waiting = asyncio.create_task(gate.hold(ask))
     await _run_loop()
     waiting.cancel()
     await _run_loop()
@@ -98,7 +100,7 @@ async def test_a_reservation_cancelled_while_waiting_is_released(
 async def test_a_settlement_finishes_even_if_its_task_is_cancelled(
     gate: Gate, account: Account, ask: MakeAsk, path: Path
 ) -> None:
-    hold = await gate.hold(ask())
+    hold = await gate.hold(ask)
     lock = Lock(path)
     settling = asyncio.create_task(gate.settle(hold, Usage(10, 10)))
     await _run_loop()
@@ -115,7 +117,7 @@ async def test_a_refused_and_cancelled_reservation_reserves_nothing(
 ) -> None:
     gate.ledger.set_cap(account.session, "session", Amount(1, "usd"))
     lock = Lock(path)
-    waiting = asyncio.create_task(gate.hold(ask()))
+    waiting = asyncio.create_task(gate.hold(ask))
     await _run_loop()
     waiting.cancel()
     lock.release()
@@ -128,7 +130,7 @@ async def test_the_event_loop_is_not_blocked_by_a_locked_ledger(
     gate: Gate, ask: MakeAsk, path: Path
 ) -> None:
     lock = Lock(path)
-    waiting = asyncio.create_task(gate.hold(ask()))
+    waiting = asyncio.create_task(gate.hold(ask))
     await _run_loop(50)
     assert not waiting.done()
     lock.release()

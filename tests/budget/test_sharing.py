@@ -35,8 +35,8 @@ async def reserved_by_now(*tasks: "asyncio.Task[Hold]") -> list[bool]:
 
 async def reserved_and_waiting(gate: Gate, ask: MakeAsk) -> tuple[Hold, "asyncio.Task[Hold]"]:
     """Reserve one call and start another, which must wait."""
-    first = await gate.hold(ask(100, 50))
-    second = asyncio.create_task(gate.hold(ask(100, 50)))
+    first = await gate.hold(lambda: ask(100, 50))
+    second = asyncio.create_task(gate.hold(lambda: ask(100, 50)))
     assert await reserved_by_now(second) == [False]
     return first, second
 
@@ -74,9 +74,9 @@ async def test_reservations_outside_the_group_are_not_waited_for(
     gate: Gate, account: Account, ask: MakeAsk
 ) -> None:
     limited(gate, account, CALL_NANO)
-    await gate.hold(ask(100, 50))
+    await gate.hold(lambda: ask(100, 50))
     with sharing(), pytest.raises(LimitReached):
-        await gate.hold(ask(100, 50))
+        await gate.hold(lambda: ask(100, 50))
 
 
 async def test_a_call_is_shortened_only_if_it_would_be_alone(
@@ -98,7 +98,7 @@ async def test_a_tools_price_waits_for_room_when_required_and_when_charged(
             gate.require(account, CALL_NANO // 2),
             gate.start_tool(account, "search", CALL_NANO // 2),
         ):
-            first = await gate.hold(ask(100, 50))
+            first = await gate.hold(lambda: ask(100, 50))
             paying = asyncio.create_task(pay)
             for _ in range(20):
                 await asyncio.to_thread(lambda: None)
@@ -116,7 +116,7 @@ async def test_calls_are_reserved_in_order_and_never_exceed_the_cap(
     totals: list[int] = []
 
     async def call(number: int) -> None:
-        hold = await gate.hold(ask(100, 50))
+        hold = await gate.hold(lambda: ask(100, 50))
         order.append(number)
         (cap,) = gate.ledger.caps(account.session, account.turn)
         totals.append(cap.held + cap.spent)
@@ -134,8 +134,8 @@ async def test_a_cancelled_call_leaves_the_queue(
 ) -> None:
     limited(gate, account, CALL_NANO)
     with sharing():
-        first = await gate.hold(ask(100, 50))
-        second, third = (asyncio.create_task(gate.hold(ask(100, 50))) for _ in range(2))
+        first = await gate.hold(lambda: ask(100, 50))
+        second, third = (asyncio.create_task(gate.hold(lambda: ask(100, 50))) for _ in range(2))
         await reserved_by_now(second, third)
         second.cancel()
         await asyncio.wait([second])
@@ -151,8 +151,8 @@ async def test_a_call_that_replaces_another_keeps_its_reservation(
     """A retried call, for example."""
     limited(gate, account, CALL_NANO)
     with sharing():
-        again = await gate.hold_final(await gate.hold(ask(100, 50)), ask(100, 50))
-        second = asyncio.create_task(gate.hold(ask(100, 50)))
+        again = await gate.hold_final(await gate.hold(lambda: ask(100, 50)), lambda: ask(100, 50))
+        second = asyncio.create_task(gate.hold(lambda: ask(100, 50)))
         assert await reserved_by_now(second) == [False]
         await gate.release(again)
         assert (await second).max_tokens == 50
@@ -163,9 +163,9 @@ async def test_caps_at_rest_exclude_running_calls_of_this_process(
 ) -> None:
     limited(gate, account, 10 * CALL_NANO)
     gate.ledger.set_cap(account.session, "turn", Amount(1_000, "tokens"))
-    await gate.settle(await gate.hold(ask(100, 50)), SMALL_USAGE)
-    await gate.set_aside(ask(100, 50))
-    await gate.hold(ask(100, 50))
+    await gate.settle(await gate.hold(lambda: ask(100, 50)), SMALL_USAGE)
+    await gate.set_aside(lambda: ask(100, 50))
+    await gate.hold(lambda: ask(100, 50))
     turn, session = gate.ledger.caps(account.session, account.turn, at_rest=True)
     assert (turn.held, session.held) == (150, CALL_NANO)  # the reserve for the answer
     assert (turn.spent, session.spent) == (15, 15_000_000)

@@ -192,7 +192,7 @@ async def test_parallel_calls_share_a_cap_in_time(ledger: Ledger, ask: MakeAsk) 
     gate, order = Gate(ledger), list[str]()
 
     async def call(name: str) -> None:
-        hold = await gate.hold(ask())
+        hold = await gate.hold(ask)
         order.append(name)
         await asyncio.sleep(0)
         await gate.settle(hold, Usage(1, 1), ms=hold.ms)

@@ -412,7 +412,7 @@ async def test_a_retry_keeps_its_reservation_against_rivals(ledger: Ledger) -> N
 
     def reserve_the_remaining_budget_on_a_notice(event: Event) -> None:
         if isinstance(event, Notice):
-            rivals.append(asyncio.create_task(gate.hold(Ask(PRICE, BOUND, 50, ACCOUNT))))
+            rivals.append(asyncio.create_task(gate.hold(lambda: Ask(PRICE, BOUND, 50, ACCOUNT))))
 
     model = MeteredModel(
         ScriptedModel(BUSY, FINE), gate, lambda: ACCOUNT, retry=RetryPolicy(first_pause=0.1)
@@ -507,7 +507,7 @@ async def test_the_reserve_for_the_answer_also_pays_for_its_second_attempt(
 ) -> None:
     ledger.set_cap("s", "session", Amount(160 * MILLION, "usd"))
     model = metered(ScriptedModel(BUSY, FINE))
-    aside = await model.set_aside(REQUEST, slack=10)
+    aside = await model.set_aside(lambda: REQUEST, slack=10)
     assert (aside.prompt_tokens, cap(ledger).left) == (110, 0)
     with pytest.raises(LimitReached):
         await model.ask(REQUEST, events.append)
@@ -518,7 +518,7 @@ async def test_the_reserve_for_the_answer_also_pays_for_its_second_attempt(
 
 async def test_an_unused_reserve_is_released(metered: Metered, ledger: Ledger) -> None:
     model = metered(ScriptedModel())
-    await model.release(await model.set_aside(REQUEST))
+    await model.release(await model.set_aside(lambda: REQUEST))
     assert cap(ledger).held == 0
 
 

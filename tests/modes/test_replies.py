@@ -51,8 +51,8 @@ class StandIn:
             raise reply
         return reply
 
-    async def set_aside(self, request, *, role, slack):
-        self.aside_tokens = request.max_tokens
+    async def set_aside(self, make, *, role, slack):
+        self.aside_tokens = make().max_tokens
         return LIMIT  # any object
 
     async def release(self, hold):

@@ -208,11 +208,12 @@ class Umi(BaseMode):
         """The summarizer's answer without the label that its line has in the history."""
         return ANSWER_NAME.sub("", await super()._answered(request, emit), count=1).strip()
 
-    async def _concluding(
-        self, view: View, output: int, prompt_limit: int | None = None
-    ) -> Request:
-        make = partial(self._answering, view, output=output, closing=self._summarizer.closing(view))
-        return await _fitted(self._summarizer, view, make, prompt_limit)
+    def _concluding(self, view: View, output: int, prompt_limit: int | None = None) -> Request:
+        summarizer = self._summarizer
+        make = partial(self._answering, view, output=output, closing=summarizer.closing(view))
+        return in_context(
+            summarizer.model, _conversation(view), make, prompt_limit, role=summarizer.role
+        )
 
     def _planning(self, view: View, conversation: Messages, task: str = "") -> Request:
         """The planner reads tools and history, and decides what is next unless it has another `task`."""
@@ -284,14 +285,10 @@ def _conversation(view: View) -> Messages:
     return (*view.history, *path_messages(view.opening, view.path))
 
 
-async def _fitted(
-    player: Player, view: View, make: Callable[[Messages], Request], prompt_limit: int | None = None
-) -> Request:
+async def _fitted(player: Player, view: View, make: Callable[[Messages], Request]) -> Request:
     """The request of a role, fitted to its context in a thread, since counting a long prompt takes time."""
     conversation = _conversation(view)
-    return await asyncio.to_thread(
-        in_context, player.model, conversation, make, prompt_limit, role=player.role
-    )
+    return await asyncio.to_thread(in_context, player.model, conversation, make, role=player.role)
 
 
 def _shared(player: Player, view: View, conversation: Messages) -> Messages:

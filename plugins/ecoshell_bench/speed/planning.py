@@ -222,6 +222,6 @@ async def _reserve_settle_seconds(path: Path, rows: int, repeat: int) -> float:
         gate, times = Gate(ledger), list[float]()
         for _ in range(repeat):
             started = time.perf_counter()
-            await gate.settle(await gate.hold(_ASK), _USAGE)
+            await gate.settle(await gate.hold(lambda: _ASK), _USAGE)
             times.append(time.perf_counter() - started)
     return median(times)
