@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import platform
 import re
 from collections.abc import Mapping
@@ -16,8 +17,7 @@ from ecoshell.agent.workspace import MAX_FILES, top_of
 from ecoshell.budget import counted
 from ecoshell.errors import ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice
-from ecoshell.messages import Message, fenced, visible, visible_line
-from ecoshell.models import Request
+from ecoshell.messages import fenced, visible, visible_line
 from ecoshell.models.metered import MeteredModel
 from ecoshell.tools.git_state import GitState, state_of
 from ecoshell.tools.workspace import Workspace, decoded
@@ -86,8 +86,8 @@ class Environment:
             parts.append(ContextPart("facts", await asyncio.to_thread(model.count, texts[-1])))
         if not parts:
             return None
-        exact = model.size(Request((Message("user", ""),))).exact
-        event = ContextTold("\n\n".join(texts), tuple(parts), exact, str(self.workspace.root))
+        root = str(self.workspace.root)
+        event = ContextTold("\n\n".join(texts), tuple(parts), model.exact, root)
         emit(event)
         return event
 
@@ -125,6 +125,8 @@ class Environment:
         """
         try:
             if owner == "project":
+                if not os.path.lexists(self.workspace.root / INSTRUCTIONS):
+                    return None  # the workspace would look for similar names
                 with self.workspace.reading(INSTRUCTIONS) as (file, _):
                     data = file.read(_MAX_BYTES + 1)
             elif not self.user_file.is_file():
