@@ -133,7 +133,7 @@ class Checked(Guard):
 
         If the reason is its cost, the user can make room first.
         """
-        while refusal := await asyncio.to_thread(self.plan.refusal, tool):
+        while self.plan.enforced and (refusal := await asyncio.to_thread(self.plan.refusal, tool)):
             shortage = None if context.node else self.plan.shortage(tool)
             if shortage is None or not await self.ask(shortage, context.emit):
                 return refusal

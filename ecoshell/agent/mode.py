@@ -167,10 +167,10 @@ async def count_prompts(forecast: StepForecast, caps: Iterable[CapState]) -> Non
 
     Bounds without a count are several times what is billed, which a small cap cannot hold.
     """
-    caps = tuple(caps)
-    for call in forecast.steps:
+    caps = [cap for cap in caps if cap.unit != "ms"]
+    for call in forecast.steps if caps else ():
         bound = await asyncio.to_thread(_of_call, call)
-        needs = ((cap, bound.in_unit_of(cap)) for cap in caps if cap.unit != "ms")
+        needs = ((cap, bound.in_unit_of(cap)) for cap in caps)
         if any(
             need is not None and need * _LARGE_PART > cap.limit - cap.spent - cap.held
             for cap, need in needs

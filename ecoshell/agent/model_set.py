@@ -9,8 +9,8 @@ from typing import Protocol
 from ecoshell.agent.mode import Mode
 from ecoshell.budget import CapState, Price
 from ecoshell.catalog import Presentation
-from ecoshell.messages import Message, ToolSchema
-from ecoshell.models import ModelRow, Request, StartingModel, estimate
+from ecoshell.messages import ToolSchema
+from ecoshell.models import ModelRow, StartingModel, estimate
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels, RoleName
 
@@ -63,16 +63,14 @@ class ModelSet:
     @property
     def context(self) -> int | None:
         """The smallest known context."""
-        contexts = [
-            model.traits.context for model in self.models if model.traits.context is not None
-        ]
-        return min(contexts, default=None)
+        contexts = (model.traits.context for model in self.models)
+        return min((context for context in contexts if context is not None), default=None)
 
     @property
     def price(self) -> Price | None:
         """The highest price of a prompt; None if any price is unknown."""
         models = self.models
-        prices = [model.traits.price for model in models if model.traits.price is not None]
+        prices = [price for model in models if (price := model.traits.price) is not None]
         if len(prices) < len(models):
             return None
         return max(prices, key=lambda price: price.worst(_COMPARED_PROMPT_TOKENS, 0))
@@ -93,19 +91,14 @@ class ModelSet:
         """Whether the provider's own search can load tools: for one model that plays every role."""
         return not self.players and self.model.traits.defers_tools
 
-    @property
-    def exact(self) -> bool:
-        """Whether counts currently come from the model's own tokenizer."""
-        return self.model.size(Request((Message("user", ""),))).exact
-
     def measure(self, schema: ToolSchema, presentation: Presentation) -> tuple[int, bool]:
         """Tokens of a schema in this model's context, and whether the count is exact."""
-        return self.sizes(presentation.prompt_texts([schema]))[0], self.exact
+        return self.sizes(presentation.prompt_texts([schema]))[0], self.model.exact
 
     def sizes(self, texts: Iterable[str]) -> list[int]:
         """Tokens of texts, cached; for schemas and names. May block while a tokenizer loads."""
         texts, sizes = [*texts], list[int]()
-        exact = bool(texts) and self.exact
+        exact = bool(texts) and self.model.exact
         for text in texts:
             if (text, exact) not in self.counted:
                 self.counted[text, exact] = self.model.count(text)
@@ -115,7 +108,7 @@ class ModelSet:
     def sizes_at_hand(self, texts: Iterable[str]) -> tuple[list[int], bool]:
         """Like `sizes`, and whether the counts are exact; estimates them instead of loading a model."""
         if self.model.loaded:
-            return self.sizes(texts), self.exact
+            return self.sizes(texts), self.model.exact
         return [estimate(text) for text in texts], False
 
 

@@ -112,7 +112,7 @@ def make_offer(
         + sum([tool.tokens for tool in registered.tools.values()])
         + sum([sizes[name] for name in declared if name in sizes]),
         everything_tokens=sum(sizes.values()),
-        exact=models.exact,
+        exact=models.model.exact,
         why=decision.summary,
         listing="\n".join(filter(None, (opening, skills_text))),
         advice=plan.advice(callable_names),

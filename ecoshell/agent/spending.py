@@ -160,9 +160,8 @@ class SpendApproval:
         """
         if self.ending is not None:
             raise self.ending
-        forecast = self.mode.forecast(view)
-        if any(call.model.traits.price is None for call in forecast.steps):
-            refusal = unpriced(forecast, await self.budget.caps())
+        if any(model.traits.price is None for model in self.models.current.models):
+            refusal = unpriced(self.mode.forecast(view), await self.budget.caps())
             if refusal is not None:
                 raise refusal
         while (question := await self._cost_question(view)) is not None:

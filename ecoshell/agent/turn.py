@@ -217,9 +217,10 @@ class Turn:
         pending = [*want.calls]
         while pending:
             self._go_on(path)
-            group = self.calls.next_group(pending, self.view)
+            view = self.view
+            group = self.calls.next_group(pending, view)
             del pending[: len(group)]
-            results = await self.calls.run(path, self.view, group)
+            results = await self.calls.run(path, view, group)
             path = path.then(
                 *(Step("", call, result) for call, result in zip(group, results, strict=True))
             )
@@ -300,7 +301,8 @@ class Turn:
                         await self.spending.before_step(view, self.emit)
                         await self._follow()
                         approved_model = self.mode.model
-                    await self.mode.hold_answer(self._view(self._best))
+                    is_best = path is self._best and not siblings
+                    await self.mode.hold_answer(view if is_best else self._view(self._best))
                     self.emit(StepStarted(self._steps + 1, self.mode.role, self.mode.model))
                     return await ask(view)
                 except LimitReached as hit:

@@ -333,5 +333,5 @@ class TurnSetup:
         """Tokens of a schema, or of a skill's text, for the current model, which may change at a limit."""
         models = self._deps.models.current
         if text:
-            return models.sizes([text])[0], models.exact
+            return models.sizes([text])[0], models.model.exact
         return models.measure(schema, self._memory.presentation)

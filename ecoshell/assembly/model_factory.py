@@ -60,7 +60,7 @@ class ConfiguredModelFactory:
         self._book = price_book(settings, run_prices, self.prices)
         self._process: RemoteProcess | None = None
         self.effort: Callable[[], Effort] = lambda: settings.agent.effort
-        """The present effort; a running shell changes it."""
+        """Returns the present effort; a shell sets its own before it makes models."""
         self.ask_servers = settings.local.ask_servers
         """Whether local servers may be asked for their models."""
 
@@ -129,12 +129,9 @@ class ConfiguredModelFactory:
                 ]
             else:
                 models[name] = MeteredModel(model, budget.gate, budget.account, retry=retry)
-            models[name].effort = self._present_effort
+            models[name].effort = self.effort
             models[name].restore(lambda: self._session_budget.counted)
         return models[name]
-
-    def _present_effort(self) -> Effort:
-        return self.effort()
 
     def _mode(
         self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel

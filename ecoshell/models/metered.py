@@ -19,7 +19,7 @@ from ecoshell.errors import (
     StoreError,
 )
 from ecoshell.events import Emit, ModelReplied, Notice
-from ecoshell.messages import Usage
+from ecoshell.messages import Message, Usage
 from ecoshell.models import Model, PromptSize, Reply, Request, Traits, request_bound
 from ecoshell.models.metered_call import MeteredCall
 from ecoshell.models.prompt_counts import ReportedPrompts
@@ -38,6 +38,8 @@ class MeteredModel:
         self, model: Model, gate: Gate, account_of: AccountOf, *, retry: RetryPolicy | None = None
     ) -> None:
         self._model = model
+        self.count = model.count
+        """Counts the tokens of a plain text."""
         self._gate = gate
         self._account_of = account_of
         self._retry = retry or RetryPolicy()
@@ -64,6 +66,11 @@ class MeteredModel:
     def loaded(self) -> bool:
         """Whether counting tokens loads nothing large."""
         return bool(getattr(self._model, "loaded", True))
+
+    @property
+    def exact(self) -> bool:
+        """Whether counts currently come from the model's own tokenizer."""
+        return self._model.size(Request((Message("user", ""),))).exact
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the request's prompt, bounded by the provider's counts of earlier prompts."""
@@ -101,10 +108,6 @@ class MeteredModel:
         """The request with the effort it is sent with: rankings, judgments and summaries have none."""
         is_shown = request.purpose in CONVERSATION
         return replace(request, effort=self.effort()) if is_shown else request
-
-    def count(self, text: str) -> int:
-        """Tokens of a plain text."""
-        return self._model.count(text)
 
     async def warm(self, ahead: Request | None = None) -> None:
         """Start loading the model, and let a local one evaluate the expected prompt; returns at once.
@@ -209,7 +212,8 @@ class MeteredModel:
 
     async def _stream(self, request: Request, call: MeteredCall) -> Reply:
         """Consume the model's stream, and cut it off if it exceeds the output limit."""
-        listener = ReplyListener(request, call.hold.account.role, self.traits, call.emit)
+        traits, name = self.traits, self.traits.name
+        listener = ReplyListener(request, call.hold.account.role, traits, call.emit)
         call.estimate = lambda: Usage(self.size(request).count, listener.tokens(self.count))
         call.text = lambda: "".join(listener.answers or listener.texts)
         async with aclosing(self._model.stream(request)) as pieces:
@@ -218,7 +222,7 @@ class MeteredModel:
                 call.usage, call.shown = listener.usage, listener.began
                 if reply is not None:
                     call.tool = reply.calls[0].subject if reply.calls else ""
-                    if call.usage is not None and not self.traits.local:
+                    if call.usage is not None and not traits.local:
                         size = await asyncio.to_thread(self._model.size, request)
                         call.prompt = self._reported.record(request, call.usage, size)
                     reply = _grouped(reply, f"m{call.hold.entry}")
@@ -227,11 +231,10 @@ class MeteredModel:
                 if listener.endless:
                     # A model that ignores `max_tokens` cannot be kept within a cap; the whole reservation counts.
                     call.usage = None
-                    name, reason = self.traits.name, "continued past max_tokens and was cut off"
+                    reason = "continued past max_tokens and was cut off"
                     await finished(asyncio.to_thread(self._gate.ledger.bar, name, f"it {reason}"))
                     call.emit(Notice(f"{name} {reason}; it is not called under a cap from now on."))
                     return Reply("".join(listener.texts), cut=True, finish="endless")
-        name = self.traits.name
         raise ModelBroken(f"{name} ended its stream without an answer.", fix="Ask again.")
 
 

@@ -183,7 +183,7 @@ def in_context(
     if context is None and prompt_limit is None:
         return request
     if context is None or context >= LARGE_CONTEXT:
-        return _in_large_context(model, conversation, make, request, prompt_limit)
+        return _in_large_context(model, conversation, make, request, context, prompt_limit)
     room = context - min(request.max_tokens, max(LEAST_OUTPUT, context // 8))
 
     def fits(size: PromptSize) -> bool:
@@ -209,10 +209,11 @@ def _in_large_context(
     conversation: Messages,
     make: MakeRequest,
     request: Request,
+    context: int | None,
     prompt_limit: int | None,
 ) -> Request:
     """Limit output to the room in the context; shortens old results only to keep to `prompt_limit`."""
-    size, context = model.size(request), model.traits.context
+    size = model.size(request)
     if prompt_limit is not None and size.bound > prompt_limit:
         request = make(
             fit_together(
