@@ -11,6 +11,8 @@ CODE := ecoshell plugins tests docs
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Each command that a test starts would compile the program again.
+unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 # llama.cpp's code for Intel AMX crashes when compiled with GCC (llama.cpp pull request 26954).
 export CFLAGS += -U__AMX_INT8__

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -55,19 +55,24 @@ SESSION_LINES = (
 """What is typed, and the seconds for which it and the screen before it are shown."""
 
 
-def make(folder: Path) -> None:
-    """Write every picture; takes about a minute."""
+def make(folder: Path, *names: str) -> None:
+    """Write the named pictures, or all, which takes some minutes."""
     folder = folder.absolute()
     for name in ("NO_COLOR", "COLORTERM", "OPENAI_BASE_URL"):
         os.environ.pop(name, None)
-    sizes = {folder / "screen.svg": WIDE, folder / "narrow.svg": NARROW}
+    for pictures, draw in DRAWINGS.items():
+        if not names or set(names) & set(pictures):
+            draw(*(folder / picture for picture in pictures))
+
+
+def _picture_counting(wide: Path, narrow: Path) -> None:
+    sizes = {wide: WIDE, narrow: NARROW}
     _picture_session(COUNT_QUESTIONS, Options(budget="0.50"), NOTES, sizes)
+
+
+def _picture_graph(picture: Path) -> None:
     files = {"a.txt": "one two three\n", "b.txt": "four five\n"}
-    _picture_session(
-        GRAPH_QUESTIONS, Options(strategy="graph"), files, {folder / "branches.svg": WIDE}
-    )
-    _picture_approval(folder / "approval.svg")
-    _animate_session(folder / "session.svg")
+    _picture_session(GRAPH_QUESTIONS, Options(strategy="graph"), files, {picture: WIDE})
 
 
 def _picture_session(
@@ -191,5 +196,12 @@ def _workspace(place: Path, files: Mapping[str, str]) -> Path:
     return workspace
 
 
+DRAWINGS: dict[tuple[str, ...], Callable[..., None]] = {
+    ("screen.svg", "narrow.svg"): _picture_counting,
+    ("branches.svg",): _picture_graph,
+    ("approval.svg",): _picture_approval,
+    ("session.svg",): _animate_session,
+}
+
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    make(Path(sys.argv[1]), *sys.argv[2:])

@@ -141,15 +141,24 @@ def test_every_source_and_test_file_named_exists():
     assert missing == []
 
 
+def test_the_pictures_of_scripted_sessions_show_the_current_screen(tmp_path: Path):
+    check_pictures(tmp_path, "approval.svg", "session.svg")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the local extra is not installed")
-def test_the_pictures_show_the_current_screen(tmp_path: Path):
-    subprocess.run([sys.executable, ROOT / "docs" / "screen.py", tmp_path], check=True, timeout=600)
-    names = sorted(picture.name for picture in tmp_path.glob("*.svg"))
-    assert names == sorted(picture.name for picture in (ROOT / "docs").glob("*.svg"))
-    for name in names:
-        assert picture_words(tmp_path / name) == picture_words(ROOT / "docs" / name), (
-            f"{name}: run `make docs`"
-        )
+def test_the_pictures_of_the_embedded_model_show_the_current_screen(tmp_path: Path):
+    check_pictures(tmp_path, "screen.svg", "narrow.svg", "branches.svg")
+
+
+def test_every_picture_is_checked():
+    assert sorted(picture.name for picture in (ROOT / "docs").glob("*.svg")) == [
+        "approval.svg",
+        "branches.svg",
+        "narrow.svg",
+        "screen.svg",
+        "session.svg",
+    ]
 
 
 def test_the_reference_covers_every_part_of_the_program(tmp_path: Path):
@@ -174,6 +183,16 @@ def test_the_reference_covers_every_part_of_the_program(tmp_path: Path):
     assert not any(outside.values()), f"the site has no such pages: {outside}"
     nav = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert nav == pages.keys()
+
+
+def check_pictures(folder: Path, *names: str) -> None:
+    """Draw the pictures again, and compare their words with those in `docs/`."""
+    command = [sys.executable, ROOT / "docs" / "screen.py", folder, *names]
+    subprocess.run(command, check=True, timeout=600)
+    for name in names:
+        assert picture_words(folder / name) == picture_words(ROOT / "docs" / name), (
+            f"{name}: run `make docs`"
+        )
 
 
 def picture_words(picture: Path) -> set[str]:
