@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -279,7 +279,7 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return text.replace("\r\n", "\n").translate(_escapes())
+    return _HIDDEN.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def visible_line(text: str, max_length: int | None = None) -> str:
@@ -300,26 +300,22 @@ def fenced(text: str, language: str = "") -> str:
     return "\n".join((marks + language, text.removesuffix("\n"), marks))
 
 
-_ALLOWED_CONTROLS = frozenset(b"\n\t")
-_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
-_MISLEADING = (
-    0x061C,  # Arabic letter mark
-    *range(0x200E, 0x2010),  # left-to-right and right-to-left marks
-    *range(0x2028, 0x202F),  # line and paragraph separators, embeddings and overrides
-    *range(0x2066, 0x206A),  # isolates
-    *range(0xD800, 0xE000),  # surrogates, which no terminal's encoding can carry
-    0xFEFF,  # zero-width no-break space
-    *range(0xE0000, 0xE0080),  # tags, which can hide whole sentences
+_HIDDEN = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters except tab and newline
+    "\u061c\u200e\u200f"  # marks of the writing direction
+    "\u2028-\u202e\u2066-\u2069"  # line and paragraph separators, embeddings, overrides and isolates
+    "\ud800-\udfff"  # surrogates, which no terminal's encoding can carry
+    "\ufeff"  # zero-width no-break space
+    "\U000e0000-\U000e007f"  # tags, which can hide whole sentences
+    "]"
 )
 
 
-@cache
-def _escapes() -> Mapping[int, str]:
-    """Return the escape of each such character; built on first use, because most texts have none."""
-    codes = [code for code in (*_CONTROLS, *_MISLEADING) if code not in _ALLOWED_CONTROLS]
-    escapes = {
-        code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
-        for code in codes
-        if code <= 0xFFFF
-    }
-    return escapes | {code: f"\\U{code:08x}" for code in codes if code > 0xFFFF} | {0x1B: "␛"}
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code == 0x1B:
+        return "␛"
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.archive import Archive
@@ -31,6 +32,8 @@ if TYPE_CHECKING:  # loaded with the first slash command
     from ecoshell.agent.custom_commands import CustomCommands
 
 READ_FILE = "read_file"
+_TURN_MODULES = ("ecoshell.agent.callbacks", "ecoshell.agent.tool_graph")
+"""Modules that turns load when they call tools or run tool graphs."""
 _NOT_ASKED = "Nothing was asked, nothing was spent."
 
 
@@ -162,8 +165,10 @@ class Shell:
         return None
 
     async def warm(self) -> None:
-        """Start to load models and worker for the next question; returns at once."""
+        """Load what only a turn needs, and start to load models and worker, while a question is typed."""
         if self.read_only is None:
+            for module in _TURN_MODULES:
+                await asyncio.to_thread(import_module, module)
             await in_thread(warm_worker)
             self.deps.providers.connect_unknown()
             for model in self.deps.models.current.models:

@@ -112,9 +112,7 @@ STRATEGIES = Strategies(
     }
 )
 AT_HAND = (
-    "ecoshell.agent.callbacks",
     "ecoshell.agent.slash_commands",
-    "ecoshell.agent.tool_graph",
     "ecoshell.assembly.inventory",
 )
 """Modules that interactive shells load in advance, so that no key waits for them."""

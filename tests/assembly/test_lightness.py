@@ -8,18 +8,19 @@ from pathlib import Path
 
 OPENED = """
 import asyncio, json, sys
+from ecoshell.agent import NonInteractive
 from ecoshell.assembly.shell import assemble
 from ecoshell.options import Options
 
 HEAVY = ("llama_cpp", "numpy", "litellm", "openai", "httpx", "urllib.request", "ecoshell.models.remote")
-HEAVY += ("huggingface_hub", "http.client")
+HEAVY += ("huggingface_hub", "http.client", "ecoshell.agent.tool_graph", "ecoshell.planning.catp.costs")
 
 async def look(shell):
     status = await shell.status()
     return [status.exact, status.everything_tokens, [name for name in HEAVY if name in sys.modules]]
 
 async def main():
-    shell = await assemble(Options(model="embedded"))
+    shell = await assemble(Options(model="embedded"), NonInteractive())
     seen = [await look(shell)]
     await shell.warm()
     await asyncio.to_thread(shell.deps.models.current.sizes, ["any text"])
@@ -48,7 +49,7 @@ def test_an_open_shell_estimates_its_tools_and_loads_its_model_only_for_a_questi
     assert (exact, loaded) == (False, [])
     assert exact_then
     assert 0.5 * counted < estimate < 2 * counted
-    assert {"llama_cpp", "numpy"} <= set(loaded_then)
+    assert {"llama_cpp", "numpy", "ecoshell.agent.tool_graph"} <= set(loaded_then)
     assert "ecoshell.models.remote" not in loaded_then
 
 

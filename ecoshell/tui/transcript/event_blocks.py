@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ecoshell.agent.scoring import outcome
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -145,6 +144,8 @@ def plan(event: PlanChanged, previous: PlanChanged | None) -> Block | None:
 
 def graph(progress: ToolGraph, name: str) -> Block:
     """A tool graph with its estimate, the states of its nodes and, in the end, its outcome."""
+    from ecoshell.agent.scoring import outcome  # few sessions have tool graphs
+
     line = headline(progress)
     head = row(Piece(line.text, "thought"), Piece(f" · {line.detail}", "muted"))
     end = row(Piece(outcome(progress), "muted"), lead="└ ")
