@@ -128,9 +128,7 @@ class SkillFiles:
                 skills.setdefault(skill.name, skill)
         self._catalog.skills = Skills(skills.values())
         self._workspace.also_readable = tuple(
-            Path(os.path.realpath(skill.place))
-            for skill in skills.values()
-            if Path(skill.place).is_absolute()
+            Path(skill.place) for skill in skills.values() if Path(skill.place).is_absolute()
         )
 
     def _report(self, definition: Definition, reason: str, emit: Emit) -> None:
@@ -142,6 +140,8 @@ class SkillFiles:
 def skill_of(definition: Definition, workspace: Workspace) -> Skill:
     """The skill of a file."""
     content, folder = definition.content, Path(definition.file).parent
+    if folder.is_absolute():  # The sandbox hides links in the user's folder.
+        folder = Path(os.path.realpath(folder))
     return Skill(
         name=content.text("name") or definition.name,
         description=visible_line(

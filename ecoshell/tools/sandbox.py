@@ -5,6 +5,7 @@ Linux: bubblewrap, or namespaces without it. macOS: sandbox-exec. The policy is 
 
 import atexit
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from ecoshell.tools.linked_worktree import LinkedWorktree, linked_worktree
 from ecoshell.tools.protection import protection
 
 SandboxMode = Literal["auto", "off", "strict"]
@@ -106,16 +108,25 @@ class Sandbox:
         """Whether commands run in it. May block on first use."""
         return self.mode != "off" and not self.problem
 
-    def wrap(self, command: Sequence[str], network: bool) -> Sequence[str]:
-        """Return the command that runs `command` in the sandbox; creates its temporary folder."""
+    @property
+    def _worktree(self) -> LinkedWorktree | None:
+        return linked_worktree(self.workspace) if (self.workspace / ".git").is_file() else None
+
+    def wrap(
+        self, command: Sequence[str], network: bool, readable: Sequence[Path] = ()
+    ) -> Sequence[str]:
+        """Return the command that runs `command` in the sandbox; creates its temporary folder.
+
+        `readable` are real paths of folders that it reads although they lie in those of ecoshell.
+        """
         for path in (self.workspace / name for name in _RESERVED):
             if path.parent.is_dir() and not path.parent.is_symlink() and not os.path.lexists(path):
                 with suppress(OSError):
                     path.mkdir()
         working = backend(self.workspace)
         if working.name == "sandbox-exec":
-            return [*working.command, "-p", self.profile(network), *command]
-        return [*working.command, *self._options(network), "--", *command]
+            return [*working.command, "-p", self.profile(network, readable), *command]
+        return [*working.command, *self._options(network, readable), "--", *command]
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of a command in the sandbox."""
@@ -134,7 +145,10 @@ class Sandbox:
                     path.mkdir(exist_ok=True)
                     _placeholders[path] += 1
                     made.append(path)
-        absent = [path for name in _LATER if not os.path.lexists(path := self.workspace / name)]
+        worktree = self._worktree
+        later = [self.workspace / name for name in _LATER]
+        later += [] if worktree is None else [worktree.settings]
+        absent = [path for path in later if not os.path.lexists(path)]
         try:
             yield
         finally:
@@ -155,15 +169,13 @@ class Sandbox:
             homes.update(Path("/home").iterdir() if os.geteuid() == 0 else ())
         names = [*_HOME_SECRETS.split(), *_MAC_SECRETS]
         candidates = [
-            *(home / name for home in homes for name in names),
-            *map(Path, _SYSTEM_SECRETS.split()),
-            *self.own,
-        ]
-        unique = set[Path]()
-        for path in (Path(os.path.realpath(candidate)) for candidate in candidates):
-            is_new = path not in unique and os.access(path, os.F_OK)
-            if is_new and not self.workspace.is_relative_to(path):
-                unique.add(path)
+            *(f"{home}/{name}" for home in homes for name in names),
+            *_SYSTEM_SECRETS.split(),
+            *map(str, self.own),
+        ]  # texts, because making hundreds of paths takes milliseconds
+        existing = (path for path in candidates if os.access(path, os.F_OK))
+        for path in map(Path, dict.fromkeys(map(os.path.realpath, existing))):
+            if not self.workspace.is_relative_to(path):
                 yield path
 
     def protected(self) -> Iterator[Path]:
@@ -175,8 +187,10 @@ class Sandbox:
         git = self.workspace / ".git"
         if git.is_file():  # the work tree of another repository
             yield git
+            if (worktree := self._worktree) is not None:
+                yield from worktree.fixed()
 
-    def _options(self, network: bool) -> list[str]:
+    def _options(self, network: bool, readable: Sequence[Path]) -> list[str]:
         """Return the options of bubblewrap, in the order in which they cover each other."""
         spaces = ("user", "pid", "ipc", "uts", "cgroup-try", *(() if network else ("net",)))
         options = ["--die-with-parent", *(f"--unshare-{space}" for space in spaces)]
@@ -195,6 +209,10 @@ class Sandbox:
         git = self.workspace / ".git"
         if git.is_dir() and not git.is_symlink():  # A mount point cannot be renamed.
             options += ["--bind", str(git), str(git)]
+        if (worktree := self._worktree) is not None:
+            options += ["--ro-bind", str(worktree.repository), str(worktree.repository)]
+            for path in worktree.writable():
+                options += ["--bind", str(path), str(path)]
         for path in self.protected():
             options += ["--ro-bind", str(path), str(path)]
         guarded = protection.get()
@@ -203,8 +221,23 @@ class Sandbox:
             options += ["--ro-bind", str(source), str(path)]
         for path in (*self.secrets(), *self._sockets()):
             if _is_visible(path) or path.is_relative_to(self.workspace):
-                options += ["--ro-bind", str(_cover(path)), str(path)]
+                inside = [place for place in self._readable(readable) if place.is_relative_to(path)]
+                options += ["--ro-bind", str(_cover(path, inside)), str(path)]
+        for place in self._readable(readable):
+            options += ["--ro-bind", str(place), str(place)]
         return options
+
+    def _readable(self, places: Sequence[Path]) -> list[Path]:
+        """Return the folders of these that lie in one of ecoshell's own or are hidden with all temporary files."""
+        own = [Path(os.path.realpath(folder)) for folder in self.own]
+        return [
+            place
+            for place in places
+            if (not _is_visible(place) or any(folder in place.parents for folder in own))
+            and place.is_dir()
+            and not self.workspace.is_relative_to(place)
+            and not place.is_relative_to(self.workspace)
+        ]
 
     def _sockets(self) -> Iterator[Path]:
         """Yield the sockets of the machine, such as those of databases and agents, except the workspace's own."""
@@ -218,16 +251,23 @@ class Sandbox:
                 if path.is_socket() and not path.is_relative_to(self.workspace):
                     yield Path(os.path.realpath(path))
 
-    def profile(self, network: bool) -> str:
+    def profile(self, network: bool, readable: Sequence[Path] = ()) -> str:
         """Return the profile of sandbox-exec, in Apple's profile language."""
         lines = _PROFILE.splitlines()
-        for folder in (self.workspace, _scratch() / "tmp"):
+        worktree = self._worktree
+        shared = () if worktree is None else worktree.writable()
+        for folder in (self.workspace, _scratch() / "tmp", *shared):
             lines.append(f"(allow file-write* (subpath {_quoted(folder)}))")
         for name in (*_EXECUTED_LATER.split(), *_LATER):
             lines.append(f"(deny file-write* (subpath {_quoted(self.workspace / name)}))")
+        if worktree is not None:
+            for path in (self.workspace / ".git", *worktree.fixed(), worktree.settings):
+                lines.append(f"(deny file-write* (subpath {_quoted(path)}))")
         lines.append(f"(deny file-write-unlink (literal {_quoted(self.workspace / '.git')}))")
         for path in self.secrets():
             lines.append(f"(deny file-read* file-write* (subpath {_quoted(path)}))")
+        for path in self._readable(readable):
+            lines.append(f"(allow file-read* (subpath {_quoted(path)}))")
         guarded = protection.get()
         for path, is_unread in guarded.paths() if guarded is not None else ():
             reading = "file-read* " if is_unread else ""
@@ -256,7 +296,8 @@ def backend(workspace: Path) -> Backend:
         return Backend(problem=f"No sandbox is known for {sys.platform}.")
     program = shutil.which("bwrap")
     start = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
-    own = (sys.executable, "-I", "-S", "-c", f"{start}import namespaces; namespaces.run()")
+    python = os.path.realpath(sys.executable)  # starts faster than that of a virtual environment
+    own = (python, "-I", "-S", "-c", f"{start}import namespaces; namespaces.run()")
     backends = [Backend(own, "namespaces")]
     if program and not Path(os.path.realpath(program)).is_relative_to(workspace):
         backends.insert(0, Backend((os.path.realpath(program),), "bubblewrap"))
@@ -311,9 +352,15 @@ def _remove(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _cover(path: Path) -> Path:
-    """Return the unreadable file or folder that covers a path."""
-    return _scratch() / ("folder" if path.is_dir() else "file")
+def _cover(path: Path, inside: Sequence[Path] = ()) -> Path:
+    """Return the unreadable file or folder that covers a path, or one with only the folders that are mounted inside."""
+    if not inside:
+        return _scratch() / ("folder" if path.is_dir() else "file")
+    names = [str(place.relative_to(path)) for place in inside]
+    folder = _scratch() / hashlib.sha256("\0".join(names).encode()).hexdigest()
+    for name in names:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _is_empty(path: Path) -> bool:

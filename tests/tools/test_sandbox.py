@@ -58,10 +58,18 @@ def holder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     backend.cache_clear()
 
 
-def tools(machine: GuardedMachine, *, confined: bool = True) -> CommandTools:
+def tools(
+    machine: GuardedMachine,
+    *,
+    confined: bool = True,
+    folder: Path | None = None,
+    readable: tuple[Path, ...] = (),
+) -> CommandTools:
+    workspace = Workspace(folder or machine.workspace)
+    workspace.also_readable = readable
     own = machine.home / ".ecoshell-home"
-    box = Sandbox("strict", machine.workspace, (own,)) if confined else None
-    return CommandTools(Workspace(machine.workspace), ToolOptions(command_seconds=30, sandbox=box))
+    box = Sandbox("strict", workspace.root, (own,)) if confined else None
+    return CommandTools(workspace, ToolOptions(command_seconds=30, sandbox=box))
 
 
 async def attempt(
@@ -147,6 +155,111 @@ async def test_a_repository_can_be_committed_to(machine: GuardedMachine, holder:
     assert result.ok, result.text
 
 
+@pytest.fixture
+def worktree(machine: GuardedMachine) -> Path:
+    """A linked worktree whose repository lies outside the workspace."""
+    repository, linked = machine.home / "main", machine.home / "linked"
+    script = (
+        f"git init -q {repository} && cd {repository} && git config user.email a@b && git config user.name a "
+        f"&& git commit -q --allow-empty -m first && git worktree add -q -b topic {linked}"
+    )
+    subprocess.run(["/bin/sh", "-c", script], check=True, capture_output=True)
+    return linked
+
+
+async def test_a_linked_worktree_can_be_committed_to(
+    machine: GuardedMachine, holder: str, worktree: Path
+) -> None:
+    commands = tools(machine, folder=worktree)
+    script = "echo x > new; git add new && git commit -qm new && git switch -qc feature/other && git status -sb"
+    result = await commands.run_command(script)
+    assert (result.ok, result.text) == (True, "## feature/other")
+    result = await tools(machine, confined=False).run_command(
+        f"git -C {machine.home}/main log --format=%s feature/other"
+    )
+    assert result.text == "new\nfirst"
+
+
+_GIT_ESCAPES = {
+    "hook": "echo x > $MAIN/.git/hooks/post-commit",
+    "settings": "git config core.fsmonitor ./evil",
+    "settings of the worktree": "echo x > $(git rev-parse --git-dir)/config.worktree",
+    "redirected repository": "echo $PWD/evil > $(git rev-parse --git-dir)/commondir",
+    "replaced redirection": "cd $(git rev-parse --git-dir); echo /evil > x; mv -f x commondir",
+    "moved folder": "cd $(git rev-parse --git-dir)/..; mv linked old; mkdir linked",
+    "redirected worktree": "echo gitdir: $PWD/evil > .git",
+    "replaced pointer": "echo gitdir: $PWD/evil > x; mv -f x .git",
+    "attributes": "mkdir -p $MAIN/.git/info; echo '* filter=x' > $MAIN/.git/info/attributes",
+    "index of the main worktree": "echo x > $MAIN/.git/index.lock",
+    "main worktree": "echo x > $MAIN/x",
+}
+
+
+@pytest.mark.parametrize("script", _GIT_ESCAPES.values(), ids=_GIT_ESCAPES)
+async def test_a_command_in_a_linked_worktree_changes_nothing_that_git_obeys(
+    machine: GuardedMachine, holder: str, worktree: Path, script: str
+) -> None:
+    main = machine.home / "main"
+
+    def state() -> dict[str, bytes]:
+        own = main / ".git/worktrees/linked"
+        watched = [path for path in main.rglob("*") if not path.is_relative_to(own)]
+        watched += [own / name for name in ("commondir", "gitdir", "config.worktree")]
+        return {
+            str(path): path.read_bytes() if path.is_file() else b""
+            for path in (*watched, worktree / ".git")
+            if path.exists()
+        }
+
+    before = state()
+    await tools(machine, folder=worktree).run_command(f"MAIN={main}; {script}")
+    assert state() == before
+
+
+@pytest.mark.parametrize("pointer", ["the repository", "a forged folder"])
+async def test_files_of_the_workspace_do_not_open_another_repository(
+    machine: GuardedMachine, holder: str, worktree: Path, pointer: str
+) -> None:
+    main = machine.home / "main"
+    other = machine.home / "cloned"
+    forged = other / "worktrees" / "linked"
+    forged.mkdir(parents=True)
+    (forged / "commondir").write_text(f"{main}/.git\n")
+    (forged / "gitdir").write_text(f"{other}/.git\n")
+    own = main / ".git/worktrees/linked" if pointer == "the repository" else forged
+    (other / ".git").write_text(f"gitdir: {own}\n")
+    result = await tools(machine, folder=other).run_command(f"echo x > {main}/.git/refs/heads/x")
+    assert not result.ok
+    assert not (main / ".git/refs/heads/x").exists()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+async def test_the_scripts_of_a_skill_run_and_nothing_else_of_the_settings_is_read(
+    machine: GuardedMachine, holder: str, linked: bool
+) -> None:
+    own = machine.home / ".ecoshell-home"
+    skill = own / "config" / "skills" / "pdf"
+    if linked:
+        (machine.home / "dotfiles").mkdir()
+        skill.parent.parent.mkdir(parents=True)
+        skill.parent.symlink_to(machine.home / "dotfiles")
+    skill.mkdir(parents=True)
+    (skill / "fill.py").write_text("print('filled')")
+    (skill.parent / "other").mkdir()
+    (own / "config" / "keys.toml").write_text(SECRET)
+    place = skill.resolve()
+    commands = tools(machine, readable=(place,))
+    assert (await commands.run_command(f"python3 {place}/fill.py")).text == "filled"
+    python = f"exec(open({str(place / 'fill.py')!r}).read())"
+    assert (await commands.run_python(python)).text == "filled"
+    for script in (f"echo x > {place}/x", f"echo x > {place}/fill.py", f"rm -r {place}"):
+        assert not (await commands.run_command(script)).ok
+    shown = await commands.run_command(f"cat {own}/config/keys.toml; grep -r . {own}; ls -R {own}")
+    assert SECRET not in shown.text
+    assert "keys.toml\n" not in shown.text.replace("No such file or directory", "")
+    assert sorted(path.name for path in skill.iterdir()) == ["fill.py"]
+
+
 async def test_output_is_bounded_and_time_is_limited(machine: GuardedMachine, holder: str) -> None:
     box = Sandbox("strict", machine.workspace)
     hasty = CommandTools(Workspace(machine.workspace), ToolOptions(command_seconds=1, sandbox=box))
@@ -207,7 +320,11 @@ def test_profile_of_macos_holds_writes_secrets_and_network(machine: GuardedMachi
     assert lines.index(hooks) > lines.index(f'(allow file-write* (subpath "{machine.workspace}"))')
     for name in (".ssh", ".aws", ".netrc", ".ecoshell-home"):
         assert f'(deny file-read* file-write* (subpath "{machine.home}/{name}"))' in lines
+    skill = machine.home / ".ecoshell-home" / "skills"
+    skill.mkdir()
     assert lines[-1] == "(deny network*)"
+    reads = box.profile(False, [skill]).splitlines()
+    assert reads[-2:] == [f'(allow file-read* (subpath "{skill}"))', "(deny network*)"]
     assert "(deny network*)" not in box.profile(network=True)
     assert all(line.count("(") == line.count(")") for line in lines)
 

@@ -393,7 +393,8 @@ class CommandTools:
         used, sandbox = await self._reach(), self._options.sandbox
         if used == "outside" or sandbox is None:
             return Launch(program, environment, used, None)
-        command = await asyncio.to_thread(sandbox.wrap, program, network=used == "network")
+        readable = self._workspace.also_readable
+        command = await asyncio.to_thread(sandbox.wrap, program, used == "network", readable)
         return Launch(command, sandbox.environment(environment), used, sandbox)
 
     async def _reach(self) -> Reach:
