@@ -465,32 +465,37 @@ class TurnPlan:
                         self._reported_caps = self._caps
             if for_offer and not self._caps and "prompt" not in self._deps.settings.plan:
                 return
-            deps, models = self._deps, self._deps.models.current
-            snapshot = PlanSnapshot(
-                caps=models.capped_by(self._caps),
-                models=models,
-                answer_hold=models.mode.answer_hold,
-                view=self._view,
-                ahead=self.thinking.ahead,
-                threshold=deps.settings.threshold,
-                strict=self.strict,
-                hour_nano=deps.settings.hour_nano or 0,
-                uses=dict(self._task.uses),
-                registered=frozenset(self._tools.registered),
-                inputs=self.inputs,
-                task=self._task.copy(),
-                tools=self._tools.copy(),
-            )
-            if snapshot != self._snapshot:
-                self.priced, self._forecast, self._rows = await asyncio.to_thread(snapshot.solve)
-                self._snapshot = snapshot
+            await self._solve()
+
+    async def _solve(self) -> None:
+        """Make the plan under the caps as last read, unless its inputs are those of the current plan."""
+        deps, models = self._deps, self._deps.models.current
+        snapshot = PlanSnapshot(
+            caps=models.capped_by(self._caps),
+            models=models,
+            answer_hold=models.mode.answer_hold,
+            view=self._view,
+            ahead=self.thinking.ahead,
+            threshold=deps.settings.threshold,
+            strict=self.strict,
+            hour_nano=deps.settings.hour_nano or 0,
+            uses=dict(self._task.uses),
+            registered=frozenset(self._tools.registered),
+            inputs=self.inputs,
+            task=self._task.copy(),
+            tools=self._tools.copy(),
+        )
+        if snapshot != self._snapshot:
+            self.priced, self._forecast, self._rows = await asyncio.to_thread(snapshot.solve)
+            self._snapshot = snapshot
 
     async def settle(self, view: View, offered: Sequence[str]) -> None:
-        """Plan with the turn's real view and the offered names."""
+        """Plan with the turn's real view and the offered names, under the caps that `renew` read for the offer."""
         self._view = view
         self._offered = {*offered, *self._tools.registered}
         self._reported_forbidden[""] = frozenset(self.forbidden) & self._offered
-        await self.renew()
+        async with self._renewing:
+            await self._solve()
 
     def see(self, event: Event) -> None:
         """Record one of the turn's events; the next `refresh` plans with it."""
