@@ -93,10 +93,7 @@ class Ledger(Costs):
         Raises LimitReached, PriceUnknown or ModelDisabled.
         """
         with self.writing(_NOT_SENT) as db:
-            caps = self._caps_for(db, ask.account, self._today())
-            return self._place(
-                db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps)
-            )
+            return self._hold(db, ask)
 
     def set_aside(self, ask: Ask) -> Hold:
         """Reserve the price of the final answer; replaces the turn's earlier reservation for it."""
@@ -109,28 +106,21 @@ class Ledger(Costs):
             )
             for row in db.execute(pending, mine).fetchall():
                 change(db, row, _RELEASED)
-            caps = self._caps_for(db, account, self._today())
-            return self._place(db, ask, fitting_output(ask, caps), "aside", answer_ms(caps))
+            day = self._today()
+            caps = self._caps_for(db, account, day)
+            return self._place(db, ask, fitting_output(ask, caps), "aside", answer_ms(caps), day)
 
     def exchange(self, old: Hold, ask: Ask) -> Hold:
         """Replace an unused reservation with a call; always fits if the call is not larger."""
         with self.writing(_NOT_SENT) as db:
             row = find(db, old.entry)
-            # already released, so there is nothing to replace
-            if row["state"] not in (
-                "held",
-                "aside",
-            ):
-                caps = self._caps_for(db, ask.account, self._today())
-                return self._place(
-                    db, ask, fitting_output(ask, caps), "held", fitting_ms(SLICE_MS, caps)
-                )
+            if row["state"] not in ("held", "aside"):  # already released: nothing to replace
+                return self._hold(db, ask)
             change(db, row, _RELEASED)
             caps = self._caps_for(db, ask.account, row["day"])
             ms = fitting_ms(max(SLICE_MS, row["held_ms"]), caps)
-            return self._place(
-                db, ask, exchanged_output(ask, caps, old), "held", ms, day=row["day"]
-            )
+            output = exchanged_output(ask, caps, old)
+            return self._place(db, ask, output, "held", ms, row["day"])
 
     def extend(self, entry: int) -> int:
         """Reserve more time for a running call or tool, and return how much the caps allow; 0 if it has ended."""
@@ -522,6 +512,13 @@ class Ledger(Costs):
         """Return whether any cap applies."""
         return bool(caps)
 
+    def _hold(self, db: sqlite3.Connection, ask: Ask) -> Hold:
+        """Insert the reservation of a call, as large as all caps allow."""
+        day = self._today()
+        caps = self._caps_for(db, ask.account, day)
+        ms = fitting_ms(SLICE_MS, caps)
+        return self._place(db, ask, fitting_output(ask, caps), "held", ms, day)
+
     def _place(
         self,
         db: sqlite3.Connection,
@@ -529,8 +526,7 @@ class Ledger(Costs):
         output: int,
         state: State,
         ms: int | None,
-        *,
-        day: str = "",
+        day: str,
     ) -> Hold:
         """Insert the reservation of a call with this output limit and working time."""
         nano = None if ask.price is None else ask.price.worst(ask.prompt_tokens, output)
@@ -542,7 +538,7 @@ class Ledger(Costs):
             "held_output": output,
             "held_ms": ms or 0,
         }
-        entry = insert(db, {**self._columns(ask.account, day or self._today()), **reserved})
+        entry = insert(db, {**self._columns(ask.account, day), **reserved})
         tokens = ask.prompt_tokens + output
         return Hold(
             entry, nano, tokens, output, output < ask.max_tokens, ask.account, ask.price, ms
