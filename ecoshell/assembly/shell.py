@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,6 @@ from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.project_rules import ProjectRules
 from ecoshell.agent.project_trust import ProjectTrust
 from ecoshell.agent.providers import ProviderFollower
-from ecoshell.agent.rules import Rules
 from ecoshell.agent.session_settings import SessionSettings
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.spending import SessionBudget
@@ -43,6 +42,7 @@ from ecoshell.assembly import (
     undo_log,
 )
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, extended
+from ecoshell.assembly.strategies import STRATEGIES, Strategies
 from ecoshell.budget import parse_amount
 from ecoshell.budget.gate import Gate, finished
 from ecoshell.catalog import Catalog
@@ -60,10 +60,10 @@ from ecoshell.paths import HOOKS_FILE, SKILL_FOLDERS, Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import protect_secrets
 from ecoshell.sessions import EventLog
-from ecoshell.strategies import StrategySpec
 from ecoshell.tools import Tool, ToolProvider
 from ecoshell.tools.builtin.task import PROJECT_FOLDERS, describe_agents
 from ecoshell.tools.measuring import keep_measuring
+from ecoshell.tools.undo_log import UndoLog
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # imports pydantic
@@ -75,42 +75,6 @@ if TYPE_CHECKING:  # imports pydantic
     from ecoshell.settings.schema import Settings
 
 
-class Strategies(Mapping[str, StrategySpec]):
-    """Strategies by name, each in its module as `module:NAME`, which is imported when the strategy is chosen; after
-    them those of plugins.
-    """
-
-    def __init__(
-        self, places: Mapping[str, str], more: Mapping[str, StrategySpec] | None = None
-    ) -> None:
-        self._places = places
-        self._more = more or {}
-
-    def __getitem__(self, name: str) -> StrategySpec:
-        if name in self._more:
-            return self._more[name]
-        module, _, attribute = self._places[name].partition(":")
-        return getattr(import_module(module), attribute)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self._places, *self._more))
-
-    def __len__(self) -> int:
-        return len(self._places) + len(self._more)
-
-    def including(self, more: Mapping[str, StrategySpec]) -> "Strategies":
-        """These and further strategies."""
-        return Strategies(self._places, more)
-
-
-STRATEGIES = Strategies(
-    {
-        "react": "ecoshell.strategies.react:REACT",
-        "dfsdt": "ecoshell.strategies.search:DFSDT",
-        "tot": "ecoshell.strategies.search:TOT",
-        "graph": "ecoshell.strategies.graph:GRAPH",
-    }
-)
 AT_HAND = (
     "ecoshell.agent.slash_commands",
     "ecoshell.assembly.inventory",
@@ -209,89 +173,112 @@ def build(
 ) -> Shell:
     """A shell without an open session; may block. Raises as `assemble` does."""
     _prepare_process(interactive=person is not None)
-    workspace = workspace_folder(options.workspace)
-    undo = undo_log(paths)
-    undo.sweep()
-    ground = Workspace(workspace, undo=undo)
-    complaints: list[str] = []
-    has_default_tools = tools is tools_of
-    plugins = (
-        plugins_of(settings, paths, complaints.append)
-        if has_default_tools
-        else Plugins((), complaints.append)
-    )
+    site = _site(options, settings, paths, has_default_tools=tools is tools_of)
+    workspace, plugins = site.ground.root, site.plugins
     with ExitStack() as opened:
         ledger = opened.enter_context(closing(open_ledger(paths, settings, workspace)))
         store = opened.enter_context(closing(open_store(paths)))
         log = EventLog(store)
         budget = SessionBudget(Gate(ledger, logged=log.flush))
-        files = paths.files_folder
-        servers = (
-            servers_of(settings, paths, ground, lambda: files / budget.account().session)
-            if has_default_tools
-            else ()
-        )
-        projects, user = ProjectRules(paths.approvals_file), person or NonInteractive()
-        trust = ProjectTrust(
-            ground, projects, "trust" if options.trust_project else settings.agent.instructions
-        )
-        agents = cache(partial(_agent_files, ground, paths, trust))
-        with _explaining(complaints):
-            own_tools = tools(settings, ground)
-            folders = (*(workspace / folder for folder in PROJECT_FOLDERS), paths.agents_folder)
-            if any(folder.is_dir() for folder in folders):
-                describe_agents(
-                    own_tools, ((agent.name, agent.about) for agent in agents().trusted())
-                )
-            catalog = _catalog(own_tools, servers, plugins, settings, ground)
-        ranker = Ranker(catalog.schemas)
-        factory = extended(model_factory, plugins, paths)
-        with _explaining(complaints):
-            chosen = session_settings(settings, options)
-            made = factory(settings, options, session_budget=budget, paths=paths)
-            made.effort = lambda: chosen.effort
-            models = _active_models(made, settings, options, complaints.append)
-            strategies, judges = _strategies(plugins, options.strategy), plugins.judges(JUDGES)
-        complaints += _replace_unknown(chosen, strategies, (*JUDGES, *judges))
-        deps = Dependencies(
-            catalog=catalog,
-            ranker=ranker,
-            providers=ProviderFollower(catalog, ranker, files, complaints),
-            budget=budget,
-            log=log,
-            approvals=_approvals(
-                rules_of(settings, options, paths), user, projects, workspace, chosen
-            ),
-            strategies=strategies,
-            user=user,
-            workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings, ground)),
-            environment=Environment(
-                ground, paths.instructions_file, trust, facts=settings.agent.context == "auto"
-            ),
-            experience=experience_of(paths),
-            judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, more=judges),
-            profiles=profiles_of(settings, paths),
-            models=models,
-            settings=chosen,
-            agents=agents,
-            hooks=_hooks(settings, ground, trust),
-            skills=_skills(paths.skills_folder, plugins, catalog, ground, trust)
-            if has_default_tools
-            else None,
-        )
+        user = person or NonInteractive()
+        deps = _dependencies(site, budget, log, user, model_factory, tools)
         opened.pop_all()
-        commands = cache(partial(_commands, plugins))
-        custom = cache(
-            partial(_custom_commands, paths.commands_folder, ground, commands, complaints.append)
-        )
-        return Shell(
-            deps,
-            store=store,
-            ledger=ledger,
-            workspace=str(workspace),
-            commands=commands,
-            custom_commands=custom,
-        )
+    commands = cache(partial(_commands, plugins))
+    custom = cache(partial(_custom_commands, site, commands))
+    return Shell(
+        deps,
+        store=store,
+        ledger=ledger,
+        workspace=str(workspace),
+        commands=commands,
+        custom_commands=custom,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """Where a shell works and what it is configured with; its parts are made from this."""
+
+    options: Options
+    settings: "Settings"
+    paths: Paths
+    ground: Workspace
+    undo: UndoLog
+    trust: ProjectTrust
+    projects: ProjectRules
+    plugins: Plugins
+    complaints: list[str]
+    """What could not be loaded, for the user."""
+    has_default_tools: bool
+    """Whether the tools are those of a shell, which include servers, plugins and skills."""
+
+
+def _site(
+    options: Options, settings: "Settings", paths: Paths, *, has_default_tools: bool
+) -> _Site:
+    undo = undo_log(paths)
+    undo.sweep()
+    ground = Workspace(workspace_folder(options.workspace), undo=undo)
+    projects = ProjectRules(paths.approvals_file)
+    instructions = "trust" if options.trust_project else settings.agent.instructions
+    complaints: list[str] = []
+    plugins = Plugins((), complaints.append)
+    if has_default_tools:
+        plugins = plugins_of(settings, paths, complaints.append)
+    return _Site(
+        options=options,
+        settings=settings,
+        paths=paths,
+        ground=ground,
+        undo=undo,
+        trust=ProjectTrust(ground, projects, instructions),
+        projects=projects,
+        plugins=plugins,
+        complaints=complaints,
+        has_default_tools=has_default_tools,
+    )
+
+
+def _dependencies(
+    site: _Site,
+    budget: SessionBudget,
+    log: EventLog,
+    user: UserInterface,
+    model_factory: type[ConfiguredModelFactory],
+    tools: ToolsOf,
+) -> Dependencies:
+    """The parts of a shell, which know each other only through this."""
+    settings, paths, ground, plugins = site.settings, site.paths, site.ground, site.plugins
+    agents = cache(partial(_agent_files, site))
+    with _explaining(site.complaints):
+        catalog = _catalog(site, budget, tools(settings, ground), agents)
+        chosen = session_settings(settings, site.options)
+        models = _active_models(site, budget, chosen, model_factory)
+        strategies = _strategies(site)
+        judges = plugins.judges(JUDGES)
+    site.complaints.extend(_replace_unknown(chosen, strategies, (*JUDGES, *judges)))
+    ranker = Ranker(catalog.schemas)
+    undo, facts = site.undo, settings.agent.context == "auto"
+    return Dependencies(
+        catalog=catalog,
+        ranker=ranker,
+        providers=ProviderFollower(catalog, ranker, paths.files_folder, site.complaints),
+        budget=budget,
+        log=log,
+        approvals=_approvals(site, chosen, user),
+        strategies=strategies,
+        user=user,
+        workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings, ground)),
+        environment=Environment(ground, paths.instructions_file, site.trust, facts=facts),
+        experience=experience_of(paths),
+        judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, more=judges),
+        profiles=profiles_of(settings, paths),
+        models=models,
+        settings=chosen,
+        agents=agents,
+        hooks=_hooks(site),
+        skills=_skills(site, catalog) if site.has_default_tools else None,
+    )
 
 
 def _prepare_process(*, interactive: bool) -> None:
@@ -301,41 +288,43 @@ def _prepare_process(*, interactive: bool) -> None:
         import_module(module)
 
 
-def _strategies(plugins: Plugins, chosen: str | None) -> Strategies:
+def _strategies(site: _Site) -> Strategies:
     """All strategies; raises UsageError if the chosen one is unknown."""
-    strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
+    strategies = STRATEGIES.including(site.plugins.strategies(STRATEGIES))
+    chosen = site.options.strategy
     if chosen is not None and chosen not in strategies:
         raise no_such("strategy", chosen, strategies)
     return strategies
 
 
-def _agent_files(workspace: Workspace, paths: Paths, trust: ProjectTrust) -> "AgentFiles":
+def _agent_files(site: _Site) -> "AgentFiles":
     from ecoshell.agent.agent_files import AgentFiles  # few sessions delegate
 
-    return AgentFiles(workspace, paths.agents_folder, trust)
+    return AgentFiles(site.ground, site.paths.agents_folder, site.trust)
 
 
-def _approvals(
-    rules: Rules,
-    user: UserInterface,
-    projects: ProjectRules,
-    workspace: Path,
-    chosen: SessionSettings,
-) -> Approvals:
-    granted = projects.rules(workspace)
-    remember = partial(projects.allow, workspace)
+def _approvals(site: _Site, chosen: SessionSettings, user: UserInterface) -> Approvals:
+    workspace, projects = site.ground.root, site.projects
     return Approvals(
-        rules, user, granted=granted, remember=remember, mode=lambda: chosen.approval_mode
+        rules_of(site.settings, site.options, site.paths),
+        user,
+        granted=projects.rules(workspace),
+        remember=partial(projects.allow, workspace),
+        mode=lambda: chosen.approval_mode,
     )
 
 
 def _active_models(
-    factory: ConfiguredModelFactory,
-    settings: "Settings",
-    options: Options,
-    notify: Callable[[str], None],
+    site: _Site,
+    budget: SessionBudget,
+    chosen: SessionSettings,
+    model_factory: type[ConfiguredModelFactory],
 ) -> ActiveModels:
     """Make the first models, or their fallbacks; a model for a role implies a mode with roles."""
+    settings, options = site.settings, site.options
+    make_factory = extended(model_factory, site.plugins, site.paths)
+    factory = make_factory(settings, options, session_budget=budget, paths=site.paths)
+    factory.effort = lambda: chosen.effort
     needs_roles = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
     mode = options.mode or ("umi" if needs_roles else settings.agent.mode)
     return first_models(
@@ -343,50 +332,60 @@ def _active_models(
         options.model or settings.model,
         roles_of(settings, options),
         fallback=settings.models.fallback,
-        notify=notify,
+        notify=site.complaints.append,
     )
 
 
 def _catalog(
-    tools: Sequence[Tool],
-    servers: Sequence[ToolProvider],
-    plugins: Plugins,
-    settings: "Settings",
-    workspace: Workspace,
+    site: _Site,
+    budget: SessionBudget,
+    own_tools: Sequence[Tool],
+    agents: "Callable[[], AgentFiles]",
 ) -> Catalog:
-    """The tools of a session with those of plugins."""
-    names = {*(tool.schema.name for tool in tools), *(server.name for server in servers)}
-    added, providers = plugins.tools(workspace, tool_options(settings, workspace), names)
-    all_tools = [*tools, *(tool for _, tool in added.values())]
+    """The tools of a session with those of servers and plugins."""
+    settings, ground, files = site.settings, site.ground, site.paths.files_folder
+    folders = (
+        *(ground.root / folder for folder in PROJECT_FOLDERS),
+        site.paths.agents_folder,
+    )
+    if any(folder.is_dir() for folder in folders):
+        rows = ((agent.name, agent.about) for agent in agents().trusted())
+        describe_agents(own_tools, rows)
+    servers: Sequence[ToolProvider] = ()
+    if site.has_default_tools:
+        servers = servers_of(settings, site.paths, ground, lambda: files / budget.account().session)
+    names = {*(tool.schema.name for tool in own_tools), *(server.name for server in servers)}
+    added, providers = site.plugins.tools(ground, tool_options(settings, ground), names)
+    all_tools = [*own_tools, *(tool for _, tool in added.values())]
     return Catalog(priced(all_tools, settings), (*servers, *providers))
 
 
-def _hooks(settings: "Settings", workspace: Workspace, trust: ProjectTrust) -> "Hooks | None":
+def _hooks(site: _Site) -> "Hooks | None":
     """The hooks of the settings and of the workspace; None if there are none."""
-    if not settings.hooks.commands and not (workspace.root / HOOKS_FILE).exists():
+    settings = site.settings.hooks
+    if not settings.commands and not (site.ground.root / HOOKS_FILE).exists():
         return None
     from ecoshell.agent.hooks import Hook, Hooks
 
-    limit = settings.hooks.seconds
+    limit = settings.seconds
     own = [
         Hook(name, hook.on, hook.command, hook.tools, hook.seconds or limit, "your settings")
-        for name, hook in settings.hooks.commands.items()
+        for name, hook in settings.commands.items()
     ]
-    return Hooks(own, workspace, trust, seconds=limit)
+    return Hooks(own, site.ground, site.trust, seconds=limit)
 
 
-def _skills(
-    folder: Path, plugins: Plugins, catalog: Catalog, workspace: Workspace, trust: ProjectTrust
-) -> "SkillFiles | None":
+def _skills(site: _Site, catalog: Catalog) -> "SkillFiles | None":
     """The files of skills, if there is any folder of them; adds those that need no question to the catalog."""
-    from_plugins = plugins.skill_folders()
+    folder, ground = site.paths.skills_folder, site.ground
+    from_plugins = site.plugins.skill_folders()
     if not from_plugins and not any(
-        path.is_dir() for path in (folder, *map(workspace.root.joinpath, SKILL_FOLDERS))
+        path.is_dir() for path in (folder, *map(ground.root.joinpath, SKILL_FOLDERS))
     ):
         return None
     from ecoshell.agent.skill_files import SkillFiles, skill_folders
 
-    files = SkillFiles(skill_folders(folder, from_plugins, workspace), catalog, workspace, trust)
+    files = SkillFiles(skill_folders(folder, from_plugins, ground), catalog, ground, site.trust)
     files.load()
     return files
 
@@ -421,16 +420,14 @@ def _commands(plugins: Plugins) -> "CommandTable[Shell]":
 
 
 def _custom_commands(
-    folder: Path,
-    workspace: Workspace,
-    commands: "Callable[[], CommandTable[Shell]]",
-    warn: Callable[[str], None],
+    site: _Site, commands: "Callable[[], CommandTable[Shell]]"
 ) -> "CustomCommands":
     """The commands made from files, loaded with the first line that begins with a slash."""
     from ecoshell.agent.command_table import SCREEN_COMMANDS
     from ecoshell.agent.custom_commands import CustomCommands
 
-    return CustomCommands(folder, workspace, lambda: commands().keys() | SCREEN_COMMANDS, warn)
+    folder, warn = site.paths.commands_folder, site.complaints.append
+    return CustomCommands(folder, site.ground, lambda: commands().keys() | SCREEN_COMMANDS, warn)
 
 
 async def _set_run_caps(shell: Shell, options: Options, settings: "Settings") -> None:

@@ -138,7 +138,7 @@ def _plugins(prefix: str, preceding: list[str]) -> Iterable[str]:
 
 def _strategies(prefix: str, preceding: list[str]) -> Iterable[str]:
     from ecoshell.assembly import load_settings, plugins_of
-    from ecoshell.assembly.shell import STRATEGIES
+    from ecoshell.assembly.strategies import STRATEGIES
 
     plugins = plugins_of(load_settings(user_paths()), user_paths(), lambda _: None)
     return [*STRATEGIES, *plugins.strategies(STRATEGIES)]

@@ -12,7 +12,7 @@ from itertools import product
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
-from ecoshell.assembly.shell import STRATEGIES
+from ecoshell.assembly.strategies import STRATEGIES
 from ecoshell.errors import UsageError, suggestion
 from ecoshell.planning.btp.plan import TaskPlan
 from ecoshell.strategies import StrategySpec

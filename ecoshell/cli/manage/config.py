@@ -241,7 +241,7 @@ def _unknown_strategy_or_judge(
 ) -> Iterator[tuple[KeyPath, SettingsError]]:
     """Load plugins only for a name that is not built in."""
     from ecoshell.agent.judge import JUDGES
-    from ecoshell.assembly.shell import STRATEGIES
+    from ecoshell.assembly.strategies import STRATEGIES
 
     for key, name, builtin, from_plugins in (
         (("agent", "strategy"), settings.agent.strategy, STRATEGIES, plugins.strategies),

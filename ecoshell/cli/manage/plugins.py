@@ -160,7 +160,7 @@ def _additions(plugin: Plugin) -> dict[str, list[str]]:
     """Return the names a plugin adds, by hook."""
     from ecoshell.agent.judge import JUDGES
     from ecoshell.agent.slash_commands import COMMANDS as SLASH_COMMANDS
-    from ecoshell.assembly.shell import STRATEGIES
+    from ecoshell.assembly.strategies import STRATEGIES
     from ecoshell.cli.parser import COMMANDS
 
     workspace, plugins = Workspace(workspace_folder()), Plugins([plugin], lambda _: None)
