@@ -332,6 +332,7 @@ async def test_concurrent_shells_share_the_day_cap_though_one_is_killed(
     await until(lambda: processes_of(tmp_path / "home") == [])
 
 
+@pytest.mark.slow
 async def test_the_embedded_model_behind_a_server_stays_within_a_token_cap(play, llama_port):
     with llama_server(llama_port):
         played = await play("smollm2", "turn 20000tok")

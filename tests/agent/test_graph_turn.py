@@ -567,6 +567,7 @@ def files(home):
     return home
 
 
+@pytest.mark.slow
 async def test_the_embedded_model_plans_one_node_per_file(files, embedded_model):
     shell = await assemble(Options(model="embedded", workspace=files, strategy="graph"))
     try:

@@ -503,6 +503,7 @@ async def test_an_experience_file_removed_in_use_does_not_end_the_turn(play):
     assert any("was removed or replaced" in notice.text for notice in of(first, Notice))
 
 
+@pytest.mark.slow
 async def test_the_plan_follows_a_turn_of_the_embedded_model(home, embedded_model):
     shell = await assemble(Options(model="embedded", workspace=home, budget="9000tok"))
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from agent_play import of, turn
 
 from ecoshell.assembly.shell import assemble
@@ -11,6 +12,7 @@ from ecoshell.options import Options
 QUESTION = "What is 15% of 80?"
 
 
+@pytest.mark.slow
 async def test_the_start_of_the_prompt_is_evaluated_ahead(home, embedded_model):
     shell = await assemble(Options(model="embedded", workspace=home))
     runtime, run = embedded_model._runtime, asyncio.get_running_loop().run_in_executor

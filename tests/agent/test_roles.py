@@ -411,6 +411,7 @@ async def test_both_modes_give_the_same_events_for_the_same_script(home, tmp_pat
     assert roles == [["single"] * 3, ["planner"] * 3]
 
 
+@pytest.mark.slow
 async def test_a_remote_planner_and_local_roles_share_one_cap(
     home, monkeypatch, tmp_path, embedded_model
 ):

@@ -102,6 +102,7 @@ async def test_once_the_setting_is_off_no_server_is_asked_in_this_run(servers, s
         await shell.aclose()
 
 
+@pytest.mark.slow
 async def test_while_servers_are_asked_the_event_loop_goes_on(script, monkeypatch):
     with model_server({}, silent=True) as silent:
         monkeypatch.setenv("OLLAMA_HOST", silent.host)

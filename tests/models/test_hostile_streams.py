@@ -473,6 +473,7 @@ async def test_endless_arguments_are_cut_and_disable_the_model(model, ledger, se
         assert metered.traits.name in ledger.barred()
 
 
+@pytest.mark.slow
 async def test_a_helper_over_its_memory_limit_ends_with_a_clear_error_and_is_replaced(server):
     process = RemoteProcess(memory=1 << 30)
     try:

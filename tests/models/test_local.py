@@ -116,6 +116,7 @@ async def test_a_prompt_read_ahead_is_reused_by_a_question_that_continues_it(mod
     assert 0 < usage.input - usage.cached < 16 < usage.cached
 
 
+@pytest.mark.slow
 async def test_a_question_does_not_wait_for_reading_ahead(model):
     long = "A long story of colours. " * 100
     other = LocalModel(

@@ -58,6 +58,7 @@ def numbers(first: int, count: int = 90) -> str:
     return " ".join(str((first + number) % 10) for number in range(count))
 
 
+@pytest.mark.slow
 async def test_roles_whose_prompts_fit_one_context_all_reuse_them(model):
     texts = [numbers(first, 60) for first in range(3)]
     sizes = [
@@ -84,6 +85,7 @@ async def test_a_role_reuses_a_prefix_read_by_another(model):
     assert usage.cached > usage.input * 0.9
 
 
+@pytest.mark.slow
 async def test_prompts_of_other_roles_do_not_change_the_answer(model):
     request = Request(
         (Message("user", "Name three colours."),), want="text", max_tokens=10, role="planner"

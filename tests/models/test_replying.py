@@ -191,6 +191,7 @@ def test_a_call_in_any_format_is_not_shown(chooser, form):
     assert reply.calls == (Call("read_file", {"path": "notes.txt"}),)
 
 
+@pytest.mark.slow
 def test_after_the_marker_only_a_callable_tool_can_be_named(vocabulary, chooser):
     reader = ReplyReader(request(), ReplyForm(HERMES))
     reader.feed("<tool_call>\n", chooser)

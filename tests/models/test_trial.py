@@ -69,6 +69,7 @@ DAMAGED = int(os.environ.get("DAMAGED", "64"))
 """Number of files, with eight kinds of damage."""
 
 
+@pytest.mark.slow
 def test_every_damaged_file_is_an_error_or_works(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="the package gguf is not installed")
     done = subprocess.run(

@@ -268,8 +268,14 @@ def test_a_diff_too_large_to_show_counts_the_changed_lines():
     assert unified("a", None, old * 2).endswith("[too large to show: +1,000,000 −0 lines]")
 
 
+def _never_ends(*_: object) -> str:
+    time.sleep(600)
+    return ""
+
+
 def test_a_slow_diff_counts_the_changed_lines(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 0.0)
+    monkeypatch.setattr("ecoshell.tools.diffs._diff", _never_ends)
+    monkeypatch.setattr("ecoshell.tools.diffs._SECONDS", 0.1)
     assert (
         unified("a", "x\ny\nz\n", "x\nz\n") == "--- a/a\n+++ b/a\n[too large to show: +0 −1 lines]"
     )
