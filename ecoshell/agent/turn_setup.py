@@ -16,11 +16,12 @@ from ecoshell.agent.memory import Memory, next_view
 from ecoshell.agent.mode import count_prompts
 from ecoshell.agent.offer import ToolOffer, make_offer
 from ecoshell.agent.past_turn import Shown
+from ecoshell.agent.plan_snapshot import PlanInputs
 from ecoshell.agent.session_settings import result_characters, step_limit
 from ecoshell.agent.spending import SpendApproval
 from ecoshell.agent.tool_calls import ToolCalls
 from ecoshell.agent.turn import Turn
-from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
+from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.agent.turn_usage import BudgetLine, CapWatch, TurnUsage
 from ecoshell.agent.view import View, opening_text, path_of, question_text
 from ecoshell.budget import Amount, CapState
