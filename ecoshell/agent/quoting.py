@@ -14,6 +14,7 @@ from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.agent.user_interface import NonInteractive, QuoteChoice
 from ecoshell.budget import NANO, CapState, amount_text, nano_to_usd_text
 from ecoshell.events import Bill, Emit, Quote, QuoteChosen
+from ecoshell.events.work import BEYOND
 from ecoshell.messages import Call, visible_line
 from ecoshell.planning.btp.costs import Expected
 from ecoshell.planning.btp.evidence import Figure
@@ -84,12 +85,9 @@ class Quoter:
         self.emit(quoted)
         if not quoted.reason:
             return QuoteChoice("start")
-        if not has_user:
-            choice = QuoteChoice("refuse" if quoted.reason.startswith(_BEYOND) else "start")
-            self.emit(QuoteChosen(quoted.id, choice.kind, "cap"))
-            return choice
         choice = await self.deps.user.at_quote(quoted)
-        self.emit(QuoteChosen(quoted.id, choice.kind, "person", choice.without))
+        by = "person" if has_user else "cap"
+        self.emit(QuoteChosen(quoted.id, choice.kind, by, choice.without))
         return choice
 
     async def tasks(self, calls: Sequence[Call]) -> "TaskQuote":
@@ -122,16 +120,13 @@ class Quoter:
                 continue
             expected, high = amounts
             if expected > rest:
-                return f"{_BEYOND} {amount_text(max(0, rest), cap.unit)} left for it under the {cap.scope}'s cap"
+                return f"{BEYOND} {amount_text(max(0, rest), cap.unit)} left for it under the {cap.scope}'s cap"
             if high > settings.quote_share * rest:
                 return f"it may take {high / rest:.0%} of the remaining budget under the {cap.scope}'s cap"
         threshold = settings.ask_above_nano
         if threshold is not None and costs.price is not None and costs.price.high > threshold:
             return f"it may cost more than {amount_text(threshold, 'usd')} ([budget] ask_above)"
         return ""
-
-
-_BEYOND = "it is expected to cost more than the"
 
 
 def _in_unit(cap: CapState, costs: QuotedCost, tokens: int) -> tuple[int, int] | None:

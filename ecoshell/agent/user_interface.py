@@ -73,7 +73,7 @@ class UserInterface(Protocol):
         return CostChoice("go")
 
     async def at_quote(self, quoted: Quote) -> QuoteChoice:
-        return QuoteChoice("start")
+        return QuoteChoice("refuse" if quoted.is_beyond else "start")
 
     async def trust(self, wanted: TrustWanted) -> Trust:
         return "later"

@@ -15,6 +15,8 @@ from ecoshell.messages import Usage, visible_line
 
 TodoState = Literal["pending", "in_progress", "done"]
 TODO_MARKS: dict[TodoState, str] = {"done": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+BEYOND = "it is expected to cost more than the"
+"""Beginning of the reason of a quote that does not fit."""
 _NODES = {"graph": "node", "tasks": "subagent", "plan": "part"}
 
 
@@ -193,6 +195,11 @@ class Quote(Event):
     """The nodes, any of which the user may omit."""
     reason: str = ""
     """Why it needs approval, or why it is refused; empty if it starts at once."""
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the expected price or time does not fit under a cap."""
+        return self.reason.startswith(BEYOND)
 
     @property
     def high_nano(self) -> int | None:

@@ -21,6 +21,7 @@ from ecoshell.agent import (
 from ecoshell.agent.command_table import dollars
 from ecoshell.budget import amount_text
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, Quote, TrustWanted
+from ecoshell.events.work import quote_text
 from ecoshell.messages import visible_line
 from ecoshell_acp.updates import Question
 
@@ -32,6 +33,9 @@ Ask = Callable[[Question, Sequence[PermissionOption]], Awaitable[str]]
 _ANNOUNCEMENT_SECONDS = 1.0
 """Longest wait for a question's event, which is late if the session store is locked."""
 _MODEL = "model:"
+_WITHOUT = "without:"
+_MAX_TRIMS = 8
+"""Nodes of a quote up to which each can be omitted; a permission request has no list to choose several from."""
 _DECISIONS: Mapping[str, Decision] = {"once": "once", "session": "session", "project": "project"}
 _APPROVAL: Sequence[Option] = (
     ("once", "Allow once", "allow_once"),
@@ -108,7 +112,22 @@ class EditorUser:
         return CostChoice(chosen) if chosen in ("go", "always") else CostChoice(*_ending(chosen))
 
     async def at_quote(self, quoted: Quote) -> QuoteChoice:
-        return QuoteChoice("start")  # the editor shows the quote, and its user can stop the turn
+        labels = quoted.labels if len(quoted.labels) <= _MAX_TRIMS else ()
+        options: Sequence[Option] = (
+            ("start", f"Start ({quote_text(quoted)})", "allow_once"),
+            *(
+                (f"{_WITHOUT}{label}", f"Start without {visible_line(label)}", "allow_once")
+                for label in dict.fromkeys(labels)
+            ),
+            ("refuse", "Do not start", "reject_once"),
+        )
+        try:
+            chosen = await self._choice(quoted, options)
+        except CannotAsk:
+            return await self._fallback.at_quote(quoted)
+        if chosen.startswith(_WITHOUT):
+            return QuoteChoice("trim", (chosen.removeprefix(_WITHOUT),))
+        return QuoteChoice("start" if chosen == "start" else "refuse")
 
     async def trust(self, wanted: TrustWanted) -> Trust:
         with suppress(CannotAsk):

@@ -24,6 +24,8 @@ from ecoshell.events import (
     ErrorHappened,
     LimitChosen,
     LimitHit,
+    Quote,
+    QuoteChosen,
     TrustWanted,
     TurnFinished,
 )
@@ -198,8 +200,12 @@ class EditorSession:
                 match event:
                     case ApprovalWanted() | LimitHit() | CostWanted() | TrustWanted():
                         self._person.announce(event)
+                    case Quote() if event.reason:
+                        self._person.announce(event)
                     case LimitChosen() | CostChosen():
                         choice = event.choice
+                    case QuoteChosen(choice="refuse", by="person"):
+                        choice = "answer"
                     case ErrorHappened():
                         failure = event
                     case TurnFinished():

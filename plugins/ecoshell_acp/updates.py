@@ -26,6 +26,8 @@ from ecoshell.events import (
     NodeChanged,
     NodeState,
     PlanChanged,
+    Quote,
+    QuoteChosen,
     Rationale,
     Reasoned,
     StepStarted,
@@ -48,7 +50,7 @@ from ecoshell_acp.diffs import hunks_of
 Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk
 Update = Chunk | schema.ToolCallStart | schema.ToolCallProgress | schema.AgentPlanUpdate
 Content = schema.ContentToolCallContent | schema.FileEditToolCallContent
-Question = ApprovalWanted | LimitHit | CostWanted | TrustWanted
+Question = ApprovalWanted | LimitHit | CostWanted | TrustWanted | Quote
 """An event that asks the user for a decision."""
 
 _CHUNKS: Mapping[type[Chunk], str] = {
@@ -133,11 +135,13 @@ class Updates:
                 pass
             case ToolRegistered(by="upfront") | CallJudged():
                 pass
-            case ApprovalGiven() | CostChosen() | LimitChosen() | TrustGiven():
+            case ApprovalGiven() | CostChosen() | LimitChosen() | TrustGiven() | QuoteChosen():
                 updates = self._decision_updates(event)
             case CallStarted() | CallFinished() | CommandRan():
                 updates = self._call_updates(event)
             case ApprovalWanted() | CostWanted() | LimitHit() | TrustWanted():
+                updates = self._call_updates(event)
+            case Quote() if event.reason:
                 updates = self._call_updates(event)
             case ErrorHappened():
                 updates = [self.say(event.render().words)]
@@ -238,7 +242,7 @@ class Updates:
         if isinstance(event, ApprovalWanted | ApprovalGiven | CallStarted | CallFinished):
             return f"{self._turn}.{event.id}"
         question_id = next((id_ for question, id_ in self._questions if question is event), "")
-        if not question_id and isinstance(event, LimitHit | CostWanted | TrustWanted):
+        if not question_id and isinstance(event, LimitHit | CostWanted | TrustWanted | Quote):
             question_id = f"{self._turn}.asked{len(self._questions) + 1}"
             self._questions.append((event, question_id))
         return question_id
@@ -248,7 +252,7 @@ class Updates:
         match event:
             case CallStarted():
                 return [self._opened(event, "in_progress")]
-            case LimitHit() | CostWanted() | TrustWanted():
+            case LimitHit() | CostWanted() | TrustWanted() | Quote():
                 return [self._opened(event, "pending")]
             case ApprovalWanted() if (id_ := self._id(event)) not in self._pending:
                 self._forms.add(id_)
@@ -276,12 +280,12 @@ class Updates:
                 return []
 
     def _decision_updates(
-        self, event: ApprovalGiven | CostChosen | LimitChosen | TrustGiven
+        self, event: ApprovalGiven | CostChosen | LimitChosen | TrustGiven | QuoteChosen
     ) -> Sequence[Update]:
         """Convert the decision on a question: an approved call continues; a refused one ends with CallFinished."""
         if not isinstance(event, ApprovalGiven):
             if not (unanswered := [id_ for _, id_ in self._questions if id_ in self._pending]):
-                return []
+                return self._notes(event.render()) if isinstance(event, QuoteChosen) else []
             del self._pending[unanswered[-1]]
             line = event.render()
             content = [] if line is None else [_text(line.words)]
@@ -319,7 +323,7 @@ class Updates:
         title = visible_line(line.text, _TITLE_CHARACTERS)
         if isinstance(event, TrustWanted):
             return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
-        if isinstance(event, LimitHit | CostWanted):
+        if isinstance(event, LimitHit | CostWanted | Quote):
             return {"title": title, "kind": "other", "content": [_text(visible(line.detail))]}
         tool = self.catalog.tool(event.name) if event.name in self.catalog else None
         path_names = (

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import acp
@@ -21,7 +22,8 @@ from pictures import png
 from processes import process_appears, processes_of
 
 from ecoshell.agent import LimitChoice
-from ecoshell.events import ApprovalWanted, LimitHit, TurnStarted
+from ecoshell.events import ApprovalWanted, LimitHit, Quote, TurnStarted
+from ecoshell.events.work import BEYOND
 from ecoshell.paths import Paths
 from ecoshell.sessions import SessionStore
 from ecoshell_acp.permissions import EditorUser
@@ -554,6 +556,51 @@ async def test_the_user_is_asked_at_a_cap_like_in_a_chat(tmp_path, choice, reaso
     ]
     assert opened.calls()["limit reached"] == ["pending", "completed"]
     assert text in opened.text()
+
+
+@pytest.mark.parametrize(
+    ("choice", "started", "chosen"),
+    [
+        ("start", ["count_text", "list_files"], ""),
+        ("without:count_text", ["list_files"], "without count_text"),
+        ("refuse", [], "not started"),
+        (None, [], "not started"),
+    ],
+)
+async def test_the_user_starts_trims_or_refuses_quoted_work(tmp_path, choice, started, chosen):
+    graph = say('["count_text", ["<task>"], "list_files", ["<task>"]]')
+    (tmp_path / "home" / "config").mkdir(parents=True)
+    settings = tmp_path / "home" / "config" / "config.toml"
+    settings.write_text('[agent]\nstrategy = "graph"\nregistration = "all"\nquote_share = 0.0001\n')
+    nodes = [say("", "count_text", text="one"), say("", "list_files")]
+    lines = [graph, *(line for line in nodes if line["call"]["name"] in started), finish("Done.")]
+    async with editor(tmp_path, lines, "--price", "1,4", "--budget", "1.00") as opened:
+        opened.choose = lambda options: choice
+        session = await opened.new()
+        assert await opened.ask(session, "Count and list.") == "end_turn"
+    ((card, options, previous),) = opened.asked
+    assert [*options] == ["start", "without:count_text", "without:list_files", "refuse"]
+    assert card.title.startswith("quote for 2 nodes: $")
+    assert "of the remaining budget" in card.content[0].content.text
+    assert card.tool_call_id in [
+        item.tool_call_id for item in previous if isinstance(item, schema.ToolCallStart)
+    ]
+    calls = opened.calls()
+    assert calls.pop(card.title) == ["pending", "completed"]
+    assert sorted(title.partition("(")[0] for title in calls) == started
+    (answered,) = [
+        item
+        for item in opened.of(schema.ToolCallProgress)
+        if item.tool_call_id == card.tool_call_id
+    ]
+    assert "".join(item.content.text for item in answered.content or ()) == chosen
+
+
+async def test_an_editor_that_cannot_ask_starts_quoted_work_that_fits():
+    quoted = Quote("1", "graph", 2, 0.1, 0.2, 0.3, 1, 2, 3, reason="it may take 30 %")
+    assert (await EditorUser().at_quote(quoted)).kind == "start"
+    beyond = replace(quoted, reason=f"{BEYOND} $0.10 left for it")
+    assert (await EditorUser().at_quote(beyond)).kind == "refuse"
 
 
 @pytest.mark.parametrize("choice", ["raise", "model:openai/dear", "yes-to-everything"])

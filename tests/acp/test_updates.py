@@ -18,6 +18,7 @@ from ecoshell.events import (
     LimitChosen,
     LimitHit,
     Notice,
+    Quote,
     Rationale,
     Reasoned,
     StepStarted,
@@ -99,7 +100,9 @@ def test_each_text_is_sent_once_as_message_or_thought(updates, events, message, 
     [
         (event, words)
         for event, words in SPOKEN
-        if not isinstance(event, CommandRan | CostChosen | LimitChosen | LimitHit | TrustGiven)
+        if not isinstance(
+            event, CommandRan | CostChosen | LimitChosen | LimitHit | Quote | TrustGiven
+        )
     ],
     ids=lambda value: getattr(value, "type", ""),
 )
