@@ -18,6 +18,7 @@ from ecoshell.models.effort import add_effort
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.formats import HERMES, REASONING_TAGS
 from ecoshell.models.keys import Keys
+from ecoshell.models.local_models import LOCAL
 from ecoshell.models.prompt_counts import MARGIN
 from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.remote_errors import model_error, shown_message
@@ -286,6 +287,8 @@ class RemoteModel:
         name = self.traits.name
         near = closest_words(name, (EMBEDDED, *self._book.names()))
         hint = f"Did you mean {', '.join(near)}?" if near else _NAME_HELP
+        if name.endswith(".gguf"):
+            hint = f"A file on this machine is named {LOCAL}{name}."
         message = f"There is no model {name}." + (f" ({reason})" if reason else "")
         return ModelMissing(message, fix=hint, billed=billed)
 

@@ -57,6 +57,7 @@ def keyless(command, monkeypatch):
         ),
         ("gpt-4o-mimi", "Did you mean gpt-4o-mini"),
         ("nonsense", "Write the provider first"),
+        ("small.gguf", "named local:small.gguf"),
     ],
 )
 def test_unavailable_model_is_an_error_before_anything_is_reserved(home, keyless, model, message):
