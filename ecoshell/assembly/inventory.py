@@ -223,7 +223,11 @@ class Inventory:
         ]
         if keys:
             return f"{text} A key for {', '.join(keys[:_INTRODUCED_LIMIT])} is available: /model lists its models."
-        return f"{text} /model downloads a better one ({SUGGESTED.summary})."
+        empty = "".join(
+            f" {program} runs, but has no models{f': {download}' if download else ''}."
+            for program, download in (self._servers.empty() if self._servers else ())
+        )
+        return f"{text} /model downloads a better one ({SUGGESTED.summary}).{empty}"
 
 
 def fits_memory(size_bytes: int) -> bool:

@@ -25,7 +25,7 @@ from ecoshell.models.remote_errors import model_error, shown_message
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.remote_replies import is_anthropic, reply_of, sent_back
 from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
-from ecoshell.models.servers import PROVIDERS
+from ecoshell.models.servers import PROVIDERS, download_command
 from ecoshell.models.tokens import counter_for
 from ecoshell.models.tool_search import search_tool
 
@@ -289,6 +289,8 @@ class RemoteModel:
         hint = f"Did you mean {', '.join(near)}?" if near else _NAME_HELP
         if name.endswith(".gguf"):
             hint = f"A file on this machine is named {LOCAL}{name}."
+        elif download := download_command(self._provider, name.partition("/")[2]):
+            hint = f"Download it with {download}, or choose another model with /model."
         message = f"There is no model {name}." + (f" ({reason})" if reason else "")
         return ModelMissing(message, fix=hint, billed=billed)
 

@@ -47,6 +47,9 @@ class _Program:
     default_url: str
     variable: str
     start: str  # command that starts the server
+    download: (
+        str  # command that downloads a model, before its name; empty if the server starts with one
+    )
     list_models: "Callable[[ServerQuery], Iterator[Served]]"
 
     def address(self, environ: Mapping[str, str]) -> str | None:
@@ -77,12 +80,20 @@ class Servers:
         self._environ = os.environ if environ is None else environ
         self._off: set[str] = set()
         self._known: dict[str, Served] = {}
+        self._empty: tuple[_Program, ...] = ()
         self._asking = threading.Lock()
 
     def models(self) -> list[Served]:
         """All models of all running servers; servers are queried in parallel, for at most SECONDS."""
         models = self._ask(_PROGRAMS)
         return sorted(models, key=lambda model: (model.program, model.name))
+
+    def empty(self) -> tuple[tuple[str, str], ...]:
+        """The servers that listed no model when queried last: the program, and how to download a model."""
+        return tuple(
+            (program.name, f"{program.download} NAME downloads one" if program.download else "")
+            for program in self._empty
+        )
 
     def served(self, name: str, *, ask: bool = True) -> Served | None:
         """The model of a name with a server's prefix; the server is queried unless the model is known.
@@ -121,6 +132,11 @@ class Servers:
                 if query.off:
                     self._off.add(name)
                 models += query.models[:_MAX_MODELS]
+            self._empty = tuple(
+                program
+                for program in programs
+                if (query := queries.get(program.name)) and query.answered and not query.models
+            )
             self._known.update((model.name, model) for model in models)
             return models
 
@@ -133,6 +149,7 @@ class ServerQuery:
     base_url: str
     deadline: float
     models: list[Served] = field(default_factory=list[Served])
+    answered: bool = False  # whether the server listed its models to the end
     off: bool = False  # whether no such server listens; slow ones may be queried again
 
     def run(self) -> None:
@@ -142,6 +159,7 @@ class ServerQuery:
         try:
             for model in self._program.list_models(self):
                 self.models.append(model)
+            self.answered = True
         except TimeoutError:
             pass
         except (OSError, ValueError, HTTPException, RecursionError):
@@ -249,6 +267,7 @@ _PROGRAMS = (
         "http://127.0.0.1:11434",
         "OLLAMA_HOST",
         "ollama serve",
+        "ollama pull",
         _ollama,
     ),
     _Program(
@@ -257,6 +276,7 @@ _PROGRAMS = (
         "http://127.0.0.1:1234/v1",
         "LM_STUDIO_API_BASE",
         "lms server start",
+        "lms get",
         _lm_studio,
     ),
     _Program(
@@ -265,6 +285,7 @@ _PROGRAMS = (
         "http://127.0.0.1:8080/v1",
         "LLAMAFILE_API_BASE",
         "llama-server -m FILE",
+        "",
         _llama_cpp,
     ),
     _Program(
@@ -273,6 +294,7 @@ _PROGRAMS = (
         "http://127.0.0.1:8000/v1",
         "HOSTED_VLLM_API_BASE",
         "vllm serve MODEL",
+        "",
         _vllm,
     ),
 )
@@ -288,6 +310,12 @@ def program_of(provider: str) -> tuple[str, str]:
     """The name of a provider's local server and the command that starts it; empty for other providers."""
     program = _program_of(provider)
     return (program.name, program.start) if program else ("", "")
+
+
+def download_command(provider: str, model: str) -> str:
+    """The command with which a provider's local server downloads a model; empty for other providers."""
+    program = _program_of(provider)
+    return f"{program.download} {model}" if program and program.download else ""
 
 
 def is_loopback(host: str) -> bool:

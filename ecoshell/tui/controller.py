@@ -217,8 +217,13 @@ class ChatController:
             if introduction and not self.busy:
                 self.view.column.insert(event_blocks.command_output(introduction))
             if introduction and first and not self.busy:
-                is_free = self.status is not None and self.status.is_free
-                self.view.column.insert(requests_block(await self.shell.files(), is_free=is_free))
+                status = self.status
+                block = requests_block(
+                    await self.shell.files(),
+                    is_free=status is not None and status.is_free,
+                    is_capped=status is not None and bool(status.caps),
+                )
+                self.view.column.insert(block)
 
     def begin_turn(self) -> None:
         """Become busy at once, before the input is handled."""

@@ -4,7 +4,15 @@ import asyncio
 from contextlib import ExitStack
 
 import pytest
-from model_servers import LLAMA_SERVER, LM_STUDIO, OLLAMA, VLLM, ModelServer, model_server
+from model_servers import (
+    EMPTY_OLLAMA,
+    LLAMA_SERVER,
+    LM_STUDIO,
+    OLLAMA,
+    VLLM,
+    ModelServer,
+    model_server,
+)
 
 from ecoshell.assembly.live import apply
 from ecoshell.assembly.shell import assemble
@@ -183,3 +191,17 @@ async def test_where_nothing_better_is_there_the_introduction_names_one_to_pull(
         assert "A key for openai is available" in await shell.introduction()
     finally:
         await shell.aclose()
+
+
+async def test_the_introduction_names_a_server_without_models(monkeypatch):
+    monkeypatch.setattr("ecoshell.models.servers.SECONDS", 20.0)
+    for variable in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    with model_server(EMPTY_OLLAMA) as ollama:
+        monkeypatch.setenv("OLLAMA_HOST", ollama.host)
+        shell = await assemble(Options(model="embedded"))
+        try:
+            told = await shell.introduction()
+        finally:
+            await shell.aclose()
+    assert told.endswith("Ollama runs, but has no models: ollama pull NAME downloads one.")

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from hostile_server import hostile_server
+from model_servers import EMPTY_OLLAMA, model_server
 
 from ecoshell.budget import PriceBook
 from ecoshell.catalog import FINISH_SCHEMA
@@ -431,6 +432,13 @@ async def test_a_model_unknown_to_the_provider_is_missing(model, server, name):
     assert isinstance(error, ModelMissing)
     assert name in error.message
     assert not error.billed
+
+
+async def test_a_model_missing_on_an_ollama_server_names_the_command_that_downloads_it(model):
+    with model_server(EMPTY_OLLAMA) as ollama:
+        error = await failure(model("ollama_chat/qwen3:4b", base_url=f"http://{ollama.host}"))
+    assert isinstance(error, ModelMissing)
+    assert error.fix.startswith("Download it with ollama pull qwen3:4b")
 
 
 async def test_a_native_call_has_its_original_name_and_arguments(model, server):

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 from llama_server import free_port
-from model_servers import LLAMA_SERVER, LM_STUDIO, OLLAMA, VLLM, ModelServer, model_server
+from model_servers import (
+    EMPTY_OLLAMA,
+    LLAMA_SERVER,
+    LM_STUDIO,
+    OLLAMA,
+    VLLM,
+    ModelServer,
+    model_server,
+)
 
 from ecoshell.models.servers import Served, Servers
 
@@ -175,3 +183,25 @@ def test_no_server_is_queried_without_permission(serve):
     )
     assert model == Served("ollama_chat/qwen3:4b", "Ollama", f"http://{ollama.host}")
     assert ollama.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "variable", "path", "expected"),
+    [
+        (
+            EMPTY_OLLAMA,
+            "OLLAMA_HOST",
+            "",
+            (("Ollama", "ollama pull NAME downloads one"),),
+        ),
+        ({"/v1/models": {"data": []}}, "LLAMAFILE_API_BASE", "/v1", (("llama.cpp", ""),)),
+        (OLLAMA, "OLLAMA_HOST", "", ()),
+        ({}, "OLLAMA_HOST", "", ()),
+    ],
+)
+def test_a_server_that_answers_without_models_is_told_from_one_that_does_not_answer(
+    serve, answers: Mapping[str, Any], variable: str, path: str, expected: tuple[Any, ...]
+):
+    servers = servers_in({**NOWHERE, variable: f"http://{serve(answers).host}{path}"})
+    servers.models()
+    assert servers.empty() == expected

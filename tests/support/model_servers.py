@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+EMPTY_OLLAMA: Mapping[str, Any] = {"/api/tags": {"models": []}}
 OLLAMA = {
     "/api/tags": {
         "models": [
@@ -129,6 +130,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _chat_ollama(self, body: dict[str, Any]) -> None:
         name = body["model"]
+        if self.answers is EMPTY_OLLAMA:
+            error = {"error": f"model '{name}' not found"}
+            self._send(json.dumps(error).encode(), 404)
+            return
         first = {
             "model": name,
             "message": {"role": "assistant", "content": f"I am {name}."},

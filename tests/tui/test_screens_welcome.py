@@ -43,6 +43,21 @@ def test_suggested_requests_fit_the_folder():
     assert len(requests_block([]).text().splitlines()) == 4
 
 
+@pytest.mark.parametrize(
+    ("is_free", "is_capped", "heading"),
+    [
+        (True, False, "Try one of these, after /budget 20000tok:"),
+        (False, False, "Try one of these, after /budget 0.10:"),
+        (False, True, "Try one of these:"),
+    ],
+)
+def test_suggested_requests_suggest_a_cap_only_without_one(
+    is_free: bool, is_capped: bool, heading: str
+):
+    text = requests_block([], is_free=is_free, is_capped=is_capped).text()
+    assert text.splitlines()[0] == heading
+
+
 def test_start_is_the_first_until_something_is_sent(paths):
     assert is_first_start(paths)
     paths.data.mkdir(parents=True, exist_ok=True)

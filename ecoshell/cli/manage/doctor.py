@@ -210,13 +210,17 @@ def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
     if settings is None or not settings.local.ask_servers:
         return
     models_by_program = defaultdict[str, list[str]](list)
-    for model in Servers().models():
+    servers = Servers()
+    for model in servers.models():
         models_by_program[model.program].append(model.name)
-    servers = "; ".join(
-        f"{program}: {', '.join(models)}" for program, models in models_by_program.items()
-    )
+    listed = [f"{program}: {', '.join(models)}" for program, models in models_by_program.items()]
+    empty = [f"{program} has no models" for program, _ in servers.empty()]
+    fixes = [fix for _, fix in servers.empty() if fix]
     yield Check(
-        "servers", "ok" if servers else "missing", servers or "none answers on this machine"
+        "servers",
+        "ok" if listed else "missing",
+        "; ".join(listed + empty) or "none answers on this machine",
+        "; ".join(fixes),
     )
 
 

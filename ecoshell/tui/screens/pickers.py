@@ -159,7 +159,7 @@ class ModelPicker(Picker[ModelRow]):
                 if item.context
                 else f"context unknown{output_limit}",
                 size_text(item.size_bytes),
-                str(item.path or ""),
+                item.path.name if item.path else "",
             )
             trouble = f"blocked: {item.blocked}" if item.blocked else item.missing
             detail = f"{item.name}\n{price}\n{trouble or ' · '.join(filter(None, sizes))}"

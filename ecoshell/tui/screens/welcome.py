@@ -22,10 +22,10 @@ def welcome_block(version: str) -> Block:
     return Block("◊", "good", (head, row(Piece(_KEYS, "muted"))))
 
 
-def requests_block(files: Sequence[str], *, is_free: bool = True) -> Block:
+def requests_block(files: Sequence[str], *, is_free: bool = True, is_capped: bool = False) -> Block:
     """Three requests that show tools and their registration, even with the demo model.
 
-    The suggested cap is in tokens for a free model, otherwise in dollars.
+    Without a cap, one is suggested: in tokens for a free model, otherwise in dollars.
     """
     text_file = next(
         (name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), ""
@@ -38,5 +38,5 @@ def requests_block(files: Sequence[str], *, is_free: bool = True) -> Block:
     changes = "Which files are in this folder?" if files else "What time is it in Tokyo?"
     requests = (lines, changes, "What is 15% of 80?")
     rows = (row(Piece(request), lead="  ") for request in requests)
-    command = "/budget 20000tok" if is_free else "/budget 0.10"
-    return Block("", "text", (row(Piece(f"Try one of these, after {command}:", "muted")), *rows))
+    cap = "" if is_capped else f", after /budget {'20000tok' if is_free else '0.10'}"
+    return Block("", "text", (row(Piece(f"Try one of these{cap}:", "muted")), *rows))

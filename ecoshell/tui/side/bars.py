@@ -111,7 +111,9 @@ class SummaryLine(Widget):
     def show(self, status: "ShellStatus", caps: Sequence[CapState], plan: str) -> None:
         """Show the tightest cap, the planned tools (`plan 3 of 13`, or empty) and the number of registered tools."""
         registered = sum(tool.registered for tool in status.tools)
-        context = f"context {tokens(status.context_tokens)} of {tokens(status.everything_tokens)}"
+        schemas = (
+            f"schemas {tokens(status.context_tokens)} of {tokens(status.everything_tokens)} tok"
+        )
         if (cap := tightest(caps)) is None:
             spent = about(money(status.spent_nano), estimated=status.estimated_nano)
             cap_text = "caps unknown" if status.away else "no cap"
@@ -120,7 +122,7 @@ class SummaryLine(Widget):
             word = f" ({cap_word(cap)})" if cap_word(cap) else ""
             amounts = f"{amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left"
             cap_text = f"{visible_line(cap.scope)}: {amounts}{word}"
-        self._parts = (cap_text, plan, f"tools {registered}/{len(status.tools)}", context)
+        self._parts = (cap_text, plan, f"tools {registered}/{len(status.tools)}", schemas)
 
     def render(self) -> Content:
         width = self.content_size.width

@@ -246,7 +246,7 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
         if not plan.enforced:
             lines.append((("shown to the model, not enforced", "warning"),))
     if state.running:
-        lines.append(row("remaining", price_range(plan, amount), width))
+        lines.append(row("remaining", price_range(plan, amount).replace("about ", "≈ "), width))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The tools panel: known and registered tools, and the context tokens they take."""
+"""The tools panel: known and registered tools, and the tokens that their schemas take."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -15,7 +15,7 @@ _SIZE = 6
 _BY = {"user": "by you", "upfront": "at start", "agent": "agent", "first_call": "first call"}
 _FULL_ORIGIN_MIN_WIDTH = 56
 _FIXED_LINES = 3
-"""Lines other than the list and facts: the title, the context and one free line below."""
+"""Lines other than the list and facts: the title, the schemas and one free line below."""
 _TALL_MIN_HEIGHT = 16
 """Panel height from which savings and the workspace context are shown above the list."""
 _GROUPS: tuple[tuple[str, str, Tone], ...] = (
@@ -38,11 +38,12 @@ def when_words(tool: ToolState, *, long: bool) -> str:
 
 
 class ToolsPanel(ListPanel[ToolState]):
-    """Loaded, known and blocked tools, below their context use and above details of the highlighted tool."""
+    """Loaded, known and blocked tools, below the tokens of their schemas and above details of the highlighted tool."""
 
     NAME = "tools"
     HELP = (
         "● is loaded: its schema is in the context. ○ is known by name, × blocked by the plan, ► was used last. "
+        "The line `schemas` compares the tokens of names and schemas in the prompt with those of all schemas. "
         "Enter shows the schema, r registers or unregisters, / filters, - folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -85,7 +86,7 @@ class ToolsPanel(ListPanel[ToolState]):
         size = f"{'' if status.exact else '≈ '}{tokens(now)} of {tokens(everything)} tok"
         lines = [
             justify(
-                ("context", "muted"),
+                ("schemas", "muted"),
                 (f"{size} · {percent(now, everything).strip()}", "text"),
                 width,
             )
