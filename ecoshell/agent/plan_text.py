@@ -8,7 +8,7 @@ from ecoshell.budget import Unit, amount_text
 from ecoshell.events import Bill, PlanChanged, PlanRow
 from ecoshell.events.figures import duration, span_text, usd_text
 from ecoshell.events.plan import untried, why_words
-from ecoshell.planning.btp.costs import state_word
+from ecoshell.planning.btp.explanations import state_word
 
 _SIGNS = {"planned": "√", "blocked": "×", "advised against": "!", "unplanned": "·"}
 

@@ -28,17 +28,9 @@ from ecoshell.events import (
     ToolRegistered,
 )
 from ecoshell.messages import Call
-from ecoshell.planning.btp.costs import (
-    Expected,
-    PricedPlan,
-    StepCost,
-    ToolCosts,
-    after_result,
-    before_question,
-    explain,
-    refused,
-)
+from ecoshell.planning.btp.costs import Expected, PricedPlan, StepCost, ToolCosts
 from ecoshell.planning.btp.evidence import NO_EVIDENCE
+from ecoshell.planning.btp.explanations import after_result, before_question, explain, refused
 from ecoshell.planning.btp.plan import TaskPlan
 
 if TYPE_CHECKING:
@@ -112,9 +104,10 @@ class TurnPlan:
     ) -> None:
         """`caps` replace the session's."""
         self.inputs = inputs
-        self._deps = deps
+        self.deps = deps
         self._fixed_caps = caps
-        self._caps: Sequence[CapState] = caps or ()
+        self.caps: Sequence[CapState] = caps or ()
+        """The caps as last read, without the turn's running calls."""
         self._reported_caps: Sequence[CapState] | None = caps
         """The caps as last reported; None before they were read."""
         self._view = inputs.view
@@ -153,18 +146,9 @@ class TurnPlan:
         """Why the last reported plan was made."""
 
     @property
-    def deps(self) -> "Dependencies":
-        return self._deps
-
-    @property
-    def caps(self) -> Sequence[CapState]:
-        """The caps as last read, without the turn's running calls."""
-        return self._caps
-
-    @property
     def enforced(self) -> bool:
         """Whether the plan may refuse calls: under a cap, in a binding mode."""
-        return "btp" in self._deps.settings.plan and self.priced.remaining is not None
+        return "btp" in self.deps.settings.plan and self.priced.remaining is not None
 
     @property
     def forbidden(self) -> Mapping[str, str]:
@@ -201,10 +185,10 @@ class TurnPlan:
         priced, remaining, cost = self.priced, self.priced.remaining, self.priced.costs.get(tool)
         if remaining is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
             return None
-        hold = self._deps.models.current.mode.answer_hold
+        hold = self.deps.models.current.mode.answer_hold
         caps = [
             cap
-            for cap in self._deps.models.current.capped_by(self._caps)
+            for cap in self.deps.models.current.capped_by(self.caps)
             if cap.unit == remaining.unit
         ]
         tightest = min(caps, key=lambda cap: cap.limit - used(cap, hold), default=None)
@@ -255,7 +239,7 @@ class TurnPlan:
         """
         price, seconds = self._tools.of_one_use(tool)
         return Estimate(
-            price, self._deps.profiles.costs().seconds(tool, size) if seconds is None else seconds
+            price, self.deps.profiles.costs().seconds(tool, size) if seconds is None else seconds
         )
 
     async def renew(self, *, for_offer: bool = False) -> None:
@@ -268,18 +252,18 @@ class TurnPlan:
             if self._fixed_caps is None:
                 # the plan uses the caps it knows; the gate reports the error
                 with suppress(StoreError):
-                    self._caps = await self._deps.budget.caps(at_rest=True)
+                    self.caps = await self.deps.budget.caps(at_rest=True)
                     if self._reported_caps is None:  # the first caps are no change
-                        self._reported_caps = self._caps
-            if for_offer and not self._caps and "prompt" not in self._deps.settings.plan:
+                        self._reported_caps = self.caps
+            if for_offer and not self.caps and "prompt" not in self.deps.settings.plan:
                 return
             await self._solve()
 
     async def _solve(self) -> None:
         """Make the plan under the caps as last read, unless its inputs are those of the current plan."""
-        deps, models = self._deps, self._deps.models.current
+        deps, models = self.deps, self.deps.models.current
         snapshot = PlanSnapshot(
-            caps=models.capped_by(self._caps),
+            caps=models.capped_by(self.caps),
             models=models,
             answer_hold=models.mode.answer_hold,
             view=self._view,
@@ -334,8 +318,8 @@ class TurnPlan:
         """Renew the plan, and report it if something happened or if planned tools changed."""
         unplanned_before = self._unplanned
         await self.renew()
-        if self._mode != self._deps.settings.plan:
-            self._pending = f"plan {self._deps.settings.plan}"
+        if self._mode != self.deps.settings.plan:
+            self._pending = f"plan {self.deps.settings.plan}"
         if self._pending or self._caps_changed:
             self.report(emit, self._pending)
         elif self._unplanned != unplanned_before:
@@ -353,12 +337,12 @@ class TurnPlan:
         self._reported_forbidden[call.id] = forbidden_now
         added = [name for name in self.forbidden if name in forbidden_now - forbidden_before]
         removed = sorted(forbidden_before - forbidden_now)
-        tells = "prompt" in self._deps.settings.plan
+        tells = "prompt" in self.deps.settings.plan
         return after_result(self.priced, self.forbidden, added, removed, tells=tells)
 
     def advice(self, offered: Sequence[str]) -> str:
         """The plan as the model reads it before the question."""
-        registered, tells = self._tools.registered, "prompt" in self._deps.settings.plan
+        registered, tells = self._tools.registered, "prompt" in self.deps.settings.plan
         return before_question(
             self.priced, self.forbidden, offered, registered=registered, tells=tells
         )
@@ -366,7 +350,7 @@ class TurnPlan:
     def explain(self, tool: str) -> str:
         """Explain a tool's row in the plan, with the arithmetic."""
         threshold = (
-            self._deps.settings.threshold if self._snapshot is None else self._snapshot.threshold
+            self.deps.settings.threshold if self._snapshot is None else self._snapshot.threshold
         )
         past = self.inputs.evidence.get(tool, NO_EVIDENCE)
         price_known = self.event().low is not None
@@ -383,9 +367,9 @@ class TurnPlan:
         """Report the current plan if planning is on, and once after it is turned off."""
         self._pending = ""
         self._reason = " and ".join(filter(None, (self._caps_changed, reason)))
-        self._reported_caps = None if self._reported_caps is None else self._caps
-        if self._mode != "off" or self._deps.settings.plan != "off":
-            self._mode = self._deps.settings.plan
+        self._reported_caps = None if self._reported_caps is None else self.caps
+        if self._mode != "off" or self.deps.settings.plan != "off":
+            self._mode = self.deps.settings.plan
             self._number += 1
             emit(self.event())
 
@@ -398,7 +382,7 @@ class TurnPlan:
         )
         low, high = priced.price_range(self.inputs.chances, answer, enforced=self.enforced)
         return PlanChanged(
-            mode=self._deps.settings.plan,
+            mode=self.deps.settings.plan,
             reason=self._caps_changed or self._reason,
             number=self._number,
             rows=rows,
@@ -418,13 +402,13 @@ class TurnPlan:
     @property
     def _caps_changed(self) -> str:
         """How the caps changed since they were last reported; empty if they did not."""
-        if not self._reported_caps and not self._caps:
+        if not self._reported_caps and not self.caps:
             return ""
         reported: dict[tuple[str, Unit], int] = {
             (cap.scope, cap.unit): cap.limit for cap in self._reported_caps or ()
         }
         current: dict[tuple[str, Unit], int] = {
-            (cap.scope, cap.unit): cap.limit for cap in self._caps
+            (cap.scope, cap.unit): cap.limit for cap in self.caps
         }
         changes = [
             f"the {scope}'s cap is {amount_text(limit, unit)} now"

@@ -297,3 +297,8 @@ def _failure(path: Path, code: int, outcome: str = "Nothing was changed.") -> St
 def _code(error: sqlite3.Error) -> int:
     """Return the primary SQLite result code."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def storable(text: str) -> str:
+    """Escape lone surrogates, which file names may contain and SQLite cannot store."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from ecoshell.budget.database import Database
+from ecoshell.budget.database import Database, storable
 from ecoshell.errors import UsageError
 from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
 from ecoshell.messages import visible_line
@@ -114,7 +114,7 @@ class SessionStore(Database):
                 session = f"{letters[:4]}-{letters[4:]}"
                 row = db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone()
                 if row is None:
-                    new = (session, "", now, now, _storable(workspace), _storable(model), parent)
+                    new = (session, "", now, now, storable(workspace), storable(model), parent)
                     self._empty_sessions[session] = new
                     return session
 
@@ -127,7 +127,7 @@ class SessionStore(Database):
         now = self._clock()
         turns = [event for event in events if isinstance(event, TurnStarted)]
         title = visible_line(turns[0].question, _TITLE_CHARACTERS) if turns else ""
-        model = _storable(turns[-1].model) if turns else ""
+        model = storable(turns[-1].model) if turns else ""
         lines = [json.dumps(to_json(event), separators=(",", ":")) for event in events]
         with self.writing(_IN_MEMORY) as db:
             if session in self._empty_sessions:
@@ -240,7 +240,7 @@ class SessionStore(Database):
         with self.reading() as db:
             rows = db.execute(
                 "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY updated DESC LIMIT ?",
-                (len(start), _storable(start), _MATCHES_SHOWN + 1),
+                (len(start), storable(start), _MATCHES_SHOWN + 1),
             ).fetchall()
         ids = [str(row["id"]) for row in rows]
         if start in ids:
@@ -287,7 +287,7 @@ class SessionStore(Database):
         query = """SELECT id FROM sessions WHERE workspace = ? AND parent = ''
             AND EXISTS (SELECT 1 FROM events WHERE session = id) ORDER BY updated DESC, id LIMIT 1"""
         with self.reading() as db:
-            row = db.execute(query, (_storable(workspace),)).fetchone()
+            row = db.execute(query, (storable(workspace),)).fetchone()
         if row is None:
             raise UsageError(
                 f"No session was started in {workspace}.",
@@ -342,8 +342,3 @@ def _event(line: str) -> Event | None:
         return from_json(_decode(line))
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-
-
-def _storable(text: str) -> str:
-    """Escape lone surrogates, which file names may contain and SQLite rejects."""
-    return text.encode("utf-8", "backslashreplace").decode()

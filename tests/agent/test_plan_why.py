@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget, explain
+from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 from ecoshell.planning.btp.experience import Use, document_hash
+from ecoshell.planning.btp.explanations import explain
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.planning.btp.value import frequency_bound, value
 

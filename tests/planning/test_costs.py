@@ -9,12 +9,12 @@ from ecoshell.planning.btp.costs import (
     PricedPlan,
     StepCost,
     ToolCosts,
-    after_result,
     expected_cost,
     pooled,
     with_sample,
 )
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
+from ecoshell.planning.btp.explanations import after_result
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.tools.function import FunctionTool
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ecoshell.budget.database import Database
+from ecoshell.budget.database import Database, storable
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import ToolSchema
 
@@ -309,11 +309,6 @@ def _use(row: sqlite3.Row) -> Use:
             )
         values[spec.name] = value
     return Use(**values)
-
-
-def storable(text: str) -> str:
-    """Escape lone surrogates, which SQLite cannot store."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def document_hash(schema: ToolSchema) -> str:
