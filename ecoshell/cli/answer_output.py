@@ -9,9 +9,11 @@ from ecoshell.events import (
     CapNear,
     ErrorHappened,
     Event,
+    HookRan,
     LimitHit,
     Notice,
     Quote,
+    QuoteChosen,
     TextArrived,
     TurnFinished,
     to_json,
@@ -85,8 +87,12 @@ class AnswerOutput:
     def _is_problem(self, event: Event) -> bool:
         if isinstance(event, Notice | CapNear):
             return not self._quiet
-        if isinstance(event, Quote) and event.kind == "plan":
-            return not self._quiet
+        if isinstance(event, Quote):
+            return not self._quiet and (event.kind == "plan" or event.is_beyond)
+        if isinstance(
+            event, HookRan | QuoteChosen
+        ):  # a hook that failed, or work that did not start
+            return not self._quiet and event.render() is not None
         if isinstance(event, TurnFinished):
             return event.status != "answered"
         return isinstance(event, ErrorHappened | LimitHit)

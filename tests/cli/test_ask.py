@@ -19,7 +19,9 @@ from ecoshell.events import (
     BudgetSettled,
     ErrorHappened,
     Event,
+    HookRan,
     Notice,
+    QuoteChosen,
     StepStarted,
     TextArrived,
     ToolRegistered,
@@ -119,6 +121,30 @@ async def test_json_output_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_only_the_answer_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     await follow_played(TURN, json=False)
     assert capsys.readouterr() == ("391\n", "")
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (
+            HookRan("turn_start", "slow", "sleep 9", None, 2.0, False, "It was stopped."),
+            "the hook slow",
+        ),
+        (HookRan("turn_start", "quick", "true", 0, 0.1, False), ""),
+        (QuoteChosen("1", "refuse", "cap"), "not started: the expected price does not fit"),
+        (QuoteChosen("1", "start", "cap"), ""),
+    ],
+)
+async def test_a_failed_hook_and_work_that_does_not_start_are_reported(
+    capsys: pytest.CaptureFixture[str], event: Event, words: str
+) -> None:
+    await follow_played([event, *TURN], json=False)
+    answer, report = capsys.readouterr()
+    assert answer == "391\n"
+    assert words in report
+    assert bool(report) == bool(words)
+    AnswerOutput(quiet=True).show(event)
+    assert capsys.readouterr() == ("", "")
 
 
 async def test_control_characters_of_an_answer_are_shown_as_text(
