@@ -19,10 +19,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from ecoshell.tools.linked_worktree import LinkedWorktree, linked_worktree
 from ecoshell.tools.protection import protection
+
+if TYPE_CHECKING:  # few workspaces are linked
+    from ecoshell.tools.linked_worktree import LinkedWorktree
 
 SandboxMode = Literal["auto", "off", "strict"]
 Reach = Literal["inside", "network", "outside"]  # the sandbox alone, also the network, or all
@@ -109,8 +111,12 @@ class Sandbox:
         return self.mode != "off" and not self.problem
 
     @property
-    def _worktree(self) -> LinkedWorktree | None:
-        return linked_worktree(self.workspace) if (self.workspace / ".git").is_file() else None
+    def _worktree(self) -> "LinkedWorktree | None":
+        if not (self.workspace / ".git").is_file():
+            return None
+        from ecoshell.tools.linked_worktree import linked_worktree
+
+        return linked_worktree(self.workspace)
 
     def wrap(
         self, command: Sequence[str], network: bool, readable: Sequence[Path] = ()
