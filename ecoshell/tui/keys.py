@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from rich.cells import cell_len
 from textual.events import Key
 from textual.geometry import Offset
 from textual.message import Message
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer, Input, TextArea
 from textual.widgets._footer import FooterKey
@@ -63,6 +64,22 @@ class TextInput(TextArea):
 
 class KeyLine(Footer):
     """The active keys; if they do not all fit, the global ones are dropped first."""
+
+    _shown: tuple[tuple[str, str, str, bool], ...] = ()
+
+    def bindings_changed(self, screen: Screen[Any]) -> None:
+        """Draw the keys again if one of them changed."""
+        active = screen.active_bindings.values()
+        shown = tuple(
+            (bound.binding.key, bound.binding.action, bound.binding.description, bound.enabled)
+            for bound in active
+            if bound.binding.show
+        )
+        if shown != self._shown:
+            super().bindings_changed(screen)  # pyright: ignore[reportUnknownMemberType]
+            has_focus = self.app.app_focus  # pyright: ignore[reportUnknownMemberType]
+            is_drawn = has_focus and self.is_attached and screen is self.screen
+            self._shown = shown if is_drawn else ()
 
     def compose(self) -> Iterable[Widget]:
         keys = [key for key in super().compose() if isinstance(key, FooterKey)]

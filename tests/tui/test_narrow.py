@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import pytest
 from plan_play import ADVICE, PLANNED, TOKEN_PLAN
+from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
 from tui_play import COUNTING, FakeShell, eventually
 
 from ecoshell.agent.plan_text import plan_table
 from ecoshell.events import PlanChanged
 from ecoshell.tui.app import ChatApp
+from ecoshell.tui.keys import KeyLine
 from ecoshell.tui.transcript.view import Transcript
 
 MakeApp = Callable[..., ChatApp]
@@ -55,3 +57,18 @@ async def test_narrow_footer_keeps_keys_of_the_focused_widget(make_app: MakeApp)
         assert keys(pilot)[-2:] == ["^p", "commands"]
         await pilot.resize_terminal(120, 36)
         await eventually(pilot, lambda: "f4 cost ^q quit ^p commands" in screen(pilot)[-1])
+
+
+async def test_footer_is_drawn_again_only_for_other_keys(make_app: MakeApp) -> None:
+    app = make_app(FakeShell(COUNTING))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: "f4 cost ^q quit ^p commands" in screen(pilot)[-1])
+        footer = app.screen.query_one(KeyLine)
+        before = list(footer.children)
+        app.screen.refresh_bindings()
+        await pilot.pause()
+        assert list(footer.children) == before
+        app.post_message(AppBlur())
+        await pilot.press("tab")
+        app.post_message(AppFocus())
+        await eventually(pilot, lambda: "esc prompt" in screen(pilot)[-1])
