@@ -406,9 +406,9 @@ class ChatScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the stop key if nothing is running or queued."""
-        works = self.controller is not None and self.controller.stoppable
-        stoppable = works or any(bar.queue for bar in self.query(PromptBar))
-        return None if action == "stop" and not stoppable else True
+        if action != "stop" or (self.controller is not None and self.controller.stoppable):
+            return True
+        return True if any(bar.queue for bar in self.query(PromptBar)) else None
 
     def action_stop(self) -> None:
         """Empty the queue or, if it is empty, stop the turn."""
