@@ -1,27 +1,22 @@
-"""The ledger: reservations, settlements and caps in one SQLite file that all processes of the user share.
+"""The ledger: reservations and settlements in one SQLite file that all processes of the user share.
 
 An entry counts for the local day of its reservation. A reservation whose process died counts until it is reconciled.
 """
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ecoshell.budget import (
     MIN_CALL_MS,
-    SCOPES,
     SLICE_MS,
-    TASK,
     Account,
     Amount,
     Ask,
-    CapState,
     Hold,
-    Scope,
     Settlement,
     ToolHold,
     answer_ms,
@@ -31,38 +26,23 @@ from ecoshell.budget import (
     limit_reached,
     price_to_json,
 )
-from ecoshell.budget.costs import CostRow, Costs
-from ecoshell.budget.entries import (
-    LEASE,
-    Entry,
-    State,
-    alive,
-    caps_over,
-    change,
-    entry_from_row,
-    find,
-    insert,
-)
-from ecoshell.budget.schema import SCHEMA, UPGRADES, VERSION
-from ecoshell.errors import ModelDisabled, StoreError, UsageError
+from ecoshell.budget.cap_store import CapStore
+from ecoshell.budget.costs import CostRow
+from ecoshell.budget.entries import Entry, State, alive, change, entry_from_row, find, insert
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import Usage
 
 _NOT_SENT = "Nothing was reserved and nothing was sent."
 _STILL_HELD = "The reservation counts in full until it is reconciled."
 _UNCHANGED = "Nothing was changed."
 _RELEASED = {"state": "released", "held_ms": 0}
-_FROM_SETTINGS = "(settings)"
-"""Owner of the rows that record the caps last read from the settings; they limit nothing."""
 
 
-class Ledger(Costs):
+class Ledger(CapStore):
     """Reserves and settles under the caps; every method is one transaction and may be called from any thread.
 
     Raises StoreError when the file is locked, full, read-only or damaged.
     """
-
-    away: StoreError | None = None
-    """Why the shared caps are unknown; None if they are known or do not exist."""
 
     def __init__(
         self,
@@ -71,16 +51,7 @@ class Ledger(Costs):
         clock: Callable[[], datetime] = datetime.now,
         busy_seconds: float = 10.0,
     ) -> None:
-        super().__init__(
-            path,
-            schema=SCHEMA,
-            version=VERSION,
-            upgrades=UPGRADES,
-            busy_seconds=busy_seconds,
-        )
-        self._clock = clock
-        self._turn_limits: dict[tuple[str, int], Sequence[Amount]] = {}
-        """Caps of single running turns by session and turn. Only this process spends in them, and they end with it."""
+        super().__init__(path, clock=clock, busy_seconds=busy_seconds)
         if self.writable:  # Release what dead processes had set aside: nothing was sent for it.
             with self.writing(_UNCHANGED) as db:
                 for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
@@ -243,39 +214,6 @@ class Ledger(Costs):
             db, {**columns, **paid, **time, "state": "settled", "held_input": 0, "held_output": 0}
         )
 
-    def caps(
-        self, session: str, turn: int, *, task: str = "", at_rest: bool = False
-    ) -> tuple[CapState, ...]:
-        """Return the user's own and the shared caps over a session's turn, or over a subagent's task in it.
-
-        With `at_rest`, reservations of the turn's or task's running calls in this process are not counted.
-        """
-        shared = self.shared_caps()
-        with self.reading() as db:
-            account = Account(session, turn, "", "", "", task=task)
-            caps = (*self._caps_over(db, account, self._today()), *shared)
-            if not at_rest:
-                return caps
-            own = db.execute(
-                """SELECT COALESCE(SUM(CASE state WHEN 'held' THEN held_nano END), 0) AS usd,
-                COALESCE(SUM(CASE state WHEN 'held' THEN held_input + held_output END), 0) AS tokens,
-                COALESCE(SUM(held_ms), 0) AS ms
-                FROM entries WHERE state != 'aside' AND session = :session AND turn = :turn AND pid = :pid
-                AND (:task = '' OR task || '/' GLOB :task || '/*')""",
-                {"session": session, "turn": turn, "pid": os.getpid(), "task": task},
-            ).fetchone()
-        return tuple(replace(cap, held=max(0, cap.held - own[cap.unit])) for cap in caps)
-
-    def own_caps(self, session: str, turn: int, *, task: str = "") -> tuple[CapState, ...]:
-        """Return the caps that only this user spends under."""
-        with self.reading() as db:
-            account = Account(session, turn, "", "", "", task=task)
-            return self._caps_over(db, account, self._today())
-
-    def shared_caps(self) -> tuple[CapState, ...]:
-        """Return the caps shared with other users; none in a local ledger."""
-        return ()
-
     def shared_costs(self, by: str) -> tuple[CostRow, ...]:
         """Return the sums of a shared ledger by person, team or project; raises UsageError without one."""
         raise _not_shared()
@@ -287,82 +225,6 @@ class Ledger(Costs):
     def end_dead_leases(self) -> int:
         """End the leases of this user's dead processes and return their number; raises UsageError."""
         raise _not_shared()
-
-    def refresh_shared_caps(self) -> None:
-        """Read the shared caps again, which may have been raised since the last request."""
-
-    def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
-        """Set or remove (None) a cap; day and month caps belong to the user, turn and session caps to the session."""
-        if scope not in SCOPES:
-            raise UsageError(
-                f"{scope} is a team's cap.",
-                fix=f"An administrator can set it: ecoshell budget set {scope} AMOUNT.",
-            )
-        owner = session if scope in ("turn", "session") else ""
-        with self.writing(_UNCHANGED) as db:
-            if amount is None:
-                db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, owner))
-            else:
-                values = (scope, owner, amount.unit, amount.value)
-                db.execute(
-                    "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)",
-                    values,
-                )
-
-    def limit_turn(self, session: str, turn: int, amounts: Sequence[Amount]) -> None:
-        """Cap one turn besides the caps of its session; no amounts end it.
-
-        It is kept in memory, so that it ends with the process that runs the turn, also if that is killed.
-        """
-        if amounts:
-            self._turn_limits[session, turn] = tuple(amounts)
-        else:
-            self._turn_limits.pop((session, turn), None)
-
-    def adopt_cap(self, scope: Scope, amount: Amount | None) -> None:
-        """Adopt a day or month cap from the settings if it has changed there.
-
-        A cap set in a chat applies until the settings change.
-        """
-        configured = None if amount is None else (amount.unit, amount.value)
-        remember = "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)"
-        with self.writing(_UNCHANGED) as db:
-            query = "SELECT unit, amount FROM caps WHERE scope = ? AND owner = ?"
-            row = db.execute(query, (scope, _FROM_SETTINGS)).fetchone()
-            previous: tuple[str, int] | None = None if row is None else (row["unit"], row["amount"])
-            if previous == configured:
-                return
-            db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, _FROM_SETTINGS))
-            if configured is not None:
-                db.execute("DELETE FROM caps WHERE scope = ? AND owner = ''", (scope,))
-                db.executemany(
-                    remember, [(scope, _FROM_SETTINGS, *configured), (scope, "", *configured)]
-                )
-            elif (
-                previous is not None
-            ):  # removed from the settings: keep a cap that was set in a chat
-                removal = (
-                    "DELETE FROM caps WHERE scope = ? AND owner = '' AND unit = ? AND amount = ?"
-                )
-                db.execute(removal, (scope, *previous))
-
-    def bar(self, model: str, reason: str) -> None:
-        """Refuse calls of the model under any cap."""
-        with self.writing(_UNCHANGED) as db:
-            self._bar(db, model, reason)
-
-    def unbar(self, model: str) -> None:
-        """Allow the model again."""
-        with self.writing(_UNCHANGED) as db:
-            db.execute("DELETE FROM barred WHERE model = ?", (model,))
-
-    def barred(self) -> dict[str, str]:
-        """Return the reason by barred model."""
-        with self.reading() as db:
-            return {
-                row["model"]: row["reason"]
-                for row in db.execute("SELECT model, reason FROM barred ORDER BY at")
-            }
 
     def reconcile(self, entry: int, actual: Amount | Usage) -> Settlement:
         """Replace the counted amount of a call with the actual one.
@@ -418,63 +280,6 @@ class Ledger(Costs):
         with self.reading() as db:
             return db.execute(query, key).fetchone()[0]
 
-    def set_share(self, task: str, amounts: Iterable[Amount]) -> None:
-        """Cap a subagent's task; the caps over its session apply as well."""
-        with self.writing(_UNCHANGED) as db:
-            rows = [(TASK, task, amount.unit, amount.value) for amount in amounts]
-            db.executemany(
-                "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)", rows
-            )
-
-    def end_share(self, task: str) -> None:
-        """Lower the caps of a task to their use, so that nothing more can be reserved under them."""
-        with self.writing(_UNCHANGED) as db:
-            db.execute(
-                """UPDATE caps SET amount = MIN(amount, COALESCE((SELECT CASE caps.unit
-                    WHEN 'usd' THEN spent_nano + held_nano WHEN 'tokens' THEN spent_tokens + held_tokens
-                    ELSE spent_ms + held_ms END FROM totals WHERE scope = 'task' AND key = caps.owner), 0))
-                WHERE scope = 'task' AND owner = ?""",
-                (task,),
-            )
-
-    def set_lease(self, lease: str, nano: int | None) -> None:
-        """Set the cap of a lease to its total grant; None ends it."""
-        with self.writing(_UNCHANGED) as db:
-            if nano is None:
-                db.execute("DELETE FROM caps WHERE scope = 'lease' AND owner = ?", (lease,))
-            else:
-                db.execute(
-                    "INSERT OR REPLACE INTO caps VALUES ('lease', ?, 'usd', ?)", (lease, nano)
-                )
-
-    def lease_cap(self, lease: str, *, lower: bool = False) -> CapState:
-        """Return the grant of a lease, 0 for an unknown one, and its use.
-
-        `lower` reduces the grant to its use, so that nothing more can be reserved from it.
-        """
-        with self.writing(_UNCHANGED) if lower else self.reading() as db:
-            row = db.execute(
-                """SELECT COALESCE((SELECT amount FROM caps WHERE scope = 'lease' AND owner = :lease), 0),
-                COALESCE(SUM(spent_nano), 0), COALESCE(SUM(held_nano), 0)
-                FROM totals WHERE scope = 'lease' AND key = :lease""",
-                {"lease": lease},
-            ).fetchone()
-            cap = CapState(LEASE, "usd", *row)
-            if lower:
-                cap = replace(cap, limit=min(cap.limit, cap.spent + cap.held))
-                db.execute(
-                    "UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?",
-                    (cap.limit, lease),
-                )
-            return cap
-
-    def leases(self) -> tuple[str, ...]:
-        """Return the open leases of all processes."""
-        with self.reading() as db:
-            return tuple(
-                row["owner"] for row in db.execute("SELECT owner FROM caps WHERE scope = 'lease'")
-            )
-
     def entries_of(self, lease: str, ids: Collection[int] | None = None) -> tuple[Entry, ...]:
         """Return the sent calls of a lease, optionally only these entries."""
         with self.reading() as db:
@@ -486,31 +291,6 @@ class Ledger(Costs):
                     f"{query} AND id IN ({', '.join('?' * len(ids))})", (lease, *ids)
                 ).fetchall()
         return tuple(entry_from_row(row) for row in rows)
-
-    def _today(self) -> str:
-        return self._clock().date().isoformat()
-
-    def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
-        """Return the caps over this account; raises ModelDisabled if there are any and the model is barred."""
-        caps = self._caps_over(db, account, day)
-        query, barring = "SELECT reason FROM barred WHERE model = ?", self._capped(caps)
-        row = db.execute(query, (account.model,)).fetchone() if barring else None
-        if row is not None:
-            raise ModelDisabled(
-                f"{account.model} is no longer allowed under a cap: {row['reason']}.",
-                fix=f"Choose another model, or allow this one again: ecoshell models --unbar {account.model}",
-            )
-        return caps
-
-    def _caps_over(
-        self, db: sqlite3.Connection, account: Account, day: str
-    ) -> tuple[CapState, ...]:
-        limits = self._turn_limits.get((account.session, account.turn), ())
-        return caps_over(db, account, day, limits)
-
-    def _capped(self, caps: tuple[CapState, ...]) -> bool:
-        """Return whether any cap applies."""
-        return bool(caps)
 
     def _hold(self, db: sqlite3.Connection, ask: Ask) -> Hold:
         """Insert the reservation of a call, as large as all caps allow."""
@@ -557,10 +337,6 @@ class Ledger(Costs):
             "lease": account.lease,
             "task": account.task,
         }
-
-    def _bar(self, db: sqlite3.Connection, model: str, reason: str) -> None:
-        values = (model, self._clock().timestamp(), reason)
-        db.execute("INSERT OR REPLACE INTO barred (model, at, reason) VALUES (?, ?, ?)", values)
 
 
 def _not_shared() -> UsageError:
