@@ -1,24 +1,21 @@
-"""Finds plugins, calls their hooks, and disables those that fail."""
+"""What plugins add, from their hooks; a plugin that fails is disabled."""
 
 import errno
-import os
 import re
-import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ecoshell.errors import EcoshellError, ToolError, closest_word
+from ecoshell.errors import EcoshellError, ToolError
 from ecoshell.messages import META_TOOLS, ToolSchema, visible_line
-from ecoshell.paths import NO_ROOM, is_special
+from ecoshell.paths import NO_ROOM
+from ecoshell.plugin_discovery import HOOKS, Plugin
 from ecoshell.tools import Tool, ToolOptions, ToolProvider
 
 if TYPE_CHECKING:  # loaded only if a plugin provides such an object
-    from importlib.metadata import Distribution
-
     from ecoshell.agent.command_table import Command as SlashCommand
     from ecoshell.agent.command_table import Printed
     from ecoshell.agent.judge import JudgeFunction
@@ -33,29 +30,8 @@ if TYPE_CHECKING:  # loaded only if a plugin provides such an object
     from ecoshell.tools.workspace import Workspace
 
 T = TypeVar("T")
-State = Literal["on", "optional", "commands", "off"]
-"""`commands`: a shipped plugin that adds only command line commands until the settings enable it. `optional`: one whose
-tools are known by default, unless a library that it needs is not installed."""
-
-ENTRY_POINT_GROUP = "ecoshell"
-HOOKS: Mapping[str, str] = {
-    "tools": "tool",
-    "strategies": "strategy",
-    "models": "model",
-    "prices": "price",
-    "judges": "judge",
-    "ledger": "ledger",
-    "reply_observers": "reply observer",
-    "slash_commands": "slash command",
-    "cli_commands": "command",
-    "themes": "theme",
-    "skills": "folder of skills",
-}
-"""Every hook, and the word for one of its items in messages."""
 SHIPPED_JUDGES: Mapping[str, str] = {"train": "classifier"}
 """Judges that `[plan] judge` may name although the plugin that ships them provides only commands otherwise."""
-ON_BY_DEFAULT = frozenset({"git", "data", "web"})
-"""Shipped plugins whose tools are known by name unless the settings disable them."""
 _WITHOUT_ENABLING = ("cli_commands", "ledger")
 """Hooks of shipped plugins that need no `[plugins] enabled`: a command or `[budget] ledger` selects them."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -64,53 +40,6 @@ _TOOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _PREFIX = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}[:/]")
 _BUILTIN_PREFIXES = ("local:", "hf:", "script:")
 """Prefixes of ecoshell's own model names."""
-
-
-@dataclass(slots=True)
-class Plugin:
-    """A plugin; its module is imported on the first hook call."""
-
-    name: str
-    place: "Path | str"
-    """Its file or folder, or the value of its entry point."""
-    state: State = "on"
-    package: "Distribution | None" = None
-    """The installed distribution with the entry point."""
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The table `[plugins.NAME]`."""
-    fault: str = ""
-    """Why the plugin is disabled; empty if it is not."""
-    incomplete: bool = False
-    """Whether the plugin reported the fault itself, for example a missing dependency."""
-    _hooks: Mapping[str, Callable[..., Any]] | None = None
-
-    def call_hook(self, hook: str, offered: Mapping[str, Any]) -> Any:
-        """Return a hook's result, or an empty tuple without such a hook; raises what the hook or its module raises."""
-        if self._hooks is None:
-            from ecoshell.plugins import MARK
-
-            module = _import_plugin(self.place)
-            members: dict[str, Any] = {name: getattr(module, name, None) for name in dir(module)}
-            hooks = {
-                name: member
-                for name, member in members.items()
-                if getattr(member, MARK, None) is True
-            }
-            if unknown := next((name for name in hooks if name not in HOOKS), ""):
-                raise TypeError(
-                    f"unknown hook {unknown}; did you mean {closest_word(unknown, HOOKS) or 'tools'}?"
-                )
-            self._hooks = hooks
-        if hook not in self._hooks:
-            return ()
-        import inspect
-
-        parameters = inspect.signature(self._hooks[hook]).parameters
-        if unknown := next((name for name in parameters if name not in offered), ""):
-            raise TypeError(
-                f"{hook}() receives {' and '.join(offered) or 'no arguments'}, but expects {unknown}"
-            )
-        return self._hooks[hook](**{name: offered[name] for name in parameters})
 
 
 @dataclass(eq=False)
@@ -234,124 +163,6 @@ class Plugins:
             else:
                 collected |= own
         return collected
-
-
-# -- discovery
-
-
-def find_plugins(
-    folder: Path,
-    *,
-    enabled: Collection[str],
-    disabled: Collection[str],
-    settings: Mapping[str, Any],
-) -> list[Plugin]:
-    """Return the plugins of installed packages, then those in the user's folder; imports none.
-
-    `settings` holds the settings of plugins by name.
-    """
-    from importlib.metadata import distributions
-
-    candidates: list[Plugin] = []
-    packages: set[str] = set()  # the first copy of a package on the path counts
-    for package in distributions():
-        with suppress(Exception):  # an unreadable package has no plugin
-            if (
-                f"[{ENTRY_POINT_GROUP}]" in (package.read_text("entry_points.txt") or "")
-                and package.name not in packages
-            ):
-                packages.add(package.name)
-                is_shipped = package.name == ENTRY_POINT_GROUP
-                for entry in sorted(package.entry_points):
-                    if entry.group == ENTRY_POINT_GROUP:
-                        state = _default_state(entry.name) if is_shipped else "on"
-                        candidates.append(Plugin(entry.name, entry.value, state, package))
-    with suppress(OSError):
-        for entry in sorted(folder.iterdir()):
-            is_package = (entry / "__init__.py").is_file()
-            if not entry.name.startswith((".", "_")) and (is_package or entry.suffix == ".py"):
-                name = (entry.name if is_package else entry.stem).removeprefix("ecoshell_")
-                candidates.append(Plugin(name, entry))
-    plugins: dict[str, Plugin] = {}
-    for plugin in candidates:
-        if plugin.name in disabled:
-            plugin.state = "off"
-        elif plugin.name in enabled:
-            plugin.state = "on"
-        plugin.settings = settings.get(plugin.name, {})
-        plugins.setdefault(plugin.name, plugin)
-    return [*plugins.values()]
-
-
-def _default_state(shipped: str) -> State:
-    """The state of a shipped plugin that the settings do not mention."""
-    return "optional" if shipped in ON_BY_DEFAULT else "commands"
-
-
-def find_user_plugins(paths: "Paths") -> list[Plugin]:
-    """Return the plugins under the user's settings, read without validation, which `--help` need not wait for.
-
-    Invalid settings are ignored here and reported elsewhere.
-    """
-    import tomllib
-
-    variables = {
-        name.replace("__", "_"): text.strip()
-        for name, text in os.environ.items()
-        if name.startswith("ECOSHELL_")
-    }
-    file, table = paths.settings_file, dict[str, Any]()
-    with suppress(
-        OSError, ValueError, TypeError, RecursionError
-    ):  # TypeError: `plugins` is not a table
-        table |= (
-            tomllib.loads(file.read_text(encoding="utf-8-sig")).get("plugins", {})
-            if file.is_file()
-            else {}
-        )
-    for key in ("enabled", "disabled"):
-        with suppress(ValueError, RecursionError):
-            if text := variables.get(f"ECOSHELL_PLUGINS_{key.upper()}"):
-                table |= tomllib.loads(f"{key} = {text}\n")
-    names: dict[str, list[Any]] = {
-        key: value for key, value in table.items() if isinstance(value, list)
-    }
-    own: dict[str, dict[str, Any]] = {
-        key: value for key, value in table.items() if isinstance(value, dict)
-    }
-    enabled, disabled = names.get("enabled", ()), names.get("disabled", ())
-    return find_plugins(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
-
-
-def _import_plugin(place: "Path | str") -> Any:
-    """Import the module of a file, a package or an entry point."""
-    if isinstance(place, str):
-        from importlib.metadata import EntryPoint
-
-        return EntryPoint("", place, ENTRY_POINT_GROUP).load()
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    name, file = (place.name, place / "__init__.py") if place.is_dir() else (place.stem, place)
-    if is_special(file):
-        raise ImportError(f"{file} is not a file")
-    loaded = sys.modules.get(name)
-    if loaded is not None and loaded.__file__ == str(file):
-        return loaded
-    if loaded is not None or name in sys.stdlib_module_names:
-        raise ImportError(f"the module {name} already exists; rename {place}")
-    spec = spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} cannot be imported")
-    module = sys.modules[name] = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-# -- items of hooks
 
 
 def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ecoshell.paths import Paths
-from ecoshell.plugin_host import Plugins, find_plugins
+from ecoshell.plugin_discovery import find_plugins
+from ecoshell.plugin_host import Plugins
 
 if TYPE_CHECKING:  # Importing this module must not load pydantic.
     from ecoshell.settings.schema import Settings

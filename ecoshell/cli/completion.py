@@ -131,7 +131,7 @@ def _servers(prefix: str, preceding: list[str]) -> Iterable[str]:
 
 
 def _plugins(prefix: str, preceding: list[str]) -> Iterable[str]:
-    from ecoshell.plugin_host import find_user_plugins
+    from ecoshell.plugin_discovery import find_user_plugins
 
     return [plugin.name for plugin in find_user_plugins(user_paths())]
 

@@ -221,7 +221,8 @@ class CommandLine(Parser):
             return
         self._has_plugins = True
         from ecoshell.paths import user_paths
-        from ecoshell.plugin_host import Plugins, attribute_faults, find_user_plugins
+        from ecoshell.plugin_discovery import find_user_plugins
+        from ecoshell.plugin_host import Plugins, attribute_faults
         from ecoshell.plugins import Command
 
         plugin_commands = Plugins(find_user_plugins(user_paths()), warn).commands(

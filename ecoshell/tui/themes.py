@@ -243,7 +243,8 @@ def _folders(paths: Paths) -> Iterator[Path]:
     """Theme folders, highest priority first; plugins are loaded only if the others lack a theme."""
     yield paths.config / "themes"
     yield _shipped_folder()
-    from ecoshell.plugin_host import Plugins, find_user_plugins
+    from ecoshell.plugin_discovery import find_user_plugins
+    from ecoshell.plugin_host import Plugins
 
     yield from Plugins(find_user_plugins(paths), lambda _: None).theme_folders()
 

@@ -9,7 +9,8 @@ from ecoshell.agent.judge import JUDGES
 from ecoshell.errors import UsageError
 from ecoshell.messages import Call, Observation
 from ecoshell.paths import user_paths
-from ecoshell.plugin_host import Plugins, find_user_plugins
+from ecoshell.plugin_discovery import find_user_plugins
+from ecoshell.plugin_host import Plugins
 
 RUN = """
 import sys

@@ -175,7 +175,7 @@ def _write(changes: Changes, *, as_json: bool) -> int:
 def _unknown_names(settings: Settings) -> Iterator[tuple[KeyPath, SettingsError]]:
     """Yield the keys that name a strategy, judge, plugin, theme or tool that does not exist."""
     from ecoshell.assembly import plugins_of
-    from ecoshell.plugin_host import find_user_plugins
+    from ecoshell.plugin_discovery import find_user_plugins
 
     yield from _unknown_strategy_or_judge(settings, plugins_of(settings, user_paths(), warn))
     plugins = [plugin.name for plugin in find_user_plugins(user_paths())]

@@ -11,7 +11,8 @@ from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError, suggestion
 from ecoshell.messages import visible_line
 from ecoshell.paths import user_paths
-from ecoshell.plugin_host import HOOKS, Plugin, Plugins, find_user_plugins
+from ecoshell.plugin_discovery import HOOKS, Plugin, find_user_plugins
+from ecoshell.plugin_host import Plugins
 from ecoshell.tools import ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace, workspace_folder
