@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -161,6 +162,13 @@ class ToolSchema:
     def entry(self) -> str:
         """The array entry as chat templates print it, for counting tokens."""
         return json.dumps(self.as_function(), ensure_ascii=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hex digits that change with the description or the parameters."""
+        parts = [self.description, self.parameters]
+        text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
+        return sha256(text.encode()).hexdigest()[:16]
 
     def as_text(self) -> str:
         """Return the schema as text: one line for the tool and one for each argument.

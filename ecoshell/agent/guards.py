@@ -20,7 +20,7 @@ from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, Notice
 from ecoshell.messages import TOOL_CALL, Call, Observation
 from ecoshell.planning.btp.costs import StepCost
-from ecoshell.planning.btp.experience import Use, document_hash
+from ecoshell.planning.btp.experience import Use
 from ecoshell.secrecy import environ, mask_secrets
 from ecoshell.sessions import EventLog
 from ecoshell.strategies import Path
@@ -302,7 +302,7 @@ class Judged(Guard):
             return Use(
                 query=redaction.beginning(question, environ, redaction.QUERY),
                 tool=call.name,
-                document_hash=document_hash(deps.catalog.schema(call.name)),
+                document_hash=deps.catalog.schema(call.name).digest,
                 arguments=redaction.redacted_json(call.arguments, environ, redaction.ARGUMENTS),
                 result=redaction.beginning(observation.text, environ, redaction.RESULT),
                 result_hash=redaction.digest(observation.text, environ),

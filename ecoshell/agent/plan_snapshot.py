@@ -16,7 +16,6 @@ from ecoshell.events import PlanRow
 from ecoshell.messages import Usage
 from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget, StepCost, ToolCosts
 from ecoshell.planning.btp.evidence import Evidence
-from ecoshell.planning.btp.experience import document_hash
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.planning.btp.value import HELPFUL_PRIOR, chance, frequency_bound, priors, value
 
@@ -48,7 +47,7 @@ class PlanInputs:
     @classmethod
     def of(cls, question: str, deps: "Dependencies", view: View) -> "PlanInputs":
         """Collect the inputs; reads the experience, so it may block."""
-        hashes = {schema.name: document_hash(schema) for schema in deps.catalog.schemas}
+        hashes = {schema.name: schema.digest for schema in deps.catalog.schemas}
         evidence: Mapping[str, Evidence] = {}
         fault, speed = "", None
         try:

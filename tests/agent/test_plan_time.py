@@ -7,7 +7,7 @@ from agent_play import finish, of, say, turn
 from ecoshell.budget import Ask
 from ecoshell.events import PlanChanged
 from ecoshell.messages import Usage
-from ecoshell.planning.btp.experience import Use, document_hash
+from ecoshell.planning.btp.experience import Use
 
 QUESTION = "How many lines has notes.txt?"
 COUNT = say("", "count_text", path="notes.txt")
@@ -15,7 +15,7 @@ COUNT = say("", "count_text", path="notes.txt")
 
 def used(shell, tool, seconds):
     """Add four helpful uses of this duration to the experience."""
-    schema = document_hash(shell.deps.catalog.schema(tool))
+    schema = shell.deps.catalog.schema(tool).digest
     use = Use(QUESTION, tool, schema, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, seconds, 0)
     shell.deps.experience.records.add(
         [replace(use, session="s", turn=at, call="c") for at in range(4)]

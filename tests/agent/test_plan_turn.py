@@ -32,7 +32,7 @@ from ecoshell.messages import Call
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.costs import StepCost
-from ecoshell.planning.btp.experience import ExperienceStore, Use, document_hash
+from ecoshell.planning.btp.experience import ExperienceStore, Use
 from ecoshell.planning.judging import Verdict
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
@@ -409,7 +409,7 @@ async def test_the_plan_command_switches_modes_and_rejects_unknown_ones(play):
 
 def _remember(shell, tool, *, helpful):
     """Give a tool a long history in which it always helped, or never."""
-    schema_hash = document_hash(shell.deps.catalog.schema(tool))
+    schema_hash = shell.deps.catalog.schema(tool).digest
     shell.deps.experience.records.add(
         Use(
             query="How many lines has notes.txt?",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
-from ecoshell.planning.btp.experience import Use, document_hash
+from ecoshell.planning.btp.experience import Use
 from ecoshell.planning.btp.explanations import explain
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.planning.btp.value import frequency_bound, value
@@ -49,7 +49,7 @@ def capped(play):
 
 async def test_earned_uses_are_added_to_the_usual_bound(capped):
     async with capped(register("count_text"), *counts(2), finish("3")) as shell:
-        schema = document_hash(shell.deps.catalog.schema("count_text"))
+        schema = shell.deps.catalog.schema("count_text").digest
         question = "How many lines has notes.txt?"
         use = Use(
             question,

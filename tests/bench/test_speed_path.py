@@ -12,7 +12,10 @@ from ecoshell_bench.speed.path import CallCounter
 def test_path_counts_files_functions_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
     record = printed(capsys, "speed", "--path")
     rows = record["rows"]
-    assert 5 < record["files"] < record["functions"] < record["calls"] < 100_000
+    # The path must not grow. A busy machine writes the events in up to twice as many batches.
+    assert 5 < record["files"] <= 84
+    assert record["files"] < record["functions"] <= 490
+    assert record["functions"] < record["calls"] <= 3_300
     assert record["files"] == len(rows)
     assert record["functions"] == sum(row["functions"] for row in rows)
     for part in (rows, record["by_function"]):

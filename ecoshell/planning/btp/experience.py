@@ -1,7 +1,5 @@
 """The experience of one user: uses of tools (BTP §2.2, U), in one SQLite file for all shells."""
 
-import hashlib
-import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
@@ -10,7 +8,6 @@ from typing import Any
 
 from ecoshell.budget.database import Database, storable
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.messages import ToolSchema
 
 VERSION = 6
 SCHEMA = """
@@ -309,11 +306,3 @@ def _use(row: sqlite3.Row) -> Use:
             )
         values[spec.name] = value
     return Use(**values)
-
-
-def document_hash(schema: ToolSchema) -> str:
-    """Return sixteen hex digits that change with the tool's description or parameters."""
-    text = json.dumps(
-        [schema.description, schema.parameters], sort_keys=True, ensure_ascii=False, default=str
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
