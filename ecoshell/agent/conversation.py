@@ -427,6 +427,9 @@ class Conversation:
             await self._scorer.end(self.turn, end.status, end.answer, emit)
         if deps.hooks is not None and not deps.agent:
             await deps.hooks.end_turn(self.session, self.turn, end.status, end.answer, emit)
+        if deps.budget.limits:
+            deps.budget.limit_turn()
+            emit(BudgetChanged(await deps.budget.caps()))
 
     def _close(self, task: "asyncio.Task[None]", queue: "asyncio.Queue[Event | None]") -> None:
         """End the stream of a finished turn, even if it was stopped before it started."""

@@ -10,7 +10,15 @@ from ecoshell import Agent
 from ecoshell.agent import LimitChoice
 from ecoshell.budget import amount_text
 from ecoshell.errors import UsageError
-from ecoshell.events import ErrorHappened, LimitHit, Notice, TrustWanted, TurnFinished, TurnStarted
+from ecoshell.events import (
+    BudgetChanged,
+    ErrorHappened,
+    LimitHit,
+    Notice,
+    TrustWanted,
+    TurnFinished,
+    TurnStarted,
+)
 from ecoshell.options import Options
 
 DONE = [say("Done.")] * 3
@@ -96,10 +104,10 @@ async def test_a_cap_holds_besides_the_cap_of_the_turn(play, own, before, during
             return [amount_text(cap.limit, cap.unit) for cap in await shell.deps.budget.caps()]
 
         await shell.command(f"/budget turn {before}")
-        before, limits = await cap(), []
-        async for event in shell.ask("/design"):
-            limits += await cap() if isinstance(event, TurnStarted) else []
-        assert (limits, await cap()) == (during, before)
+        before, shown = await cap(), []
+        for event in of(await turn(shell, "/design"), BudgetChanged):
+            shown.append([amount_text(cap.limit, cap.unit) for cap in event.caps])
+        assert (shown[0], shown[-1], await cap()) == (during, before, before)
 
 
 @pytest.mark.parametrize(
