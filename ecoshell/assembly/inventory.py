@@ -16,7 +16,7 @@ from ecoshell.models import HERE, ModelRow
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.keys import Keys
-from ecoshell.models.llama import GET_LLAMA, LLAMA
+from ecoshell.models.llama import GET_LLAMA, LLAMA, require_llama
 from ecoshell.models.local_models import local_name, model_files
 from ecoshell.models.recommended import RECOMMENDED, SUGGESTED
 from ecoshell.models.servers import Servers
@@ -82,6 +82,7 @@ class Inventory:
     def _embedded_row(self) -> ModelRow:
         context = min(CONTEXT, self._settings.local.context)
         try:
+            require_llama()
             path = embedded_path()
             size = path.stat().st_size
         except ModelMissing as error:
@@ -174,6 +175,7 @@ class Inventory:
         """
         names: list[str] = []
         with suppress(ModelMissing):
+            require_llama()
             embedded_path()
             names.append(EMBEDDED)
         complete_files = (

@@ -265,9 +265,11 @@ class ConfiguredModelFactory:
     def _local(self, files: "LocalFiles", name: str) -> Model:
         from ecoshell.models.embedded import CONTEXT
         from ecoshell.models.engine import EngineOptions
+        from ecoshell.models.llama import require_llama
         from ecoshell.models.local import LocalModel
         from ecoshell.models.local_models import is_embedded
 
+        require_llama()
         settings = self._settings.local
         threads = None if settings.threads == "auto" else settings.threads
         context = min(CONTEXT, settings.context) if is_embedded(name) else settings.context

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -28,6 +29,7 @@ from ecoshell.paths import make_private, replacement, user_paths
 
 LLAMA = "llama_cpp"
 GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
+_NO_LLAMA = "Local models need llama-cpp-python, which is not installed."
 OPENMP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 _AMX = b"AMX_INT8 = 1"
 """Reported by a llama.cpp built for Intel's matrix unit. GCC omits half of the unit's configuration, so the first
@@ -36,6 +38,12 @@ _ERROR_LEVEL = 4
 _complaints: deque[str] = deque(maxlen=8)  # last errors logged by llama.cpp
 _loading = threading.Lock()
 _log_callbacks: list[Any] = []  # keeps the callback alive: llama.cpp has only a pointer
+
+
+def require_llama() -> None:
+    """Raise ModelMissing if the extra is not installed, without loading llama.cpp."""
+    if find_spec(LLAMA) is None:
+        raise ModelMissing(_NO_LLAMA, fix=GET_LLAMA)
 
 
 @cache
@@ -56,8 +64,7 @@ def llama_library() -> ModuleType:
         try:
             library = import_module("llama_cpp.llama_cpp")
         except ImportError as error:
-            text = "Local models need llama-cpp-python, which is not installed."
-            raise ModelMissing(text, fix=GET_LLAMA) from error
+            raise ModelMissing(_NO_LLAMA, fix=GET_LLAMA) from error
         finally:
             for name in settings:
                 del os.environ[name]

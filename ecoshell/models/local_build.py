@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "llama-build"
@@ -45,6 +46,11 @@ class LocalBuild:
 
         return f"compiling llama.cpp: {self.percent} %, {duration(self.seconds_left)} left"
 
+    @property
+    def fix(self) -> str:
+        """What to do about a failed installation."""
+        return "" if self.running else "Run `make run` again, or pip install 'ecoshell[local]'."
+
 
 def current_build(folder: Path = FOLDER, *, now: float | None = None) -> LocalBuild | None:
     """Return the running or failed installation in this environment, if any."""
@@ -62,6 +68,14 @@ def current_build(folder: Path = FOLDER, *, now: float | None = None) -> LocalBu
     left = elapsed * (total - done) / done if done and elapsed > 0 else None
     percent = 100 * done // total
     return LocalBuild(running=True, percent=percent, seconds_left=left, log=folder / _LOG)
+
+
+def failed_build() -> LocalBuild | None:
+    """Return the failed installation in this environment, unless llama.cpp was installed since."""
+    build = current_build()
+    if build is None or build.running or find_spec("llama_cpp") is not None:
+        return None
+    return build
 
 
 def start(command: Sequence[str], stamp: Path, folder: Path = FOLDER) -> bool:

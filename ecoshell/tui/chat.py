@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import TextArea
 
 from ecoshell import __version__
-from ecoshell.errors import EcoshellError
+from ecoshell.errors import EcoshellError, ModelMissing
 from ecoshell.options import EFFORTS
 from ecoshell.paths import Paths
 from ecoshell.tui.keys import Hint, KeyLine
@@ -184,9 +184,10 @@ class ChatScreen(Screen[None]):
     async def choose_another_model(self) -> bool:
         """Wait while llama.cpp compiles, and let the user choose a model that does not need it.
 
-        Returns whether the shell can be opened now.
+        Returns whether the shell can be opened now; raises ModelMissing if llama.cpp could not be installed.
         """
         from ecoshell.assembly.first_run import models_without_llama
+        from ecoshell.models.local_build import failed_build
 
         offers = await asyncio.to_thread(models_without_llama)
         compiling = asyncio.create_task(self._wait_for_llama())
@@ -208,6 +209,8 @@ class ChatScreen(Screen[None]):
                     await self._store_model(chosen.name)
                     return True
                 pending = {task for task in pending if not task.done()}
+            if (build := await asyncio.to_thread(failed_build)) is not None:
+                raise ModelMissing(f"{build.words}.", fix=build.fix)
             return False
         finally:
             for task in pending:

@@ -8,6 +8,7 @@ from adapter_files import make_adapter
 from ecoshell.assembly.inventory import Inventory
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget import Price, Rates
+from ecoshell.errors import ModelMissing
 from ecoshell.models import HERE, ModelRow
 from ecoshell.models.keys import Keys
 from ecoshell.options import Options
@@ -103,3 +104,13 @@ async def test_the_shell_lists_them_with_the_price_told_for_this_run(tmp_path, m
     assert found["openai/private"].state == "own server"
     assert found[name].price == Price(Rates(1, 1, 1, 4, 4), source="--price")
     assert len(found) > 1_000
+
+
+async def test_without_llama_local_models_are_missing_before_the_first_question(
+    rows, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("ecoshell.models.llama.find_spec", lambda _: None)
+    assert rows()["embedded"].ready is False
+    with pytest.raises(ModelMissing, match="llama-cpp-python, which is not installed"):
+        await assemble(Options(model="embedded"))

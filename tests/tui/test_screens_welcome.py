@@ -209,3 +209,20 @@ async def test_a_failed_compilation_leaves_the_choice_of_other_models(make_app, 
         await pilot.press("enter")
         await eventually(pilot, app.opened.is_set)
         assert app.shell is shell
+
+
+async def test_a_failed_compilation_without_other_models_names_the_log(make_app, monkeypatch):
+    failed = LocalBuild(running=False)
+    monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", tuple)
+    monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: failed)
+    monkeypatch.setattr("ecoshell.models.local_build.find_spec", lambda _: None)
+    app = make_app(FakeShell(), model=None)
+
+    async def build_without_embedded(options, user):
+        raise ModelMissing("The embedded model is not installed.", fix="Install it.")
+
+    app._build = build_without_embedded
+    async with app.run_test(size=(100, 30)) as pilot:
+        transcript = app.screen.query_one(Transcript).column
+        await eventually(pilot, lambda: "Run `make run` again" in transcript.plain)
+        assert "llama.cpp could not be installed; the log is" in transcript.plain

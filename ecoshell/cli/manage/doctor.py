@@ -92,8 +92,8 @@ def run_checks(paths: Paths) -> Iterator[Check]:
     yield from _packages()
     yield _llama()
     if (build := current_build()) is not None and find_spec(LLAMA) is None:
-        fix = "" if build.running else "Run `make run` again, or pip install 'ecoshell[local]'."
-        yield Check("llama.cpp build", "ok" if build.running else "missing", build.words, fix)
+        state = "ok" if build.running else "missing"
+        yield Check("llama.cpp build", state, build.words, build.fix)
     yield _gpu()
     try:
         path = embedded_path()
