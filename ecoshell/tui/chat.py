@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
 T = TypeVar("T")
 
 _QUIT_COMMANDS = frozenset({"/quit", "/exit"})
+_MODEL_COMMAND = "/model "
 _BUILD_SECONDS = 1.0
 """Time between two looks at the progress of a compilation."""
 _WIDE = 100
@@ -300,6 +301,9 @@ class ChatScreen(Screen[None]):
             bar.queue = (*bar.queue, bar.prompt.take())
         elif self.controller is None:  # the first question waits visibly for the shell
             bar.waiting = bar.prompt.take()
+            if self._failed and (name := text.removeprefix(_MODEL_COMMAND).strip()) != text:
+                bar.waiting, self._model = None, name
+                self.app.options = replace(self.app.options, model=name)
             self.view.show_waiting(text, self._model)
             if self._failed:
                 self._failed = False

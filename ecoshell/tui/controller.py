@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 READ_ONLY = "read-only"
-_RETRY_HINT = "Send any message to try again."
+_RETRY_HINT = "Send any message to try again, or /model NAME to use another model."
 _SINGLE_ROLE = "single"
 _MODEL_CELLS = 28
 _EVENTS_PER_SLICE = 200

@@ -226,3 +226,24 @@ async def test_a_failed_compilation_without_other_models_names_the_log(make_app,
         transcript = app.screen.query_one(Transcript).column
         await eventually(pilot, lambda: "Run `make run` again" in transcript.plain)
         assert "llama.cpp could not be installed; the log is" in transcript.plain
+
+
+async def test_after_a_failed_start_another_model_can_be_named(make_app):
+    shell = FakeShell()
+    app = make_app(shell, model="missing")
+    build, opened = app._build, []
+
+    async def build_other(options, user):
+        opened.append(options.model)
+        if options.model == "missing":
+            raise ModelMissing("The model is missing.", fix="Install it.")
+        return await build(options, user)
+
+    app._build = build_other
+    async with app.run_test(size=(100, 30)) as pilot:
+        transcript = app.screen.query_one(Transcript).column
+        await eventually(pilot, lambda: "/model NAME" in transcript.plain)
+        await pilot.press(*"/model other", "enter")
+        await eventually(pilot, app.opened.is_set)
+        assert opened == ["missing", "other"]
+        assert shell.asked == []
