@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.advisor import EMPTY_ANSWER, Advisor
-from ecoshell.agent.context import ContextKeeper
+from ecoshell.agent.automatic_compaction import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.fallback import fall_back
 from ecoshell.agent.mode import FillTask, Mode

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.advisor import Advised, Advisor, offer_advisor
 from ecoshell.agent.approval import Approved, Confined
+from ecoshell.agent.automatic_compaction import ContextKeeper
 from ecoshell.agent.checks import AskForMoney, Checked, Meta, Registrar
-from ecoshell.agent.context import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, CallContext, Judged, Logged, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, next_view

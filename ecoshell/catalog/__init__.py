@@ -1,7 +1,7 @@
 """Known and registered tools, how a model sees them, and which ones a turn begins with."""
 
 from ecoshell.catalog.catalog import Catalog, CatalogChanges, RegisteredTool, RegisteredTools
-from ecoshell.catalog.loading import (
+from ecoshell.catalog.loading_decision import (
     Candidate,
     LoadingDecision,
     LoadingPolicy,

@@ -5,7 +5,8 @@ Each session of one or more runs gets a pool of tools: those it used and a unifo
 - all: every tool schema in the tool array from the start;
 - all_text: every tool schema as text from the start, in the compact form;
 - grow, stable: names only, in that presentation;
-- auto: the shell's decision for a model without native calls, from the question and the schemas (catalog/loading);
+- auto: the shell's decision for a model without native calls, from the question and
+  the schemas (catalog/loading_decision);
 - oracle: loads exactly the tools that will be used, in the cheaper of the two presentations.
 
 The cost is computed without a model, request by request, as the shell sends requests and providers bill them:

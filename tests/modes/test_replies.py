@@ -10,7 +10,7 @@ from ecoshell.errors import CallBroken, LimitReached, ModelBroken
 from ecoshell.events import Notice
 from ecoshell.messages import FINISH, Call, Observation, ProviderState, ToolSchema, Usage
 from ecoshell.models import PromptSize, Reply, Traits
-from ecoshell.modes.base import CONTINUE, joined
+from ecoshell.modes.continuing import CONTINUE, joined
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Umi
 from ecoshell.strategies import Path, Step, Thought

@@ -9,7 +9,7 @@ from typing import Any, cast
 from ecoshell.messages import Call, Image, Message
 from ecoshell.models.call_parsing import refuse_constant
 from ecoshell.models.protocol import exchanges, too_deep
-from ecoshell.modes.base import with_content
+from ecoshell.modes.continuing import with_content
 from ecoshell.modes.requests import Messages
 from ecoshell.modes.umi.decision import Next
 

@@ -17,7 +17,8 @@ from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import call_fault
-from ecoshell.modes.base import ANSWER_SLACK, CALLER, PLANNER, SUMMARIZER, BaseMode, completed
+from ecoshell.modes.base import ANSWER_SLACK, CALLER, PLANNER, SUMMARIZER, BaseMode
+from ecoshell.modes.continuing import completed
 from ecoshell.modes.requests import (
     UNUSABLE_CALL,
     Messages,
@@ -228,7 +229,7 @@ class Umi(BaseMode):
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
-        return _tasked(request, task or planner.prompt("plan", "planner"))
+        return _tasked(request, task or planner.prompt("plan"))
 
     def _calling(self, view: View, wanted: str | FillTask, conversation: Messages) -> Request:
         """The caller reads tools, history and the planner's rationale, which a small model reads twice.
@@ -240,11 +241,13 @@ class Umi(BaseMode):
         if isinstance(wanted, FillTask):
             from ecoshell.modes.drafting import fill_text
 
-            instruction = f"{prompt('umi/caller')} " if caller.aids else ""
+            instruction = f"{caller.prompt('call')} " if caller.aids else ""
             rationale, task = (), f"{instruction}{fill_text(wanted)}"
         else:
             rationale = caller.planner_words(wanted, "caller")
-            task = f"{prompt('umi/caller')} {wanted}".strip() if caller.aids else prompt("umi/call")
+            task = caller.prompt("call")
+            if caller.aids:
+                task = f"{task} {wanted}".strip()
         request = Request(
             messages=(system, *_shared(caller, view, conversation), *rationale),
             tools=array,
@@ -271,7 +274,7 @@ class Umi(BaseMode):
         nothing of the history would be cached.
         """
         summarizer = self._summarizer
-        task = f"{summarizer.prompt('answer', 'summarizer')}\n{closing}".strip()
+        task = f"{summarizer.prompt('answer')}\n{closing}".strip()
         system, array = summarizer.equipped(view)
         if summarizer.model is not self._leader:
             system, array = Message("system", summarizer.system(view)), ()

@@ -19,9 +19,9 @@ class Player:
         self.native = self.aids is None and model.traits.native_tools
         """Whether it reads messages and tool calls; otherwise it reads lines of text."""
 
-    def prompt(self, capable: str, small: str) -> str:
-        """The prompt for a capable or a small model."""
-        return prompt(f"umi/{small if self.aids else capable}")
+    def prompt(self, name: str) -> str:
+        """A prompt in its version for this model."""
+        return prompt(f"umi/{name}_small" if self.aids else f"umi/{name}")
 
     def decision(self, text: str) -> Decision:
         return decision(text) if self.aids else own_decision(text)
@@ -38,8 +38,8 @@ class Player:
 
     def system(self, view: View) -> str:
         if self.aids:
-            return prompt("umi/roles")
-        return f"{system_text(view.presentation)}\n\n{prompt('umi/system')}"
+            return self.prompt("system")
+        return f"{system_text(view.presentation)}\n\n{self.prompt('system')}"
 
     def equipped(self, view: View) -> tuple[Message, tuple[ToolSchema, ...]]:
         """The beginning of a prompt, the same for all roles of a model: the system text and the tool array.

@@ -1,6 +1,6 @@
 """Keeps the prompts of a turn within their models' contexts: trims old results together, then summarizes.
 
-Contexts below `LARGE_CONTEXT` are left to `memory.fit`, which makes no model call.
+Contexts below `LARGE_CONTEXT` are left to `in_context` of modes/requests.py, which makes no model call.
 """
 
 import asyncio
