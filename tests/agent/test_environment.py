@@ -14,6 +14,7 @@ from ecoshell.events import ContextTold, Notice, TrustGiven, TrustWanted, TurnFi
 from ecoshell.models import estimate
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.single import Single
+from ecoshell.tools.workspace import Workspace
 
 FACTS = "Where this runs, as ecoshell found it."
 DONE = [finish("done")] * 4
@@ -256,6 +257,14 @@ async def test_changed_instructions_need_trust_again(play, home):
         await turn(shell)
     assert [request.changed for request in user.asked] == [False, True]
     assert states(events)["project"] == "untrusted"
+
+
+async def test_missing_instructions_start_no_search_for_similar_names(play, monkeypatch):
+    searched = list[str]()
+    monkeypatch.setattr(Workspace, "_nearest", lambda _, path: searched.append(path) or [])
+    async with play(DONE) as shell:
+        assert states(await turn(shell, "Hello?")).keys() == {"facts"}
+    assert not searched
 
 
 async def test_later_postpones_the_trust_request_to_the_next_session(play, home):
