@@ -119,9 +119,9 @@ class TaskBudget(SessionBudget):
 
 
 _OFFER_LIMIT = 5
+"""Models offered at once."""
 _USUAL_OUTPUT = 2_048
 """Output tokens of a reply in a proposed cap; the models' own limits are much larger."""
-"""Models offered at once."""
 SHORT_ANSWER = 64
 """Output tokens in the lower estimate of a step: a call with its arguments, or a sentence."""
 

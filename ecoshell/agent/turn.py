@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Reply = Thought | tuple[Observation, ...] | GraphDraft | GraphResult | None
 """What a strategy receives for a request."""
-"""Receives the reason why a mode gave up; returns whether another mode continues."""
 _EMPTY_REASONS = {
     "endless": ": it continued past max_tokens and was cut off",
     "content_filter": ": the provider's content filter removed it",
