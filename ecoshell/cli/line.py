@@ -106,7 +106,12 @@ class LineShell:
         """Chat until the end and return the exit status."""
         if self._user is not None:
             status = await self._shell.status()
-            self._printer.line(f"ecoshell {__version__}, {visible_line(status.model)}", "bold")
+            caps = "".join(
+                f", {amount_text(cap.left, cap.unit)} left of the {cap.scope} cap"
+                for cap in status.caps
+            )
+            heading = f"ecoshell {__version__}, {visible_line(status.model)}{caps}"
+            self._printer.line(heading, "bold")
             self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D quits.", "dim")
             if not self._shell.past:
                 self._printer.line(visible_line(await self._shell.introduction()), "dim")

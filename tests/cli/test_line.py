@@ -195,6 +195,11 @@ async def test_only_a_new_session_is_introduced() -> None:
     assert "tiny answers" not in screen
 
 
+async def test_heading_names_what_is_left_of_the_cap() -> None:
+    _, screen = await chat(PlayedShell())
+    assert "embedded, $0.39 left of the session cap\n" in screen
+
+
 async def test_streamed_answer_is_printed_once() -> None:
     turn = [
         TextArrived("It has ", "thought", "single"),
