@@ -165,21 +165,21 @@ class Shell:
         return None
 
     async def warm(self) -> None:
-        """Load what only a turn needs, and start to load models and worker, while a question is typed."""
+        """Start to load models and worker for the next question; returns at once."""
         if self.read_only is None:
-            for module in _TURN_MODULES:
-                await asyncio.to_thread(import_module, module)
             await in_thread(warm_worker)
             self.deps.providers.connect_unknown()
             for model in self.deps.models.current.models:
                 await model.warm()
 
     def read_ahead(self) -> None:
-        """Let local models read the history in the background while the user types a question."""
+        """While the user types a question, load what it needs, and let local models read the history."""
         if self.read_only is None and not self.conversation.busy:
             self._reading = asyncio.create_task(self._read_ahead())
 
     async def _read_ahead(self) -> None:
+        for module in _TURN_MODULES:
+            await asyncio.to_thread(import_module, module)
         with suppress(EcoshellError):  # the question will report it
             await self.conversation.setup.read_ahead()
 
