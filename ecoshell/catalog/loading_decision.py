@@ -192,10 +192,13 @@ def _core_and_likely(candidates: Sequence[Candidate], policy: LoadingPolicy) -> 
     groups = ["the core set"] if policy.core else []
     if least_chance <= 1:
         groups.append(f"those with a chance of {least_chance:.0%}{limit}")
+    summary = f"{counted}: {' and '.join(groups)}. The others are known by name."
+    if not names:
+        summary = "The other tools are known by name."
     return LoadingDecision(
         _presentation_of_names(policy),
         tuple([tool.name for tool in candidates if tool.name in names]),
-        f"{counted}: {' and '.join(groups)}. The others are known by name.",
+        summary,
         has_descriptions=policy.native,
         chances=_chances(candidates),
     )

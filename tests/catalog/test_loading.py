@@ -119,7 +119,8 @@ def test_native_calls_load_only_the_core_set_so_that_sessions_share_the_array() 
     presentation, names = decide((*pool(5), tool("tool5", 0.99)), NATIVE)
     assert presentation is GROW
     assert names == CORE_NAMES
-    assert loaded((tool("tool6", 0.99),), replace(NATIVE, is_first=False)) == ()
+    later = decide_loading((tool("tool6", 0.99),), replace(NATIVE, is_first=False))
+    assert (later.loaded, later.summary) == ((), "The other tools are known by name.")
 
 
 def test_text_loads_more_tools_as_it_keeps_the_shared_prompt() -> None:
