@@ -193,7 +193,7 @@ def _core_and_likely(candidates: Sequence[Candidate], policy: LoadingPolicy) -> 
     if least_chance <= 1:
         groups.append(f"those with a chance of {least_chance:.0%}{limit}")
     summary = f"{counted}: {' and '.join(groups)}. The others are known by name."
-    if not names:
+    if policy.core and not names:  # loaded in an earlier turn
         summary = "The other tools are known by name."
     return LoadingDecision(
         _presentation_of_names(policy),
