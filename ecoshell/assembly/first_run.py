@@ -11,7 +11,7 @@ from ecoshell.models import ModelRow, StartingModel, size_text
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.hub import default_endpoint
 from ecoshell.models.keys import Keys
-from ecoshell.models.recommended import RECOMMENDED, Recommended
+from ecoshell.models.recommended import suggested_download
 from ecoshell.models.servers import Servers
 from ecoshell.paths import user_paths
 
@@ -20,8 +20,6 @@ _USUAL_STEP = (4_000, 500)
 """Tokens in and out of a usual step, by which a provider's models are compared."""
 _STEP_NANO_LIMIT = 20_000_000
 """The suggested model of a provider costs at most this much for a usual step: 2 cents."""
-_MEMORY_SHARE = 0.6
-"""Share of the machine's memory that a downloaded model may take."""
 _CONNECT_SECONDS = 1.5
 _PORTS = {"http": 80, "https": 443}
 
@@ -87,21 +85,6 @@ def suggested_model(book: PriceBook, provider: str) -> str | None:
         if price is not None and facts.native_tools and not UNUSUAL.search(facts.name)
     ]
     return max((cost for cost in costs if 0 < cost[0] <= _STEP_NANO_LIMIT), default=(0, None))[1]
-
-
-def suggested_download(memory: int | None) -> Recommended:
-    """Return the largest recommended model that fits the machine's memory, or the smallest one."""
-    room = RECOMMENDED[0].memory if memory is None else _MEMORY_SHARE * memory / 1e9
-    return max(
-        (model for model in RECOMMENDED if model.memory <= room),
-        key=_quality,
-        default=RECOMMENDED[0],
-    )
-
-
-def _quality(model: Recommended) -> tuple[int, int, float]:
-    """Order by memory, then by whether it answers without reasoning first."""
-    return model.memory, int("Instruct" in model.name.repo), model.download
 
 
 def is_reachable(endpoint: str) -> bool:

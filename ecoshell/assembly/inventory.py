@@ -18,7 +18,7 @@ from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.keys import Keys
 from ecoshell.models.llama import GET_LLAMA, LLAMA, require_llama
 from ecoshell.models.local_models import local_name, model_files
-from ecoshell.models.recommended import RECOMMENDED, SUGGESTED
+from ecoshell.models.recommended import RECOMMENDED, suggested_download
 from ecoshell.models.servers import Servers
 
 if TYPE_CHECKING:
@@ -229,7 +229,8 @@ class Inventory:
             f" {program} runs, but has no models{f': {download}' if download else ''}."
             for program, download in (self._servers.empty() if self._servers else ())
         )
-        return f"{text} /model downloads a better one ({SUGGESTED.summary}).{empty}"
+        download = suggested_download(memory_bytes()).summary
+        return f"{text} /model downloads a better one ({download}).{empty}"
 
 
 def fits_memory(size_bytes: int) -> bool:

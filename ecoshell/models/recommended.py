@@ -82,5 +82,20 @@ RECOMMENDED = (
     ),
 )
 """Models with their own format for tool calls, ordered by size."""
-SUGGESTED = RECOMMENDED[2]
-"""Suggested on the first run: it answers without reasoning, and its cache can be truncated."""
+_MEMORY_SHARE = 0.6
+"""Share of the machine's memory that a downloaded model may take."""
+
+
+def suggested_download(memory: int | None) -> Recommended:
+    """Return the largest recommended model that fits the machine's memory in bytes, or the smallest one."""
+    room = RECOMMENDED[0].memory if memory is None else _MEMORY_SHARE * memory / 1e9
+    return max(
+        (model for model in RECOMMENDED if model.memory <= room),
+        key=_quality,
+        default=RECOMMENDED[0],
+    )
+
+
+def _quality(model: Recommended) -> tuple[int, int, float]:
+    """Order by memory, then by whether it answers without reasoning first."""
+    return model.memory, int("Instruct" in model.name.repo), model.download

@@ -5,13 +5,14 @@ import asyncio
 import pytest
 
 from ecoshell.assembly import first_run, inventory
-from ecoshell.assembly.first_run import starting_models, suggested_download, suggested_model
+from ecoshell.assembly.first_run import starting_models, suggested_model
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.models import ModelRow
 from ecoshell.models.hub import HubFile, Pull
 from ecoshell.models.hub_names import HubName
 from ecoshell.models.keys import Keys
 from ecoshell.models.pulling import ProgressText, pull_model
+from ecoshell.models.recommended import suggested_download
 
 GB = 10**9
 ROWS = {

@@ -14,10 +14,11 @@ from model_servers import (
     model_server,
 )
 
+from ecoshell.assembly.inventory import memory_bytes
 from ecoshell.assembly.live import apply
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
-from ecoshell.models.recommended import SUGGESTED
+from ecoshell.models.recommended import suggested_download
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.settings import load_settings
@@ -186,7 +187,10 @@ async def test_where_nothing_better_is_there_the_introduction_names_one_to_pull(
         monkeypatch.delenv(variable, raising=False)
     shell = await assemble(Options(model="embedded"))
     try:
-        assert f"downloads a better one ({SUGGESTED.summary})" in await shell.introduction()
+        assert (
+            f"downloads a better one ({suggested_download(memory_bytes()).summary})"
+            in await shell.introduction()
+        )
         monkeypatch.setenv("OPENAI_API_KEY", "sk-something-long")
         assert "A key for openai is available" in await shell.introduction()
     finally:

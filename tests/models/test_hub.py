@@ -17,7 +17,7 @@ from ecoshell.models import hub as hub_module
 from ecoshell.models.hub import Hub, HubFile
 from ecoshell.models.hub_names import hub_name, quant_of
 from ecoshell.models.local_models import hub_file, model_files
-from ecoshell.models.recommended import RECOMMENDED, SUGGESTED
+from ecoshell.models.recommended import RECOMMENDED
 
 CONTENT = b"GGUF" + bytes(range(256)) * 8192  # two megabytes
 NAME = "maker/small-GGUF"
@@ -460,7 +460,6 @@ def test_the_recommended_models_are_one_well_formed_table() -> None:
         model.download for model in RECOMMENDED
     )
     assert len({model.name for model in RECOMMENDED}) == len(RECOMMENDED)
-    assert SUGGESTED in RECOMMENDED
     for model in RECOMMENDED:
         assert hub_name(str(model.name)) == model.name
         assert quant_of(f"model-{model.name.quant}.gguf") == model.name.quant
