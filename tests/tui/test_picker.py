@@ -209,7 +209,7 @@ async def test_rare_rows_are_counted_and_found_by_typing():
     async with stage.run_test(size=(80, 24)) as pilot:
         await read(pilot, stage.shown)
         assert len(listed(stage.shown)) == 6
-        assert "6 · typing searches 8" in stage.text
+        assert "6 shown · typing searches all 8" in stage.text
         await pilot.press(*"ban")
         assert here(stage.shown).startswith("banana")
 

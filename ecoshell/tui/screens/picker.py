@@ -344,9 +344,9 @@ class Picker(Overlay, Generic[T]):
         listed = (
             f"the first {len(self._rows):,} of {count:,}"
             if count > len(self._rows)
-            else f"{count:,}"
+            else f"{count:,} shown"
         )
-        more = f" · typing searches {total:,}" if count < total and not typed else ""
+        more = f" · typing searches all {total:,}" if count < total and not typed else ""
         box = self.query_one(Vertical)
         box.border_subtitle = Content(f"{listed}{more}" if total else "")
         nothing = f"No match for “{typed}”." if typed and total else self.NOTHING
