@@ -252,6 +252,13 @@ async def test_a_custom_model_is_used_and_not_closed(tmp_path: Path):
     assert not model.closed
 
 
+async def test_the_effort_reaches_a_custom_model(tmp_path: Path):
+    model = CustomModel(Reply("Hello.", (), Usage(100, 5)))
+    async with Agent(model, tools=(), home=tmp_path, options=Options(effort="high")) as agent:
+        await agent.ask("Hello?")
+    assert [request.effort for request in model.requests] == ["high"]
+
+
 async def test_a_model_of_unknown_price_is_not_called_under_a_cap(tmp_path: Path):
     model = CustomModel(Reply("Never said."), price=None)
     async with Agent(model, tools=(), cap="0.50", home=tmp_path) as agent:

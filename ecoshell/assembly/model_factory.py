@@ -115,23 +115,23 @@ class ConfiguredModelFactory:
     def _metered(self, name: str, models: dict[str, MeteredModel]) -> MeteredModel:
         """The model with this name, made and added if it is not in `models`."""
         if name not in models:
-            model, budget = self._model(name), self._session_budget
-            retry = RetryPolicy(self._settings.models.retry_seconds)
-            if self.observers:
-                from ecoshell.models.observed import ObservedModel
-
-                models[name] = observed = ObservedModel(
-                    model, budget.gate, budget.account, retry=retry
-                )
-                observed.observers = [
-                    attribute_faults(plugin)(observer.observe)
-                    for plugin, observer in self.observers
-                ]
-            else:
-                models[name] = MeteredModel(model, budget.gate, budget.account, retry=retry)
-            models[name].effort = self.effort
-            models[name].restore(lambda: self._session_budget.counted)
+            models[name] = model = self._new(name)
+            model.effort = self.effort
+            model.restore(lambda: self._session_budget.counted)
         return models[name]
+
+    def _new(self, name: str) -> MeteredModel:
+        model, budget = self._model(name), self._session_budget
+        retry = RetryPolicy(self._settings.models.retry_seconds)
+        if not self.observers:
+            return MeteredModel(model, budget.gate, budget.account, retry=retry)
+        from ecoshell.models.observed import ObservedModel
+
+        observed = ObservedModel(model, budget.gate, budget.account, retry=retry)
+        observed.observers = [
+            attribute_faults(plugin)(observer.observe) for plugin, observer in self.observers
+        ]
+        return observed
 
     def _mode(
         self, mode: str, planner: MeteredModel, caller: MeteredModel, summarizer: MeteredModel
@@ -289,12 +289,11 @@ def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory
     """A factory that uses models which their owner closes; `owned` returns None for other names."""
 
     class Lending(ConfiguredModelFactory):
-        def _metered(self, name: str, models: dict[str, MeteredModel]) -> MeteredModel:
-            if name not in models and (model := owned(name)) is not None:
-                models[name] = _SharedModel(
-                    model, self._session_budget.gate, self._session_budget.account
-                )
-            return super()._metered(name, models)
+        def _new(self, name: str) -> MeteredModel:
+            model, budget = owned(name), self._session_budget
+            if model is None:
+                return super()._new(name)
+            return _SharedModel(model, budget.gate, budget.account)
 
     return Lending
 
