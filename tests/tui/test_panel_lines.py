@@ -194,7 +194,7 @@ def row_text(plan, at: int, width: int = 36) -> str:
 def test_panel_without_a_plan_shows_how_to_get_one():
     message = heading()
     assert message.startswith("no plan yet\nA plan is made before")
-    assert "btp+prompt" in message
+    assert message.endswith("/plan sets how.")
 
 
 def test_panel_shows_that_plans_are_off():
@@ -214,7 +214,7 @@ def test_heading_shows_tool_budget_reserve_and_remaining_cost():
         "made for this question     alt+w why",
         "╍╍╍╍╍─────────────────────────  14 %",
         "planned $0.0052 · reserved $0.0071",
-        "remaining  about $0.002 to $0.011",
+        "remaining  ≈ $0.002 to $0.011",
     ]
 
 
@@ -233,7 +233,7 @@ def test_no_remaining_cost_after_the_turn():
     [
         (None, None, "price unknown"),
         (0, 0, "$0"),
-        (700_000, 700_000, "about $0.0007"),
+        (700_000, 700_000, "≈ $0.0007"),
         (0, 9_000_000, "$0 to $0.009"),
     ],
 )

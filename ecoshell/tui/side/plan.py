@@ -50,7 +50,7 @@ GRAPH_LINES = 12
 _GRAPH_TITLE = "tool graph"
 _LINES_ABOVE_FRONT = 2
 """Finished nodes kept in view above the first unfinished one."""
-_NO_PLAN = "A plan is made before the first step of a question. /plan off, btp, prompt or btp+prompt selects how."
+_NO_PLAN = "A plan is made before the first step of a question: what the budget allows of each tool. /plan sets how."
 _MIN_TOOL_ROWS = 3
 """Tool rows that stay visible below a tool graph."""
 _TITLE_CELLS = 12
