@@ -1,5 +1,8 @@
 """The installation of llama.cpp in the background."""
 
+import os
+import shlex
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -90,3 +93,20 @@ def test_the_command_returns_at_once(tmp_path: Path):
     ]
     assert main([*arguments, *program("pass")]) == 0
     wait_for((tmp_path / "stamp").exists)
+
+
+def test_make_leaves_out_what_ecoshell_does_not_use_and_keeps_the_users_arguments() -> None:
+    root = Path(__file__).parents[2]
+    show = "show: ; @printf '%s' \"$$CMAKE_ARGS\""
+    done = subprocess.run(
+        ["make", "--silent", "--directory", str(root), f"--eval={show}", "show"],
+        env={**os.environ, "CMAKE_ARGS": "-DGGML_CUDA=on"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    arguments = dict(argument.split("=", 1) for argument in shlex.split(done.stdout))
+    assert arguments["-DGGML_CUDA"] == "on"
+    assert arguments["-DLLAVA_BUILD"] == "OFF"
+    included = Path(arguments["-DCMAKE_PROJECT_llama_cpp_INCLUDE"])
+    assert "set(LLAMA_BUILD_COMMON OFF)" in included.read_text(encoding="utf-8")
