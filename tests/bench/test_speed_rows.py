@@ -261,3 +261,16 @@ def test_filled_ledger_is_compared_with_an_empty_one() -> None:
     assert (measured.what, measured.unit) == ("reserve_settle", "s")
     assert measured.value > 0
     assert is_compared(measured)
+
+
+def test_each_idle_chat_has_a_home_of_its_own(monkeypatch) -> None:
+    """Keys typed into one chat would be the draft of the next, which loads a model for it."""
+    homes: list[Path] = []
+
+    def idle_pair(home, _seconds):
+        homes.append(home.folder)
+        return chat.Idle(60.0, 0.5, 5.0), chat.Idle(30.0, 0.5, 5.0)
+
+    monkeypatch.setattr(chat, "idle_pair", idle_pair)
+    assert len(list(chat.measure_idle(10))) == 3
+    assert len(set(homes)) == 2
