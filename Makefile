@@ -18,7 +18,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 export CFLAGS += -U__AMX_INT8__
 export CXXFLAGS += -U__AMX_INT8__
 # Without its multimodal and common libraries, which ecoshell does not use, llama.cpp compiles in less than half the time.
-export CMAKE_ARGS += -DLLAVA_BUILD=OFF "-DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/llama.cmake"
+export CMAKE_ARGS += -DLLAVA_BUILD=OFF "-DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/ecoshell/models/llama.cmake"
 
 # Many tests wait for a process, a frame or a limit, so four workers keep two cores busy.
 WORKERS ?= 4
