@@ -309,14 +309,14 @@ def fenced(text: str, language: str = "") -> str:
 
 
 _HIDDEN = re.compile(
-    "["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters except tab and newline
-    "\u061c\u200e\u200f"  # marks of the writing direction
-    "\u2028-\u202e\u2066-\u2069"  # line and paragraph separators, embeddings, overrides and isolates
-    "\ud800-\udfff"  # surrogates, which no terminal's encoding can carry
-    "\ufeff"  # zero-width no-break space
-    "\U000e0000-\U000e007f"  # tags, which can hide whole sentences
-    "]"
+    r"["
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters except tab and newline
+    r"\u061c\u200e\u200f"  # marks of the writing direction
+    r"\u2028-\u202e\u2066-\u2069"  # line and paragraph separators, embeddings, overrides and isolates
+    r"\ud800-\udfff"  # surrogates, which no terminal's encoding can carry
+    r"\ufeff"  # zero-width no-break space
+    r"\U000e0000-\U000e007f"  # tags, which can hide whole sentences
+    r"]"
 )
 
 
