@@ -240,7 +240,9 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
 
 
 def _held_text(cap: CapState) -> str:
-    return f", besides {amount_text(cap.held, cap.unit)} that is reserved" if cap.held else ""
+    if not cap.held:
+        return ""
+    return f", besides {amount_text(cap.held, cap.unit)} reserved for the answer and running calls"
 
 
 def time_is_up(caps: Iterable[CapState], text: str = "") -> LimitReached:
