@@ -7,6 +7,7 @@ path, a missing kernel feature or an unknown option ends it with status 1 and a 
 # Imports only what starts fast: `signal`, `socket` and `collections` take milliseconds.
 import _socket
 import ctypes
+import errno
 import fcntl
 import os
 import sys
@@ -58,15 +59,24 @@ def _set_read_only(target: str, read_only: bool) -> None:
         _require(result, f"make {target} read-only")
 
 
-def _bind(source: str, target: str) -> None:
-    """Mount a file or folder of the machine, as it was at the start, on a path that may be missing."""
+def _bind(source: str, target: str) -> bool:
+    """Mount a file or folder of the machine, as it was at the start, on a path that may be missing.
+
+    Return False if the path is missing in a read-only place: a socket to be covered has ended meanwhile.
+    """
     if not os.path.lexists(target):
-        if os.path.isdir(source):
-            os.makedirs(target)
-        else:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+        try:
+            if os.path.isdir(source):
+                os.makedirs(target)
+            else:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError as error:
+            if error.errno == errno.EROFS:
+                return False
+            raise
     _mount(source, target, "", _BIND | _RECURSIVE)
+    return True
 
 
 def _opened(options: Options) -> Options:
@@ -109,9 +119,8 @@ def _arrange(options: Options) -> None:
     _mount("none", "/", "", _PRIVATE | _RECURSIVE)
     for name, paths in options:
         if name in ("--bind", "--ro-bind", "--ro-bind-try"):
-            if paths != ("/", "/"):
-                _bind(*paths)
-            _set_read_only(paths[1], read_only=name != "--bind")
+            if paths == ("/", "/") or _bind(*paths):
+                _set_read_only(paths[1], read_only=name != "--bind")
         elif name == "--dev-bind-try":
             _bind(*paths)
         elif name == "--dev":

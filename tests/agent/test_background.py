@@ -159,8 +159,9 @@ async def test_output_is_bounded_and_the_rest_is_marked(play, mode):
         ([begin(" ")], "There is nothing to run"),
     ],
 )
-async def test_mistakes_are_explained(play, lines, message):
+async def test_mistakes_are_explained(play, lines, message, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_SANDBOX_MODE", "off")
     lines = [{**line, "text": f"step {number}"} for number, line in enumerate(lines)]
     async with play([*lines, finish()], yes=True) as shell:
         events = await turn(shell)
-    assert message in observations(events)[-1]
+    assert message in observations(events)[-1], of(events, BackgroundEnded)

@@ -82,6 +82,20 @@ async def attempt(
     return result, f"printed {shown}" if shown else machine.harm()
 
 
+async def test_a_command_runs_though_a_socket_ends_while_it_starts(
+    machine: GuardedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    backend.cache_clear()
+    if backend(Path("/nowhere")).name != "namespaces":
+        pytest.skip("namespaces do not work here")
+    gone = Path("/var/tmp/ecoshell-test-of-a-socket-that-ended/socket")
+    monkeypatch.setattr(Sandbox, "_sockets", lambda self: iter([gone]))
+    result = await tools(machine).run_command("echo started")
+    backend.cache_clear()
+    assert "started" in result.text, result.text
+
+
 def test_there_are_enough_escapes() -> None:
     assert len(CASES) >= 100
 
