@@ -153,10 +153,8 @@ class PlanSnapshot:
         """
         priors: Mapping[str, float] = {} if self.strict else self.inputs.priors
         candidates: list[Candidate] = []
-        for (
-            name,
-            cost,
-        ) in costs.items():  # values and bounds date from before the turn, costs from now
+        # Values and bounds date from before the turn, costs from now.
+        for name, cost in costs.items():
             past, tool_value = self.inputs.evidence.get(name), priors.get(name, HELPFUL_PRIOR)
             is_judged, bound = past is not None and past.weight > 0, 1
             if past is not None and is_judged:

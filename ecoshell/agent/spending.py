@@ -67,8 +67,6 @@ class SessionBudget:
     gate: Gate
     counted: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
     """Reported usage of the calls before the session was resumed, by the digest of their prompts."""
-    limits: tuple[Amount, ...] = ()
-    """The caps that hold for the running turn only, such as that of a custom command."""
     _session: str = ""
     _turn: int = 0
 
@@ -89,6 +87,11 @@ class SessionBudget:
             read, account.session, account.turn, task=account.task, at_rest=at_rest
         )
 
+    @property
+    def limits(self) -> tuple[Amount, ...]:
+        """The caps that hold for the running turn only, such as that of a custom command."""
+        return self.gate.ledger.turn_limits(self._session, self._turn)
+
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Set the cap of a scope; None removes it. One for turns replaces the running turn's own in its unit."""
         await finished(asyncio.to_thread(self.gate.ledger.set_cap, self._session, scope, amount))
@@ -96,8 +99,7 @@ class SessionBudget:
             self.limit_turn(*(own for own in self.limits if amount and own.unit != amount.unit))
 
     def limit_turn(self, *amounts: Amount) -> None:
-        """Cap the running turn besides the caps of the session; no amounts end it."""
-        self.limits = amounts
+        """Cap the running turn, in addition to the caps of the session; no amounts end it."""
         self.gate.ledger.limit_turn(self._session, self._turn, amounts)
 
     async def raise_cap(self, scope: Scope, amount: Amount) -> None:

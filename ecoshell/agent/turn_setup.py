@@ -60,7 +60,7 @@ class Question:
     quoted: Quote | None = None
     """The quote of the plan that it carries out."""
     caps: tuple[Amount, ...] = ()
-    """Caps for its turn only, besides those of the session."""
+    """Caps for its turn only, in addition to those of the session."""
     task: Delegation | None = None
     """What a subagent does instead of the session's agent."""
 

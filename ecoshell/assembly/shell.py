@@ -361,7 +361,7 @@ def _catalog(
 
 
 def _hooks(site: _Site) -> "Hooks | None":
-    """The hooks of the settings and of the workspace; None if there are none."""
+    """The hooks of the settings and of the workspace; None without any."""
     settings = site.settings.hooks
     if not settings.commands and not (site.ground.root / HOOKS_FILE).exists():
         return None

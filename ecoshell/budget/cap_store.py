@@ -39,7 +39,7 @@ class CapStore(Costs):
             busy_seconds=busy_seconds,
         )
         self._clock = clock
-        self._turn_limits: dict[tuple[str, int], Sequence[Amount]] = {}
+        self._turn_limits: dict[tuple[str, int], tuple[Amount, ...]] = {}
         """Caps of single running turns by session and turn. Only this process spends in them, and they end with it."""
 
     def caps(
@@ -97,7 +97,7 @@ class CapStore(Costs):
                 )
 
     def limit_turn(self, session: str, turn: int, amounts: Sequence[Amount]) -> None:
-        """Cap one turn besides the caps of its session; no amounts end it.
+        """Cap one turn, in addition to the caps of its session; no amounts end it.
 
         It is kept in memory, so that it ends with the process that runs the turn, also if that is killed.
         """
@@ -105,6 +105,10 @@ class CapStore(Costs):
             self._turn_limits[session, turn] = tuple(amounts)
         else:
             self._turn_limits.pop((session, turn), None)
+
+    def turn_limits(self, session: str, turn: int) -> tuple[Amount, ...]:
+        """Return the caps of one turn that `limit_turn` set."""
+        return self._turn_limits.get((session, turn), ())
 
     def adopt_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Adopt a day or month cap from the settings if it has changed there.
@@ -226,7 +230,7 @@ class CapStore(Costs):
     def _caps_over(
         self, db: sqlite3.Connection, account: Account, day: str
     ) -> tuple[CapState, ...]:
-        limits = self._turn_limits.get((account.session, account.turn), ())
+        limits = self.turn_limits(account.session, account.turn)
         return caps_over(db, account, day, limits)
 
     def _capped(self, caps: tuple[CapState, ...]) -> bool:

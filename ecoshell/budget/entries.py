@@ -238,7 +238,7 @@ def caps_over(
 def _limited(
     db: sqlite3.Connection, caps: tuple[CapState, ...], turn: str, limits: Iterable[Amount]
 ) -> tuple[CapState, ...]:
-    """Return the caps with the limits of a turn, each in the place of a higher cap on it in the same unit."""
+    """Return the caps with the limits of a turn; each replaces a higher cap on the turn in the same unit."""
     for limit in limits:
         own = [cap for cap in caps if (cap.scope, cap.unit) == ("turn", limit.unit)]
         if own and own[0].limit <= limit.value:

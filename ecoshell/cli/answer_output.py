@@ -89,9 +89,7 @@ class AnswerOutput:
             return not self._quiet
         if isinstance(event, Quote):
             return not self._quiet and (event.kind == "plan" or event.is_beyond)
-        if isinstance(
-            event, HookRan | QuoteChosen
-        ):  # a hook that failed, or work that did not start
+        if isinstance(event, HookRan | QuoteChosen):  # renders if it failed or did not start
             return not self._quiet and event.render() is not None
         if isinstance(event, TurnFinished):
             return event.status != "answered"

@@ -47,9 +47,7 @@ class _Program:
     default_url: str
     variable: str
     start: str  # command that starts the server
-    download: (
-        str  # command that downloads a model, before its name; empty if the server starts with one
-    )
+    download: str  # command that downloads a model; empty if the server starts with one
     list_models: "Callable[[ServerQuery], Iterator[Served]]"
 
     def address(self, environ: Mapping[str, str]) -> str | None:

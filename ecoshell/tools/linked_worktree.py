@@ -42,7 +42,7 @@ class LinkedWorktree:
 
 
 def linked_worktree(folder: Path) -> LinkedWorktree | None:
-    """Return the linked worktree with this real path; None if it is none.
+    """Return the linked worktree with this real path; None if the folder is not one.
 
     Repository and worktree must name each other, so that files in the folder cannot point at any repository.
     """

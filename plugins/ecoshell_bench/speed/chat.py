@@ -127,9 +127,8 @@ def measure_idle(repeat: int, seconds: float = 10.0) -> Iterator[Measurement]:
     """Measure the open chat and a minimal application at the same time: MB, % of a processor, ms to echo a key."""
     pairs: list[tuple[Idle, Idle]] = []
     for _ in range(max(1, repeat // 5)):
-        with (
-            new_home() as home
-        ):  # the typed keys stay as a draft, for which the next chat would load a model
+        # The typed keys stay as a draft, for which the next chat in this home would load a model.
+        with new_home() as home:
             pairs.append(idle_pair(home, seconds))
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     for name, field, unit in (
