@@ -27,7 +27,7 @@ WORKERS ?= 4
 
 # The chat opens as soon as the core is installed; llama.cpp compiles meanwhile in the background.
 run: $(VENV)/.core
-	@test $(VENV)/.local -nt pyproject.toml || $(BIN)/python -m ecoshell.models.local_build start --stamp $(VENV)/.local -- \
+	@test $(VENV)/.local -nt pyproject.toml || $(BIN)/python -m ecoshell.models.local_build $(VENV)/.local \
 		$(INSTALL) --verbose --constraint constraints.txt --editable '.[local]'
 	@$(BIN)/ecoshell
 

@@ -17,7 +17,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     ClassVar,
@@ -51,9 +50,11 @@ from ecoshell.events import (
     LimitChosen,
     LimitHit,
     Notice,
+    Rationale,
     Status,
     StepStarted,
     SubagentFinished,
+    SubagentLimited,
     TextArrived,
     TodoItem,
     ToolRegistered,
@@ -127,9 +128,11 @@ class Outcome:
     """Calls that needed approval in a run without a user to ask."""
     _requested_calls: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Calls that needed approval, by subagent and ID."""
-    _limit: LimitHit | None = None
+    _limit: LimitHit | SubagentLimited | None = None
     """The limit that holds or ended the turn."""
     _error: ErrorHappened | None = None
+    _unfinished: str = ""
+    """Text of the running step, which may become its answer."""
 
     @property
     def exit_status(self) -> int:
@@ -174,16 +177,19 @@ class Outcome:
         match event:
             case TurnFinished():
                 self.status, self.answer = event.status, event.answer or self.answer
-                self.spent_nano, self.usage, self.consumption = (
-                    event.spent_nano,
-                    event.usage,
-                    event.consumption,
-                )
+                if event.status in ("error", "interrupted"):
+                    self.answer = self.answer or self._unfinished
+                self.spent_nano, self.usage = event.spent_nano, event.usage
+                self.consumption = event.consumption
                 self.steps, self.registered = event.steps, event.registered
             case TextArrived(channel="answer"):
                 self.answer += event.text
+            case TextArrived(channel="thought", node=""):
+                self._unfinished += event.text
+            case Rationale():
+                self._unfinished = ""
             case StepStarted():
-                self.steps, self.answer = event.step, ""
+                self.steps, self.answer, self._unfinished = event.step, "", ""
             case ApprovalWanted():
                 signature = visible_line(Call(event.name, event.arguments).signature())
                 by = f"{event.agent}: " if event.agent else ""
@@ -192,21 +198,16 @@ class Outcome:
                 self.refused += (self._requested_calls.get((event.agent, event.id), event.id),)
             case ToolRegistered():
                 self.registered += (event.name,)
-            case BudgetSettled():
-                unknown = self.spent_nano is None or event.spent_nano is None
-                self.spent_nano = (
-                    None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
-                )
+            case BudgetSettled() | SubagentFinished():
+                spent = (self.spent_nano, event.spent_nano)
+                self.spent_nano = None if None in spent else sum(nano or 0 for nano in spent)
                 self.usage += event.usage
-                self.consumption = self.consumption.plus(event)
-            case SubagentFinished():
-                unknown = self.spent_nano is None or event.spent_nano is None
-                self.spent_nano = (
-                    None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
-                )
-                self.usage += event.usage
-                self.consumption = self.consumption.plus_subagent(event.spent_nano, event.usage)
-            case LimitHit():
+                total = self.consumption
+                if isinstance(event, BudgetSettled):
+                    self.consumption = total.plus(event)
+                else:
+                    self.consumption = total.plus_subagent(event.spent_nano, event.usage)
+            case LimitHit() | SubagentLimited():
                 self._limit = event
             case LimitChosen(choice="raise" | "model"):
                 self._limit = None
@@ -219,13 +220,11 @@ class Outcome:
         """Return the result event."""
         totals, estimate = self.consumption, None
         if totals.estimated or totals.estimated_nano:
-            estimate = Estimate(
-                None if totals.nano is None else nano_to_usd_text(totals.nano), totals.usage
-            )
+            estimate = Estimate(_usd(totals.nano), totals.usage)
         return Result(
             status=self.status,
             answer=self.answer,
-            cost_usd=None if self.spent_nano is None else nano_to_usd_text(self.spent_nano),
+            cost_usd=_usd(self.spent_nano),
             usage=self.usage,
             estimate=estimate,
             steps=self.steps,
@@ -233,6 +232,10 @@ class Outcome:
             refused=self.refused,
             session=self.session,
         )
+
+
+def _usd(nano: int | None) -> str | None:
+    return None if nano is None else nano_to_usd_text(nano)
 
 
 P = ParamSpec("P")
@@ -281,13 +284,10 @@ def tool(
     under the caps. Raises UsageError for an invalid price or effect.
     """
     effect_set = frozenset(effects)
-    if not effect_set <= {
-        *get_args(Effect)
-    }:  # An unknown effect would bypass approval and read-only mode.
-        raise UsageError(
-            f"{effects!r} are not effects of a tool.",
-            fix=f"Available: {', '.join(get_args(Effect))}.",
-        )
+    # An unknown effect would bypass approval and read-only mode.
+    if not effect_set <= {*get_args(Effect)}:
+        fix = f"Available: {', '.join(get_args(Effect))}."
+        raise UsageError(f"{effects!r} are not effects of a tool.", fix=fix)
     price_nano = 0
     if price is not None:
         amount = parse_amount(price)
@@ -334,14 +334,8 @@ class Agent:
         self.outcome = Outcome()
         """The state of the last question, also while it runs and after `ask` has raised."""
         options = options or Options()
-        self._owned = None if model is None or isinstance(model, str) else model
-        name = (
-            self._owned.traits.name
-            if self._owned
-            else model
-            if isinstance(model, str)
-            else options.model
-        )
+        self._owned = None if isinstance(model, str) else model
+        name = self._owned.traits.name if self._owned else (model or options.model)
         self._options = replace(options, model=name, budget=options.budget if cap is None else cap)
         if self._options.budget is not None:
             parse_amount(self._options.budget)
@@ -376,12 +370,7 @@ class Agent:
         await self._shell.warm()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        place: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop the running turn and close the agent."""
         shell, self._shell = self._open, None
         await shell.aclose()
@@ -466,9 +455,8 @@ class Agent:
         for selector in self._tools:
             if isinstance(selector, str):
                 names = fnmatch.filter(by_name, selector)
-                matches = [by_name[name] for name in names] or [
-                    tool_named(selector, [*by_name.values()])
-                ]
+                matches = [by_name[name] for name in names]
+                matches = matches or [tool_named(selector, [*by_name.values()])]
                 chosen += [tool for tool in matches if tool not in chosen]
             elif isinstance(cast("object", selector), Tool):
                 chosen.append(selector)

@@ -187,7 +187,7 @@ class BudgetError(EcoshellError):
 class LimitReached(BudgetError):
     """The next call could exceed a cap.
 
-    `scope` is the cap's scope (turn, session, day, month); `need` and `left` are in nano-dollars, tokens or
+    `scope` is the cap's scope (turn, session, day, month, task); `need` and `left` are in nano-dollars, tokens or
     milliseconds (`unit`). `text` is what a model had written when a cap in time stopped its call.
     """
 
@@ -228,6 +228,18 @@ def closest_words(word: str, words: Iterable[str]) -> list[str]:
 def closest_word(word: str, words: Iterable[str]) -> str | None:
     """Return the most similar word."""
     return next(iter(closest_words(word, words)), None)
+
+
+def is_typo(word: str, other: str) -> bool:
+    """Whether the words differ by one letter more, one letter less, one other letter, or two swapped neighbours."""
+    if len(word) != len(other):
+        short, long = sorted((word, other), key=len)
+        return any(short == long[:at] + long[at + 1 :] for at in range(len(long)))
+    wrong = [at for at in range(len(word)) if word[at] != other[at]]
+    if len(wrong) == 2:
+        first, second = wrong
+        return second == first + 1 and word[first : second + 1] == other[first : second + 1][::-1]
+    return len(wrong) == 1
 
 
 def suggestion(word: str, words: Sequence[str]) -> str:

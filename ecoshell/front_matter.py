@@ -93,9 +93,6 @@ def _load(source: str) -> object:
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 2}: " if error.problem_mark is not None else ""
         raise ValueError(f"{line}{error.problem}") from error
-    except (
-        yaml.YAMLError,
-        RecursionError,
-        TypeError,
-    ) as error:  # TypeError: a list as the name of a field
+    # TypeError: a list as the name of a field
+    except (yaml.YAMLError, RecursionError, TypeError) as error:
         raise ValueError(str(error).partition("\n")[0]) from error

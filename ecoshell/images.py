@@ -43,9 +43,7 @@ def read_image(file: BinaryIO, name: str) -> Image | None:
     size = os.fstat(file.fileno()).st_size
     data = b"" if size > MAX_BYTES else head + file.read(MAX_BYTES + 1 - len(head))
     if len(data) > MAX_BYTES or not data:
-        raise ToolError(
-            f"{name} has {max(size, len(data)):,} bytes; an image may have {MAX_BYTES:,}."
-        )
+        raise _too_large(name, f"{max(size, len(data)):,} bytes")
     return image_of(data, name)
 
 
@@ -69,7 +67,7 @@ def image_of(data: bytes, name: str) -> Image:
     if not kind:
         raise ToolError(f"{name} is not a PNG, JPEG, GIF or WebP image.")
     if len(data) > MAX_BYTES:
-        raise ToolError(f"{name} has {len(data):,} bytes; an image may have {MAX_BYTES:,}.")
+        raise _too_large(name, f"{len(data):,} bytes")
     size = _pixels(data, kind)
     if size is None or not _is_complete(data, kind):
         raise ToolError(f"{name} is damaged or cut off.")
@@ -86,13 +84,15 @@ def image_of(data: bytes, name: str) -> Image:
 def image_of_base64(text: str, name: str) -> Image:
     """Return the image in a base64 string; raises ToolError."""
     if len(text) > MAX_BYTES * 4 // 3 + 4:
-        raise ToolError(
-            f"{name} has about {len(text) * 3 // 4:,} bytes; an image may have {MAX_BYTES:,}."
-        )
+        raise _too_large(name, f"about {len(text) * 3 // 4:,} bytes")
     try:
         return image_of(base64.b64decode(text, validate=True), name)
     except ValueError as error:
         raise ToolError(f"{name} is damaged: {error}.") from error
+
+
+def _too_large(name: str, size: str) -> ToolError:
+    return ToolError(f"{name} has {size}; an image may have {MAX_BYTES:,}.")
 
 
 def media_type(head: bytes) -> str:

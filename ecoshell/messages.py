@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 Speaker = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "write", "execute", "network"]
@@ -38,9 +38,8 @@ class Call:
     @property
     def subject(self) -> str:
         """The tool the call is about: for a meta-tool, the one it names."""
-        inside = self.arguments.get(
-            {TOOL_REGISTER: "tool_name", TOOL_CALL: "name"}.get(self.name, "")
-        )
+        argument = {TOOL_REGISTER: "tool_name", TOOL_CALL: "name"}.get(self.name, "")
+        inside = self.arguments.get(argument)
         return inside if isinstance(inside, str) else self.name
 
     def signature(self) -> str:
@@ -98,6 +97,13 @@ class Message:
     """The calls of an assistant message, or the one call that a tool message answers."""
     images: tuple[Image, ...] = ()
     state: ProviderState | None = None
+    note: str = ""
+    """The end of a tool message's text that is not part of the result."""
+
+    @property
+    def result(self) -> str:
+        """The text without the note."""
+        return self.text.removesuffix(self.note)
 
     @property
     def call(self) -> Call | None:
@@ -149,14 +155,14 @@ class ToolSchema:
             signature.append(
                 f"{name}{'?' if optional else ''}: {written}{f' ({first})' if first else ''}"
             )
-        keywords = self._schema_keywords()
-        more = {"schema": keywords} if keywords else {}
-        return {
+        entry: dict[str, Any] = {
             "name": self.name,
             "description": self.description,
             "parameters": ", ".join(signature),
-            **more,
         }
+        if keywords := self._schema_keywords():
+            entry["schema"] = keywords
+        return entry
 
     @cached_property
     def entry(self) -> str:
@@ -189,9 +195,7 @@ class ToolSchema:
         required: Sequence[str] = self.parameters.get("required") or ()
         properties: Mapping[str, Any] = self.parameters.get("properties") or {}
         for name, schema in properties.items():
-            keywords: dict[str, Any] = (
-                dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
-            )
+            keywords: dict[str, Any] = {**schema} if isinstance(schema, Mapping) else {}
             about, kind = keywords.pop("description", None), "any"
             keywords.pop("title", None)
             if isinstance(keywords.get("type"), str):
@@ -248,10 +252,10 @@ class Observation:
     obstacle: Literal["", "network", "outside"] = ""
     """What a failed command seems to have lacked in the sandbox."""
 
-    @property
-    def full_text(self) -> str:
-        """The text and the note."""
-        return f"{self.text}\n\n{self.note}" if self.note else self.text
+    def message(self, call: Call) -> Message:
+        """The tool message with the text and the note."""
+        note = f"\n\n{self.note}" if self.note else ""
+        return Message("tool", f"{self.text}{note}", (call,), images=self.images, note=note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +297,9 @@ def visible(text: str) -> str:
 def visible_line(text: str, max_length: int | None = None) -> str:
     """Return `visible` text on one line, cut to `max_length` characters with an ellipsis."""
     line = " ".join(visible(text).split())
-    return (
-        line
-        if max_length is None or len(line) <= max_length
-        else f"{line[: max_length - 1].rstrip()}…"
-    )
+    if max_length is None or len(line) <= max_length:
+        return line
+    return f"{line[: max_length - 1].rstrip()}…"
 
 
 def fenced(text: str, language: str = "") -> str:

@@ -73,10 +73,8 @@ class RoleModels:
 
     def over(self, defaults: "RoleModels") -> "RoleModels":
         """Fill unset roles from `defaults`; SESSION_MODEL sets a role to the session's model."""
-        names = {role: self.of(role) or defaults.of(role) for role in ROLES}
-        return RoleModels(
-            **{role: None if name == SESSION_MODEL else name for role, name in names.items()}
-        )
+        names = ((role, self.of(role) or defaults.of(role)) for role in ROLES)
+        return RoleModels(**{role: name for role, name in names if name != SESSION_MODEL})
 
 
 NO_ROLE_MODELS = RoleModels()

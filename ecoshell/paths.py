@@ -1,11 +1,8 @@
 """Paths of ecoshell's files, under platformdirs' folders or `ECOSHELL_HOME`, and atomic replacement of files."""
 
 import errno
-import fcntl
 import os
-import re
 import stat
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
@@ -92,16 +89,13 @@ def make_private(folder: Path) -> None:
     if folder in (paths.config, paths.data):
         with suppress(OSError):
             status = folder.stat()
-            if (
-                status.st_uid == os.geteuid() and status.st_mode & 0o077
-            ):  # another user's folder stays as it is
+            # another user's folder stays as it is
+            if status.st_uid == os.geteuid() and status.st_mode & 0o077:
                 folder.chmod(stat.S_IMODE(status.st_mode) & 0o700)
 
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers for a file that cannot grow."""
-_TEMPORARY_MIN_AGE_SECONDS = 5.0
-"""A younger temporary file may not be locked by its writer yet."""
 
 
 def remedy(error: OSError, otherwise: str) -> str:
@@ -113,23 +107,12 @@ def remedy(error: OSError, otherwise: str) -> str:
 def replacement(file: Path, mode: int = 0o600) -> Generator[BinaryIO]:
     """Write a new file that replaces the old one when the block ends without an error.
 
-    A killed process leaves the old or the new file, and a temporary that the next call removes. Raises OSError.
+    A killed process leaves the old or the new file, and perhaps a temporary next to it. Raises OSError.
     """
-    temporary = re.compile(rf"\.{re.escape(file.name)}\.[0-9a-f]{{12}}")
-    with suppress(OSError):  # remove temporaries of killed processes
-        for path in file.parent.iterdir():
-            if temporary.fullmatch(path.name):
-                with suppress(OSError), path.open("rb") as stale:
-                    fcntl.flock(
-                        stale, fcntl.LOCK_EX | fcntl.LOCK_NB
-                    )  # raises while its writer lives
-                    if time.time() - os.fstat(stale.fileno()).st_mtime > _TEMPORARY_MIN_AGE_SECONDS:
-                        path.unlink()
     fresh = file.with_name(f".{file.name}.{os.urandom(6).hex()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as opened:
-            fcntl.flock(opened, fcntl.LOCK_EX)
             yield opened
             opened.flush()
             os.fsync(opened.fileno())

@@ -2,13 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ecoshell.errors import closest_word
+from ecoshell.errors import SettingsError, closest_word
 from ecoshell.paths import is_special
 
 if TYPE_CHECKING:  # loaded only if a plugin provides such an object
@@ -70,9 +70,8 @@ class Plugin:
                 if getattr(member, MARK, None) is True
             }
             if unknown := next((name for name in hooks if name not in HOOKS), ""):
-                raise TypeError(
-                    f"unknown hook {unknown}; did you mean {closest_word(unknown, HOOKS) or 'tools'}?"
-                )
+                closest = closest_word(unknown, HOOKS) or "tools"
+                raise TypeError(f"unknown hook {unknown}; did you mean {closest}?")
             self._hooks = hooks
         if hook not in self._hooks:
             return ()
@@ -80,9 +79,8 @@ class Plugin:
 
         parameters = inspect.signature(self._hooks[hook]).parameters
         if unknown := next((name for name in parameters if name not in offered), ""):
-            raise TypeError(
-                f"{hook}() receives {' and '.join(offered) or 'no arguments'}, but expects {unknown}"
-            )
+            received = " and ".join(offered) or "no arguments"
+            raise TypeError(f"{hook}() receives {received}, but expects {unknown}")
         return self._hooks[hook](**{name: offered[name] for name in parameters})
 
 
@@ -100,22 +98,7 @@ def find_plugins(
 
     `settings` holds the settings of plugins by name.
     """
-    from importlib.metadata import distributions
-
-    candidates: list[Plugin] = []
-    packages: set[str] = set()  # the first copy of a package on the path counts
-    for package in distributions():
-        with suppress(Exception):  # an unreadable package has no plugin
-            if (
-                f"[{ENTRY_POINT_GROUP}]" in (package.read_text("entry_points.txt") or "")
-                and package.name not in packages
-            ):
-                packages.add(package.name)
-                is_shipped = package.name == ENTRY_POINT_GROUP
-                for entry in sorted(package.entry_points):
-                    if entry.group == ENTRY_POINT_GROUP:
-                        state = _default_state(entry.name) if is_shipped else "on"
-                        candidates.append(Plugin(entry.name, entry.value, state, package))
+    candidates = [*_installed_plugins()]
     with suppress(OSError):
         for entry in sorted(folder.iterdir()):
             is_package = (entry / "__init__.py").is_file()
@@ -133,44 +116,43 @@ def find_plugins(
     return [*plugins.values()]
 
 
-def _default_state(shipped: str) -> State:
-    """The state of a shipped plugin that the settings do not mention."""
-    return "optional" if shipped in ON_BY_DEFAULT else "commands"
+def _installed_plugins() -> Iterator[Plugin]:
+    """Yield the plugins of installed packages; the first copy of a package on the path counts."""
+    from importlib.metadata import distributions
+
+    packages: set[str] = set()
+    for package in distributions():
+        with suppress(Exception):  # an unreadable package has no plugin
+            points = package.read_text("entry_points.txt") or ""
+            if f"[{ENTRY_POINT_GROUP}]" not in points or package.name in packages:
+                continue
+            packages.add(package.name)
+            for entry in sorted(package.entry_points.select(group=ENTRY_POINT_GROUP)):
+                state: State = "on"
+                if package.name == ENTRY_POINT_GROUP:
+                    state = "optional" if entry.name in ON_BY_DEFAULT else "commands"
+                yield Plugin(entry.name, entry.value, state, package)
 
 
 def find_user_plugins(paths: "Paths") -> list[Plugin]:
-    """Return the plugins under the user's settings, read without validation, which `--help` need not wait for.
+    """Return the plugins under the user's settings; invalid settings are ignored here and reported elsewhere."""
+    from ecoshell.settings import Source, read_bytes
 
-    Invalid settings are ignored here and reported elsewhere.
-    """
-    import tomllib
-
-    variables = {
-        name.replace("__", "_"): text.strip()
-        for name, text in os.environ.items()
-        if name.startswith("ECOSHELL_")
-    }
-    file, table = paths.settings_file, dict[str, Any]()
-    with suppress(
-        OSError, ValueError, TypeError, RecursionError
-    ):  # TypeError: `plugins` is not a table
-        table |= (
-            tomllib.loads(file.read_text(encoding="utf-8-sig")).get("plugins", {})
-            if file.is_file()
-            else {}
-        )
-    for key in ("enabled", "disabled"):
-        with suppress(ValueError, RecursionError):
-            if text := variables.get(f"ECOSHELL_PLUGINS_{key.upper()}"):
-                table |= tomllib.loads(f"{key} = {text}\n")
+    table: Any = None
+    with suppress(SettingsError):
+        source = Source(paths.settings_file, read_bytes(paths.settings_file))
+        source.add_environment(os.environ)
+        table = source.data.get("plugins")
+    values = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
     names: dict[str, list[Any]] = {
-        key: value for key, value in table.items() if isinstance(value, list)
+        key: value for key, value in values.items() if isinstance(value, list)
     }
-    own: dict[str, dict[str, Any]] = {
-        key: value for key, value in table.items() if isinstance(value, dict)
-    }
-    enabled, disabled = names.get("enabled", ()), names.get("disabled", ())
-    return find_plugins(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
+    return find_plugins(
+        paths.plugins_folder,
+        enabled=names.get("enabled", ()),
+        disabled=names.get("disabled", ()),
+        settings={key: value for key, value in values.items() if isinstance(value, dict)},
+    )
 
 
 def _import_plugin(place: "Path | str") -> Any:

@@ -57,35 +57,22 @@ class Plugins:
         self, workspace: "Workspace", options: ToolOptions, reserved: Collection[str]
     ) -> "tuple[dict[str, tuple[str, Tool]], list[ToolProvider]]":
         """Return tools by name, each with its plugin's name, and tool providers."""
-        added = self._collect(
-            "tools", {*reserved, *META_TOOLS}, workspace=workspace, options=options
-        )
-        tools = {
-            name: (plugin, tool)
-            for name, (plugin, tool) in added.items()
-            if not isinstance(tool, _Provider)
-        }
-        return tools, [
-            provider for _, provider in added.values() if isinstance(provider, _Provider)
-        ]
+        names = {*reserved, *META_TOOLS}
+        tools = self._collect("tools", names, workspace=workspace, options=options)
+        providers = [name for name, (_, tool) in tools.items() if isinstance(tool, _Provider)]
+        return tools, [tools.pop(name)[1] for name in providers]
 
     def strategies(self, reserved: Collection[str]) -> "dict[str, StrategySpec]":
         """Return strategies by name."""
-        specs: dict[str, tuple[str, StrategySpec]] = self._collect("strategies", reserved)
         return {
             name: replace(spec, strategy=partial(_run_strategy, plugin, spec))
-            for name, (plugin, spec) in specs.items()
+            for name, (plugin, spec) in self._collect("strategies", reserved).items()
         }
 
     def models(self) -> "dict[str, Callable[[str, Price | None], Model]]":
         """Return model factories by prefix of model names."""
-        factories: dict[str, tuple[str, Callable[[str, Price | None], Model]]] = self._collect(
-            "models", _BUILTIN_PREFIXES
-        )
-        return {
-            prefix: partial(_make_model, plugin, make)
-            for prefix, (plugin, make) in factories.items()
-        }
+        factories = self._collect("models", _BUILTIN_PREFIXES).items()
+        return {prefix: partial(_make_model, plugin, make) for prefix, (plugin, make) in factories}
 
     def prices(self) -> "dict[str, Price]":
         """Return prices by model name."""
@@ -93,7 +80,7 @@ class Plugins:
 
     def judges(self, reserved: Collection[str]) -> "dict[str, JudgeFunction]":
         """Return judges of results by name; one of `SHIPPED_JUDGES` is imported when it first judges."""
-        judges = {
+        judges: dict[str, JudgeFunction] = {
             name: attribute_faults(plugin)(judge)
             for name, (plugin, judge) in self._collect("judges", reserved).items()
         }
@@ -113,17 +100,11 @@ class Plugins:
 
     def slash_commands(self, reserved: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Return slash commands."""
-        commands: dict[str, tuple[str, SlashCommand[Shell]]] = self._collect(
-            "slash_commands", reserved
-        )
-        return [
-            replace(
-                command,
-                run=partial(_run_command, plugin, command),
-                choices=partial(_choices, command),
-            )
-            for plugin, command in commands.values()
-        ]
+        commands: list[SlashCommand[Shell]] = []
+        for plugin, command in self._collect("slash_commands", reserved).values():
+            run, choices = partial(_run_command, plugin, command), partial(_choices, command)
+            commands.append(replace(command, run=run, choices=choices))
+        return commands
 
     def theme_folders(self) -> list[Path]:
         """Return folders of themes."""
@@ -139,11 +120,9 @@ class Plugins:
         """Return the items of a hook by name, each with its plugin's name; a faulty plugin contributes none."""
         collected: dict[str, tuple[str, Any]] = {}
         for plugin in self._plugins:
-            if (
-                plugin.fault
-                or plugin.state == "off"
-                or (plugin.state == "commands" and hook not in _WITHOUT_ENABLING)
-            ):
+            is_enabled = plugin.state in ("on", "optional")
+            is_enabled = is_enabled or (plugin.state == "commands" and hook in _WITHOUT_ENABLING)
+            if plugin.fault or not is_enabled:
                 continue
             own: dict[str, tuple[str, Any]] = {}
             try:
@@ -154,10 +133,8 @@ class Plugins:
                     own[name] = plugin.name, item
             except (Exception, SystemExit) as failure:  # noqa: BLE001 - a faulty plugin does not end the shell
                 plugin.incomplete = isinstance(failure, EcoshellError)
-                message = (
-                    str(failure) if plugin.incomplete else f"{type(failure).__name__}: {failure}"
-                )
-                plugin.fault = visible_line(message)
+                kind = "" if plugin.incomplete else f"{type(failure).__name__}: "
+                plugin.fault = visible_line(f"{kind}{failure}")
                 if plugin.state != "optional" or not plugin.incomplete:
                     self._warn(f"Plugin {plugin.name} disabled: {plugin.fault}")
             else:
@@ -193,9 +170,8 @@ def _named_items(hook: str, result: Any) -> Iterator[tuple[str, Any]]:
                 if hook == "prices" and not isinstance(item, Price):
                     raise TypeError(f"{name}: {item!r:.60} is not a Price")
                 if hook in ("judges", "ledger") and not (_NAME.fullmatch(name) and callable(item)):
-                    raise ValueError(
-                        f"{name!r:.60}: {item!r:.60} is not a {HOOKS[hook]} with a valid name"
-                    )
+                    what = f"a {HOOKS[hook]} with a valid name"
+                    raise ValueError(f"{name!r:.60}: {item!r:.60} is not {what}")
                 yield str(name), item
             return
         case "strategies":
@@ -221,11 +197,9 @@ def _tool_name(tool: Tool) -> str:
     if not isinstance(schema, ToolSchema) or not _TOOL.fullmatch(schema.name):
         raise ValueError(f"{getattr(schema, 'name', None)!r:.80} is not a valid tool name")
     json.dumps(dict(schema.parameters))
-    listed: tuple[Any, ...] = (
-        schema.parameters.get("properties"),
-        schema.parameters.get("required"),
-    )
-    if not isinstance(listed[0] or {}, Mapping) or not isinstance(listed[1] or [], Sequence):
+    properties: Any = schema.parameters.get("properties") or {}
+    required: Any = schema.parameters.get("required") or []
+    if not isinstance(properties, Mapping) or not isinstance(required, Sequence):
         raise ValueError(f"the parameters of {schema.name} are not a JSON schema of an object")
     return schema.name
 
@@ -320,9 +294,8 @@ async def _run_command(
         if not isinstance(cast("object", printed), Printed):
             raise TypeError(f"/{command.name} returned {type(printed).__name__} instead of Printed")
         if not isinstance(cast("object", printed.text), str):
-            raise TypeError(
-                f"/{command.name} returned Printed({type(printed.text).__name__}) instead of a text"
-            )
+            kind = type(printed.text).__name__
+            raise TypeError(f"/{command.name} returned Printed({kind}) instead of a text")
         return printed
 
 

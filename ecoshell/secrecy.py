@@ -21,6 +21,8 @@ MIN_KEY_CHARACTERS = 8
 SECRET_NAME = re.compile(
     r"(API_?KEY|(^|_)(TOKEN|SECRET)|SECRET_.*KEY|PASSWORD|ACCESS_KEY(_ID)?)$", re.IGNORECASE
 )
+_WITHOUT_TEXT = frozenset((int, float, bool, type(None)))
+"""Types of parts that are not searched for secrets; most fields of events have them."""
 _NOT_DUMPABLE = (4, 0)
 """PR_SET_DUMPABLE and its value: only root may read this process's memory and environment."""
 
@@ -48,9 +50,8 @@ def protect_secrets() -> None:
     """Register the environment's secrets; in ecoshell's own process, also remove them from the environment."""
     values = {value.strip() for name, value in environ.items() if SECRET_NAME.search(name)}
     _environment_secrets.clear()
-    _environment_secrets.update(
-        value for value in values if not value.isalpha()
-    )  # `postgres` is also a word
+    # `postgres` is also a word
+    _environment_secrets.update(value for value in values if not value.isalpha())
     _update_secrets()
     if not _is_own_process:
         return
@@ -112,21 +113,21 @@ def mask_secrets(value: T) -> T:
         )
         return value if unchanged else cast("T", dict(clean))
     if type(same) in (list, tuple):
-        items = [mask_secrets(item) for item in cast("list[Any]", same)]
+        items = [
+            item if type(item) in _WITHOUT_TEXT else mask_secrets(item)
+            for item in cast("list[Any]", same)
+        ]
         unchanged = all(item is old for item, old in zip(items, same, strict=True))
         return value if unchanged else type(same)(items)
     if dataclasses.is_dataclass(same) and not isinstance(same, type):
-        names = (
-            field.name
-            for field in dataclasses.fields(same)
-            if field.init and not field.metadata.get("opaque")
-        )
-        fields = {name: getattr(same, name) for name in names}
-        changed = {
-            name: clean
-            for name, item in fields.items()
-            if (clean := mask_secrets(item)) is not item
-        }
+        changed: dict[str, Any] = {}
+        for field in dataclasses.fields(same):
+            if field.init and not field.metadata.get("opaque"):
+                item = getattr(same, field.name)
+                if type(item) in _WITHOUT_TEXT:
+                    continue
+                if (clean := mask_secrets(item)) is not item:
+                    changed[field.name] = clean
         return cast("T", dataclasses.replace(same, **changed)) if changed else value
     return value
 

@@ -1,9 +1,8 @@
 """Runs untrusted patterns, queries and templates in a separate process with time and memory limits.
 
 A pattern or a query can block the interpreter or exhaust memory, and a thread cannot be ended from outside. Processes
-are reused; one that exceeds its limits is killed and replaced. A worker ends with this process: it reads the end of
-its pipe while idle and is signalled (SIGIO) while working. Without an address space limit (macOS), only the time
-limit applies.
+are reused; one that exceeds its limits is killed and replaced. A worker ends with this process: the end of a pipe on
+which nothing is ever sent signals it (SIGIO). Without an address space limit (macOS), only the time limit applies.
 """
 
 import contextlib
@@ -13,7 +12,6 @@ import os
 import pickle
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +20,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from ecoshell.errors import ToolError
 
@@ -128,23 +126,25 @@ class _Worker:
     """The parent's side of one worker process."""
 
     def __init__(self) -> None:
-        from multiprocessing.connection import Connection
+        from multiprocessing.connection import Pipe
 
         paths = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))
         variables = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-        ours, theirs = socket.socketpair()
-        with theirs:
+        self._pipe, theirs = Pipe()
+        parent_alive, self._alive = Pipe(duplex=False)
+        with theirs, parent_alive:
+            code = f"from ecoshell.worker import serve; serve({parent_alive.fileno()})"
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", "from ecoshell.worker import serve; serve()"],
+                [sys.executable, "-P", "-c", code],
                 cwd="/",
                 env=variables
                 | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"},
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                pass_fds=(parent_alive.fileno(),),
                 start_new_session=True,  # Ctrl-C and a closing terminal do not reach it
             )
-        self._pipe: Connection[Any, Any] = Connection(ours.detach())
         self._ready = self.busy = False
 
     def answer(self, job: bytes, seconds: float, latest_start: float) -> object:
@@ -180,6 +180,7 @@ class _Worker:
     def end(self) -> None:
         """Kill the process; a thread collects it, since releasing its memory may take a second."""
         self._pipe.close()
+        self._alive.close()
         self.process.kill()
         with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
             threading.Thread(target=self.process.wait, name="worker", daemon=True).start()
@@ -188,8 +189,8 @@ class _Worker:
 _workers = _Workers()
 
 
-def serve() -> None:
-    """Run jobs from standard input until it ends, within limits enforced by the system."""
+def serve(parent_alive: int) -> None:
+    """Run jobs from standard input within limits enforced by the system, until `parent_alive` ends."""
     from multiprocessing.connection import Connection
 
     _workers.inside = True
@@ -198,21 +199,19 @@ def serve() -> None:
         lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
         with contextlib.suppress(ValueError, OSError):  # not supported by this system
             resource.setrlimit(limit, (lowest, lowest))
-    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    # The system ends the process at the pipe's end, even during a computation that runs no Python code. Standard input
+    # would not do: its messages raise the signal too, some only after they were read.
+    fcntl.fcntl(parent_alive, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(parent_alive, fcntl.F_SETFL, os.O_RDONLY | os.O_ASYNC)
     pipe = Connection(0)
     for name in _PRELOADED:
         importlib.import_module(name)
     pipe.send_bytes(b"ready")
-    flags = fcntl.fcntl(0, fcntl.F_GETFL)
     with contextlib.suppress(EOFError, OSError):  # the parent has ended
         while True:
             seconds, job = pipe.recv(), pipe.recv_bytes()
-            # A busy worker ends with its parent (SIGIO) or soon after its time is up (SIGALRM), without running Python
-            # code. Nothing may be sent meanwhile, since any message would raise the signal.
-            signal.setitimer(signal.ITIMER_REAL, seconds + 1)
-            fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
+            signal.setitimer(signal.ITIMER_REAL, seconds + 1)  # in case the parent does not end it
             reply = _run_job(job)
-            fcntl.fcntl(0, fcntl.F_SETFL, flags)
             signal.setitimer(signal.ITIMER_REAL, 0)
             pipe.send_bytes(reply)
 

@@ -13,6 +13,7 @@ from telling import printed
 from ecoshell.events import (
     EVENTS,
     BudgetChanged,
+    CallArriving,
     CallFinished,
     CallStarted,
     Event,
@@ -30,7 +31,7 @@ from ecoshell.tui.transcript.painting import Painter
 from ecoshell.tui.transcript.presenter import EventPresenter
 
 WIDTH = 400
-SILENT = {BudgetChanged, ModelReplied, StepStarted, TextArrived}
+SILENT = {BudgetChanged, CallArriving, ModelReplied, StepStarted, TextArrived}
 """Events whose content other events repeat."""
 FINISHED = TurnFinished(1, "answered", "", 0, Usage(), 1, (), 0.1)
 
@@ -117,5 +118,5 @@ def test_all_interfaces_say_how_a_turn_ended(interface) -> None:
     ended = TurnFinished(
         *(1, "limit", "", 3_100_000, Usage(1_200, 30, 200), 3, (), 2.1), saved_tokens=4_200
     )
-    words = "limit reached · $0.0031 · 3 steps · 2.1 s · saved 4.2k tok"
+    words = "limit reached · $0.0031 · 3 steps · 2.1 s · saved 4.2k tok of schemas"
     assert words in interface(ended)

@@ -582,9 +582,9 @@ def test_data_and_web_tools_work_in_a_session(command: Command, tmp_path: Path) 
     table, *refusals = map(str, observations(done))
     assert table == "who      amount\n␛[2JAnn       3\nBen           4"
     assert ["was not run: it was not approved" in refusal for refusal in refusals] == [True, True]
-    search = call("web_search", query="foxes")
-    refusals = observations(ask(command, tmp_path, search, {"text": "?"}, options=options))
-    assert "web_search was not run: it was not approved" in str(refusals)
+    fetch = call("fetch_url", url="https://example.org")
+    refusals = observations(ask(command, tmp_path, fetch, {"text": "?"}, options=options))
+    assert "fetch_url was not run: it was not approved" in str(refusals)
 
     image = tmp_path / "workspace" / "plot.png"
     observed = observations(
@@ -592,11 +592,7 @@ def test_data_and_web_tools_work_in_a_session(command: Command, tmp_path: Path) 
     )
     assert "read-only" in str(observed)
     assert not image.exists()
-    calls = (call("data_plot", **drawing), search)
-    observed = observations(
-        ask(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes"))
-    )
-    assert "ecoshell config set plugins.web.searxng" in str(observed)
+    ask(command, tmp_path, call("data_plot", **drawing), options=(*options, "--yes"))
     assert image.read_bytes().startswith(b"\x89PNG")
 
 

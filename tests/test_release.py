@@ -98,7 +98,7 @@ def test_tools_of_the_default_catalog_need_no_extra(run_installed, tmp_path: Pat
         "calculate": {"expression": "6 * 7"},
     }
     names = {row["name"] for row in json.loads(run_installed("tools", "--json").stdout)["rows"]}
-    assert {*calls, "fetch_url", "web_extract", "web_search", "git_status", "run_command"} <= names
+    assert {*calls, "fetch_url", "web_extract", "git_status", "run_command"} <= names
     script = [{"call": {"name": name, "arguments": calls[name]}} for name in calls]
     lines = [*script, {"text": "Done."}]
     (tmp_path / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

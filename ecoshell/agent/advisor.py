@@ -6,20 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import CallContext, Guard
-from ecoshell.agent.spending import charging
-from ecoshell.budget import Account, Amount, nano_to_usd_text
+from ecoshell.agent.spending import QuietSpending, charging
+from ecoshell.budget import Account, Amount, Unit, nano_to_usd_text
 from ecoshell.budget.gate import finished, sharing
-from ecoshell.errors import BudgetError, EcoshellError, LimitReached
-from ecoshell.events import (
-    AdviceFollowed,
-    AdvisorReplied,
-    BudgetSettled,
-    Emit,
-    Event,
-    Notice,
-    Reasoned,
-    TextArrived,
-)
+from ecoshell.catalog import few_words
+from ecoshell.errors import BudgetError, EcoshellError, LimitReached, ModelBroken
+from ecoshell.events import AdviceFollowed, AdvisorReplied, Emit, Notice
 from ecoshell.messages import TOOL_REGISTER, Call, Message, Observation
 from ecoshell.models import Request
 from ecoshell.options import ADVISOR
@@ -37,7 +29,10 @@ _SYSTEM = (
     "question. Say in a few sentences what it should do next and why: tool, arguments, file, or the answer. "
     "Point out wrong assumptions. You cannot call tools yourself."
 )
-_MAX_OUTPUT_TOKENS = 1_024
+_MAX_OUTPUT_TOKENS = 8_192
+"""Nearly all of it for reasoning: the advice is a few sentences."""
+_MAX_TOOLS = 40
+"""Tools that the advisor reads of, the registered ones first."""
 _REQUEST_CHARACTERS, _QUESTION_CHARACTERS = 6_000, 4_000
 _MAX_STEPS = 16
 _STEP_CHARACTERS = 800
@@ -73,9 +68,8 @@ class Advisor:
     @property
     def may_help(self) -> bool:
         """Whether it may still be asked once without a call of the model in this turn."""
-        return (
-            bool(self.deps.settings.advisor) and self._stuck_turn != self.deps.budget.account().turn
-        )
+        turn = self.deps.budget.account().turn
+        return bool(self.deps.settings.advisor) and self._stuck_turn != turn
 
     def use_up(self) -> None:
         """Count a question that the model did not ask."""
@@ -86,26 +80,27 @@ class Advisor:
         if automatic:
             self.use_up()
         async with self._asking:
-            models = await asyncio.to_thread(
-                self.deps.models.lend, self.deps.settings.advisor or ""
-            )
-            spending = _Spending(emit)
+            name = self.deps.settings.advisor or ""
+            models = await asyncio.to_thread(self.deps.models.lend, name)
+            spending = QuietSpending(emit)
+            request = mask_secrets(_request(question, path, self._tools(path)))
             try:
                 with charging(await self._account()), sharing():
-                    request = _request(question, path)
-                    reply = await models.current.model.ask(
-                        mask_secrets(request), spending.hear, role=ADVISOR
-                    )
+                    reply = await models.current.model.ask(request, spending.hear, role=ADVISOR)
             except LimitReached as limit:
                 share = f"{self.deps.settings.advisor_share:.0%} of the remaining budget"
-                raise BudgetError(
-                    f"The advisor's share ({share}) does not allow this question."
-                ) from limit
+                reason = f"The advisor's share ({share}) does not allow this question."
+                raise BudgetError(reason) from limit
             finally:
                 await models.aclose()
-        advice = reply.text.strip() or "(no advice)"
+        advice = reply.text.strip()
+        if not advice:
+            reason = " before its reasoning ended" if reply.cut else ""
+            raise ModelBroken(f"{name} wrote no advice{reason}.")
         self._previous_call = path.steps[-1].call.signature() if path.steps else ""
-        emit(AdvisorReplied(question, advice, models.name, spending.usd, automatic))
+        nano = spending.consumption.nano
+        spent_usd = None if nano is None else nano_to_usd_text(nano)
+        emit(AdvisorReplied(question, advice, models.name, spent_usd, automatic))
         return advice
 
     def follow(self, call: Call, emit: Emit) -> None:
@@ -114,94 +109,85 @@ class Advisor:
             emit(AdviceFollowed(self._previous_call, call.signature()))
             self._previous_call = ""
 
+    def _tools(self, path: Path) -> list[str]:
+        """The tools that the model may use, a line each."""
+        schemas = [schema for schema in self.deps.catalog.schemas if schema.name != ASK_ADVISOR]
+        schemas.sort(key=lambda schema: schema.name not in path.registered)
+        lines = [
+            f"{schema.name}({', '.join(schema.parameters.get('properties', ()))}): {few_words(schema)}"
+            for schema in schemas[:_MAX_TOOLS]
+        ]
+        left_out = len(schemas) - len(lines)
+        return [*lines, f"(and {left_out} more)"] if left_out else lines
+
     async def _account(self) -> Account:
         """The account of the turn's share, which is fixed when the advisor is first asked in it."""
         deps, account = self.deps, self.deps.budget.account()
         share = "/".join(filter(None, (account.task, f"{self.session}-advisor-{account.turn}")))
         if share != self._share:
-            shares: dict[str, Amount] = {}
+            shares: dict[Unit, int] = {}
             for cap in await deps.budget.caps():
                 value = int(cap.left * deps.settings.advisor_share)
-                if cap.unit not in shares or value < shares[cap.unit].value:
-                    shares[cap.unit] = Amount(value, cap.unit)
-            await finished(
-                asyncio.to_thread(deps.budget.gate.ledger.set_share, share, shares.values())
-            )
+                shares[cap.unit] = min(value, shares.get(cap.unit, value))
+            amounts = [Amount(value, unit) for unit, value in shares.items()]
+            await finished(asyncio.to_thread(deps.budget.gate.ledger.set_share, share, amounts))
             self._share = share
         return replace(account, task=share)
 
 
-@dataclass(slots=True)
-class _Spending:
-    """Forwards the events of the call except its text, and adds up its price."""
-
-    emit: Emit
-    nano: int | None = 0
-
-    @property
-    def usd(self) -> str | None:
-        return None if self.nano is None else nano_to_usd_text(self.nano)
-
-    def hear(self, event: Event) -> None:
-        if isinstance(event, BudgetSettled):
-            self.nano = (
-                None
-                if self.nano is None or event.spent_nano is None
-                else self.nano + event.spent_nano
-            )
-        if not isinstance(event, (TextArrived, Reasoned)):
-            self.emit(event)
-
-
 @dataclass(frozen=True)
 class Advised(Guard):
-    """Asks the advisor once in a turn if the last calls gave no result, and adds the advice to the observation."""
+    """Asks the advisor once in a turn if the last calls gave no result, and adds the advice to the observation.
+
+    It answers after all calls of a reply, since those were written without the advice.
+    """
 
     advisor: Advisor
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         self.advisor.follow(call, context.emit)
         observation = await self.inner.execute(call, context)
-        steps = (*context.path.steps, Step("", call, observation))
-        if not (self.advisor.may_help and is_stuck(steps)):
+        step, reply = Step("", call, observation), context.reply
+        if call.id in reply.pending:
+            reply.pending.discard(call.id)
+            reply.steps.append(step)
+        earlier = {step.call.id for step in context.path.steps}
+        together = [step for step in reply.steps if step.call.id not in earlier] or [step]
+        steps = (*context.path.steps, *together)
+        if reply.pending or not (self.advisor.may_help and is_stuck(steps)):
             return observation
+        path = Path(context.path.question, steps)
         try:
-            advice = await self.advisor.ask(
-                _STUCK, Path(context.path.question, steps), context.emit, automatic=True
-            )
+            advice = await self.advisor.ask(_STUCK, path, context.emit, automatic=True)
         except EcoshellError as failure:
             context.emit(Notice(f"The advisor gave no advice. {failure.message}"))
             return observation
-        return replace(
-            observation, text=f"{observation.text}\n\nAdvice from a stronger model: {advice}"
-        )
+        text = f"{observation.text}\n\nAdvice from a stronger model: {advice}"
+        return replace(observation, text=text)
 
 
 def is_stuck(steps: Sequence[Step]) -> bool:
     """Whether the last calls failed or were refused, other than by the user."""
     calls = [step for step in steps if step.call.name != TOOL_REGISTER][-STUCK_AFTER:]
-    fruitless = [
-        step
-        for step in calls
-        if not step.observation.ok and step.observation.refused != "unapproved"
-    ]
-    return len(fruitless) == STUCK_AFTER
+    results = [step.observation for step in calls]
+    return len(calls) == STUCK_AFTER and not any(
+        result.ok or result.refused == "unapproved" for result in results
+    )
 
 
-def _request(question: str, path: Path) -> Request:
-    """What the advisor reads: the request, the latest steps and the question, each bounded."""
+def _request(question: str, path: Path, tools: Sequence[str]) -> Request:
+    """What the advisor reads: the tools, the request, the latest steps and the question, each bounded."""
     lines = [
         f"{clip(step.call.signature(), _STEP_CHARACTERS)[0]}\n→ {clip(step.observation.text, _STEP_CHARACTERS)[0]}"
         for step in path.steps[-_MAX_STEPS:]
     ]
     left_out = len(path.steps) - len(lines)
     done = [f"({left_out} earlier steps omitted)"] if left_out else []
-    text = "\n\n".join(
-        (
-            f"The request:\n{clip(path.question, _REQUEST_CHARACTERS)[0]}",
-            "Done so far:\n" + ("\n".join((*done, *lines)) or "nothing"),
-            f"The question:\n{clip(question, _QUESTION_CHARACTERS)[0]}",
-        )
+    parts = (
+        "The tools of the model:\n" + "\n".join(tools),
+        f"The request:\n{clip(path.question, _REQUEST_CHARACTERS)[0]}",
+        "Done so far:\n" + ("\n".join((*done, *lines)) or "nothing"),
+        f"The question:\n{clip(question, _QUESTION_CHARACTERS)[0]}",
     )
-    messages = (Message("system", _SYSTEM), Message("user", text))
+    messages = (Message("system", _SYSTEM), Message("user", "\n\n".join(parts)))
     return Request(messages, want="text", max_tokens=_MAX_OUTPUT_TOKENS, purpose="sample")

@@ -58,29 +58,22 @@ class AgentFiles:
     def __init__(self, workspace: Workspace, user_folder: Path, trust: ProjectTrust) -> None:
         self._trust = trust
         self._folders = [
-            *(DefinitionFolder(Path(folder), workspace) for folder in PROJECT_FOLDERS),
             DefinitionFolder(user_folder),
+            *(DefinitionFolder(Path(folder), workspace) for folder in PROJECT_FOLDERS),
         ]
 
     async def definition(self, name: str, user: UserInterface, emit: Emit) -> AgentDefinition:
         """The agent with this name; asks the user to trust a file of the project. Raises UsageError."""
-        files = self._files()
-        if (file := files.get(name)) is None:
-            names = ", ".join(files)
-            fix = (
-                f"Available: {names}."
-                if files
-                else f"Define it in {PROJECT_FOLDERS[0]}/{name}.md, or name none."
-            )
-            raise UsageError(f"Unknown agent {name!r}.", fix=fix)
-        definition = _parsed(file)
-        if file.of_project and not await self._trust.allows(
-            file.file, file.text, user, emit, once=True
-        ):
-            raise UsageError(
-                f"{file.file} is not trusted.", fix="Delegate without an agent, or do it yourself."
-            )
+        file = self._file(name)
+        definition, allows = _parsed(file), self._trust.allows
+        if file.of_project and not await allows(file.file, file.text, user, emit, once=True):
+            fix = "Delegate without an agent, or do it yourself."
+            raise UsageError(f"{file.file} is not trusted.", fix=fix)
         return definition
+
+    def untrusted(self, name: str) -> AgentDefinition:
+        """The agent with this name, trusted or not, for estimates. May block; raises UsageError."""
+        return _parsed(self._file(name))
 
     def trusted(self) -> list[AgentDefinition]:
         """The agents that need no decision of the user; faulty files are ignored. May block."""
@@ -106,8 +99,18 @@ class AgentFiles:
             rows.append((file.name, about, file.file))
         return rows
 
+    def _file(self, name: str) -> Definition:
+        """The file that defines the agent; raises UsageError."""
+        files = self._files()
+        if (file := files.get(name)) is not None:
+            return file
+        fix = f"Define it in {PROJECT_FOLDERS[0]}/{name}.md, or name none."
+        if files:
+            fix = f"Available: {', '.join(files)}."
+        raise UsageError(f"Unknown agent {name!r}.", fix=fix)
+
     def _files(self) -> dict[str, Definition]:
-        """The files by the name of their agent."""
+        """The files by the name of their agent; the user's take precedence over those of the project."""
         ignores_project = self._trust.policy == "off"
         files: dict[str, Definition] = {}
         for folder in self._folders:
@@ -133,7 +136,6 @@ def _parsed(file: Definition) -> AgentDefinition:
     try:
         return replace(definition, budget=parse_amount(budget))
     except UsageError as error:
-        error.message = (
-            f"The budget of the agent {file.name} in {file.file} cannot be used. {error.message}"
-        )
+        reason = f"The budget of the agent {file.name} in {file.file} cannot be used."
+        error.message = f"{reason} {error.message}"
         raise

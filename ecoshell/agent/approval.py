@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from ecoshell.agent import Approval, NonInteractive, UserInterface
+from ecoshell.agent import Approval, Decision, NonInteractive, UserInterface
 from ecoshell.agent.guards import CallContext, Guard, refuse
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
@@ -49,9 +49,7 @@ class ApprovalRequest:
     call: Call
     tool: Tool
     schema: ToolSchema
-    """The tool's schema in the catalog."""
     rationale: str = ""
-    """The agent's reason for the call."""
     searching: bool = False
     """Whether the agent may backtrack and try another path."""
     guess: Guess | None = None
@@ -66,16 +64,12 @@ class ApprovalRequest:
 
     def wanted(self, judged: Judgement, fault: str = "") -> ApprovalWanted:
         """The question for the user; may block."""
-        try:
-            changes = (
-                self.tool.preview(self.call.arguments) if isinstance(self.tool, Previewing) else ""
-            )
-        except Exception:  # noqa: BLE001 - boundary to third-party code; the preview is optional
-            changes = ""
-        effects = self.tool.effects
-        action = (
-            " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
-        )
+        changes, effects = "", self.tool.effects
+        if isinstance(self.tool, Previewing):
+            with suppress(Exception):  # boundary to third-party code; the preview is optional
+                changes = self.tool.preview(self.call.arguments)
+        words = [_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)]
+        action = " and ".join(words) or "read"
         if (sandbox := sandbox_of(self.tool)) is not None and sandbox.holds:
             action = (
                 "run a program in the sandbox, which writes only the workspace and has no network"
@@ -130,6 +124,7 @@ class Approvals:
         self.rules = rules
         """May be replaced at any time; grants remain."""
         self._person = person
+        self._by = "nobody" if isinstance(person, NonInteractive) else "person"
         self._remember = remember
         self._granted = set(granted)
         self.has_reported_sandbox = False
@@ -165,10 +160,8 @@ class Approvals:
         rules, call, tool = self.rules, request.call, request.tool
         judged = await asyncio.to_thread(rules.judge, call, tool)
         if judged.verdict != "deny" and request.guess is not None:
-            deviation = await asyncio.to_thread(
-                request.guess.deviation, call, tool, rules.workspace
-            )
-            if deviation:
+            compare = request.guess.deviation
+            if deviation := await asyncio.to_thread(compare, call, tool, rules.workspace):
                 reason = f"The model is too small to be trusted with it: {deviation}."
                 judged = Judgement("ask", reason, always_asks=True, instead=_DO_INSTEAD)
         if judged.verdict == "allow" and judged.git_command:
@@ -181,7 +174,7 @@ class Approvals:
         if self.mode() == "plan" and (
             tool.effects & LASTING or not (is_allowed or type(self._person) is not NonInteractive)
         ):
-            emit(ApprovalGiven(call.id, "no", "plan mode"))
+            emit(ApprovalGiven(call.id, "no", "plan mode", agent=request.agent))
             return judged, ApprovalDecision(call, f"{call.name} was not run: {_PLAN_MODE}")
         if self.mode() == "edits" and judged.verdict == "ask" and not judged.by_rule:
             is_allowed = is_allowed or await asyncio.to_thread(rules.is_edit, call, tool)
@@ -197,10 +190,8 @@ class Approvals:
         fault = ""
         while True:
             edited_request = replace(request, call=call)
-            question = mask_secrets(
-                await in_thread(functools.partial(edited_request.wanted, judged, fault))
-            )
-            emit(question)
+            make_question = functools.partial(edited_request.wanted, judged, fault)
+            emit(question := mask_secrets(await in_thread(make_question)))
             approval = await self._person.approve(question)
             if approval.decision == "no" or approval.arguments is None:
                 break
@@ -212,20 +203,14 @@ class Approvals:
                 break
         edited = call.arguments if dict(call.arguments) != dict(request.call.arguments) else None
         if approval.decision == "no":
-            by = "nobody" if isinstance(self._person, NonInteractive) else "person"
             instead = approval.instead.strip()
-            emit(ApprovalGiven(call.id, "no", by, instead=instead, agent=request.agent))
+            emit(ApprovalGiven(call.id, "no", self._by, instead=instead, agent=request.agent))
+            reason = f"it was not approved. {judged.instead or judged.why}".rstrip()
             if instead:
                 reason = f"the user said no. Do this instead: {instead}"
-            else:
-                # a user who was asked has read the reason; the model does not
-                if judged.instead and by == "nobody":
-                    emit(
-                        Notice(
-                            f"{visible_line(call.name)} was not run. {judged.why}{_HOW_TO_TRUST}"
-                        )
-                    )
-                reason = f"it was not approved. {judged.instead or judged.why}".rstrip()
+            elif judged.instead and self._by == "nobody":  # a user has read the reason
+                text = f"{visible_line(call.name)} was not run. {judged.why}{_HOW_TO_TRUST}"
+                emit(Notice(text))
             return ApprovalDecision(call, f"{call.name} was not run: {reason}")
         if edited is not None:
             judged = await asyncio.to_thread(self.rules.judge, call, tool)
@@ -233,12 +218,16 @@ class Approvals:
             emit(ApprovalGiven(call.id, "no", "rule", edited, agent=request.agent))
             return ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
         emit(ApprovalGiven(call.id, approval.decision, "person", edited, agent=request.agent))
-        if not judged.always_asks and approval.decision in ("session", "project"):
-            granted = grant(call, tool.effects, judged)
-            self._granted.add(granted)
-            if approval.decision == "project":
-                await asyncio.to_thread(self._remember, granted)
+        if not judged.always_asks:
+            await self._grant(grant(call, tool.effects, judged), approval.decision)
         return ApprovalDecision(call)
+
+    async def _grant(self, granted: str, decision: Decision) -> None:
+        """Remember a grant as long as the user decided."""
+        if decision in ("session", "project"):
+            self._granted.add(granted)
+        if decision == "project":
+            await asyncio.to_thread(self._remember, granted)
 
     async def reach(self, request: ApprovalRequest) -> Reach:
         """What the program of a call may reach, by the settings and earlier approvals."""
@@ -262,20 +251,18 @@ class Approvals:
             tuple(sorted(request.tool.effects)),
             text,
             rationale=request.rationale,
+            agent=request.agent,
         )
         async with self._asking:
             emit(question := mask_secrets(question))
             approval = await self._person.approve(question)
-        is_edited = approval.arguments is not None and dict(approval.arguments) != dict(
-            question.arguments
-        )
-        decision = "no" if is_edited else approval.decision  # An edited call needs the rules again.
-        emit(ApprovalGiven(question.id, decision, "person", instead=approval.instead.strip()))
-        if decision in ("session", "project"):
-            granted = f"{wider} {grant(request.call, request.tool.effects, Judgement('ask'))}"
-            self._granted.add(granted)
-            if decision == "project":
-                await asyncio.to_thread(self._remember, granted)
+        edited, original = approval.arguments, dict(question.arguments)
+        is_edited = edited is not None and dict(edited) != original  # it needs the rules again
+        decision = "no" if is_edited else approval.decision
+        instead = approval.instead.strip()
+        emit(ApprovalGiven(question.id, decision, "person", instead=instead, agent=request.agent))
+        granted = grant(request.call, request.tool.effects, Judgement("ask"))
+        await self._grant(f"{wider} {granted}", decision)
         return decision != "no"
 
     async def fill_in(self, wanted: ApprovalWanted, schema: ToolSchema, emit: Emit) -> Approval:
@@ -291,8 +278,7 @@ class Approvals:
                 if approval.decision != "no":
                     fault = await asyncio.to_thread(call_fault, call, [schema])
                 if not fault:
-                    by = "nobody" if isinstance(self._person, NonInteractive) else "person"
-                    emit(ApprovalGiven(wanted.id, approval.decision, by))
+                    emit(ApprovalGiven(wanted.id, approval.decision, self._by))
                     return replace(approval, arguments=arguments)
                 wanted = replace(wanted, arguments=arguments, fault=fault)
 
@@ -328,29 +314,18 @@ class Approved(Guard):
             tools = map(catalog.tool, catalog.names)
             similar = tuple(tool.schema for tool in tools if tool.effects & LASTING == lasting)
             guess = Guess(context.path.question, context.path.steps, similar, caller.small)
-        request = ApprovalRequest(
-            call,
-            tool,
-            catalog.schema(call.name),
-            context.rationale,
-            self.searching,
-            guess,
-            self.agent,
-        )
+        schema, rationale = catalog.schema(call.name), context.rationale
+        request = ApprovalRequest(call, tool, schema, rationale, self.searching, guess, self.agent)
         ruling = await approvals.rule(request, context.emit)
         original, edited = call.arguments, ruling.call.arguments
         if ruling.refusal:
             observation = refuse("unapproved", ruling.refusal)
         else:
             observation = await self.inner.execute(ruling.call, context)
-        changed = {
-            name: value
-            for name, value in edited.items()
-            if name not in original or original[name] != value
-        }
         edits = [
             f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
-            for name, value in changed.items()
+            for name, value in edited.items()
+            if name not in original or original[name] != value
         ]
         edits += [f"{name} omitted" for name in original if name not in edited]
         if not edits:
@@ -374,6 +349,8 @@ class Confined(Guard):
 
     catalog: Catalog
     approvals: Approvals
+    agent: str
+    """The name of the subagent that makes the calls; empty for the session's own agent."""
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         tool = self.catalog.tool(call.name)
@@ -382,7 +359,8 @@ class Confined(Guard):
         if sandbox is None:
             return await self.inner.execute(call, context)
         approvals = self.approvals
-        request = ApprovalRequest(call, tool, self.catalog.schema(call.name), context.rationale)
+        schema, rationale = self.catalog.schema(call.name), context.rationale
+        request = ApprovalRequest(call, tool, schema, rationale, agent=self.agent)
         observation = await self._within(await approvals.reach(request), call, context)
         self._report_absence(sandbox, context)
         lacked = observation.obstacle
@@ -394,9 +372,8 @@ class Confined(Guard):
         context.emit(SandboxBlocked(call.id, call.name, lacked, allowed))
         if not allowed:
             hint = f"The user did not allow running it {_WIDER[lacked]}; {_SETTINGS[lacked]} names commands that may."
-            return replace(
-                observation, text=f"{observation.text}\n[{_capital(LACKS[lacked])}. {hint}]"
-            )
+            note = f"[{LACKS[lacked].capitalize()}. {hint}]"
+            return replace(observation, text=f"{observation.text}\n{note}")
         again = await self._within(lacked, call, context)
         text = f"[It failed first, because {LACKS[lacked]}. The user allowed running it {_WIDER[lacked]}:]"
         return replace(again, text=f"{text}\n{again.text}")
@@ -415,7 +392,3 @@ class Confined(Guard):
         if sandbox.mode == "auto" and not approvals.has_reported_sandbox and sandbox.problem:
             approvals.has_reported_sandbox = True
             context.emit(Notice(f"Commands run without a sandbox. {sandbox.problem}"))
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

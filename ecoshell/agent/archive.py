@@ -47,31 +47,22 @@ class Archive:
     async def rows(self, limit: int = 1000) -> list[SessionRow]:
         """The sessions that are not empty, the last used first."""
         costs = {row.key: row for row in await asyncio.to_thread(self.ledger.rows, "session")}
-        infos, current = await asyncio.to_thread(self.store.list, limit), self.current()
-        return [
-            SessionRow(
-                info,
-                cost.shown_nano,
-                cost.calls,
-                info.id == current,
-                cost.estimate_nano is not None,
-            )
-            if (cost := costs.get(info.id))
-            else SessionRow(info, 0, 0, info.id == current)
-            for info in infos
-        ]
+        current, rows = self.current(), list[SessionRow]()
+        for info in await asyncio.to_thread(self.store.list, limit):
+            cost = costs.get(info.id)
+            figures = (cost.shown_nano, cost.calls) if cost else (0, 0)
+            is_estimated = cost is not None and cost.estimate_nano is not None
+            rows.append(SessionRow(info, *figures, info.id == current, is_estimated))
+        return rows
 
     async def rename(self, session: str, title: str) -> None:
-        """Change the title of a session."""
         await asyncio.to_thread(self.store.rename, session, title)
 
     async def delete(self, session: str) -> None:
         """Delete a session and its data; its costs stay in the ledger."""
         if session == self.current():
-            raise UsageError(
-                "This session is open.",
-                fix="Start or resume another session, then delete this one.",
-            )
+            fix = "Start or resume another session, then delete this one."
+            raise UsageError("This session is open.", fix=fix)
         await asyncio.to_thread(self.store.delete, session)
         for forget in self.forget:
             await asyncio.to_thread(forget, session)

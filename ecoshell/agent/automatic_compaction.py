@@ -6,6 +6,7 @@ Contexts below `LARGE_CONTEXT` are left to `in_context` of modes/requests.py, wh
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 from ecoshell.agent.compaction import Summary, extract, extract_of_steps, summarize, with_todo
@@ -19,7 +20,7 @@ from ecoshell.agent.view import (
     path_messages,
     reply_groups,
     summary_messages,
-    trimmed,
+    trimmed_message,
 )
 from ecoshell.events import Compacted, Emit, ResultsTrimmed, TrimmedResult
 from ecoshell.messages import Call, Message
@@ -94,12 +95,8 @@ class ContextKeeper:
         if full.tokens <= limit:
             return start
         goal = int(limit * _GOAL_SHARE)
-        for reduce in (
-            self._trim_latest,
-            self._trim_earlier,
-            self._summarize_turns,
-            self._summarize_steps,
-        ):
+        trimming = (self._trim_latest, self._trim_earlier)
+        for reduce in (*trimming, self._summarize_turns, self._summarize_steps):
             if not await reduce(view, full, goal):
                 continue
             if reduce == self._summarize_turns:
@@ -115,22 +112,17 @@ class ContextKeeper:
 
     async def _fullness(self, view: View, *, any_context: bool) -> Fullness | None:
         """The fullest context among the next step's calls; None if none is large."""
-        calls = [
-            (call, context)
-            for call in self.deps.models.current.mode.forecast(view).steps
-            if (context := call.model.traits.context) is not None
-            and (any_context or context >= LARGE_CONTEXT)
-        ]
-        if not calls:
-            return None
+        least = 1 if any_context else LARGE_CONTEXT
 
         def measure() -> list[Fullness]:
             return [
                 Fullness(call.model.size(call.request).count, context, call.model)
-                for call, context in calls
+                for call in self.deps.models.current.mode.forecast(view).steps
+                if (context := call.model.traits.context) is not None and context >= least
             ]
 
-        return max(await asyncio.to_thread(measure), key=lambda full: full.tokens / full.context)
+        contexts = await asyncio.to_thread(measure)
+        return max(contexts, key=lambda full: full.tokens / full.context, default=None)
 
     async def _trim_latest(self, view: View, full: Fullness, goal: int) -> bool:
         """Trim the unread results of the last reply if they alone fill half of the context."""
@@ -153,12 +145,9 @@ class ContextKeeper:
     def _past_results(self) -> Iterator[tuple[int, Call, str]]:
         for turn in self.memory.turns:
             for message in turn.messages:
-                if (
-                    message.speaker == "tool"
-                    and message.call is not None
-                    and is_trimmable(message.call)
-                ):
-                    yield turn.number, message.call, message.text
+                call = message.call if message.speaker == "tool" else None
+                if call is not None and is_trimmable(call):
+                    yield turn.number, call, message.text
 
     def _results_of(self, steps: Iterable[Step]) -> Iterator[tuple[int, Call, str]]:
         for step in steps:
@@ -175,13 +164,9 @@ class ContextKeeper:
         """Trim these results in one event, but only if that reaches the `goal` in tokens."""
 
         def saving() -> int:
-            shorter = (
-                Message("tool", trimmed(text, characters, call.subject))
-                for _, call, text in results
-            )
-            return full.tokens_of(Message("tool", text) for _, _, text in results) - full.tokens_of(
-                shorter
-            )
+            messages = [Message("tool", text, (call,)) for _, call, text in results]
+            shorter = [trimmed_message(message, characters) for message in messages]
+            return full.tokens_of(messages) - full.tokens_of(shorter)
 
         results = [result for result in results if len(result[2]) > characters]
         after = full.tokens - await asyncio.to_thread(saving)
@@ -198,9 +183,8 @@ class ContextKeeper:
         old_tokens = await asyncio.to_thread(full.tokens_of, view.history)
         if old_tokens < full.context * _HISTORY_SHARE:
             return False
-        summary = await summarize(
-            self.deps, view, view.history, lambda: extract(self.memory), self.emit
-        )
+        fallback = partial(extract, self.memory)
+        summary = await summarize(self.deps, view, view.history, fallback, self.emit)
         summary = replace(summary, text=with_todo(summary.text, self.memory))
         new_tokens = await asyncio.to_thread(full.tokens_of, summary_messages(summary.text))
         if new_tokens >= old_tokens:
@@ -222,13 +206,9 @@ class ContextKeeper:
             return False
         condensed = view.condensed
         messages = path_messages(view.opening, replace(view.path, steps=earlier))
-        summary = await summarize(
-            self.deps,
-            view,
-            (*view.history, *messages),
-            lambda: extract_of_steps(earlier, condensed.summary),
-            self.emit,
-        )
+        fallback = partial(extract_of_steps, earlier, condensed.summary)
+        history = (*view.history, *messages)
+        summary = await summarize(self.deps, view, history, fallback, self.emit)
         summary = replace(summary, text=with_todo(summary.text, self.memory))
         replaced = (*messages[1:], Message("user", condensed.summary))
         old_tokens = await asyncio.to_thread(full.tokens_of, replaced)

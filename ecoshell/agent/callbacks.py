@@ -69,7 +69,7 @@ class RunningCall:
         values |= {
             name: spec["default"] for name, spec in fields.items() if spec and "default" in spec
         }
-        tool_schema = ToolSchema(f"{server}:form", "", schema, server=server)
+        tool_schema = _schema(server, "form", schema)
         question = "\n".join([message, *tool_schema.as_text().splitlines()[1:]])
         why = (
             f"The server {server} asks for these values and receives them as shown; [e] edits them."
@@ -77,9 +77,7 @@ class RunningCall:
         return await self._ask(question, tool_schema, values, why)
 
     async def visit(self, server: str, message: str, address: str) -> bool:
-        schema = ToolSchema(
-            f"{server}:address", "", {"type": "object", "properties": {}}, server=server
-        )
+        schema = _schema(server, "address")
         why = f"The server {server} asks you to open this address. ecoshell does not open it; yes means that you will."
         return await self._ask(message, schema, {"address": address}, why) is not None
 
@@ -102,33 +100,25 @@ class RunningCall:
     ) -> Sample:
         model, decisions = self.deps.models.current.model, self.sampling
         name, max_tokens = model.traits.name, max(1, min(max_tokens, _MAX_OUTPUT_TOKENS))
-        if server not in decisions:
-            if allowed:
-                decisions[server] = True
-                self.emit(
-                    Notice(
-                        f"{name} writes for {server}, as the settings allow; the costs count under the caps."
-                    )
-                )
-            else:
-                schema = ToolSchema(
-                    f"{server}:sampling", "", {"type": "object", "properties": {}}, server=server
-                )
-                why = f"{name} would write for the server {server} on every request; the costs count under the caps."
-                arguments = {"model": name, "max_tokens": max_tokens}
-                message = messages[-1].text if messages else ""
-                decisions[server] = await self._ask(message, schema, arguments, why) is not None
+        if server not in decisions and allowed:
+            decisions[server] = True
+            text = f"{name} writes for {server}, as the settings allow; the costs count under the caps."
+            self.emit(Notice(text))
+        elif server not in decisions:
+            why = f"{name} would write for the server {server} on every request; the costs count under the caps."
+            arguments = {"model": name, "max_tokens": max_tokens}
+            message, schema = messages[-1].text if messages else "", _schema(server, "sampling")
+            decisions[server] = await self._ask(message, schema, arguments, why) is not None
         if not decisions[server]:
             raise ToolError("The user declined it.")
         request = Request(
             mask_secrets(tuple(messages)), want="text", max_tokens=max_tokens, purpose="sample"
         )
         try:
-            # waiting for the tool's own reservation would never end
             with (
                 self._paused(),
                 sharing(),
-            ):
+            ):  # waiting for the tool's own reservation would never end
                 reply = await model.ask(request, self.emit, role=ROLE)
         except (BudgetError, ModelError, StoreError) as failure:
             self.emit(Notice(f"{name} wrote nothing for {server}. {failure.message}"))
@@ -136,7 +126,8 @@ class RunningCall:
         return Sample(reply.text, name, reply.cut)
 
     async def delegate(self, delegation: Delegation) -> Observation:
-        return await self.subagents().run(delegation, self.call, self.emit, self.bill)
+        reply_calls = self.context.delegating
+        return await self.subagents().run(delegation, self.call, self.emit, self.bill, reply_calls)
 
     def _paused(self) -> AbstractContextManager[None]:
         return nullcontext() if self.clock is None else self.clock.paused()
@@ -152,3 +143,9 @@ class RunningCall:
         with self._paused():
             approval = await self.deps.approvals.fill_in(mask_secrets(question), schema, self.emit)
         return None if approval.decision == "no" else approval.arguments
+
+
+def _schema(server: str, subject: str, parameters: Mapping[str, Any] | None = None) -> ToolSchema:
+    """The schema of what a server asks for, by default without fields to fill in."""
+    parameters = parameters or {"type": "object", "properties": {}}
+    return ToolSchema(f"{server}:{subject}", "", parameters, server=server)

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
 
-from ecoshell.agent.guards import CallContext, Guard, finished, refuse, unwrap
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.guards import CallContext, Guard, announce, may_repeat, refuse, unwrap
 from ecoshell.agent.spending import SessionBudget
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog import Catalog, Presentation
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import LimitReached
-from ecoshell.events import CallStarted, Emit, ToolRegistered
+from ecoshell.events import Emit, ToolRegistered
 from ecoshell.events.plan import why_words
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolSchema
 from ecoshell.strategies import same
@@ -43,17 +43,10 @@ class Registrar:
     by_call: bool
     """Whether the first call of a tool that is known by name registers it."""
 
-    def register(
-        self,
-        name: str,
-        call: Call,
-        context: CallContext,
-        *,
-        by: Literal["agent", "first_call"] = "agent",
-    ) -> ToolSchema:
+    def register(self, name: str, call: Call, context: CallContext) -> ToolSchema:
         """Register the tool for this call, which asks for that or is the tool's own first one."""
         schema, tool = self.catalog.schema(name), self.catalog.tool(name)
-        self._report(schema, call, context, by)
+        self._report(schema, call, context)
         if isinstance(tool, Warming):
             tool.warm()
         return schema
@@ -62,20 +55,15 @@ class Registrar:
         """Register the skill for this call and return its text."""
         skill = self.catalog.skills[name]
         text = await asyncio.to_thread(skill.text)
-        self._report(skill.schema, call, context, "agent", text)
+        self._report(skill.schema, call, context, text)
         return text
 
-    def _report(
-        self,
-        schema: ToolSchema,
-        call: Call,
-        context: CallContext,
-        by: Literal["agent", "first_call"],
-        text: str = "",
-    ) -> None:
+    def _report(self, schema: ToolSchema, call: Call, context: CallContext, text: str = "") -> None:
+        by = "agent" if call.name == TOOL_REGISTER else "first_call"
         tokens, exact = self.measure(schema, text)
         step, loaded = len(context.path.steps) + 1, len({*context.registered, schema.name})
         total = len(self.catalog) + len(self.catalog.skills)
+        context.registered.add(schema.name)
         context.emit(
             ToolRegistered(
                 schema.name, tokens, exact, step, by, call.id, call.group, loaded, total, text=text
@@ -105,25 +93,23 @@ class Checked(Guard):
             return refuse("unknown", unknown_tool(call.name, catalog))
         if call.fault:
             return refuse("invalid", call.fault)
-        if (repetition := self._repetition(call, context)) is not None:
-            return repetition
+        if (result := repetition(call, context, self.plan.deps)) is not None:
+            return result
         if refusal := await self.refusal(call.name, context):
             return refuse("forbidden", refusal)
-        if call.name not in context.registered and self.registrar.by_call:
-            self.registrar.register(call.name, call, context, by="first_call")
-        elif call.name not in context.registered:
-            reason = f"{call.name} is not registered, so it was not run."
-            return refuse(
-                "unregistered", f"{reason} Register it first: tool_register(tool_name={call.name})."
-            )
+        if call.name not in context.registered:
+            if not self.registrar.by_call:
+                fix = f"Register it first: tool_register(tool_name={call.name})."
+                reason = f"{call.name} is not registered, so it was not run. {fix}"
+                return refuse("unregistered", reason)
+            self.registrar.register(call.name, call, context)
         price = catalog.tool(call.name).price_nano
         while price:
             try:
                 await self.budget.gate.require(self.budget.account(), price)
                 break
-            except (
-                LimitReached
-            ) as limit:  # the user may make room; nodes of a tool graph are refused at once
+            except LimitReached as limit:
+                # the user may make room; nodes of a tool graph are refused at once
                 if context.node or not await self.ask(limit, context.emit):
                     return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
         return await self.inner.execute(call, context)
@@ -140,44 +126,41 @@ class Checked(Guard):
             await self.plan.follow(context.emit)
         return ""
 
-    def _repetition(self, call: Call, context: CallContext) -> Observation | None:
-        """The earlier result for the first repetition of a call, a refusal for further ones; None if it may run.
 
-        After a call that writes or executes, repetitions may run, since any result may have changed; after a program
-        that failed, too, because it may have done part of its work.
-        """
-        if context.node or (
-            call.name in self.registrar.catalog
-            and limits_of(self.registrar.catalog.tool(call.name)).is_live
-        ):
-            return None
-        catalog, times, result = self.registrar.catalog, 0, None
-        for step in context.path.steps:
-            observation, subject = step.observation, step.call.subject
-            is_visible = step.call.id not in context.forgotten
-            if (
-                is_visible
-                and same(unwrap(step.call), call)
-                and observation.refused in ("", "repeated")
-            ):
-                times, result = times + 1, result if observation.refused else observation
-            elif not observation.refused and step.call.name != TOOL_REGISTER and subject in catalog:
-                effects = catalog.tool(subject).effects
-                if "execute" in effects or (observation.ok and effects & LASTING):
-                    result = None
-        if result is None:
-            return None
-        if times == 1:
-            request = clip(context.path.question, _REQUEST_CHARACTERS)[0]
-            text = f"{_MADE_BEFORE} Its result was:\n{result.text}\n\n{_CONTINUE}\n{request}"
-            return replace(
-                result, text=text, refused="repeated", seconds=0.0, changes="", footprint=None
-            )
-        names = (name for name in catalog.names if name in context.registered and name != call.name)
-        alternatives = ", ".join(islice(names, _ALTERNATIVES))
-        suggestion = f"use another tool ({alternatives}), or " if alternatives else ""
-        advice = f"{_MADE_BEFORE} Change the arguments, {suggestion}answer from the results above."
-        return refuse("repeated", f"{call.name} was not run again. {advice}")
+def repetition(call: Call, context: CallContext, deps: Dependencies) -> Observation | None:
+    """The earlier result for the first repetition of a call, a refusal for further ones; None if it may run.
+
+    A capable model may repeat any call: something else may have changed its result. After a call that writes or
+    executes, repetitions may run, since any result may have changed; after a program that failed, too, because it
+    may have done part of its work.
+    """
+    catalog, times, result = deps.catalog, 0, None
+    if context.node or limits_of(catalog.tool(call.name)).is_live:
+        return None
+    if may_repeat(deps.models):
+        return None
+    for step in context.path.steps:
+        observation, subject = step.observation, step.call.subject
+        is_alike = step.call.id not in context.forgotten and same(unwrap(step.call), call)
+        if is_alike and observation.refused in ("", "repeated"):
+            times, result = times + 1, result if observation.refused else observation
+        elif not observation.refused and step.call.name != TOOL_REGISTER and subject in catalog:
+            effects = catalog.tool(subject).effects
+            if "execute" in effects or (observation.ok and effects & LASTING):
+                result = None
+    if result is None:
+        return None
+    if times == 1:
+        request = clip(context.path.question, _REQUEST_CHARACTERS)[0]
+        text = f"{_MADE_BEFORE} Its result was:\n{result.text}\n\n{_CONTINUE}\n{request}"
+        return replace(
+            result, text=text, refused="repeated", seconds=0.0, changes="", footprint=None
+        )
+    names = (name for name in catalog.names if name in context.registered and name != call.name)
+    alternatives = ", ".join(islice(names, _ALTERNATIVES))
+    suggestion = f"use another tool ({alternatives}), or " if alternatives else ""
+    advice = f"{_MADE_BEFORE} Change the arguments, {suggestion}answer from the results above."
+    return refuse("repeated", f"{call.name} was not run again. {advice}")
 
 
 @dataclass(frozen=True)
@@ -204,9 +187,8 @@ class Meta(Guard):
             if name in catalog.skills and name not in context.registered:
                 return Observation(await self.registrar.load_skill(name, call, context))
             if name in catalog.skills:
-                observation = Observation(
-                    f"The skill {name} is loaded already; follow its instructions."
-                )
+                text = f"The skill {name} is loaded already; follow its instructions."
+                observation = Observation(text)
             elif name not in catalog:
                 observation = refuse("unknown", unknown_tool(name, catalog))
             elif name in context.registered:
@@ -218,10 +200,7 @@ class Meta(Guard):
                 return Observation(self.registrar.presentation.registration_result(schema))
         else:
             return await self.inner.execute(call, context)
-        context.emit(
-            CallStarted(call.id, call.name, call.arguments, role=context.role, group=call.group)
-        )
-        context.emit(finished(call, observation, context))
+        announce(call, observation, context)
         return observation
 
     async def _search(self, query: str) -> Observation:

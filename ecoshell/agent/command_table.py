@@ -10,10 +10,9 @@ from ecoshell.budget.costs import CostRow
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.messages import Attachment
 
-SCREEN_COMMANDS = frozenset({"settings", "theme", "search"})
+SCREEN_COMMANDS = frozenset({"settings", "theme", "search", "exit"})
 """Commands that only the screen has."""
 Host = TypeVar("Host")
-"""The object that the commands act on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,17 @@ class Printed:
     """`ask`: ask `value` as the next question; `copy`: copy `value` to the clipboard."""
     value: str = ""
     attachments: tuple[Attachment, ...] = ()
-    """The attachments of the question to ask."""
+
+
+def split_first_word(text: str) -> tuple[str, str]:
+    """The first word, which any whitespace ends, and the rest with its line breaks; both empty without a word."""
+    word, rest, *_ = *text.strip().split(maxsplit=1), "", ""
+    return word, rest
 
 
 Run = Callable[[Host, str], Awaitable[Printed]]
 """Runs a command with the text after its name."""
+Choices = Callable[[Host], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +53,14 @@ class Command(Generic[Host]):
     usage: str
     help: str
     run: Run[Host]
-    choices: Callable[[Host], Iterable[str]] = lambda _: ()
+    choices: Choices[Host] = lambda _: ()
 
 
 class CommandTable(dict[str, Command[Host]]):
     """Commands by name."""
 
     def add(
-        self,
-        name: str,
-        usage: str,
-        about: str,
-        choices: Callable[[Host], Iterable[str]] = lambda _: (),
+        self, name: str, usage: str, about: str, choices: Choices[Host] = lambda _: ()
     ) -> Callable[[Run[Host]], Run[Host]]:
         """A decorator that adds a function as a command."""
 
@@ -71,42 +72,39 @@ class CommandTable(dict[str, Command[Host]]):
 
     def knows(self, line: str) -> bool:
         """Whether a line is one of these commands, with or without an argument."""
-        return line.strip().removeprefix("/").partition(" ")[0].lower() in self
+        return split_first_word(line)[0].removeprefix("/").lower() in self
 
     async def run(self, host: Host, line: str) -> Printed:
         """Run `/name argument`; raises UsageError for an unknown command."""
-        name, _, argument = line.strip().removeprefix("/").partition(" ")
+        word, argument = split_first_word(line)
+        name = word.removeprefix("/")
         command = self.get(name.lower())
         if command is None:
             near = difflib.get_close_matches(name.lower(), self, n=1, cutoff=0.5)
             fix = f"Did you mean /{near[0]}?" if near else "/help lists all commands."
             raise UsageError(f"Unknown command /{name}.", fix=fix)
-        return await command.run(host, argument.strip())
+        return await command.run(host, argument)
 
     def complete(self, host: Host, text: str) -> list[Completion]:
         """Completions of the line: commands for the first word, then the command's choices."""
         name, blank, argument = text.removeprefix("/").partition(" ")
         if not blank:
-            commands = (
-                command for command in self.values() if command.name.startswith(name.lower())
-            )
             return [
                 Completion(f"/{command.name}", menu_text(command.help, command.usage))
-                for command in commands
+                for command in self.values()
+                if command.name.startswith(name.lower())
             ]
         command = self.get(name.lower())
-        choices = command.choices(host) if command else ()
-        return [
-            Completion(f"/{name} {choice}", command.help if command else "")
-            for choice in choices
-            if choice.lower().startswith(argument.lower())
-        ]
+        if command is None:
+            return []
+        choices = (
+            each for each in command.choices(host) if each.lower().startswith(argument.lower())
+        )
+        return [Completion(f"/{name} {choice}", command.help) for choice in choices]
 
     def overview(self) -> list[tuple[str, str]]:
         """The usage and description of each command."""
-        return [
-            (f"/{command.name} {command.usage}".strip(), command.help) for command in self.values()
-        ]
+        return [(f"/{each.name} {each.usage}".strip(), each.help) for each in self.values()]
 
 
 def menu_text(about: str, usage: str) -> str:
@@ -132,38 +130,26 @@ def dollars(nano: int | None) -> str:
 def spent_text(row: CostRow) -> str:
     """The amount spent, marked if it is partly an estimate, with the number of calls of unknown price."""
     spent = about(dollars(row.shown_nano), estimated=row.estimate_nano is not None)
-    return (
-        spent if not row.unpriced or row.shown_nano is None else f"{spent} + {row.unpriced} unknown"
-    )
+    is_mixed = row.unpriced and row.shown_nano is not None
+    return f"{spent} + {row.unpriced} unknown" if is_mixed else spent
 
 
-def caps_table(
-    caps: Iterable[CapState], away: EcoshellError | None, *, is_free: bool = False
-) -> str:
-    """The caps and their use; without caps, how to set one.
-
-    `away` is the reason why a team's caps are unknown; `is_free` whether the model costs nothing.
-    """
+def caps_table(caps: Iterable[CapState], away: EcoshellError | None) -> str:
+    """The caps and their use; `away` is the reason why a team's caps are unknown."""
     states = list(caps)
-    if not states and away is None:
-        dollars_command = "" if is_free else "/budget 0.50, "
-        return f"No cap is set. Set one for this session: {dollars_command}/budget 20000tok or /budget 2min."
-    has_own = any(cap.own is not None for cap in states)
+    head = ["cap", "limit", "spent", "held", "left"]
     rows: list[list[str]] = []
     for cap in states:
-        amounts = (cap.limit, cap.spent, cap.held, cap.left, *((cap.own,) if has_own else ()))
-        rows.append(
-            [
-                cap.scope,
-                *("" if value is None else amount_text(value, cap.unit) for value in amounts),
-            ]
-        )
-    head = ("cap", "limit", "spent", "held", "left", *(("spent by you",) if has_own else ()))
-    parts = (
-        table(head, rows) if rows else "",
-        f"The team's caps are unknown. {away}" if away else "",
-    )
-    return "\n".join(part for part in parts if part)
+        amounts = (cap.limit, cap.spent, cap.held, cap.left)
+        rows.append([cap.scope, *(amount_text(amount, cap.unit) for amount in amounts)])
+    if any(cap.own is not None for cap in states):
+        head.append("spent by you")
+        for row, cap in zip(rows, states, strict=True):
+            row.append("" if cap.own is None else amount_text(cap.own, cap.unit))
+    lines = [table(head, rows)] if rows else []
+    if away:
+        lines.append(f"The team's caps are unknown. {away}")
+    return "\n".join(lines)
 
 
 def required(argument: str, example: str) -> str:

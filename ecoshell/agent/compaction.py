@@ -1,30 +1,22 @@
 """Summaries that replace earlier turns or steps, written through the gate by a model that the user chose."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Memory, next_view
 from ecoshell.agent.mode import CallForecast
+from ecoshell.agent.spending import QuietSpending
 from ecoshell.agent.view import View, summary_messages
 from ecoshell.budget import UNBOUNDED
 from ecoshell.errors import ContextExceeded, EcoshellError, ModelBroken, ModelError, UsageError
-from ecoshell.events import (
-    BudgetSettled,
-    Compacted,
-    Consumption,
-    Emit,
-    Event,
-    Notice,
-    Reasoned,
-    TextArrived,
-)
+from ecoshell.events import Compacted, Emit, Notice
 from ecoshell.events.work import todo_lines
-from ecoshell.messages import Call, Message
+from ecoshell.messages import Message
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies import Step
@@ -58,58 +50,37 @@ class Summary:
     """None if a price is unknown."""
 
 
-@dataclass(slots=True)
-class _Spending:
-    """Adds up the cost of summaries, and forwards their events except their text."""
-
-    emit: Emit
-    consumption: Consumption = field(default_factory=Consumption)
-
-    def hear(self, event: Event) -> None:
-        if isinstance(event, BudgetSettled):
-            self.consumption = self.consumption.plus(event)
-        if not isinstance(event, (TextArrived, Reasoned)):
-            self.emit(event)
-
-
-async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> tuple[Compacted, int | None]:
-    """Summarize all turns; returns the summary and its price, which is None if partly unknown.
+async def compact(deps: Dependencies, memory: Memory, keep: Emit) -> Compacted:
+    """Summarize all turns.
 
     `keep` receives the events of the calls. Small models write no summaries; falls back to an extract, labelled as
     such. Raises UsageError, BudgetError and ModelError, and changes nothing then.
     """
     if not any(turn.messages for turn in memory.turns):
         raise UsageError("There is nothing to compact.", fix="Ask something first.")
-    model, history, spending = deps.models.current.models[0], memory.messages, _Spending(keep)
-    view = next_view(memory, deps.catalog, defers=deps.models.current.defers_tools)
-    chosen = await _chosen_model(deps)
-    try:
-        writer = await asyncio.to_thread(_writer, deps, chosen, view, history)
-        text = ""
+    models, history, spending = deps.models.current, memory.messages, QuietSpending(keep)
+    view, model = next_view(memory, deps.catalog, defers=models.defers_tools), models.model
+    async with _writer(deps, view, history) as writer:
+        text = name = ""
         if writer is not None:
-            if writer.model is chosen:
-                _require_announced(deps, writer.model)
+            name = writer.model.traits.name
+            if writer.model not in models.models:
+                _require_announced(deps)
             text = await _write(writer, history, spending.hear)
-    finally:
-        if chosen is not None:
-            await chosen.aclose()
     summary = with_todo(text or extract(memory), memory)
     old_tokens = (await asyncio.to_thread(model.size, Request(history))).count
     new_tokens = (await asyncio.to_thread(model.size, Request(summary_messages(summary)))).count
     if new_tokens >= old_tokens:
         message = f"Compacting would save nothing: {old_tokens:,} tokens now, {new_tokens:,} as a summary."
         raise UsageError(message, kept=_UNCHANGED)
-    name = writer.model.traits.name if writer is not None else ""
     spent = spending.consumption.nano
-    return Compacted(
-        summary, name, len(memory.turns), old_tokens, new_tokens, spent_nano=spent
-    ), spent
+    return Compacted(summary, name, len(memory.turns), old_tokens, new_tokens, spent_nano=spent)
 
 
-def _require_announced(deps: Dependencies, model: MeteredModel) -> None:
+def _require_announced(deps: Dependencies) -> None:
     """Raise UsageError the first time that the model of `[agent] compact_model` would read the conversation."""
-    name = model.traits.name
-    if name not in deps.settings.readers:
+    name = deps.settings.compact_model
+    if name and name not in deps.settings.readers:
         deps.settings.readers.add(name)
         raise UsageError(
             f"{name} ([agent] compact_model) would read the whole conversation to summarize it.",
@@ -125,23 +96,14 @@ async def summarize(
 
     The model of `[agent] compact_model` writes only after it was announced to the user. Raises BudgetError.
     """
-    spending = _Spending(emit)
-    chosen = await _chosen_model(deps)
-    if chosen is not None and chosen.traits.name not in deps.settings.readers:
-        await chosen.aclose()
-        chosen = None
+    spending = QuietSpending(emit)
     try:
-        writer = await asyncio.to_thread(_writer, deps, chosen, view, messages)
-        if writer is not None:
-            name = writer.model.traits.name
-            return Summary(
-                await _write(writer, messages, spending.hear), name, spending.consumption.nano
-            )
+        async with _writer(deps, view, messages, only_announced=True) as writer:
+            if writer is not None:
+                text = await _write(writer, messages, spending.hear)
+                return Summary(text, writer.model.traits.name, spending.consumption.nano)
     except (ModelError, UsageError) as failure:
         emit(Notice(f"No summary was written; falling back to an extract. {failure.message}"))
-    finally:
-        if chosen is not None:
-            await chosen.aclose()
     return Summary(fallback(), "", spending.consumption.nano)
 
 
@@ -154,16 +116,27 @@ def summary_tokens(context: int | None) -> int:
     )
 
 
-async def _chosen_model(deps: Dependencies) -> MeteredModel | None:
-    """The model of `[agent] compact_model`; None if it is one of the session's or unavailable."""
-    name = deps.settings.compact_model
-    if name and name not in {model.traits.name for model in deps.models.current.models}:
+@asynccontextmanager
+async def _writer(
+    deps: Dependencies, view: View, messages: Messages, *, only_announced: bool = False
+) -> AsyncGenerator[CallForecast | None]:
+    """Choose the writer of a summary, which may be the model of `[agent] compact_model`, and close that model.
+
+    With `only_announced`, that model writes only if the user knows that it reads the conversation.
+    """
+    name, chosen = deps.settings.compact_model, None
+    is_own = name in {model.traits.name for model in deps.models.current.models}
+    if name and not is_own and (name in deps.settings.readers or not only_announced):
         with suppress(EcoshellError):  # a missing key or file
-            return (await asyncio.to_thread(deps.models.factory.make, name)).model  # not loaded yet
-    return None
+            chosen = (await asyncio.to_thread(deps.models.factory.make, name)).model
+    try:
+        yield await asyncio.to_thread(_best_writer, deps, chosen, view, messages)
+    finally:
+        if chosen is not None:
+            await chosen.aclose()
 
 
-def _writer(
+def _best_writer(
     deps: Dependencies, chosen: MeteredModel | None, view: View, messages: Messages
 ) -> CallForecast | None:
     """The chosen model, otherwise the cheapest suitable model of the session, with the request that it continues.
@@ -185,11 +158,8 @@ def _writer(
         request = _request(call, messages)
         size = model.size(request)
         if traits.context is None or size.count + request.max_tokens <= traits.context:
-            cost = (
-                UNBOUNDED
-                if traits.price is None
-                else traits.price.worst(size.bound, request.max_tokens)
-            )
+            price, output = traits.price, request.max_tokens
+            cost = UNBOUNDED if price is None else price.worst(size.bound, output)
             fitting.append((model is not chosen, cost, call))
         elif model is not chosen and (
             largest is None or traits.context > (largest.model.traits.context or 0)
@@ -208,9 +178,8 @@ async def _write(writer: CallForecast, messages: Messages, emit: Emit) -> str:
         request = await asyncio.to_thread(_fitting, writer, messages)
         reply = await model.ask(request, emit, role=ROLE)
     if not reply.text.strip() and (reply.cut or reply.calls):  # only reasoning, or a call
-        request = replace(
-            request, want="text", max_tokens=_RETRY_OUTPUT_FACTOR * request.max_tokens
-        )
+        room = _RETRY_OUTPUT_FACTOR * request.max_tokens
+        request = replace(request, want="text", max_tokens=room)
         reply = await model.ask(request, emit, role=ROLE)
     if not reply.text.strip():
         raise ModelBroken(
@@ -218,9 +187,8 @@ async def _write(writer: CallForecast, messages: Messages, emit: Emit) -> str:
             kept=_UNCHANGED,
             fix="Try /compact again, or name another model in [agent] compact_model.",
         )
-    return reply.text.strip() + (
-        "\n[the summary was cut here, at its longest]" if reply.cut else ""
-    )
+    note = "\n[the summary was cut here, at its longest]" if reply.cut else ""
+    return reply.text.strip() + note
 
 
 def _request(writer: CallForecast, messages: Messages) -> Request:
@@ -232,9 +200,8 @@ def _request(writer: CallForecast, messages: Messages) -> Request:
     return Request(
         messages=(*system, *messages, Message("user", instruction)),
         tools=base.tools,
-        want="either"
-        if has_tools
-        else "text",  # providers cache prompts by the tool choice as well
+        # providers cache prompts by the tool choice as well
+        want="either" if has_tools else "text",
         max_tokens=summary_tokens(writer.model.traits.context),
         purpose="compact",
         task=instruction if base.messages else "",
@@ -245,9 +212,9 @@ def _fitting(writer: CallForecast, messages: Messages) -> Request:
     """The request with texts shortened until it fits the writer's context; raises UsageError if it never does."""
     context = writer.model.traits.context
     for limit in (None, *_TEXT_LIMITS):
-        shorter = (
-            messages if limit is None else tuple(_shortened(message, limit) for message in messages)
-        )
+        shorter = messages
+        if limit is not None:
+            shorter = tuple(_shortened(message, limit) for message in messages)
         request = _request(writer, shorter)
         if context is None or writer.model.size(request).count + request.max_tokens <= context:
             return request
@@ -266,12 +233,10 @@ def _shortened(message: Message, characters: int) -> Message:
             return value
         return f"{value[:characters]} [… {len(value) - characters:,} more characters]"
 
-    def with_short_arguments(call: Call) -> Call:
-        return replace(
-            call, arguments={name: short(value) for name, value in call.arguments.items()}
-        )
-
-    calls = tuple(map(with_short_arguments, message.calls))
+    calls = tuple(
+        replace(call, arguments={name: short(value) for name, value in call.arguments.items()})
+        for call in message.calls
+    )
     return replace(message, text=short(message.text), calls=calls, images=(), state=None)
 
 
@@ -283,10 +248,10 @@ def with_todo(summary: str, memory: Memory) -> str:
 
 def extract(memory: Memory) -> str:
     """The latest questions and the beginnings of their answers."""
-    turns = [turn for turn in memory.turns if turn.messages]
     entries = [
         f"Asked: {_beginning(turn.question)}\nAnswered: {_beginning(turn.messages[-1].text)}"
-        for turn in turns
+        for turn in memory.turns
+        if turn.messages
     ]
     head = "[an extract, not a summary: each question with the beginning of its answer]"
     return _latest(head, memory.summary, entries, "turns")
@@ -298,12 +263,8 @@ def extract_of_steps(steps: Sequence[Step], summary: str) -> str:
         f"Called: {_beginning(step.call.signature())}\nResult: {_beginning(step.observation.text)}"
         for step in steps
     ]
-    return _latest(
-        "[an extract, not a summary: each call with the beginning of its result]",
-        summary,
-        entries,
-        "calls",
-    )
+    head = "[an extract, not a summary: each call with the beginning of its result]"
+    return _latest(head, summary, entries, "calls")
 
 
 def _latest(head: str, summary: str, entries: Sequence[str], unit: str) -> str:

@@ -52,10 +52,6 @@ class ContextReport:
     """Tokens from which the context is compacted automatically; None for never."""
     uses: tuple[ContextUse, ...]
 
-    @property
-    def left(self) -> int | None:
-        return None if self.context is None else max(0, self.context - self.used)
-
     def tokens_of(self, kind: Kind) -> int:
         return sum(use.tokens for use in self.uses if use.kind == kind)
 
@@ -72,23 +68,14 @@ def report_of(deps: Dependencies, memory: Memory, view: View) -> ContextReport:
     workspace = memory.shown.context
     size, count = model.size(request), model.count
     system = sum(count(message.text) for message in request.messages if message.speaker == "system")
-    uses = [
-        ContextUse("system", "system prompt", system),
-        *(
-            ContextUse("tools", tool.name, count(tool.entry))
-            for tool in request.tools
-            if not tool.deferred
-        ),
-    ]
+    uses = [ContextUse("system", "system prompt", system)]
+    loaded = [tool for tool in request.tools if not tool.deferred]
+    uses += [ContextUse("tools", tool.name, count(tool.entry)) for tool in loaded]
     if summary:
-        uses.append(
-            ContextUse(
-                "turns",
-                "summary",
-                sum(count(message.text) for message in summary_messages(summary)),
-            )
-        )
-    listings, results, images = 0, Counter[str](), list[Image]()
+        tokens = sum(count(message.text) for message in summary_messages(summary))
+        uses.append(ContextUse("turns", "summary", tokens))
+    listings = 0 if memory.open_turn or not view.opening else count(view.opening)
+    results, images = Counter[str](), list[Image]()
     for turn in turns:
         listings += count(turn.listing) if turn.listing else 0
         uses += _files_of(turn, workspace, count)
@@ -106,37 +93,27 @@ def report_of(deps: Dependencies, memory: Memory, view: View) -> ContextReport:
     uses.append(ContextUse("turns", "questions, replies and calls", max(0, remainder)))
     kinds = [*KINDS]
     uses.sort(key=lambda use: (kinds.index(use.kind), -use.tokens))
-    return ContextReport(
-        model.traits.name, model.traits.context, size.count, size.exact, compact_at, tuple(uses)
-    )
+    name = model.traits.name
+    return ContextReport(name, context, size.count, size.exact, compact_at, tuple(uses))
 
 
 def _files_of(
     turn: PastTurn, workspace: ContextTold | None, count: Callable[[str], int]
 ) -> Sequence[ContextUse]:
-    uses = [
-        ContextUse("files", attachment.name, count(attachment.text))
-        for attachment in turn.attachments
-    ]
+    uses = [ContextUse("files", file.name, count(file.text)) for file in turn.attachments]
     if turn.context and workspace is not None and workspace.text == turn.context:
-        parts = workspace.parts
-        uses += [
-            ContextUse("files", _INSTRUCTIONS[part.name], part.tokens)
-            for part in parts
-            if part.tokens
-        ]
+        parts = [(part.name, part.tokens) for part in workspace.parts if part.tokens]
+        uses += [ContextUse("files", _INSTRUCTIONS[name], tokens) for name, tokens in parts]
     elif turn.context:
         uses.append(ContextUse("files", "AGENTS.md and workspace facts", count(turn.context)))
     return uses
 
 
-def bar_text(report: ContextReport, width: int = _BAR) -> str:
-    """The context as one line: a letter for each kind, a dot for free space, `|` at the automatic compaction."""
-    return "".join(sign for sign, _ in bar_cells(report, width))
-
-
 def bar_cells(report: ContextReport, width: int) -> list[tuple[str, Kind | None]]:
-    """The signs of the bar with their kinds; every kind in use has at least one sign."""
+    """The context as a bar of signs with their kinds; every kind in use has at least one sign.
+
+    A sign is the letter of the kind, a dot for free space, or `|` at the automatic compaction.
+    """
     total = max(report.used, report.context or report.used, 1)
     cells: list[tuple[str, Kind | None]] = []
     for kind, (letter, _) in KINDS.items():
@@ -154,12 +131,11 @@ def bar_cells(report: ContextReport, width: int) -> list[tuple[str, Kind | None]
 def headline(report: ContextReport) -> str:
     """The use of the context in one or two sentences."""
     about, model = "" if report.exact else "≈ ", visible_line(report.model)
+    used = f"{model}: {about}{report.used:,}"
     if report.context is None:
-        return (
-            f"{model}: {about}{report.used:,} tokens in the next request; its context is unknown."
-        )
-    share = f"{100 * report.used / report.context:.0f} %"
-    words = f"{model}: {about}{report.used:,} of {report.context:,} tokens ({share}), {report.left:,} left."
+        return f"{used} tokens in the next request; its context is unknown."
+    share, left = f"{100 * report.used / report.context:.0f} %", report.context - report.used
+    words = f"{used} of {report.context:,} tokens ({share}), {max(0, left):,} left."
     if report.compact_at is not None:
         words += f" Compacted automatically at {report.compact_at:,}."
     return words
@@ -182,4 +158,5 @@ def report_rows(report: ContextReport) -> list[tuple[str, str, str, str]]:
 def report_text(report: ContextReport) -> str:
     """The report as plain text."""
     head = ("part", "what", "tokens" if report.exact else "≈ tokens", "share")
-    return f"{headline(report)}\n[{bar_text(report)}]\n\n{table(head, report_rows(report))}"
+    bar = "".join(sign for sign, _ in bar_cells(report, _BAR))
+    return f"{headline(report)}\n[{bar}]\n\n{table(head, report_rows(report))}"

@@ -98,14 +98,9 @@ class Conversation:
     async def ask(self, question: Question) -> AsyncGenerator[Event]:
         """Run a turn and yield its events, the last of which is TurnFinished; raises UsageError while a turn runs."""
         self.require_free()
-        question = mask_secrets(
-            replace(
-                question,
-                commands=self.memory.commands,
-                quoted=self.accepted,
-                caps=(*question.caps, *self.accepted_caps),
-            )
-        )
+        caps, quoted = (*question.caps, *self.accepted_caps), self.accepted
+        commands = self.memory.commands
+        question = mask_secrets(replace(question, commands=commands, quoted=quoted, caps=caps))
         self.accepted, self.accepted_caps = None, ()
         queue = self._queue = asyncio.Queue[Event | None]()
         self.turn += 1
@@ -126,9 +121,8 @@ class Conversation:
                     yield event
         except StoreError as failure:
             is_written = False  # another attempt would wait for the same lock again
-            message = (
-                f"The turn was stopped, because its events could not be written: {failure.message}"
-            )
+            reason = "The turn was stopped, because its events could not be written"
+            message = f"{reason}: {failure.message}"
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         finally:  # the reader may be gone, too
             try:
@@ -140,23 +134,19 @@ class Conversation:
 
     @property
     def ahead(self) -> View:
-        """What the next model call would see: of the running turn, or of a question asked now."""
+        """What the next model call would see: of the running turn, or of a question of typical length."""
         if self._turn_now is not None:
             return self._turn_now.view
-        return next_view(
-            self.memory, self._deps.catalog, defers=self._deps.models.current.defers_tools
-        )
+        defers = self._deps.models.current.defers_tools
+        return next_view(self.memory, self._deps.catalog, defers=defers)
 
     async def context_report(self) -> "ContextReport":
         """What fills the context of the next model call, in the running turn or with an empty question."""
         from ecoshell.agent.context_report import report_of
 
-        deps, turn = self._deps, self._turn_now
-        defers = deps.models.current.defers_tools
-        view = (
-            next_view(self.memory, deps.catalog, "", defers=defers) if turn is None else turn.view
-        )
-        return await asyncio.to_thread(report_of, deps, self.memory, view)
+        running = self._turn_now
+        view = await self.setup.view_ahead() if running is None else running.view
+        return await asyncio.to_thread(report_of, self._deps, self.memory, view)
 
     def require_free(self) -> None:
         """Raise UsageError while a turn, or work that excludes turns, is running."""
@@ -169,18 +159,27 @@ class Conversation:
             self._running.cancel()
             await finished(asyncio.wait([self._running]))
 
-    async def leave(self) -> None:
-        """Stop the running turn and write its remaining events; the reader's stream ends."""
+    async def leave(self) -> Sequence[Event]:
+        """Stop the running turn and write its remaining events; the reader's stream ends.
+
+        Returns the events of the session's end, which belong to no turn.
+        """
         await self.stop()
-        if self._deps.hooks is not None and not self._deps.agent:
-            await self._deps.hooks.end_session(
-                self.session, partial(self._deps.log.queue, self.session)
-            )
+        events: list[Event] = []
+
+        def emit(event: Event) -> None:
+            self._deps.log.queue(self.session, event)
+            events.append(event)
+
+        hooks = self._deps.hooks()
+        if hooks is not None and not self._deps.agent:
+            await hooks.end_session(self.session, emit)
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(None)
         with suppress(StoreError):  # the next write includes them
             await self._deps.log.flush()
+        return events
 
     async def alone(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work that excludes turns; raises UsageError while a turn runs, and Stopped if `stop` is called."""
@@ -210,11 +209,10 @@ class Conversation:
         with self.occupying():
             turn = self.memory.last_turn
             log = self._deps.workspace.undo
-            wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.copies))
+            wrote = await asyncio.to_thread(log.writes, self.session, turn.copies)
             if wrote and self._deps.approvals.rules.read_only:
-                raise UsageError(
-                    "This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY
-                )
+                reason = "This turn changed files, and the shell is read-only."
+                raise UsageError(reason, fix=_NOT_READ_ONLY)
             restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
             event = TurnUndone(turn.number, restored.restored, restored.kept)
             await self.note(event)
@@ -233,10 +231,8 @@ class Conversation:
 
         with self.occupying():
             if path not in self._unrestored:
-                raise UsageError(
-                    f"/undo has not skipped a file {path!r}.",
-                    fix="/undo without a file undoes a turn.",
-                )
+                fix = "/undo without a file undoes a turn."
+                raise UsageError(f"/undo has not skipped a file {path!r}.", fix=fix)
             if self._deps.approvals.rules.read_only:
                 raise UsageError("The shell is read-only.", fix=_NOT_READ_ONLY)
             log, copies = self._deps.workspace.undo, self._unrestored[path]
@@ -245,38 +241,34 @@ class Conversation:
                 del self._unrestored[path]
             return path in restored.restored
 
-    async def compact(self) -> tuple[Compacted, int | None]:
-        """Replace earlier turns by a summary in the model's context; returns it with its price, None if unknown.
+    async def compact(self) -> Compacted:
+        """Replace earlier turns by a summary in the model's context.
 
         Raises UsageError while a turn runs and if nothing would be saved, BudgetError and ModelError; then nothing
         changes. `stop` stops it.
         """
         from ecoshell.agent.compaction import compact
 
-        work = compact(
-            self._deps, self.memory, lambda event: self._deps.log.queue(self.session, event)
-        )
+        work = compact(self._deps, self.memory, partial(self._deps.log.queue, self.session))
         try:
-            compacted, spent = await self.alone(work)
+            compacted = await self.alone(work)
         finally:
             await self._deps.log.flush()
         await self.note(compacted)
         await self.note(BudgetChanged(await self._deps.budget.caps()))
-        return compacted, spent
+        return compacted
 
     async def register(self, name: str) -> Event:
         """Register a tool or a skill for the user; raises UsageError for unknown and for registered ones."""
         schema, catalog = self.known(name), self._deps.catalog
         if name in self.memory.library:
-            raise UsageError(
-                f"{name} is registered already.", fix="/tools lists the registered tools."
-            )
+            fix = "/tools lists the registered tools."
+            raise UsageError(f"{name} is registered already.", fix=fix)
         text = await asyncio.to_thread(catalog.skills[name].text) if name in catalog.skills else ""
         tokens, exact = await asyncio.to_thread(self.setup.measure, schema, text)
         counts = len(self.memory.library.names) + 1, len(catalog) + len(catalog.skills)
-        return await self.note(
-            ToolRegistered(name, tokens, exact, 0, "user", "", "", *counts, text=text)
-        )
+        event = ToolRegistered(name, tokens, exact, 0, "user", "", "", *counts, text=text)
+        return await self.note(event)
 
     async def unregister(self, name: str) -> Event:
         """Unregister a tool; the model may register it again."""
@@ -381,14 +373,13 @@ class Conversation:
                 if question.quoted is not None and end.status not in ("error", "interrupted"):
                     from ecoshell.agent.quoting import bill_of
 
-                    seconds = time.monotonic() - usage.started
-                    emit(bill_of(question.quoted, usage.spent_nano, seconds))
+                    emit(bill_of(question.quoted, usage.spent.nano, usage.worked_seconds))
                 deps.budget.limit_turn()
                 emit(_finished(self.turn, end, usage))
 
     def _emitter(self, listeners: Sequence[Emit], queue: "asyncio.Queue[Event | None]") -> Emit:
         """Pass each event to the listeners, the log and the reader, with secrets masked."""
-        deps, hooks = self._deps, self._deps.hooks
+        deps, hooks = self._deps, self._deps.hooks()
 
         def emit(event: Event) -> None:
             lost = deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()
@@ -415,6 +406,8 @@ class Conversation:
             question.session_model or models.session_model,
             tuple(models.roles.of(role) for role in ROLES),
             settings.advisor or "",
+            question.effort or settings.effort,
+            "" if question.line == question.text else question.line,
         )
 
     async def _wind_up(self, end: TurnEnd, emit: Emit) -> None:
@@ -425,8 +418,9 @@ class Conversation:
         self.setup.watch.look(caps, emit)
         if self._scorer is not None:
             await self._scorer.end(self.turn, end.status, end.answer, emit)
-        if deps.hooks is not None and not deps.agent:
-            await deps.hooks.end_turn(self.session, self.turn, end.status, end.answer, emit)
+        hooks = deps.hooks()
+        if hooks is not None and not deps.agent:
+            await hooks.end_turn(self.session, self.turn, end.status, end.answer, emit)
         if deps.budget.limits:
             deps.budget.limit_turn()
             emit(BudgetChanged(await deps.budget.caps()))
@@ -460,7 +454,7 @@ def _finished(number: int, ended: TurnEnd, usage: TurnUsage) -> TurnFinished:
         turn=number,
         status=ended.status,
         answer=ended.answer,
-        spent_nano=usage.spent_nano,
+        spent_nano=usage.spent.nano,
         usage=usage.usage,
         steps=usage.steps,
         registered=tuple(dict.fromkeys(usage.registered)),

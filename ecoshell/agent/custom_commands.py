@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ecoshell.agent.command_table import split_first_word
 from ecoshell.agent.definition_files import Definition, DefinitionFolder
 from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.session_settings import effort_named
 from ecoshell.budget import Amount, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.messages import visible_line
-from ecoshell.options import EFFORTS, Effort
+from ecoshell.options import Effort
 from ecoshell.tools.workspace import Workspace
 
 PROJECT_FOLDERS = (".ecoshell/commands", ".claude/commands")
@@ -54,14 +56,6 @@ class CustomCommand:
         return _PLACE.sub(value, body)
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """A typed line as the command and its question."""
-
-    command: CustomCommand
-    question: str
-
-
 class CustomCommands:
     """The commands of the user and of the workspace; changed files count from the next use on."""
 
@@ -80,7 +74,6 @@ class CustomCommands:
         self._reserved = reserved
         self._warn = warn
         self._reported: set[str] = set()
-        self._made: dict[str, tuple[Definition, CustomCommand]] = {}
 
     def current(self) -> Mapping[str, CustomCommand]:
         """Return all commands by name; of several files with one name, the user's own is used."""
@@ -90,32 +83,27 @@ class CustomCommands:
             for definition in folder.definitions():
                 name = definition.name.lower()
                 if not _NAME.fullmatch(name):
-                    self._report(
-                        definition.file,
-                        f"it needs a name of small letters, digits, - and _: {name!r:.60}",
-                    )
+                    reason = f"it needs a name of small letters, digits, - and _: {name!r:.60}"
+                    self._report(definition.file, reason)
                 elif name in reserved:
-                    self._report(
-                        definition.file, f"/{name} is a command of ecoshell. Rename the file"
-                    )
+                    reason = f"/{name} is a command of ecoshell. Rename the file"
+                    self._report(definition.file, reason)
                 elif name not in commands:
-                    made = self._made.get(definition.file)
-                    if made is None or made[0] is not definition:
-                        made = self._made[definition.file] = definition, _command(name, definition)
-                    commands[name] = made[1]
+                    commands[name] = _command(name, definition)
         return commands
 
-    def expand(self, line: str) -> Expansion | None:
-        """Return the question of `/name arguments`; None for any other line. Raises UsageError for a faulty file."""
-        first, _, argument = line.strip().partition(" ")
-        if not first.startswith("/") or not _NAME.fullmatch(name := first[1:].lower()):
-            return None
-        command = self.current().get(name)
+    def expand(self, line: str) -> tuple[CustomCommand, str] | None:
+        """Return the command and the question of `/name arguments`; None for any other line.
+
+        Raises UsageError for a faulty file.
+        """
+        first, argument = split_first_word(line)
+        command = self.current().get(first[1:].lower()) if first.startswith("/") else None
         if command is None:
             return None
         if command.fault:
-            raise UsageError(f"/{name} cannot be used. {command.fault}", kept="Nothing was asked.")
-        return Expansion(command, command.question(argument.strip()))
+            raise UsageError(f"{first} cannot be used. {command.fault}", kept="Nothing was asked.")
+        return command, command.question(argument)
 
     def _report(self, file: str, reason: str) -> None:
         if file not in self._reported:
@@ -138,13 +126,12 @@ def _command(name: str, definition: Definition) -> CustomCommand:
     try:
         if not command.fault and not definition.file.startswith(_OTHER_AGENT):
             cap, effort = fields.text("cap"), fields.text("effort")
-            level: Effort | None = next((level for level in EFFORTS if level == effort), None)
-            if effort and level is None:
-                raise UsageError(
-                    f"Unknown effort {effort!r:.40}.", fix=f"Available: {', '.join(EFFORTS)}."
-                )
-            amount = parse_amount(cap) if cap else None
-            command = replace(command, model=fields.text("model"), effort=level, cap=amount)
+            command = replace(
+                command,
+                model=fields.text("model"),
+                effort=effort_named(effort) if effort else None,
+                cap=parse_amount(cap) if cap else None,
+            )
     except UsageError as error:
         command = replace(command, fault=f"{definition.file}: {error}")
     if command.fault:

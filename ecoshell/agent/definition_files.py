@@ -44,6 +44,8 @@ class DefinitionFolder:
 
         The files are `*.md` or, with `inner`, the files of this name in the subfolders.
         """
+        self.place = "" if workspace is None else str(folder)
+        """The folder if it belongs to the project, so that its files need the user's trust; otherwise empty."""
         self._folder = folder
         self._workspace = workspace
         self._inner = inner
@@ -66,17 +68,11 @@ class DefinitionFolder:
                 status = path.stat()
             except OSError:
                 continue
-            file = (
-                str(path)
-                if self._workspace is None
-                else str(self._folder / path.relative_to(place))
-            )
+            file = str(self._folder / path.relative_to(place))
             version, earlier = (status.st_mtime_ns, status.st_size), self._read.get(file)
-            current[file] = (
-                earlier
-                if earlier and earlier[0] == version
-                else (version, self._load(file, entry.name))
-            )
+            if earlier is None or earlier[0] != version:
+                earlier = version, self._load(file, entry.name)
+            current[file] = earlier
         self._read = current
         return [definition for _, definition in current.values()]
 

@@ -1,8 +1,9 @@
 """The parts that the conversations of a shell share."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.environment import Environment
@@ -27,6 +28,9 @@ if TYPE_CHECKING:  # loaded with the first profile and the first definition of a
     from ecoshell.planning.catp.costs import CostTable
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class Profiles:
     """The results of `ecoshell profile`."""
@@ -42,6 +46,25 @@ class Profiles:
 def no_such(kind: str, name: str, names: Iterable[str]) -> UsageError:
     """The error for an unknown strategy or judge."""
     return UsageError(f"Unknown {kind} {name!r}.", fix=f"Available: {', '.join(names)}.")
+
+
+class OptionalPart(Generic[T]):
+    """A part of a shell that is made once one of its files or folders exists."""
+
+    def __init__(
+        self, make: Callable[[], T], places: Sequence[Path], *, is_needed: bool = False
+    ) -> None:
+        """`is_needed` makes it without any of the files."""
+        self._make = make
+        self._places = places
+        self._is_needed = is_needed
+        self._part: T | None = None
+
+    def __call__(self) -> T | None:
+        """Return the part; None without its files. May block."""
+        if self._part is None and (self._is_needed or any(map(Path.exists, self._places))):
+            self._part = self._make()
+        return self._part
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +88,10 @@ class Dependencies:
     settings: SessionSettings
     agents: "Callable[[], AgentFiles]"
     """The agents that the tool `task` can name."""
+    hooks: "OptionalPart[Hooks]"
+    skills: "OptionalPart[SkillFiles]"
     agent: str = ""
     """The name of the subagent that uses them; empty for the session's own agent."""
-    skills: "SkillFiles | None" = None
-    """None without any folder of skills."""
-    hooks: "Hooks | None" = None
-    """None without any hook."""
 
     def require(self, name: str, value: object) -> None:
         """Raise UsageError if `value` is not an installed strategy or judge; `name` is a field of SessionSettings."""

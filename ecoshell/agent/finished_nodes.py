@@ -55,14 +55,11 @@ class FinishedNodes:
         return nodes
 
     def follow(self, plan: GraphPlan) -> None:
-        """Continue with a repaired graph."""
         self._nodes = self.kept(plan)
         self.steps = {label: self.steps[label] for label in self._nodes}
         for calls_after, lasting in enumerate(reversed(self._lasting)):
-            lasting.calls_after, lasting.is_unused = (
-                calls_after,
-                lasting.step not in self.steps.values(),
-            )
+            lasting.calls_after = calls_after
+            lasting.is_unused = lasting.step not in self.steps.values()
 
     def take_over(self, node: Node, call: Call) -> LastingCall | None:
         """Use an equal lasting call of an earlier graph for the node; None if the call must run.
@@ -70,14 +67,12 @@ class FinishedNodes:
         Each finished call serves one node: of three equal nodes, two still run.
         """
         key = self._key(call)
-        lasting = next(
-            (lasting for lasting in self._lasting if lasting.is_unused and key in lasting.keys),
-            None,
-        )
-        if lasting is not None:
-            lasting.is_unused = False
-            self._nodes[node.label], self.steps[node.label] = node, lasting.step
-        return lasting
+        for lasting in self._lasting:
+            if lasting.is_unused and key in lasting.keys:
+                lasting.is_unused = False
+                self._nodes[node.label], self.steps[node.label] = node, lasting.step
+                return lasting
+        return None
 
     def _key(self, call: Call) -> str:
         """The tool and its arguments in a normal form: `1.0` is `1`, and defaults are included."""

@@ -43,14 +43,11 @@ class Spending:
     tool_nano: int = 0
 
     def emit(self, event: Event) -> None:
-        """Forward an event."""
         if isinstance(event, BudgetSettled) and event.role != JUDGE:
             self.thought = self.thought.plus(event)
-        self.forward(
-            replace(event, node=self.node)
-            if self.node and isinstance(event, TextArrived)
-            else event
-        )
+        if self.node and isinstance(event, TextArrived):
+            event = replace(event, node=self.node)
+        self.forward(event)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,33 +93,23 @@ class GraphRun:
     @property
     def spent_nano(self) -> int | None:
         """The cost of all nodes so far; None if a part is unknown."""
-        thoughts = [cost.thought.nano for cost in self._spent.values()]
-        amounts = [nano for nano in thoughts if nano is not None]
-        tools = sum(cost.tool_nano for cost in self._spent.values())
-        return sum(amounts) + tools if len(amounts) == len(thoughts) else None
+        costs = self._spent.values()
+        return sum((cost.thought + StepCost(cost.tool_nano) for cost in costs), StepCost()).nano
 
     async def run(self) -> GraphResult:
-        """Run the graph to its end."""
         for step in self.path.result_steps:
             self._calls[step.call.subject].append(step.call)
         registrations = await self._register()
-        lasting = [
-            node.label for node in self.plan.nodes if self.catalog.tool(node.tool).effects & LASTING
-        ]
+        nodes, tool = self.plan.nodes, self.catalog.tool
+        lasting = [node.label for node in nodes if tool(node.tool).effects & LASTING]
+        width = MAX_CONCURRENT_NODES
         with sharing():
             ran = await run_graph(
-                self.plan,
-                self._node,
-                parallel=MAX_CONCURRENT_NODES,
-                ordered=lasting,
-                watch=self._report,
+                self.plan, self._node, parallel=width, ordered=lasting, watch=self._report
             )
-        steps = (self._steps[node.label] for node in self.plan.nodes if node.label in self._steps)
-        unfinished = tuple(
-            f"{run.node.label} {run.state}: {run.reason}"
-            for run in ran.nodes
-            if run.state != "done"
-        )
+        steps = (self._steps[node.label] for node in nodes if node.label in self._steps)
+        rest = [run for run in ran.nodes if run.state != "done"]
+        unfinished = tuple(f"{run.node.label} {run.state}: {run.reason}" for run in rest)
         return GraphResult((*registrations, *steps), unfinished)
 
     async def _register(self) -> list[Step]:
@@ -130,14 +117,12 @@ class GraphRun:
         view, steps = self.view_of(self.path), list[Step]()
         if view.presentation.by_call:
             return steps  # the first call of a tool registers it
-        tools = dict.fromkeys(
-            node.tool for node in self.plan.nodes if node.label not in self._kept_steps
-        )
-        for at, tool in enumerate((tool for tool in tools if tool not in view.registered_names), 1):
+        new_nodes = [node for node in self.plan.nodes if node.label not in self._kept_steps]
+        tools = dict.fromkeys(node.tool for node in new_nodes)
+        registered = frozenset(view.registered_names)
+        for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
             call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self.number}r{at}")
-            context = CallContext(
-                self.path.then(*steps), frozenset(view.registered_names), self.emit
-            )
+            context = CallContext(self.path.then(*steps), {*registered}, self.emit)
             steps.append(Step("", call, await self.executor.execute(call, context)))
         self.path = self.path.then(*steps)
         return steps
@@ -167,7 +152,7 @@ class GraphRun:
                 return done.step
             context = CallContext(
                 path,
-                frozenset(self.view_of(self.path).registered_names),
+                set(self.view_of(self.path).registered_names),
                 self.emit,
                 rationale=f"It is {node.label} in the plan {self._text}",
                 node=True,
@@ -190,21 +175,15 @@ class GraphRun:
         for earlier in reversed(self.plan.nodes):
             if earlier.label in labels:
                 labels.update(earlier.after)
-        done = labels & self._steps.keys()
-        return self.path.then(
-            *(self._steps[earlier.label] for earlier in self.plan.nodes if earlier.label in done)
-        )
+        needed = [other.label for other in self.plan.nodes if other.label in labels]
+        return self.path.then(*(self._steps[label] for label in needed if label in self._steps))
 
     @asynccontextmanager
     async def _use(self, tool: str) -> AsyncGenerator[None]:
         """Wait until the plan allows a further use of the tool; running uses may earn more."""
         running, plan = self._running_uses, self.turn_plan
         async with self._use_ended:
-            while (
-                running[tool]
-                and (allowed := plan.allows(tool)) is not None
-                and running[tool] >= allowed
-            ):
+            while (allowed := plan.allows(tool)) is not None and running[tool] >= max(1, allowed):
                 await self._use_ended.wait()
             running[tool] += 1
         try:
@@ -224,11 +203,8 @@ class GraphRun:
         call = direct_call(schema, results)
         if call is not None:
             return replace(call, id=spent.call)
-        similar = [
-            other.label
-            for other in self.plan.nodes
-            if (other.tool, other.after) == (node.tool, node.after)
-        ]
+        kind = (node.tool, node.after)
+        similar = [other.label for other in self.plan.nodes if (other.tool, other.after) == kind]
         async with self._filling[node.tool]:
             task = FillTask(
                 label=node.label,
@@ -242,24 +218,19 @@ class GraphRun:
             try:
                 call = await self.fill(path, task, spent.emit)
             except (BudgetError, ModelError) as failure:
-                raise NodeFailed(
-                    f"its arguments could not be filled in: {failure.message}"
-                ) from failure
+                reason = f"its arguments could not be filled in: {failure.message}"
+                raise NodeFailed(reason) from failure
             self._calls[node.tool].append(call)
         return replace(call, id=spent.call)
 
     def _report(self, run: NodeRun) -> None:
-        """Emit a node's new state."""
         label = run.node.label
         if label in self._kept_steps:
             return
-        spent, started = self._spent[label], run.started or 0.0
-        call = "" if run.state == "skipped" else spent.call
-        seconds = 0.0 if run.finished is None else run.finished - started
-        step = self._steps.get(label)
-        is_denied = (
-            run.state == "failed" and step is not None and step.observation.refused == "unapproved"
-        )
-        state = "denied" if is_denied else run.state
-        nano = None if spent.thought.nano is None else spent.thought.nano + spent.tool_nano
+        spent, step, state = self._spent[label], self._steps.get(label), run.state
+        if state == "failed" and step is not None and step.observation.refused == "unapproved":
+            state = "denied"
+        call = "" if state == "skipped" else spent.call
+        seconds = 0.0 if run.finished is None else run.finished - (run.started or 0.0)
+        nano = (spent.thought + StepCost(spent.tool_nano)).nano
         self.emit(NodeChanged(label, state, call, seconds, nano, run.reason))

@@ -5,9 +5,11 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ecoshell.agent.experience import Experience, now
+from ecoshell.agent.experience import Experience
 from ecoshell.agent.judge import Judge
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.spending import SessionBudget
@@ -23,13 +25,15 @@ from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.btp.experience import Use
 from ecoshell.secrecy import environ, mask_secrets
 from ecoshell.sessions import EventLog
-from ecoshell.strategies import Path
+from ecoshell.strategies import Path, Step, same
 from ecoshell.tools import LASTING, UNSTATED, Caller, Limits, caller, limits_of
 from ecoshell.tools.running import contained, failed
 
 if TYPE_CHECKING:
     from ecoshell.planning.judging import Verdict
 
+_SAME_RESULTS_NOTED = 3
+"""How often a call must have had the same result before a note says so."""
 _STOPPED = Observation("The turn was stopped while the tool ran.", ok=False)
 
 
@@ -41,12 +45,34 @@ class Bill:
     """The price of its tool."""
     delegated_nano: int = 0
     """What a subagent spent that the call started, as far as it is known."""
+    subagent_model: str = ""
+    """The model of that subagent; empty if none worked."""
+    worked_seconds: float | None = None
+    """How long the subagent worked that the call started, without its waiting; None if none worked."""
     made: Call | None = None
     """The call as the tool received it, with the user's edits; None until it runs."""
+    partial: Observation | None = None
+    """What the tool returned when it was stopped."""
 
     @property
     def total_nano(self) -> int:
         return self.spent_nano + self.delegated_nano
+
+    def with_partial(self, text: str) -> str:
+        """The text, followed by the output of a stopped tool."""
+        if self.partial is None or not self.partial.text:
+            return text
+        return f"{text} Its output so far:\n{self.partial.text}"
+
+
+@dataclass(slots=True)
+class ReplyCalls:
+    """The calls of one reply."""
+
+    pending: set[str] = field(default_factory=set[str])
+    """IDs of those that have not ended."""
+    steps: list[Step] = field(default_factory=list[Step])
+    """Those that have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +80,10 @@ class CallContext:
     """The circumstances of a call: its path, the registered tools, and where events go."""
 
     path: Path
-    registered: frozenset[str]
+    registered: set[str]
+    """Calls that run together share the set, so that only the first of one tool registers it."""
     emit: Emit
     rationale: str = ""
-    """The agent's reason for the call."""
     bill: Bill = field(default_factory=Bill)
     through: str = ""
     """The meta-tool that carries the call."""
@@ -67,6 +93,12 @@ class CallContext:
     """Whether it is a node of a tool graph, which decides about repetitions itself."""
     forgotten: frozenset[str] = frozenset()
     """IDs of calls whose results the model no longer reads in full, so that repeating them is allowed."""
+    unjudged: set[str] = field(default_factory=set[str])
+    """IDs of this call and of those that run together with it, until they are judged; the last one gets the note."""
+    delegating: set[str] = field(default_factory=set[str])
+    """IDs of the calls made together that will start a subagent and have no share of the budget yet."""
+    reply: ReplyCalls = field(default_factory=ReplyCalls)
+    """The reply that made the call; without calls if no model made it."""
     thought: StepCost | None = None
     """The cost of thinking about the call; None means all thinking since the previous call."""
 
@@ -93,6 +125,12 @@ def unwrap(call: Call) -> Call:
     return replace(call, name=str(call.arguments.get("name", "")), arguments=arguments)
 
 
+def may_repeat(models: ActiveModels) -> bool:
+    """Whether the model may repeat a call although nothing has changed; a small or trained one would not stop."""
+    traits = models.current.model.traits
+    return traits.capable and not traits.trained
+
+
 @dataclass(frozen=True)
 class Guard:
     """A wrapper around another executor."""
@@ -107,11 +145,7 @@ class Announced(Guard):
     models: ActiveModels
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        context.emit(
-            CallStarted(
-                call.id, call.name, call.arguments, context.through, context.role, call.group
-            )
-        )
+        context.emit(_started(call, context))
         start = time.monotonic()
         try:
             observation = self._visible(await self.inner.execute(call, context))
@@ -119,7 +153,10 @@ class Announced(Guard):
             has_run, seconds = context.bill.made is not None, time.monotonic() - start
             text = f"The turn ended before {call.name} {'did' if has_run else 'was run'}."
             observation = Observation(
-                text, ok=False, seconds=seconds, refused="" if has_run else "stopped"
+                context.bill.with_partial(text),
+                ok=False,
+                seconds=seconds,
+                refused="" if has_run else "stopped",
             )
             context.emit(finished(call, observation, context))
             raise
@@ -131,9 +168,20 @@ class Announced(Guard):
         traits = self.models.current.model.traits
         if not observation.images or traits.vision is not False:
             return observation
-        return replace(
-            observation, text=f"{observation.text}\n{traits.name} cannot see images.", images=()
-        )
+        text = f"{observation.text}\n{traits.name} cannot see images."
+        return replace(observation, text=text, images=())
+
+
+def announce(call: Call, observation: Observation, context: CallContext) -> None:
+    """Emit the start and the end of a call that no tool ran."""
+    context.emit(_started(call, context))
+    context.emit(finished(call, observation, context))
+
+
+def _started(call: Call, context: CallContext) -> CallStarted:
+    return CallStarted(
+        call.id, call.name, call.arguments, context.through, context.role, call.group
+    )
 
 
 def finished(call: Call, observation: Observation, context: CallContext) -> CallFinished:
@@ -145,13 +193,9 @@ def finished(call: Call, observation: Observation, context: CallContext) -> Call
     if footprint is not None and footprint.cpu_mb is not None:
         from ecoshell.planning.catp.costs import TABLE_B2
 
-        parts = (
-            footprint.cpu_mb,
-            footprint.cpu_instant_mb,
-            footprint.gpu_mb,
-            footprint.gpu_instant_mb,
-        )
-        memory = round(sum(part or 0.0 for part in parts), 3)
+        cpu = footprint.cpu_mb + (footprint.cpu_instant_mb or 0.0)
+        gpu = (footprint.gpu_mb or 0.0) + (footprint.gpu_instant_mb or 0.0)
+        memory = round(cpu + gpu, 3)
         units = float(TABLE_B2.price(observation.seconds * 1000, footprint))
     return CallFinished(
         call.id,
@@ -210,6 +254,7 @@ class Logged(Guard):
             text = f"{call.name} was stopped. {time_is_up(await budget.caps()).message}"
             if self.catalog.tool(call.name).effects & LASTING:
                 text += " Its changes up to that point remain."
+            text = context.bill.with_partial(text)
             return Observation(text, ok=False, seconds=clock.ms / 1_000)
         finally:
             try:
@@ -231,16 +276,18 @@ class Runner:
     async def execute(self, call: Call, context: CallContext) -> Observation:
         context.bill.made = call
         start = time.monotonic()
+
+        def keep(partial: Observation) -> None:
+            context.bill.partial = mask_secrets(partial)
+
         token = caller.set(self.caller_of(call, context))
         try:
             tool = self.catalog.tool(call.name)
-            return mask_secrets(
-                await contained(tool, call.arguments, limits_of(tool, self.unstated))
-            )
+            limits = limits_of(tool, self.unstated)
+            return mask_secrets(await contained(tool, call.arguments, limits, keep))
         except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - boundary to third-party code
-            return mask_secrets(
-                replace(failed(call.name, failure, self.unstated), seconds=time.monotonic() - start)
-            )
+            observation = failed(call.name, failure, self.unstated)
+            return mask_secrets(replace(observation, seconds=time.monotonic() - start))
         finally:
             caller.reset(token)
 
@@ -261,27 +308,65 @@ class Judged(Guard):
         try:
             observation = await self.inner.execute(call, context)
         except asyncio.CancelledError:
-            if context.bill.made is not None:
-                await self._remember(context.bill.made, _STOPPED, None, thought, context)
+            bill = context.bill
+            if bill.made is not None and not self._failed_to_start(call, bill):
+                await self._remember(bill.made, _STOPPED, None, thought, context)
             raise
-        if observation.refused:
+        if observation.refused or self._failed_to_start(call, context.bill):
+            context.unjudged.discard(call.id)
             return observation
         call = context.bill.made or call
+        seconds = context.bill.worked_seconds
+        seconds = observation.seconds if seconds is None else seconds
         verdict = await self.judge.judge(self.plan.inputs.question, call, observation, context.emit)
-        note = await self.plan.count(
+        await self.plan.count(
             call,
             thought,
             price=context.bill.total_nano,
-            seconds=observation.seconds,
+            seconds=seconds,
             helpful=verdict.helpful,
+            subagent_model=context.bill.subagent_model,
         )
-        note = "\n".join(filter(None, (note, self.budget_line.text(self.plan.caps))))
-        context.emit(
-            CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note)
-        )
-        await self._remember(call, observation, verdict, thought, context)
+        note = self._note(call, observation, context)
+        judged = (verdict.helpful, verdict.by, verdict.reason)
+        context.emit(CallJudged(call.id, call.name, *judged, note))
+        use = replace(observation, seconds=seconds)
+        await self._remember(call, use, verdict, thought, context)
         self.plan.report(context.emit, f"{call.name} was used")
         return replace(observation, note=note)
+
+    def _note(self, call: Call, observation: Observation, context: CallContext) -> str:
+        """What the model reads below the result.
+
+        Only the last of several concurrent calls has the note on changes, since the model reads them in another order.
+        """
+        notes = [self._sameness(call, observation, context)]
+        context.unjudged.discard(call.id)
+        if not context.unjudged:
+            notes += [self.plan.news(call.id), self.budget_line.text(self.plan.caps)]
+        return "\n".join(filter(None, notes))
+
+    def _sameness(self, call: Call, observation: Observation, context: CallContext) -> str:
+        """A note from the third time on that a call had the same result; empty otherwise."""
+        deps = self.plan.deps
+        is_live = limits_of(deps.catalog.tool(call.name)).is_live
+        if context.node or is_live or not may_repeat(deps.models):
+            return ""
+        earlier = [
+            step.observation
+            for step in context.path.steps
+            if same(unwrap(step.call), call) and step.call.id not in context.forgotten
+        ]
+        alike = takewhile(lambda result: result.text == observation.text, reversed(earlier))
+        times = 1 + len(list(alike))
+        if times < _SAME_RESULTS_NOTED:
+            return ""
+        return f"[{call.name} had this result {times} times in a row with these arguments.]"
+
+    def _failed_to_start(self, call: Call, bill: Bill) -> bool:
+        """Whether the call delegates, but no subagent worked for it, so that nothing can be learned from it."""
+        delegates = limits_of(self.plan.deps.catalog.tool(call.name)).delegates
+        return delegates and bill.worked_seconds is None
 
     async def _remember(
         self,
@@ -318,7 +403,8 @@ class Judged(Guard):
                 session=self.session,
                 turn=self.turn,
                 call=call.id,
-                at=now(),
+                at=datetime.now(UTC).isoformat(timespec="seconds"),
+                subagent_model=context.bill.subagent_model,
             )
 
         if deps.settings.recording:

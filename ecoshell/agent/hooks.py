@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from ecoshell.agent.guards import CallContext, Guard, ToolExecutor, refuse
@@ -67,7 +68,7 @@ class Hooks:
         self._of_project: Sequence[Hook] = ()
         self._started: set[str] = set()
         """Sessions whose start hooks have run."""
-        self._at_caps: set[asyncio.Task[None]] = set()
+        self._at_caps: set[asyncio.Task[list[HookRan]]] = set()
         self.problem = (
             f"{HOOKS_FILE} is read with the next question."
             if (workspace.root / HOOKS_FILE).exists()
@@ -115,12 +116,9 @@ class Hooks:
         """Start the hooks of a cap, which run while the user decides."""
         if isinstance(event, LimitHit) and any(hook.on == "cap" for hook in self.all):
             facts = {"scope": event.scope, "message": event.message, "unit": event.unit}
-            task = asyncio.create_task(self._run_at_cap(session, facts, emit))
+            task = asyncio.create_task(self.run("cap", session, facts, emit))
             self._at_caps.add(task)
             task.add_done_callback(self._at_caps.discard)
-
-    async def _run_at_cap(self, session: str, facts: Mapping[str, Any], emit: Emit) -> None:
-        await self.run("cap", session, facts, emit)
 
     async def run(
         self, on: HookPoint, session: str, facts: Mapping[str, Any], emit: Emit, *, tool: str = ""
@@ -132,16 +130,11 @@ class Hooks:
                 hook.tools and not any(fnmatchcase(tool, pattern) for pattern in hook.tools)
             ):
                 continue
-            event: dict[str, Any] = {
-                "event": on,
-                "session": session,
-                "workspace": str(self._workspace.root),
-            }
+            root = str(self._workspace.root)
+            event = {"event": on, "session": session, "workspace": root}
             event |= {"tool": tool, **facts} if tool else facts
-            ran = mask_secrets(
-                await self._execute(hook, json.dumps(event, ensure_ascii=False, default=str))
-            )
-            self.last[hook.name] = ran
+            text = json.dumps(event, ensure_ascii=False, default=str)
+            ran = self.last[hook.name] = mask_secrets(await self._execute(hook, text))
             emit(ran)
             results.append(ran)
             if ran.blocked:
@@ -168,15 +161,8 @@ class Hooks:
         except (ToolError, OSError) as error:
             text = str(error)
         blocked = hook.on == "before_tool" and status == BLOCKED
-        return HookRan(
-            hook.on,
-            hook.name,
-            hook.command,
-            status,
-            time.monotonic() - started,
-            blocked,
-            visible(text),
-        )
+        seconds = time.monotonic() - started
+        return HookRan(hook.on, hook.name, hook.command, status, seconds, blocked, visible(text))
 
     async def _follow(self, user: UserInterface, emit: Emit) -> None:
         """Read the workspace's file if it has changed, and ask the user whether to trust it."""
@@ -205,8 +191,7 @@ class Hooks:
 
 def parse_hooks(text: str, seconds: float) -> tuple[Hook, ...]:
     """The hooks of a TOML file with one table for each; raises UsageError."""
-    from pydantic import ValidationError
-
+    from ecoshell.settings.convert import InvalidTable, to_settings
     from ecoshell.settings.schema import HookSettings
 
     try:
@@ -216,12 +201,10 @@ def parse_hooks(text: str, seconds: float) -> tuple[Hook, ...]:
     hooks: list[Hook] = []
     for name, table in tables.items():
         try:
-            settings = HookSettings.model_validate(table)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, (name, *first["loc"])))
+            settings = to_settings(HookSettings, table, (name,))
+        except InvalidTable as error:
             fix = 'Write a table [NAME] with on = "…" and command = "…" for each hook.'
-            raise UsageError(f"{HOOKS_FILE}, {place}: {first['msg']}.", fix=fix) from error
+            raise UsageError(f"{HOOKS_FILE}, {error}.", fix=fix) from error
         limit = seconds if settings.seconds is None else settings.seconds
         hooks.append(Hook(name, settings.on, settings.command, settings.tools, limit, HOOKS_FILE))
     return tuple(hooks)
@@ -236,34 +219,21 @@ class Hooked(Guard):
     turn: int
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
-        facts: dict[str, Any] = {
-            "turn": self.turn,
-            "id": call.id,
-            "arguments": dict(call.arguments),
-        }
-        results = await self.hooks.run(
-            "before_tool", self.session, facts, context.emit, tool=call.name
-        )
-        if results and results[-1].blocked:
-            reason = results[-1].text or "It gives no reason."
-            return refuse(
-                "hook",
-                f"{call.name} was not run, because the hook {results[-1].name} blocks it: {reason}",
-            )
+        run = partial(self.hooks.run, session=self.session, emit=context.emit, tool=call.name)
+        facts = {"turn": self.turn, "id": call.id, "arguments": dict(call.arguments)}
+        results = await run("before_tool", facts=facts)
+        if results and (last := results[-1]).blocked:
+            reason = last.text or "It gives no reason."
+            text = f"{call.name} was not run, because the hook {last.name} blocks it: {reason}"
+            return refuse("hook", text)
         observation = await self.inner.execute(call, context)
         if observation.refused:
             return observation
         made = context.bill.made or call
         text = clip(observation.text, _MAX_RESULT)[0]
         facts |= {"arguments": dict(made.arguments), "ok": observation.ok, "result": text}
-        after = await self.hooks.run(
-            "after_tool", self.session, facts, context.emit, tool=call.name
-        )
-        notes = [
-            f"\nThe hook {ran.name} says: {ran.text}"
-            for ran in after
-            if ran.status == BLOCKED and ran.text
-        ]
-        return (
-            replace(observation, text=observation.text + "".join(notes)) if notes else observation
-        )
+        for ran in await run("after_tool", facts=facts):
+            if ran.status == BLOCKED and ran.text:
+                note = f"\nThe hook {ran.name} says: {ran.text}"
+                observation = replace(observation, text=observation.text + note)
+        return observation

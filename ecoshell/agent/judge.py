@@ -82,13 +82,10 @@ async def _model_verdict(
     model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit
 ) -> bool:
     """Ask the model whether the result helped; raises ModelBroken if the answer is neither yes nor no."""
-    from ecoshell.planning.judging import unwrapped
-
-    result = unwrapped(observation.text)[0]
     system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
     question = _beginning(query, _QUESTION_CHARACTERS)
     call_text = _beginning(call.signature(), _CALL_CHARACTERS)
-    excerpt = clip(result, _RESULT_CHARACTERS)[0]
+    excerpt = clip(observation.text, _RESULT_CHARACTERS)[0]
     text = (
         f"Question: {question}\n\nCall: {call_text}\n\nResult:\n{excerpt}\n\nDid it help? yes or no"
     )

@@ -1,12 +1,13 @@
 """A session as models read it, rebuilt from its events: the same live, resumed and after a kill."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ecoshell.agent.past_turn import OpenTurn, PastTurn, Shown
 from ecoshell.agent.view import (
     Condensed,
     View,
+    end_line,
     opening_text,
     path_of,
     summary_messages,
@@ -23,7 +24,10 @@ from ecoshell.catalog import (
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
+    BackgroundEnded,
+    BackgroundStarted,
     BranchLeft,
+    CallFinished,
     CommandRan,
     Compacted,
     ContextTold,
@@ -42,9 +46,10 @@ from ecoshell.events import (
 from ecoshell.events.work import is_done
 from ecoshell.messages import TOOL_REGISTER, Call, Message, Observation
 from ecoshell.strategies import Path
+from ecoshell.tools.background import end_text, state_mark
 
-_QUESTION = "x" * 200
-"""A question of typical length."""
+TYPICAL_QUESTION = "x" * 200
+"""A question of typical length, for estimates."""
 
 
 class Memory:
@@ -64,13 +69,15 @@ class Memory:
         self.library = RegisteredTools()
         self.answers: list[str] = []
         self.plan: PlanWritten | None = None
-        """The last written plan."""
         self.plan_quote: Quote | None = None
-        """The quote of that plan."""
         self.number = 0
         """Number of the last turn; 0 before the first."""
+        self.background: dict[str, BackgroundStarted | BackgroundEnded] = {}
+        """The last event of each background command, by ID."""
+        self._past_background: frozenset[str] = frozenset()
         for event in past:
             self.see(event)
+        self._past_background = frozenset(self.background)
         self._close("interrupted", None)  # the process was killed in this turn
 
     @property
@@ -95,6 +102,17 @@ class Memory:
         return tuple(turn.context for turn in self.turns if turn.context)
 
     @property
+    def ends(self) -> Mapping[str, str]:
+        """The lines of the running turn about ended background commands, and those still to send, by ID."""
+        lines = {} if self._open is None else dict(self._open.ends)
+        for id_, event in self.background.items():
+            is_past = id_ in self._past_background
+            is_ended = is_past or isinstance(event, BackgroundEnded)
+            if is_ended and id_ not in self.shown.ends:
+                lines[id_] = end_line(event, is_past=is_past)
+        return lines
+
+    @property
     def presentation(self) -> Presentation:
         """The session's presentation, determined in its first turn."""
         return self.shown.presentation or STABLE
@@ -109,20 +127,21 @@ class Memory:
         raise UsageError("This session has no turns.", fix="Ask something.")
 
     def see(self, event: Event) -> None:
-        """Process the next event."""
         match event:
             case TurnStarted():
                 # a killed process may have left the previous turn open
                 self._close("interrupted", None)
-                self._open = OpenTurn(
-                    event, self.commands, self.shown, path_of(event.question, event.attachments)
-                )
+                path = path_of(event.question, event.attachments)
+                self._open = OpenTurn(event, self.commands, self.shown, path)
                 self.commands, self.number = (), event.turn
-                self.shown = replace(
-                    self.shown, todo=() if is_done(self.shown.todo) else self.shown.todo
-                )
-            case TodoChanged() | PlanWritten() | Quote():
-                self._see_work(event)
+                if is_done(self.shown.todo):
+                    self.shown = replace(self.shown, todo=())
+            case TodoChanged():
+                self.shown = replace(self.shown, todo=event.items)
+            case PlanWritten():
+                self.plan = event
+            case Quote(kind="plan"):
+                self.plan_quote = event
             case TurnFinished():
                 self._close(event.status, event.consumption.nano)
             case CommandRan():
@@ -136,40 +155,44 @@ class Memory:
                     turn.condensed = turn.condensed.including(event, turn.path)
             case Compacted():
                 self.summary, self.turns = event.summary, []
-                self.shown = Shown(presentation=self.shown.presentation, todo=self.shown.todo)
+                shown = self.shown
+                self.shown = Shown(
+                    presentation=shown.presentation, todo=shown.todo, ends=shown.ends
+                )
                 if (turn := self._open) is not None:  # undoing it does not restore earlier turns
                     turn.before = self.shown
             case ResultsTrimmed():
                 self._trim(event)
-            case ToolUnregistered():
-                self.library = self.library.without((event.name,))
-            case ToolRegistered() if event.text or event.name in self._catalog:
-                tool = RegisteredTool(event.name, event.tokens, event.by, event.text)
-                self.library = self.library.including([tool])
-                if (turn := self._open) is not None and event.by in ("agent", "first_call"):
-                    call_id = event.id or event.name  # sessions of old versions have no ID
-                    turn.registrations[call_id] = tool
-                    self.shown = replace(self.shown, schemas=self.shown.schemas | {event.name})
-                    if event.by == "first_call":
-                        return
-                    result = event.text or self.presentation.registration_result(
-                        self._catalog.schema(event.name)
-                    )
-                    call = Call(TOOL_REGISTER, {"tool_name": event.name}, call_id, event.group)
-                    turn.add(turn.started_step(call, Observation(result)))
+            case BackgroundStarted() | BackgroundEnded():
+                self.background[event.id] = event
+            case ToolRegistered() | ToolUnregistered():
+                self._follow_registration(event)
             case _ if self._open is not None:
                 self._follow(self._open, event)
             case _:
                 pass
 
-    def _see_work(self, event: TodoChanged | PlanWritten | Quote) -> None:
-        """Follow the task list and the last written plan."""
-        if isinstance(event, TodoChanged):
-            self.shown = replace(self.shown, todo=event.items)
-        elif isinstance(event, PlanWritten):
-            self.plan = event
-        elif event.kind == "plan":
-            self.plan_quote = event
+    def _follow_registration(self, event: ToolRegistered | ToolUnregistered) -> None:
+        if isinstance(event, ToolUnregistered):
+            self.library = self.library.without((event.name,))
+        elif event.text or event.name in self._catalog:
+            self._register(event)
+
+    def _register(self, event: ToolRegistered) -> None:
+        tool = RegisteredTool(event.name, event.tokens, event.by, event.text)
+        self.library = self.library.including([tool])
+        if (turn := self._open) is None or event.by not in ("agent", "first_call"):
+            return
+        call_id = event.id or event.name  # sessions of old versions have no ID
+        turn.registrations[call_id] = tool
+        self.shown = replace(self.shown, schemas=self.shown.schemas | {event.name})
+        if event.by == "agent":
+            result = event.text  # of a skill
+            if not result:
+                schema = self._catalog.schema(event.name)
+                result = self.presentation.registration_result(schema)
+            call = Call(TOOL_REGISTER, {"tool_name": event.name}, call_id, event.group)
+            turn.add(turn.started_step(call, Observation(result)))
 
     def _close(self, status: str, spent_nano: int | None) -> None:
         """Close the open turn, if any; calls without a result are recorded as stopped."""
@@ -181,7 +204,7 @@ class Memory:
             turn.ran.add(subject)
             stopped = Observation(f"The turn ended before {subject} did.", ok=False)
             turn.add(replace(step, observation=stopped))
-        past = turn.past(turn.answer or f"[{status}]", spent_nano)
+        past = turn.past(turn.ending(status), spent_nano)
         if turn.refused and status == "error":  # keeping it would have every later question refused
             past = replace(past, commands=(), messages=(), context="")
             self.commands, self.shown = turn.commands + self.commands, turn.before
@@ -191,23 +214,18 @@ class Memory:
         """Shorten these results wherever models read them."""
         ids = {(result.turn, result.id) for result in event.results}
         if (turn := self._open) is not None:
-            open_turn = {
-                result.id: event.characters
-                for result in event.results
-                if result.turn == turn.started.turn
-            }
-            turn.condensed = replace(
-                turn.condensed, trimmed={**turn.condensed.trimmed, **open_turn}
-            )
+            number = turn.started.turn
+            own = {call: event.characters for of, call in ids if of == number}
+            trimmed = {**turn.condensed.trimmed, **own}
+            turn.condensed = replace(turn.condensed, trimmed=trimmed)
+
+        def shortened(message: Message, number: int) -> Message:
+            call = message.call if message.speaker == "tool" else None
+            is_trimmed = call is not None and (number, call.id) in ids
+            return trimmed_message(message, event.characters) if is_trimmed else message
+
         for index, past in enumerate(self.turns):
-            messages = tuple(
-                trimmed_message(message, event.characters)
-                if message.speaker == "tool"
-                and message.call
-                and (past.number, message.call.id) in ids
-                else message
-                for message in past.messages
-            )
+            messages = tuple(shortened(message, past.number) for message in past.messages)
             self.turns[index] = replace(past, messages=messages)
 
     def _follow(self, turn: OpenTurn, event: Event) -> None:
@@ -223,25 +241,35 @@ class Memory:
             case Answer():
                 self.answers.append(event.text)
                 turn.see(event)
+            case CallFinished() if event.id in turn.calls:
+                read = frozenset(
+                    end.id
+                    for end in self.background.values()
+                    if isinstance(end, BackgroundEnded)
+                    and event.observation.endswith(state_mark(end.id, end_text(end.status)))
+                )
+                self.shown = replace(self.shown, ends=self.shown.ends | read)
+                turn.see(event)
             case _:
                 turn.see(event)
 
     def _follow_offer(self, turn: OpenTurn, event: ToolsOffered) -> None:
         turn.listing, turn.advice, turn.budget = event.listing, event.advice, event.budget
+        turn.ends = event.ends
         # the first turn with it determines what its array declares
         presentation = self.shown.presentation
         if presentation is None or presentation.name != event.presentation:
             declared = event.declared or (*self.library.names, *event.upfront)
-            registers = (
-                not set(event.names).issuperset(self._catalog.names) if event.declared else None
-            )
-            registers = not self._catalog.is_all(declared) if registers is None else registers
+            is_complete = self._catalog.is_all(declared)
+            if event.declared:
+                is_complete = set(event.names).issuperset(self._catalog.names)
+            registers = not is_complete
             presentation = presentation_of(event.presentation, declared, registers=registers)
-        self.shown = replace(self.shown, presentation=presentation)
+        ends = self.shown.ends | event.ends.keys()
+        self.shown = replace(self.shown, presentation=presentation, ends=ends)
         if event.listing:
-            listed = {*event.upfront, *self.library.names} - (
-                presentation.declared if presentation else set()
-            )
+            listed = {*event.upfront, *self.library.names}
+            listed -= presentation.declared if presentation else set()
             names = self.shown.names | {*event.names, *event.skills}
             schemas = self.shown.schemas | listed
             self.shown = replace(self.shown, names=names, schemas=schemas)
@@ -261,7 +289,7 @@ class Memory:
 def next_view(
     memory: Memory,
     catalog: Catalog,
-    question: str = _QUESTION,
+    question: str = TYPICAL_QUESTION,
     *,
     names: Sequence[str] | None = None,
     context: str = "",
@@ -273,11 +301,8 @@ def next_view(
     loads deferred tools.
     """
     schemas = catalog.schemas_of(memory.library.tools)
-    new_names = [
-        name
-        for name in (catalog.names if names is None else names)
-        if name not in memory.shown.names
-    ]
+    names = catalog.names if names is None else names
+    new_names = [name for name in names if name not in memory.shown.names]
     new_schemas = [schema for schema in schemas if schema.name not in memory.shown.schemas]
     listing = memory.presentation.opening(new_names, new_schemas, servers=catalog.servers)
     offers_all = memory.presentation.declared or (defers and memory.presentation.deferred)

@@ -25,69 +25,12 @@ _MENTION = re.compile(
 )
 _SENTENCE_SIGNS = ".:…”’»"
 """Signs at the end of a mention that more likely belong to the sentence."""
-_FILE_SUFFIXES = frozenset(
-    [
-        "bash",
-        "c",
-        "cc",
-        "cfg",
-        "conf",
-        "cpp",
-        "cs",
-        "css",
-        "csv",
-        "diff",
-        "env",
-        "go",
-        "h",
-        "hpp",
-        "htm",
-        "html",
-        "ini",
-        "ipynb",
-        "java",
-        "jpg",
-        "jpeg",
-        "js",
-        "json",
-        "jsonl",
-        "jsx",
-        "kt",
-        "lock",
-        "log",
-        "lua",
-        "md",
-        "mjs",
-        "patch",
-        "pdf",
-        "php",
-        "pl",
-        "png",
-        "py",
-        "pyi",
-        "r",
-        "rb",
-        "rs",
-        "rst",
-        "scss",
-        "sh",
-        "sql",
-        "svg",
-        "swift",
-        "tex",
-        "toml",
-        "ts",
-        "tsv",
-        "tsx",
-        "txt",
-        "vue",
-        "xml",
-        "yaml",
-        "yml",
-        "zip",
-        "zsh",
-    ]
+_SUFFIX_LIST = (
+    "bash c cc cfg conf cpp cs css csv diff env go h hpp htm html ini ipynb java jpg jpeg js json "
+    "jsonl jsx kt lock log lua md mjs patch pdf php pl png py pyi r rb rs rst scss sh sql svg swift "
+    "tex toml ts tsv tsx txt vue xml yaml yml zip zsh"
 )
+_FILE_SUFFIXES = frozenset(_SUFFIX_LIST.split())
 """Suffixes of files that are rarely names of decorators."""
 _PATH_CHARACTER = re.compile(r"[/.]")
 _SUFFIX_PATTERN = re.compile(r"(?<![\w./])\*?\.(\w+)")
@@ -124,10 +67,8 @@ def attach(
     """
     reader = _MentionReader(workspace, {attachment.name for attachment in attachments})
     matches = _MENTION.finditer(without_code(question))
-    for quoted, mention in dict.fromkeys(
-        (match["quoted"], match["quoted"] or match["plain"]) for match in matches
-    ):
-        reader.read(mention, is_quoted=bool(quoted))
+    for quoted, plain in dict.fromkeys((match["quoted"], match["plain"]) for match in matches):
+        reader.read(quoted or plain, is_quoted=bool(quoted))
     for name in filter(may_read, named_paths(question, folders=workspace.root)) if may_read else ():
         reader.read_named(name)
     return reader.result
@@ -142,11 +83,7 @@ class _MentionReader:
 
     def read(self, mention: str, *, is_quoted: bool) -> None:
         """Attach a mentioned file, folder or image, or add a notice if it looks like a path."""
-        candidates = [
-            candidate
-            for candidate in dict.fromkeys((mention, mention.rstrip(_SENTENCE_SIGNS)))
-            if candidate
-        ]
+        candidates = [*filter(None, dict.fromkeys((mention, mention.rstrip(_SENTENCE_SIGNS))))]
         try:
             path = next(filter(self.workspace.exists, candidates), None)
             if path is None:
@@ -156,13 +93,9 @@ class _MentionReader:
                 self._attach(path, name, is_folder=is_folder)
         except ToolError as error:
             _, dot, suffix = mention.rpartition(".")
-            exists = any(
-                os.path.lexists(self.workspace.root / candidate) for candidate in candidates
-            )
-            looks_like_path = (
-                is_quoted or "/" in mention or (dot and suffix.lower() in _FILE_SUFFIXES)
-            )
-            if exists or looks_like_path:  # otherwise a decorator or a user name
+            has_suffix = bool(dot) and suffix.lower() in _FILE_SUFFIXES
+            exists = any(os.path.lexists(self.workspace.root / name) for name in candidates)
+            if exists or is_quoted or "/" in mention or has_suffix:  # no decorator or user name
                 self.result.notices.append(f"@{mention} was not attached: {error.message}")
 
     def _attach(self, path: str, name: str, *, is_folder: bool) -> None:
@@ -170,13 +103,12 @@ class _MentionReader:
             self.attached_names.add(name)
             self.result.attachments.append(attached(image))
             return
-        cut = ""
         if is_folder:
             text = _listing(self.workspace, path)
         else:
             text, cut = _beginning(self.workspace, path, self.free_bytes)
-        if cut:
-            self.result.notices.append(f"@{name} was cut: {cut} are attached.")
+            if cut:
+                self.result.notices.append(f"@{name} was cut: {cut} are attached.")
         self.free_bytes -= len(text.encode())
         self._add(name, text)
 
@@ -190,12 +122,10 @@ class _MentionReader:
                 return
             self.attached_names.add(name)
             room = _NAMED_PYTHON_BYTES if name.endswith(".py") else _NAMED_BYTES
-            text = (
-                _listing(self.workspace, path)
-                if is_folder
-                else _beginning(self.workspace, path, room)[0]
-            )
-            self._add(name, text)
+            if is_folder:
+                self._add(name, _listing(self.workspace, path))
+            else:
+                self._add(name, _beginning(self.workspace, path, room)[0])
 
     def _name(self, path: str) -> tuple[str, bool]:
         """The path's name in the workspace, with a slash for a folder, and whether it is a folder."""
@@ -210,22 +140,19 @@ class _MentionReader:
 
 def named_paths(question: str, *, folders: Path | None = None) -> Iterator[str]:
     """The words of a question that may be paths, or that are names of folders in `folders`."""
-    stripped = (
-        word.rstrip(_NAME_SIGNS).lstrip(_NAME_SIGNS.replace(".", ""))
-        for word in question.split()[:_MAX_WORDS]
-    )
-    folder_names = set[str]()
+    folder_names, suffixes = set[str](), set[str]()
     if folders:
+        suffixes = {suffix.lower() for suffix in _SUFFIX_PATTERN.findall(question)}
         with suppress(OSError):
             folder_names = {entry.name for entry in os.scandir(folders) if entry.is_dir()}
+    opening_signs = _NAME_SIGNS.replace(".", "")
+    words = (word.rstrip(_NAME_SIGNS).lstrip(opening_signs) for word in question.split())
     names = [
         word
-        for word in dict.fromkeys(stripped)
+        for word in dict.fromkeys(itertools.islice(words, _MAX_WORDS))
         if _PATH_CHARACTER.search(word) or word in folder_names
     ]
-    if folders and any(
-        suffix.lower() in _FILE_SUFFIXES for suffix in _SUFFIX_PATTERN.findall(question)
-    ):
+    if not suffixes.isdisjoint(_FILE_SUFFIXES):
         names.append(".")
     return itertools.islice(names, _MAX_NAMES)
 
@@ -262,8 +189,6 @@ def _listing(workspace: Workspace, path: str) -> str:
     for entry in entries:
         suffix = "  (not entered)" if entry.name in CLOSED else ""
         lines.append(f"{entry.path}/{suffix}" if entry.is_folder else entry.path)
-    if not lines:
-        return "(an empty folder)"
     more = ["[there is more]"] if len(lines) > _MAX_ENTRIES else []
-    text = "\n".join([*sorted(lines)[:_MAX_ENTRIES], *more])
+    text = "\n".join([*sorted(lines)[:_MAX_ENTRIES], *more]) or "(an empty folder)"
     return text.encode("utf-8", "backslashreplace").decode()  # names may contain invalid bytes

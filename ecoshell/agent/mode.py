@@ -1,13 +1,21 @@
 """What a mode is to the agent: what it returns, and the expected and the largest cost of its requests."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ecoshell.agent.view import View
-from ecoshell.budget import MIN_CALL_MS, CapState, Hold, price_unknown
-from ecoshell.errors import PriceUnknown
+from ecoshell.budget import (
+    MIN_CALL_MS,
+    Account,
+    Ask,
+    CapState,
+    Hold,
+    price_unknown,
+    reserved_output,
+)
+from ecoshell.errors import BudgetError, PriceUnknown
 from ecoshell.events import Emit
 from ecoshell.messages import Call, ToolSchema
 from ecoshell.models import Request
@@ -51,9 +59,7 @@ class DraftTask:
     faulty: str = ""
     """The previous draft, if it cannot be run."""
     fault: str = ""
-    """Why it cannot be run."""
     costs: str = ""
-    """The costs of tools as text; empty if not shown."""
     grammar: Callable[[], str] | None = None
     """Makes the grammar of valid graphs, in the form of numbers; may take a second."""
 
@@ -66,7 +72,6 @@ class FillTask:
     """As in the graph: `read_file#2`."""
     schema: ToolSchema
     plan: str
-    """The text of the graph."""
     inputs: tuple[Step, ...] = ()
     """The steps of the node's inputs; the view's path also has the steps before them."""
     use: int = 1
@@ -84,9 +89,7 @@ class Mode(Protocol):
     role: str
     """The role that produces each step."""
     model: str
-    """Name of the leading model."""
     answer_hold: Hold | None
-    """The current reservation for the answer."""
     by_program: bool
     """Whether the model writes one program for a request about files."""
     finish: str
@@ -100,9 +103,7 @@ class Mode(Protocol):
         """Reserve the price of answering from this view, and release the previous reservation."""
         ...
 
-    async def think(self, view: View, emit: Emit) -> Thought:
-        """The next step on the view's path."""
-        ...
+    async def think(self, view: View, emit: Emit) -> Thought: ...
 
     async def prefer(
         self, view: View, first: Thought, second: Thought, emit: Emit
@@ -122,18 +123,18 @@ class Mode(Protocol):
         """The answer from the results so far, paid from the reservation."""
         ...
 
-    async def release(self) -> None:
-        """Release the reservation for the answer."""
-        ...
+    async def release(self) -> None: ...
 
 
+USUAL_OUTPUT = 2_048
+"""Output tokens of a reply in a proposed cap; the models' own limits are much larger."""
 _LARGE_PART = 4
 """The divisor of what a cap has left, above which a step's bound is large."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostBound:
-    """The largest amount that will be reserved."""
+    """The largest amount that can be reserved."""
 
     nano: int | None
     """None if the price is unknown."""
@@ -153,13 +154,12 @@ class CostBound:
 NOTHING = CostBound(0, 0)
 
 
-def of_step(forecast: StepForecast) -> CostBound:
-    """The largest of the step's calls; a call that has to be repeated is not included."""
-    bounds = [_of_call(call) for call in forecast.steps]
-    nano = [bound.nano for bound in bounds if bound.nano is not None]
-    return CostBound(
-        max(nano) if len(nano) == len(bounds) else None, max(bound.tokens for bound in bounds)
-    )
+def of_step(forecast: StepForecast, caps: Sequence[CapState] = ()) -> CostBound:
+    """The largest of the step's calls under these caps; a call that has to be repeated is not included."""
+    bounds = [_of_call(call, caps=caps) for call in forecast.steps]
+    prices = [bound.nano for bound in bounds if bound.nano is not None]
+    nano = max(prices) if len(prices) == len(bounds) else None
+    return CostBound(nano, max(bound.tokens for bound in bounds))
 
 
 async def count_prompts(forecast: StepForecast, caps: Iterable[CapState]) -> None:
@@ -170,11 +170,8 @@ async def count_prompts(forecast: StepForecast, caps: Iterable[CapState]) -> Non
     caps = [cap for cap in caps if cap.unit != "ms"]
     for call in forecast.steps if caps else ():
         bound = await asyncio.to_thread(_of_call, call)
-        needs = ((cap, bound.in_unit_of(cap)) for cap in caps)
-        if any(
-            need is not None and need * _LARGE_PART > cap.limit - cap.spent - cap.held
-            for cap, need in needs
-        ):
+        rests = ((bound.in_unit_of(cap), cap.limit - cap.spent - cap.held) for cap in caps)
+        if any(need is not None and need * _LARGE_PART > rest for need, rest in rests):
             await call.model.count_prompt(call.request)
 
 
@@ -189,38 +186,43 @@ def of_conclusion(forecast: StepForecast, *, counted: bool = False) -> CostBound
     return _of_call(call, forecast.slack, counted=counted and call.model.loaded)
 
 
-def _of_call(call: CallForecast, slack: int = 0, *, counted: bool = False) -> CostBound:
+def _of_call(
+    call: CallForecast, slack: int = 0, *, counted: bool = False, caps: Sequence[CapState] = ()
+) -> CostBound:
     request, traits = call.request, call.model.traits
     if counted:
         ask = call.model.reservation(request, call.role, slack)
-        prompt, output = ask.prompt_tokens, ask.max_tokens
     else:
-        prompt = call.model.bound(request) + slack
-        output = (
-            request.max_tokens
-            if traits.max_output is None
-            else min(request.max_tokens, traits.max_output)
+        output = min(request.max_tokens, traits.max_output or request.max_tokens)
+        account = Account("", 0, call.role, traits.name, request.purpose)
+        ask = Ask(
+            traits.price,
+            call.model.bound(request) + slack,
+            output,
+            account,
+            request.min_tokens,
+            request.repeatable,
         )
-    return CostBound(
-        None if traits.price is None else traits.price.worst(prompt, output), prompt + output
-    )
+    try:
+        output = reserved_output(ask, caps)
+    except BudgetError:  # The call will be refused: this is the least that it needs.
+        output = ask.floor
+    nano = None if traits.price is None else traits.price.worst(ask.prompt_tokens, output)
+    return CostBound(nano, ask.prompt_tokens + output)
 
 
 def unpriced(forecast: StepForecast, caps: Iterable[CapState]) -> PriceUnknown | None:
     """The error for a step with a model of unknown price under a cap in dollars; None if the step is allowed."""
-    name = next(
-        (call.model.traits.name for call in forecast.steps if call.model.traits.price is None), None
-    )
+    models = (call.model.traits for call in forecast.steps)
+    name = next((traits.name for traits in models if traits.price is None), None)
     cap = next((cap for cap in caps if cap.unit == "usd" and cap.over(name or "")), None)
     return None if name is None or cap is None else price_unknown(name, cap)
 
 
 def with_room(caps: Iterable[CapState], answer_hold: Hold | None, bound: CostBound) -> bool:
     """Whether every cap has room for this amount once the reservation for the answer is released."""
-    needs = ((cap, bound.in_unit_of(cap)) for cap in caps)
-    return all(
-        need is not None and need <= cap.limit - used(cap, answer_hold) for cap, need in needs
-    )
+    rests = ((bound.in_unit_of(cap), cap.limit - used(cap, answer_hold)) for cap in caps)
+    return all(need is not None and need <= rest for need, rest in rests)
 
 
 def used(cap: CapState, answer_hold: Hold | None) -> int:

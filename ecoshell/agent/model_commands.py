@@ -1,6 +1,7 @@
 """The slash commands for models, roles, modes, strategies and costs."""
 
 import asyncio
+from collections.abc import Sequence
 
 from ecoshell.agent.command_table import (
     CommandTable,
@@ -8,17 +9,28 @@ from ecoshell.agent.command_table import (
     caps_table,
     dollars,
     spent_text,
+    split_first_word,
     table,
 )
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.model_set import MODES
 from ecoshell.agent.plan_text import quote_table
+from ecoshell.agent.reconciling import (
+    UNRECONCILED,
+    UNRECONCILED_HEAD,
+    reconcile,
+    unreconciled_rows,
+)
+from ecoshell.agent.session_settings import effort_named
 from ecoshell.agent.shell import Shell
-from ecoshell.budget import about, duration_text
+from ecoshell.agent.shell_status import suggested_token_cap
+from ecoshell.budget import CapState, about, duration_text
+from ecoshell.budget.gate import finished
 from ecoshell.errors import EcoshellError, UsageError, suggestion
-from ecoshell.events import Bill
+from ecoshell.events import Bill, BudgetChanged
 from ecoshell.messages import visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.hub_names import HUB
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import (
     ADVISOR,
@@ -26,11 +38,11 @@ from ecoshell.options import (
     NO_ROLE_MODELS,
     ROLES,
     SESSION_MODEL,
-    Effort,
     role_named,
 )
 
 MODEL_COMMANDS: CommandTable[Shell] = CommandTable()
+_RECONCILE = "/cost reconcile"
 _ROLES_OF_UMI = "Only mode umi uses planner, caller and summarizer: /mode umi."
 _MODEL_PREFIXES = ("embedded", "local:", "openai/", "anthropic/")
 
@@ -40,25 +52,34 @@ _MODEL_PREFIXES = ("embedded", "local:", "openai/", "anthropic/")
 )
 async def _model(shell: Shell, argument: str) -> Printed:
     """`/model`, `/model embedded`, `/model pull unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M`."""
-    action, _, repository = argument.partition(" ")
-    if action == "pull" and repository.strip():
+    action, repository = split_first_word(argument)
+    if action == "pull" and repository:
         try:
             argument = await shell.pull(repository)
         except Stopped:
-            return Printed(
-                "The download was stopped. What has arrived is kept; pull again to resume."
-            )
+            text = "The download was stopped. What has arrived is kept; pull again to resume."
+            return Printed(text)
+    models = shell.deps.models
     if argument:
         with shell.conversation.occupying():
-            await shell.deps.models.change(model=argument)
-    traits = shell.deps.models.current.model.traits
+            await models.change(model=argument)
+    traits = models.current.model.traits
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
-    has_role_models = (
-        shell.deps.models.current.players and shell.deps.models.roles != NO_ROLE_MODELS
-    )
+    has_role_models = models.current.players and models.roles != NO_ROLE_MODELS
     roles = "\nRoles have their own models: /role." if has_role_models else ""
-    return Printed(f"model {traits.name}\nprice {price}\ncontext {context}{roles}")
+    text = f"model {traits.name}\nprice {price}\ncontext {context}{roles}"
+    return Printed(text if argument else f"{text}\n\n{await _other_models(shell)}")
+
+
+async def _other_models(shell: Shell) -> str:
+    """What `/model NAME` changes to: the models that the first start offers."""
+    rows: list[tuple[str, str]] = []
+    for offer in await shell.starting_models():
+        name = f"pull {offer.name.removeprefix(HUB)}" if offer.source == "download" else offer.name
+        if name != shell.model_name:
+            rows.append((f"/model {name}", offer.words))
+    return f"{table(('others', 'source'), rows)}\n`ecoshell models` lists all."
 
 
 @MODEL_COMMANDS.add(
@@ -71,12 +92,7 @@ async def _effort(shell: Shell, argument: str) -> Printed:
     """`/effort`, `/effort high`, `/effort auto`."""
     settings, traits = shell.deps.settings, shell.deps.models.current.model.traits
     if argument:
-        level: Effort | None = next((name for name in EFFORTS if name == argument.lower()), None)
-        if level is None:
-            raise UsageError(
-                f"Unknown effort {argument!r}.", fix=f"Available: {', '.join(EFFORTS)}."
-            )
-        settings.effort = level
+        settings.effort = effort_named(argument.lower())
     text = f"effort {settings.effort}: {EFFORTS[settings.effort]}."
     if traits.reasons is False and settings.effort != "auto":
         text += f" {traits.name} does not reason, so this has no effect on it."
@@ -101,20 +117,14 @@ async def _role(shell: Shell, argument: str) -> Printed:
     """`/role`, `/role caller local:FILE.gguf`, `/role caller -`, `/role frugal`, `/role -`."""
     models = shell.deps.models
     if argument:
-        name, _, model = argument.partition(" ")
+        name, model = split_first_word(argument)
         role, presets = role_named(name), shell.deps.settings.presets
         if name == ADVISOR:
-            await _set_advisor(shell, model.strip())
+            await _set_advisor(shell, _required_model(ADVISOR, model, "openai/gpt-5"))
             roles = models.roles
         elif role is not None:
-            if not model.strip():
-                raise UsageError(
-                    f"The {role} needs a model.",
-                    fix=f"For example: /role {role} embedded, or /role {role} -.",
-                )
-            roles = models.roles.with_role(
-                role, None if model.strip() == SESSION_MODEL else model.strip()
-            )
+            model = _required_model(role, model, "embedded")
+            roles = models.roles.with_role(role, None if model == SESSION_MODEL else model)
         elif argument == SESSION_MODEL:
             roles = NO_ROLE_MODELS
         elif argument in presets:
@@ -129,31 +139,27 @@ async def _role(shell: Shell, argument: str) -> Printed:
     for role in ROLES:
         own = models.roles.of(role)
         model, adapter = await asyncio.to_thread(_split_adapter, own or models.session_model)
-        rows.append(
-            (role, visible_line(model), visible_line(adapter), "" if own else "the session's")
-        )
+        rows.append((role, model, adapter, "" if own else "the session's"))
     advisor = shell.deps.settings.advisor
-    rows.append(
-        (
-            ADVISOR,
-            visible_line(advisor or "none"),
-            "",
-            "asked by the others" if advisor else "/role advisor MODEL",
-        )
-    )
-    text = table(("role", "model", "adapter", ""), rows)
+    about = "asked by the others" if advisor else "/role advisor MODEL"
+    rows.append((ADVISOR, advisor or "none", "", about))
+    cells = [tuple(map(visible_line, row)) for row in rows]
+    text = table(("role", "model", "adapter", ""), cells)
     return Printed(text if models.current.players else f"{text}\n\n{_ROLES_OF_UMI}")
+
+
+def _required_model(role: str, model: str, example: str) -> str:
+    """The model for a role; raises UsageError without one."""
+    if not model:
+        fix = f"For example: /role {role} {example}, or /role {role} -."
+        raise UsageError(f"The {role} needs a model.", fix=fix)
+    return model
 
 
 async def _set_advisor(shell: Shell, model: str) -> None:
     """Set or, with `-`, remove the advisor; raises UsageError and ModelMissing."""
     from ecoshell.agent.advisor import offer_advisor
 
-    if not model:
-        raise UsageError(
-            "The advisor needs a model.",
-            fix="For example: /role advisor openai/gpt-5, or /role advisor -.",
-        )
     with shell.conversation.occupying():
         if model != SESSION_MODEL:
             await (await asyncio.to_thread(shell.deps.models.lend, model)).aclose()
@@ -169,9 +175,8 @@ def _split_adapter(name: str) -> tuple[str, str]:
         return name, ""
     if files is None or files.adapter is None or name == EMBEDDED:
         return name, ""
-    return (name.partition("+")[0] if is_embedded(name) else f"{LOCAL}{files.base}"), str(
-        files.adapter
-    )
+    base = name.partition("+")[0] if is_embedded(name) else f"{LOCAL}{files.base}"
+    return base, str(files.adapter)
 
 
 @MODEL_COMMANDS.add("mode", "[NAME]", "show or change the agent mode", lambda _: MODES)
@@ -204,23 +209,21 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
 
 @MODEL_COMMANDS.add(
     "cost",
-    "[last]",
-    "show the costs, quotes with their bills, or the arithmetic of the last call",
-    lambda _: ("last",),
+    "[last | reconcile [ENTRY=AMOUNT]]",
+    "show the costs, quotes with their bills, or the arithmetic of the last call; set an unknown cost",
+    lambda _: ("last", "reconcile"),
 )
 async def _cost(shell: Shell, argument: str) -> Printed:
     if argument == "last":
         entry = await asyncio.to_thread(shell.ledger.last, shell.session)
-        return Printed(
-            "No model call was made in this session."
-            if entry is None
-            else "\n".join(entry.arithmetic())
-        )
+        lines = entry.arithmetic() if entry else ["No model call was made in this session."]
+        return Printed("\n".join(lines))
+    word, typed = split_first_word(argument)
+    if word == "reconcile":
+        return await _reconcile(shell, typed)
     if argument:
-        raise UsageError(
-            f"Unknown argument of /cost: {argument}.",
-            fix="Use /cost, or /cost last for the arithmetic.",
-        )
+        fix = "Use /cost, /cost last for the arithmetic, or /cost reconcile."
+        raise UsageError(f"Unknown argument of /cost: {argument}.", fix=fix)
     row = await asyncio.to_thread(shell.ledger.session_row, shell.session)
     if row is None:
         return Printed("Nothing was spent in this session.")
@@ -249,13 +252,35 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     by_role = ""
     if len(roles) > 1:
         by_role = table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells)
-    bills = [
-        bill for _, bill in await asyncio.to_thread(shell.store.events_of, Bill, shell.session)
-    ]
-    parts = (
-        spent,
-        by_role,
-        quote_table(bills),
-        caps_table(await shell.deps.budget.caps(), shell.ledger.away),
-    )
-    return Printed("\n\n".join(part for part in parts if part))
+    bills = await asyncio.to_thread(shell.store.events_of, Bill, shell.session)
+    quotes = quote_table([bill for _, bill in bills])
+    caps = await caps_text(shell, await shell.deps.budget.caps())
+    return Printed("\n\n".join(filter(None, (spent, by_role, quotes, caps))))
+
+
+async def _reconcile(shell: Shell, typed: str) -> Printed:
+    """Set the cost of a call of this session, or list the calls whose cost is unknown."""
+    if typed:
+        await finished(
+            asyncio.to_thread(reconcile, shell.ledger, typed, _RECONCILE, session=shell.session)
+        )
+        caps = await shell.deps.budget.caps()
+        await shell.conversation.note(BudgetChanged(caps))
+        return Printed(f"The cost is set.\n\n{await caps_text(shell, caps)}")
+    everywhere = await asyncio.to_thread(shell.ledger.unreconciled)
+    entries = [entry for entry in everywhere if entry.session == shell.session]
+    if not entries:
+        return Printed("The cost of every call of this session is known.")
+    rows = table(UNRECONCILED_HEAD, unreconciled_rows(entries))
+    hint = f"If the provider's bill differs: {_RECONCILE} {entries[0].id}=0.0031"
+    return Printed("\n".join((UNRECONCILED, rows, hint)))
+
+
+async def caps_text(shell: Shell, caps: Sequence[CapState]) -> str:
+    """The caps and their use; without caps, how to set one."""
+    if caps or shell.ledger.away is not None:
+        return caps_table(caps, shell.ledger.away)
+    dollars_command = "/budget 0.50, " if shell.deps.models.current.is_priced else ""
+    token_cap = await asyncio.to_thread(suggested_token_cap, shell)
+    commands = f"{dollars_command}/budget {token_cap} or /budget 2min"
+    return f"No cap is set. Set one for this session: {commands}."

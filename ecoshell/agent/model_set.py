@@ -9,7 +9,6 @@ from typing import Protocol
 from ecoshell.agent.mode import Mode
 from ecoshell.budget import CapState, Price
 from ecoshell.catalog import Presentation
-from ecoshell.messages import ToolSchema
 from ecoshell.models import ModelRow, StartingModel, estimate
 from ecoshell.models.metered import MeteredModel
 from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels, RoleName
@@ -18,7 +17,6 @@ MODES: Mapping[str, str] = {
     "single": "one model plans, calls tools and answers",
     "umi": "three roles: a planner decides, a caller calls, a summarizer answers",
 }
-"""Modes and their descriptions."""
 _COMPARED_PROMPT_TOKENS = 4_000
 """A typical prompt, by which prices are compared."""
 
@@ -51,7 +49,6 @@ class ModelSet:
 
     @property
     def caller(self) -> MeteredModel:
-        """The model that makes the calls."""
         return self.players.get("caller", self.model)
 
     @property
@@ -62,7 +59,6 @@ class ModelSet:
 
     @property
     def context(self) -> int | None:
-        """The smallest known context."""
         contexts = (model.traits.context for model in self.models)
         return min((context for context in contexts if context is not None), default=None)
 
@@ -82,18 +78,23 @@ class ModelSet:
         return all(price is not None and price.summary() == "free" for price in prices)
 
     @property
+    def is_priced(self) -> bool:
+        """Whether a cap in dollars limits these models: every price is known, and one is above 0."""
+        return self.price is not None and not self.is_free
+
+    @property
     def calls_undeclared(self) -> bool:
         """Whether every model may call a tool that is missing from its tool array."""
         return all(model.traits.calls_undeclared for model in self.models)
+
+    def reads_only_array(self, presentation: Presentation) -> bool:
+        """Whether a grammar limits the calls of a small model, which names beyond its tool array would distract."""
+        return presentation.by_call and not self.model.traits.capable
 
     @property
     def defers_tools(self) -> bool:
         """Whether the provider's own search can load tools: for one model that plays every role."""
         return not self.players and self.model.traits.defers_tools
-
-    def measure(self, schema: ToolSchema, presentation: Presentation) -> tuple[int, bool]:
-        """Tokens of a schema in this model's context, and whether the count is exact."""
-        return self.sizes(presentation.prompt_texts([schema]))[0], self.model.exact
 
     def sizes(self, texts: Iterable[str]) -> list[int]:
         """Tokens of texts, cached; for schemas and names. May block while a tokenizer loads."""
@@ -156,9 +157,7 @@ class ModelFactory(Protocol):
         """Use and store a provider's key. May block; raises UsageError and StoreError."""
         ...
 
-    async def aclose(self) -> None:
-        """Close the shared resources."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 def replaced(session_model: str, roles: RoleModels, model: str, by: str) -> tuple[str, RoleModels]:
@@ -198,15 +197,13 @@ class ActiveModels:
 
     @property
     def name(self) -> str:
-        """The name of the leading model."""
         return self.current.model.traits.name
 
     def playing(self, mode: str) -> str:
         """The name of the model that plays in a mode, or those of its roles, joined by `+`, if they differ."""
-        roles = ROLES if mode == "umi" else ()
-        names = [self.roles.of(role) or self.session_model for role in roles] or [
-            self.session_model
-        ]
+        names = [self.session_model]
+        if mode == "umi":
+            names = [self.roles.of(role) or self.session_model for role in ROLES]
         return "+".join(names) if len(set(names)) > 1 else names[0]
 
     async def change(
@@ -218,9 +215,8 @@ class ActiveModels:
         """
         name, mode = model or self.session_model, mode or self.mode
         roles, at_hand = self.roles if roles is None else roles, self._at_hand
-        self.current = await asyncio.to_thread(
-            self.factory.make, name, mode, roles=roles, at_hand=at_hand
-        )
+        make = partial(self.factory.make, name, mode, roles=roles, at_hand=at_hand)
+        self.current = await asyncio.to_thread(make)
         # even if closing the others fails
         self.mode, self.session_model, self.roles = (mode, name, roles)
         for unused in at_hand:
@@ -238,15 +234,9 @@ class ActiveModels:
     async def give(self, roles: RoleModels) -> None:
         """Set the roles' models of the mode umi; in another mode, check that they are available first."""
         if not self.current.players:
-            make = partial(
-                self.factory.make,
-                self.session_model,
-                "umi",
-                roles=roles,
-                at_hand=self.current.models,
-            )
-            loaded, trial = self.current.models, await asyncio.to_thread(make)
-            for model in trial.models:
+            name, loaded = self.session_model, self.current.models
+            make = partial(self.factory.make, name, "umi", roles=roles, at_hand=loaded)
+            for model in (await asyncio.to_thread(make)).models:
                 if model not in loaded:
                     await model.aclose()
         await self.change(roles=roles)
@@ -257,9 +247,8 @@ class ActiveModels:
         May block; raises as ModelFactory does.
         """
         lent, known = ActiveModels(self.factory, name, mode="single", lender=self), self._at_hand
-        self._lent |= {
-            model.traits.name: model for model in lent.current.models if model not in known
-        }
+        new = [model for model in lent.current.models if model not in known]
+        self._lent |= {model.traits.name: model for model in new}
         return lent
 
     @property
@@ -274,10 +263,10 @@ class ActiveModels:
     async def aclose(self) -> None:
         """Close the models; the lender also closes those that it lent, and the shared resources."""
         is_lender = self._lender is None
-        models = self._at_hand if is_lender else self.current.models
-        for model in {
-            id(model): model for model in models if is_lender or model not in self._borrowed
-        }.values():
+        models, borrowed = self._at_hand, self._borrowed
+        if not is_lender:
+            models = tuple(model for model in self.current.models if model not in borrowed)
+        for model in {id(model): model for model in models}.values():
             await model.aclose()
         if is_lender:
             await self.factory.aclose()

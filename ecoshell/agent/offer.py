@@ -7,6 +7,7 @@ from typing import Literal
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.past_turn import Shown
 from ecoshell.agent.turn_plan import TurnPlan
+from ecoshell.budget import CapState, Unit
 from ecoshell.catalog import (
     CORE,
     DEFERRED,
@@ -47,6 +48,10 @@ _CALLS_PER_TURN = 7
 """The usual number of model calls of a turn with tools."""
 
 
+Sizes = Callable[[Iterable[str]], list[int]]
+"""Counts the tokens of texts."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
     """The tools that a turn begins with; token counts are those of its model."""
@@ -85,14 +90,14 @@ def make_offer(
     )
     presentation, registered = decision.presentation, library.including(upfront)
     declared = presentation.declared - set(registered.names)
-    # Names of further tools distract a small model: it reads its array, and likely tools as text.
-    is_small = presentation.by_call and not models.model.traits.capable
+    # A small model reads its array, and likely tools as text.
+    is_small = models.reads_only_array(presentation)
     by_name = [name for name in names if name not in registered.tools and name not in declared]
     others = () if is_small else set(catalog.names) - set(hidden)
-    visible = {*registered.names, *presentation.declared, *others}
-    if not (presentation.deferred or presentation.declared):
-        visible = set[str]()
-    deferrable = catalog.schemas_of([name for name in catalog.names if name in visible])
+    deferrable: tuple[ToolSchema, ...] = ()
+    if presentation.deferred or presentation.declared:
+        visible = {*registered.names, *presentation.declared, *others}
+        deferrable = catalog.schemas_of([name for name in catalog.names if name in visible])
     callable_names = tuple([schema.name for schema in deferrable]) if is_small else names
     new_names = [name for name in names if name not in shown.names and not is_small]
     opening = _opening(deps, decision, new_names, registered, shown, is_large=is_large)
@@ -115,7 +120,7 @@ def make_offer(
         exact=models.model.exact,
         why=decision.summary,
         listing="\n".join(filter(None, (opening, skills_text))),
-        advice=plan.advice(callable_names),
+        advice=plan.advice(callable_names, lists_forbidden=not is_small),
         skills=skills,
     )
     if is_small:
@@ -124,6 +129,32 @@ def make_offer(
     return ToolOffer(
         event, listed, callable_names, upfront, deferrable, is_large, decision, loads_skills
     )
+
+
+def first_load(
+    deps: Dependencies, library: RegisteredTools, caps: Iterable[CapState]
+) -> tuple[Presentation, tuple[str, ...]]:
+    """The presentation of a session without a turn, and the tools that its first question loads, whatever it asks.
+
+    Loads no model. A strict plan may forbid any tool under a cap, so no tool is certain then.
+    """
+    catalog, models = deps.catalog, deps.models.current
+    caps = models.capped_by(caps)
+
+    def sizes(texts: Iterable[str]) -> list[int]:
+        return models.sizes_at_hand(texts)[0]
+
+    lists_all = names_tokens(deps, catalog.names, sizes) <= names_room(deps)
+    room = _schemas_room(deps, [(cap.unit, cap.left) for cap in caps])
+    is_first = not library.tools
+    policy = _policy(deps, Shown(), sizes, room, is_first=is_first, lists_all=lists_all)
+    listed = catalog.names if lists_all else CORE
+    schemas = catalog.schemas_of([name for name in listed if name not in library])
+    decision = decide_loading(candidates_of(schemas, {}, sizes, policy), policy)
+    names = (*library.names, *decision.loaded)
+    presentation = _presentation(deps, Shown(), policy, decision, names)
+    is_uncertain = deps.settings.strict and bool(caps)
+    return presentation, () if is_uncertain else decision.loaded
 
 
 def _opening(
@@ -147,12 +178,15 @@ def _opening(
 
 
 def _listed_names(plan: TurnPlan, deps: Dependencies) -> tuple[str, ...]:
-    """All names, or those that fit the question if there is no room for all."""
+    """All names, or the core set and those that fit the question if all take too many tokens."""
     models, names, room = deps.models.current, deps.catalog.names, names_room(deps)
     if names_tokens(deps, names, models.sizes) <= room:
         return names
     sizes = dict(zip(names, models.sizes(f", {name}" for name in names), strict=True))
-    return shortlist(plan.inputs.question, deps.ranker, sizes, room)
+    core = [name for name in CORE if name in sizes]
+    room -= sum([sizes[name] for name in core])
+    fitting = shortlist(plan.inputs.question, deps.ranker, sizes, room)
+    return tuple(dict.fromkeys((*core, *fitting)))
 
 
 def _loaded(
@@ -166,8 +200,10 @@ def _loaded(
 ) -> tuple[LoadingDecision, tuple[RegisteredTool, ...], Mapping[str, int]]:
     """The decision what to load in which presentation, the tools to load, and the tokens of all tools."""
     models, catalog = deps.models.current, deps.catalog
-    policy = _policy(plan, deps, shown, is_first=not library.tools, lists_all=lists_all)
-    forbidden = plan.forbidden
+    remaining, forbidden = plan.priced.remaining, plan.forbidden
+    room = _schemas_room(deps, () if remaining is None else [(remaining.unit, remaining.budget)])
+    is_first = not library.tools
+    policy = _policy(deps, shown, models.sizes, room, is_first=is_first, lists_all=lists_all)
     unregistered = [name for name in names if name not in library.tools and name not in forbidden]
     schemas = catalog.schemas_of(unregistered)
     candidates = candidates_of(schemas, plan.inputs.chances, models.sizes, policy)
@@ -207,19 +243,16 @@ def names_room(deps: Dependencies) -> int:
     return min(_MAX_NAMES_TOKENS, int(context * deps.settings.names_share))
 
 
-def names_tokens(
-    deps: Dependencies, names: Iterable[str], sizes: Callable[[Iterable[str]], list[int]]
-) -> int:
+def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Sizes) -> int:
     """The tokens of these names in a listing, grouped by server; may block."""
     return sum(sizes([listing_text(names, deps.catalog.servers)]))
 
 
 def _policy(
-    plan: TurnPlan, deps: Dependencies, shown: Shown, *, is_first: bool, lists_all: bool
+    deps: Dependencies, shown: Shown, sizes: Sizes, room: int, *, is_first: bool, lists_all: bool
 ) -> LoadingPolicy:
     """The policy from the settings, the session's presentation and the models' limits."""
     models, traits = deps.models.current, deps.models.current.model.traits
-    room = _schemas_room(plan, deps)
     native_calls = traits.native_tools and not traits.calls_undeclared
     presentation: Literal["auto", "grow", "deferred", "stable"] = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
@@ -227,7 +260,7 @@ def _policy(
     elif (
         presentation == "auto"
         and models.defers_tools
-        and sum(models.sizes(_entries(deps.catalog))) <= room
+        and sum(sizes(_entries(deps.catalog))) <= room
     ):
         presentation = "deferred"
     elif shown.presentation in (GROW, DEFERRED):
@@ -252,17 +285,18 @@ def _policy(
     )
 
 
-def _schemas_room(plan: TurnPlan, deps: Dependencies) -> int:
-    """Tokens available for loaded schemas, by the context and by the caps."""
-    models, remaining = deps.models.current, plan.priced.remaining
-    room = (_UNKNOWN_CONTEXT if models.context is None else models.context) // _CONTEXT_PER_SCHEMAS
-    if remaining is None or remaining.unit == "ms":
-        return room
-    share = max(0, remaining.budget) // (_BUDGET_PER_SCHEMAS * _CALLS_PER_TURN)
-    if remaining.unit == "tokens":
-        return min(room, share)
+def _schemas_room(deps: Dependencies, budgets: Iterable[tuple[Unit, int]]) -> int:
+    """Tokens available for loaded schemas, by the context and the rest of each cap."""
+    models = deps.models.current
     rate = 0 if models.price is None else models.price.cost(Usage(input=_RATE_TOKENS))
-    return min(room, share * _RATE_TOKENS // rate) if rate else room
+    room = (_UNKNOWN_CONTEXT if models.context is None else models.context) // _CONTEXT_PER_SCHEMAS
+    for unit, budget in budgets:
+        share = max(0, budget) // (_BUDGET_PER_SCHEMAS * _CALLS_PER_TURN)
+        if unit == "tokens":
+            room = min(room, share)
+        elif unit == "usd" and rate:
+            room = min(room, share * _RATE_TOKENS // rate)
+    return room
 
 
 def _entries(catalog: Catalog) -> list[str]:

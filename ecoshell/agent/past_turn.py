@@ -1,11 +1,13 @@
 """One turn as models read it, finished or open, rebuilt from its events."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.view import Condensed, opening_text, path_messages, question_text
 from ecoshell.catalog import Presentation, RegisteredTool
 from ecoshell.events import (
     Answer,
+    BudgetHeld,
     CallFinished,
     CallJudged,
     CallStarted,
@@ -17,10 +19,13 @@ from ecoshell.events import (
     ModelReplied,
     NodeChanged,
     Rationale,
+    StepProposed,
     SubagentFinished,
+    TextArrived,
     TodoItem,
     TurnStarted,
 )
+from ecoshell.events.turn import CALL_BEGINS
 from ecoshell.messages import FINISH, PROGRAM, Attachment, Call, Message, Observation, ProviderState
 from ecoshell.models.tool_search import client_calls
 from ecoshell.strategies import Path, Step
@@ -33,11 +38,11 @@ class Shown:
     names: frozenset[str] = frozenset()
     schemas: frozenset[str] = frozenset()
     context: ContextTold | None = None
-    """The workspace context."""
     presentation: Presentation | None = None
     """The session's presentation, which stays the same so that each prompt is a prefix of the next."""
     todo: tuple[TodoItem, ...] = ()
-    """The agent's task list."""
+    ends: frozenset[str] = frozenset()
+    """IDs of background commands of whose end the model has read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class PastTurn:
     """Name of the copies of the files before it."""
     listing: str = ""
     """Names, schemas and plan advice before its question."""
+    line: str = ""
+    """The typed line whose custom command has given the question; empty if the question was typed."""
 
 
 @dataclass(slots=True)
@@ -78,7 +85,13 @@ class OpenTurn:
     listing: str = ""
     advice: str = ""
     budget: str = ""
+    ends: Mapping[str, str] = field(default_factory=dict[str, str])
     rationale: str = ""
+    arrived: list[str] = field(default_factory=list[str])
+    """Streamed text of the reply that is being written, with the channel of the last piece in `channel`."""
+    channel: str = ""
+    cut_text: str = ""
+    """The reply's text so far, if the output limit cut it and the next model call continues it."""
     states: dict[str, ProviderState] = field(default_factory=dict[str, ProviderState])
     """The provider states of replies, by group; removed by the reply's first call."""
     answer_state: ProviderState | None = None
@@ -102,20 +115,16 @@ class OpenTurn:
 
     @property
     def registered(self) -> list[RegisteredTool]:
-        """The agent's registrations on the path."""
-        return [
-            self.registrations[step.call.id]
-            for step in self.path.steps
-            if step.call.id in self.registrations
-        ]
+        calls = [step.call.id for step in self.path.steps]
+        return [self.registrations[call] for call in calls if call in self.registrations]
 
     def started_step(self, call: Call, observation: Observation) -> Step:
         """The step of a call that starts now; the first call of a reply takes its rationale and provider state."""
         rationale, self.rationale = self.rationale, ""
+        self._end_reply()
         return Step(rationale, call, observation, self.states.pop(call.group, None))
 
     def add(self, step: Step) -> None:
-        """Insert the step in order."""
         self.places.setdefault(step.call.id, (len(self.places), 0))
         self.steps[step.call.id] = step
         steps = sorted((*self.path.steps, step), key=lambda step: self.places[step.call.id])
@@ -124,12 +133,15 @@ class OpenTurn:
     def see(self, event: Event) -> None:
         """Process an event that concerns nothing but the turn."""
         match event:
+            case TextArrived() | BudgetHeld() | ModelReplied():
+                self._see_reply(event)
+            case StepProposed():
+                self._end_reply()
             case Rationale():
                 self.rationale = event.text
+                self._end_reply()
             case ErrorHappened(kind="UsageError" | "ContextExceeded"):
                 self.refused = not self.steps
-            case ModelReplied() if event.message:
-                self.states[event.group] = ProviderState(event.family, event.message)
             case Answer():
                 self.answer, text, state = event.text, event.text.strip(), None
                 if self.states:
@@ -147,14 +159,8 @@ class OpenTurn:
             case CallFinished() if event.id in self.calls:
                 if not event.refused:
                     self.ran.add(event.name)
-                observation = Observation(
-                    event.observation,
-                    event.ok,
-                    event.truncated,
-                    event.seconds,
-                    event.refused,
-                    images=event.images,
-                )
+                figures = (event.ok, event.truncated, event.seconds, event.refused)
+                observation = Observation(event.observation, *figures, images=event.images)
                 self.add(replace(self.calls.pop(event.id), observation=observation))
             case SubagentFinished():
                 self.ran.update(event.changed_by)
@@ -171,8 +177,39 @@ class OpenTurn:
             case _:
                 pass
 
+    def _see_reply(self, event: TextArrived | BudgetHeld | ModelReplied) -> None:
+        """Collect the text of a reply, which several model calls may write."""
+        match event:
+            case TextArrived() if event.channel != "reasoning" and not event.node:
+                if self.arrived and event.channel != self.channel:
+                    self.arrived.append("\n\n")
+                self.channel = event.channel
+                self.arrived.append(event.text)
+            case BudgetHeld():  # a new reply, another attempt, or a continuation
+                self.arrived = [self.cut_text] if self.cut_text else []
+            case ModelReplied():
+                is_cut = event.finish == "length" and not event.calls
+                is_continued = is_cut and not event.has_unusable_call
+                self.cut_text = "".join(self.arrived) if is_continued else ""
+                if event.message:
+                    self.states[event.group] = ProviderState(event.family, event.message)
+            case _:
+                pass
+
+    def _end_reply(self) -> None:
+        """Forget the streamed text of a reply that other events contain."""
+        self.arrived.clear()
+        self.cut_text = ""
+
+    def ending(self, status: str) -> str:
+        """The last message: the answer, or what was written of it until the turn ended without one."""
+        if self.answer:
+            return self.answer
+        text = "".join(self.arrived).strip()
+        written = "" if text.startswith(CALL_BEGINS) else text
+        return "\n\n".join(filter(None, (self.rationale.strip(), written, f"[{status}]")))
+
     def _note(self, call: str, note: str) -> None:
-        """Add a note to the result of a call."""
         old = self.steps[call]
         new = self.steps[call] = replace(old, observation=replace(old.observation, note=note))
         steps = tuple(new if step is old else step for step in self.path.steps)
@@ -183,9 +220,15 @@ class OpenTurn:
         question, attachments = self.started.question, self.started.attachments
         text = question_text(question, attachments, self.commands)
         opening = opening_text(
-            self.listing, text, advice=self.advice, context=self.context, budget=self.budget
+            self.listing,
+            text,
+            advice=self.advice,
+            context=self.context,
+            budget=self.budget,
+            ends=self.ends,
         )
         condensed, path = self.condensed, self.path
+        messages = path_messages(condensed.opening(opening, path), condensed.path(path))
         last = (Message("assistant", ending, state=self.answer_state),) if ending else ()
         return PastTurn(
             number=self.started.turn,
@@ -193,14 +236,12 @@ class OpenTurn:
             attachments=attachments,
             commands=self.commands,
             before=self.before,
-            messages=(
-                *path_messages(condensed.opening(opening, path), condensed.path(path)),
-                *last,
-            ),
+            messages=(*messages, *last),
             ran=frozenset(self.ran),
             registered=tuple(tool.name for tool in self.registered),
             spent_nano=spent_nano,
             context=self.context,
             copies=self.started.copies or str(self.started.turn),
             listing="\n\n".join(filter(None, (self.listing, self.advice))),
+            line=self.started.line,
         )

@@ -27,7 +27,7 @@ def written(text: str) -> PlanWritten:
 
 def quoted_plan(plan: PlanWritten, turn: int, costs: TurnPlan) -> Quote:
     """What carrying out the plan is expected to take: a use of a tool for each step, and the answer. May block."""
-    figures = Figures.of(costs, costs.deps)
+    figures = Figures.of(costs)
     labels = [f"step {number}" for number in range(1, plan.steps + 1)] + ["answer"]
     parts = [
         figures.step(label, labels[at - 1 : at] if at else ()) for at, label in enumerate(labels)
@@ -36,7 +36,10 @@ def quoted_plan(plan: PlanWritten, turn: int, costs: TurnPlan) -> Quote:
 
 
 def question_for(plan: PlanWritten | None, text: str) -> str:
-    """The question that carries out the last plan, or `text` in its place; raises UsageError without either."""
+    """The question that carries out the last plan, or `text` in its place; raises UsageError without either.
+
+    It contains the plan, because compaction and /undo remove the turn that wrote it.
+    """
     if text:
         return f"Carry out this plan, which I have changed:\n\n{text}"
     if plan is None:
@@ -44,7 +47,7 @@ def question_for(plan: PlanWritten | None, text: str) -> str:
             "No plan was written in this session.",
             fix="Switch with /plan mode, then ask for something.",
         )
-    return "Carry out your plan, step by step."
+    return f"Carry out your plan, step by step:\n\n{plan.text}"
 
 
 def turn_cap(quoted: Quote | None, least_nano: int) -> Amount | None:

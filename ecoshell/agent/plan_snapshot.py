@@ -5,6 +5,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.mode import CallForecast, StepForecast, of_conclusion, used
@@ -103,9 +104,12 @@ class PlanSnapshot:
         )
         default: Unit = "usd" if costs_money else "tokens"
         units: tuple[Unit, ...] = (*remaining,) or (default,)
-        costs = {
-            unit: self.tools.expected(unit, step_cost, hour_nano=self.hour_nano) for unit in units
-        }
+        expected = partial(
+            self.tools.expected,
+            hour_nano=self.hour_nano,
+            registers=self.view.presentation.registers,
+        )
+        costs = {unit: expected(unit, step_cost) for unit in units}
         beyond = {
             name
             for unit, budget in remaining.items()
@@ -114,11 +118,12 @@ class PlanSnapshot:
         }
         plans = [self._plan(unit, remaining.get(unit), costs[unit], beyond) for unit in units]
         tightest = min(plans, key=lambda plan: plan.room)
-        rows = tightest.plan.rows
-        ordered = sorted(
-            rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance)
-        )
-        return tightest, forecast, tuple(ordered[:ROW_LIMIT])
+
+        def rank(row: PlanRow) -> tuple[bool, bool, float]:
+            return row.used == 0, row.state != "planned", -row.value * row.chance
+
+        rows = sorted(tightest.plan.rows, key=rank)
+        return tightest, forecast, tuple(rows[:ROW_LIMIT])
 
     def _remaining(self, forecast: StepForecast) -> dict[Unit, RemainingBudget]:
         """What the tightest cap of each unit leaves; the reservation for the answer counts as reserved, not as used."""
@@ -160,28 +165,24 @@ class PlanSnapshot:
             if past is not None and is_judged:
                 tool_value = value(past, tool_value)
                 bound = frequency_bound(past, tool_value, self.threshold)
-            probability = self.inputs.chances.get(name, 0.0)
-            candidates.append(
-                Candidate(
-                    name,
-                    tool_value,
-                    bound,
-                    cost.total,
-                    cost.spread,
-                    is_judged=is_judged,
-                    chance=probability,
-                    is_cost_known=cost.is_known,
-                )
+            candidate = Candidate(
+                name,
+                tool_value,
+                bound,
+                cost.total,
+                cost.spread,
+                is_judged=is_judged,
+                chance=self.inputs.chances.get(name, 0.0),
+                is_cost_known=cost.is_known,
             )
+            candidates.append(candidate)
         if remaining is None:
             return PricedPlan(self.task.solve(None, candidates), unit, None, costs, priors=priors)
         paid = max(map(self._paid_of, costs.values()), default=0)
         while True:
             plan = self.task.solve(remaining.budget + paid, candidates, unaffordable=beyond)
-            planned_paid = max(
-                (self._paid_of(costs[row.tool]) for row in plan.rows if row.state == "planned"),
-                default=0,
-            )
+            planned = [costs[row.tool] for row in plan.rows if row.state == "planned"]
+            planned_paid = max(map(self._paid_of, planned), default=0)
             if planned_paid >= paid:
                 return PricedPlan(plan, unit, remaining, costs, paid, priors)
             paid = planned_paid
@@ -196,10 +197,9 @@ def expected_cost_of(calls: Sequence[CallForecast], tokens_per_second: float | N
     tokens = 0
     for call in calls:
         request, price = call.request, call.model.traits.price
-        texts = [message.text for message in request.messages] + [
-            tool.entry for tool in request.tools
-        ]
-        prompt_tokens = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN
+        characters = sum(len(message.text) for message in request.messages)
+        characters += sum(len(tool.entry) for tool in request.tools)
+        prompt_tokens = characters // _CHARACTERS_PER_TOKEN
         usage = Usage(input=prompt_tokens, output=min(request.max_tokens, STEP_OUTPUT))
         nano = None if nano is None or price is None else nano + price.cost(usage)
         tokens += usage.total

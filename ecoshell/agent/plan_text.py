@@ -1,6 +1,7 @@
 """Plans, quotes and bills as plain text."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ecoshell.agent.command_table import table
@@ -20,57 +21,40 @@ def plan_table(rows: Sequence[PlanRow], unit: Unit, *, enforced: bool) -> str:
     for row in rows:
         if row.tool in new:
             continue
-        state, used = state_word(row, enforced=enforced), f"{row.used}/{row.planned}"
-        cost = (
-            amount_text(row.cost, unit).removesuffix(" tokens") if row.is_cost_known else "unknown"
+        state, tool = state_word(row, enforced=enforced), row.tool
+        amount = amount_text(row.cost, unit).removesuffix(" tokens")
+        figures = (
+            f"{row.value:.2f}",
+            f"{row.chance:.2f}",
+            amount if row.is_cost_known else "unknown",
         )
         why = f"{state}: {why_words(row.why)}"
-        cells.append(
-            (
-                f"{_SIGNS[state]} {row.tool}",
-                f"{row.value:.2f}",
-                f"{row.chance:.2f}",
-                cost,
-                used,
-                why,
-            )
-        )
-    head = (
-        "  tool",
-        "value",
-        "chance",
-        {"usd": "cost", "tokens": "tokens", "ms": "time"}[unit],
-        "used",
-        "state",
-    )
-    new_line = (
-        [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
-    )
-    return "\n".join([*([table(head, cells)] if cells else []), *new_line])
+        cells.append((f"{_SIGNS[state]} {tool}", *figures, f"{row.used}/{row.planned}", why))
+    amounts = {"usd": "cost", "tokens": "tokens", "ms": "time"}[unit]
+    lines = [table(("  tool", "value", "chance", amounts, "used", "state"), cells)] if cells else []
+    if new:
+        lines.append(f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}")
+    return "\n".join(lines)
 
 
 def plan_summary(plan: PlanChanged) -> str:
     """The mode of the plan, the budget for tools and the estimated cost of the turn."""
-    sentences = [f"Mode {plan.mode}."]
+    sentences, text = [f"Mode {plan.mode}."], partial(amount_text, unit=plan.unit)
     if plan.budget is None:
         sentences.append(
             "No cap is set, so the plan is advice and blocks nothing; /budget sets one."
         )
     else:
         cap = plan.cap or 0
-        details = f"of {amount_text(cap, plan.unit)}, {amount_text(plan.reserved, plan.unit)} reserved for the answer"
+        details = f"of {text(cap)}, {text(plan.reserved)} reserved for the answer"
         if plan.paid:
-            details += (
-                f", {amount_text(plan.paid, plan.unit)} already paid for thinking of the next use"
-            )
-        sentences.append(f"Left for tools: {amount_text(plan.budget, plan.unit)} ({details}).")
+            details += f", {text(plan.paid)} already paid for thinking of the next use"
+        sentences.append(f"Left for tools: {text(plan.budget)} ({details}).")
         if plan.reserved > cap:
             sentences.append(
                 "This does not cover an answer; a turn would stop before it spends anything."
             )
-        sentences.append(
-            f"Planned uses are expected to cost {amount_text(plan.planned_cost, plan.unit)}."
-        )
+        sentences.append(f"Planned uses are expected to cost {text(plan.planned_cost)}.")
         if not plan.enforced:
             sentences.append("Nothing is blocked in this mode.")
     if plan.low is None or plan.high is None:
@@ -79,7 +63,7 @@ def plan_summary(plan: PlanChanged) -> str:
             unknown = "price is unknown, so the costs include only tools and waiting"
         sentences.append(f"The model's {unknown}.")
     else:
-        low, high = amount_text(plan.low, plan.unit), amount_text(plan.high, plan.unit)
+        low, high = text(plan.low), text(plan.high)
         sentences.append(f"The turn is estimated at {low if low == high else f'{low} to {high}'}.")
     return " ".join(sentences)
 
@@ -103,13 +87,11 @@ def quote_table(bills: Sequence[Bill]) -> str:
         )
         for bill in bills[-_ROWS:]
     ]
+    text = table(("quoted work", "price quoted", "bill", "time quoted", "taken"), rows)
     verdicts = [bill.is_within for bill in bills if bill.is_within is not None]
-    summary = (
-        f"\n{sum(verdicts)} of {len(verdicts)} bills are within their quote." if verdicts else ""
-    )
-    return (
-        f"{table(('quoted work', 'price quoted', 'bill', 'time quoted', 'taken'), rows)}{summary}"
-    )
+    if verdicts:
+        text += f"\n{sum(verdicts)} of {len(verdicts)} bills are within their quote."
+    return text
 
 
 def bill_record(session: str, bill: Bill) -> dict[str, Any]:

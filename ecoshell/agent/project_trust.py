@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from ecoshell.agent import NonInteractive, UserInterface
@@ -55,12 +56,8 @@ class ProjectTrust:
             emit(Notice(str(error)))
             decision, has_changed = self._decisions.get((file, text)), False
         if decision is None and not (once and (file, text) in self._postponed):
-            return await self._ask(
-                TrustWanted(str(self.workspace.root / file), text, has_changed, use),
-                file,
-                user,
-                emit,
-            )
+            question = TrustWanted(str(self.workspace.root / file), text, has_changed, use)
+            return await self._ask(question, file, user, emit)
         return bool(decision)
 
     async def _ask(self, question: TrustWanted, file: str, user: UserInterface, emit: Emit) -> bool:
@@ -70,20 +67,15 @@ class ProjectTrust:
         word, is_present = await user.trust(masked), not isinstance(user, NonInteractive)
         emit(TrustGiven(word, "person" if is_present else "nobody", file))
         if not is_present:
-            emit(
-                Notice(
-                    f"{file} of this project was not read, because no user is present who could trust it. "
-                    "--trust-project reads it."
-                )
-            )
+            reason = "no user is present who could trust it. --trust-project reads it."
+            emit(Notice(f"{file} of this project was not read, because {reason}"))
         if word == "later":
             self._postponed.add((file, question.text))
             return False
         trusted = self._decisions[file, question.text] = word == "yes"
+        store = partial(self.projects.trust, trusted=trusted, file=file)
         try:
-            await asyncio.to_thread(
-                self.projects.trust, self.workspace.root, question.text, trusted=trusted, file=file
-            )
+            await asyncio.to_thread(store, self.workspace.root, question.text)
         except StoreError as error:
             emit(Notice(str(error)))
         return trusted

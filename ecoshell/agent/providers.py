@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loaded with the first server
 FIRST_CONNECTION = 30.0
 """Seconds that a turn waits for providers with unknown tools; slower ones are available from a later turn on."""
 _RESOURCE = re.compile(
-    r"(?<![\w@/.+-])@(?:\"(?P<quoted_server>[\w-]+):(?P<quoted>[^\"\n]+)\"|(?P<server>[\w-]+):(?P<plain>[^\s\"]+))"
+    r"(?<![\w@/.+-])@(?P<quote>\")?(?P<server>[\w-]+):(?(quote)(?P<quoted>[^\"\n]+)\"|(?P<plain>[^\s\"]+))"
 )
 _SENTENCE_SIGNS = ".,;:!?)]}'"
 """Signs at the end of an address that more likely belong to the sentence."""
@@ -69,24 +69,12 @@ class ProviderFollower:
             emit(Notice(complaint))
         self._complaints.clear()
         for provider in self._catalog.providers:
-            task = self._connecting.get(provider.name)
+            name, task = provider.name, self._connecting.get(provider.name)
             has_failed = task is not None and task.done() and not provider.known
-            if has_failed and provider.name not in self._reported:
-                self._reported.add(provider.name)
-                name = provider.name
-                emit(
-                    Notice(
-                        f"{name} {provider.status}. Continuing without its tools; retry with /mcp {name}."
-                    )
-                )
-        for server in self.servers.values():
-            for address in server.updates():
-                mention = visible_line(f"@{server.name}:{address}")
-                emit(
-                    Notice(
-                        f"{mention} has changed since it was attached; mention it again to attach the new version."
-                    )
-                )
+            if has_failed and name not in self._reported:
+                self._reported.add(name)
+                fix = f"Continuing without its tools; retry with /mcp {name}."
+                emit(Notice(f"{name} {provider.status}. {fix}"))
         changes = self.update_catalog(registered)
         for names, change in (
             (changes.added, "available now"),
@@ -94,24 +82,19 @@ class ProviderFollower:
             (changes.removed, "gone"),
         ):
             if names:
-                more = ""
-                if len(names) > _MAX_TOOL_NAMES:
-                    more = f" and {len(names) - _MAX_TOOL_NAMES} more"
+                hidden = len(names) - _MAX_TOOL_NAMES
+                more = f" and {hidden} more" if hidden > 0 else ""
                 emit(Notice(f"Tools {change}: {', '.join(names[:_MAX_TOOL_NAMES])}{more}."))
 
     async def _wait(self, emit: Emit) -> None:
-        """Wait for the first connections."""
         self.connect_unknown()
         waiting = {name: task for name, task in self._connecting.items() if not task.done()}
         if waiting:
             emit(Notice(f"Connecting for the first time to {', '.join(waiting)}."))
             await asyncio.wait(waiting.values(), timeout=FIRST_CONNECTION)
-            if late := [name for name, task in waiting.items() if not task.done()]:
-                emit(
-                    Notice(
-                        f"Continuing without {', '.join(late)}, which may be available for the next question."
-                    )
-                )
+            if late := ", ".join(name for name, task in waiting.items() if not task.done()):
+                text = f"Continuing without {late}, which may be available for the next question."
+                emit(Notice(text))
 
     def update_catalog(self, registered: Container[str]) -> CatalogChanges:
         """Apply changes to the catalog and its ranker; only between turns."""
@@ -136,18 +119,13 @@ class ProviderFollower:
     def mentions(self, question: str) -> Sequence[re.Match[str]]:
         """The mentions of server resources in a question: `@server:address`."""
         matches = _RESOURCE.finditer(without_code(question)) if "@" in question else ()
-        return [
-            match
-            for match in matches
-            if (match["server"] or match["quoted_server"]) in self.servers
-        ]
+        return [match for match in matches if match["server"] in self.servers]
 
     async def attach(self, question: str) -> Mentioned:
         """Read the resources that the question mentions, each once."""
         mentioned = Mentioned()
         for match in self.mentions(question):
-            server = match["server"] or match["quoted_server"]
-            address = match["quoted"] or match["plain"]
+            server, address = match["server"], match["quoted"] or match["plain"]
             if address not in self.servers[server].lists.resources:
                 address = match["quoted"] or address.rstrip(_SENTENCE_SIGNS)
             name = f"{server}:{address}"
@@ -160,21 +138,16 @@ class ProviderFollower:
                 if not resource.ok:
                     raise ToolError(resource.text)
             except ToolError as failure:
-                mentioned.notices.append(
-                    f"@{name} was not attached: {visible_line(failure.message)}"
-                )
+                reason = visible_line(failure.message)
+                mentioned.notices.append(f"@{name} was not attached: {reason}")
                 continue
             text, is_cut = clip(resource.text, FILE_BYTES)
             if is_cut:
-                mentioned.notices.append(
-                    f"@{name} was cut: the first {FILE_BYTES:,} characters are attached."
-                )
-            mentioned.attachments.append(
-                Attachment(f"{name} (as the server {server} gave it)", text)
-            )
-            mentioned.attachments += (
-                attached(replace(image, name=name)) for image in resource.images
-            )
+                part = f"the first {FILE_BYTES:,} characters are attached"
+                mentioned.notices.append(f"@{name} was cut: {part}.")
+            images = [attached(replace(image, name=name)) for image in resource.images]
+            text = Attachment(f"{name} (as the server {server} gave it)", text)
+            mentioned.attachments += [text, *images]
         return mentioned
 
     def prompt_names(self) -> "Iterator[tuple[str, Prompt]]":
@@ -188,7 +161,9 @@ class ProviderFollower:
 
         Raises UsageError and ToolError.
         """
-        command, _, typed = line.strip().partition(" ")
+        from ecoshell.agent.command_table import split_first_word
+
+        command, typed = split_first_word(line)
         server, colon, name = command.removeprefix("/").partition(":")
         if not colon or server not in self.servers:
             return None
@@ -200,23 +175,15 @@ class ProviderFollower:
                 f"{server} has no prompt {name!r}.", fix=f"/mcp {server} lists its prompts."
             )
         values = _parse_arguments(prompt, typed)
-        required = prompt.arguments
-        if missing := [
-            argument for argument in required if required[argument] and argument not in values
-        ]:
-            usage = (
-                f"{argument}=…" if required[argument] else f"[{argument}=…]"
-                for argument in required
-            )
-            raise UsageError(
-                f"{command} needs {', '.join(missing)}.",
-                fix=f"Usage: {' '.join((command, *usage))}",
-            )
-        reply = await self.servers[server].prompt(name, values)
+        needed = [name for name, is_required in prompt.arguments.items() if is_required]
+        if missing := ", ".join(name for name in needed if name not in values):
+            usage = (f"{name}=…" if name in needed else f"[{name}=…]" for name in prompt.arguments)
+            fix = f"Usage: {' '.join((command, *usage))}"
+            raise UsageError(f"{command} needs {missing}.", fix=fix)
+        reply = await self.servers[server].prompt(prompt.name, values)
         if not reply.ok or not reply.text.strip():
-            raise ToolError(
-                f"{server} returned no prompt: {visible_line(reply.text) or 'its text is empty'}"
-            )
+            reason = visible_line(reply.text) or "its text is empty"
+            raise ToolError(f"{server} returned no prompt: {reason}")
         return reply.text
 
     async def values(self, line: str) -> Sequence[str]:
@@ -230,10 +197,8 @@ class ProviderFollower:
         with suppress(ToolError, UsageError):  # the line stays as typed
             values = _parse_arguments(prompt, earlier)
             if not sign or name not in prompt.arguments:
-                name = next(
-                    (argument for argument in prompt.arguments if argument not in values), ""
-                )
-                prefix = last
+                free = (argument for argument in prompt.arguments if argument not in values)
+                name, prefix = next(free, ""), last
             if name:
                 server = self.servers[command[1:].partition(":")[0]]
                 stem = line[: len(line) - len(prefix)]
@@ -246,7 +211,6 @@ class ProviderFollower:
         shutil.rmtree(self._files / session, ignore_errors=True)
 
     async def aclose(self) -> None:
-        """Close all providers."""
         for task in self._connecting.values():
             task.cancel()
         await asyncio.gather(*self._connecting.values(), return_exceptions=True)

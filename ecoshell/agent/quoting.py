@@ -1,70 +1,79 @@
 """Quotes before planned work, the decision whether it starts, and the bill afterwards."""
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import unwrap
 from ecoshell.agent.mode import used
+from ecoshell.agent.plan_snapshot import STEP_OUTPUT
 from ecoshell.agent.turn_plan import TurnPlan
+from ecoshell.agent.turn_usage import UserTime
 from ecoshell.agent.user_interface import NonInteractive, QuoteChoice
-from ecoshell.budget import NANO, CapState, amount_text, nano_to_usd_text
+from ecoshell.budget import NANO, Amount, CapState, Price, Unit, amount_text, nano_to_usd_text
+from ecoshell.errors import EcoshellError
 from ecoshell.events import Bill, Emit, Quote, QuoteChosen
 from ecoshell.events.work import BEYOND
-from ecoshell.messages import Call, visible_line
+from ecoshell.messages import Call, Usage, visible_line
 from ecoshell.planning.btp.costs import Expected
 from ecoshell.planning.btp.evidence import Figure
 from ecoshell.planning.quote import Interval, Part, QuotedCost, quote
+from ecoshell.tools import Delegation
 from ecoshell.tools.builtin.task import TASK
 
 Kind = Literal["graph", "tasks", "plan"]
 _TASK_STEPS = 6
 """Assumed steps of a subagent before there is experience with tasks."""
+_STEP_TOKENS = 8_000
+"""Most tokens assumed for a step of a subagent, whose context does not hold the conversation."""
 _LABEL_CHARACTERS = 48
 _PRIOR_SECONDS = 3.0
 """Assumed duration of a node of unknown duration."""
 
 
-@dataclass(slots=True)
-class Bills:
-    """The bills of one turn's quoted work."""
+@dataclass(frozen=True, slots=True)
+class _PlannedTask:
+    """A subagent that can start."""
 
-    emit: Emit
-    _count: int = 0
+    label: str
+    call: Call
+    model: str
+    price: Price | None
+    """The price of the model that it runs on."""
+    share: Amount | None
+    """The stated share."""
 
-    def next_id(self, turn: int) -> str:
-        """The ID of the turn's next quote."""
-        self._count += 1
-        return f"{turn}.{self._count}"
+    def most(self, unit: Unit) -> float:
+        """The most that it may use of a unit."""
+        is_limited = self.share is not None and self.share.unit == unit
+        return self.share.value if self.share is not None and is_limited else math.inf
+
+
+class Quoter:
+    """Quotes the work of one turn, lets the user or the caps decide about it, and bills it."""
+
+    def __init__(self, plan: TurnPlan, emit: Emit, user_time: UserTime) -> None:
+        self.deps = plan.deps
+        self.plan = plan
+        self.emit = emit
+        self._user_time = user_time
+        self._count = 0
 
     @asynccontextmanager
-    async def of(
+    async def billed(
         self, quoted: Quote | None, spent_nano: Callable[[], int | None]
     ) -> AsyncGenerator[None]:
-        """Emit the bill of quoted work when it ends, also if it is stopped."""
-        started = time.monotonic()
+        """Emit the bill of quoted work when it ends, also if it is stopped; the user's own time does not count."""
+        started = self._user_time.clock
         try:
             yield
         finally:
             if quoted is not None:
-                self.emit(bill_of(quoted, spent_nano(), time.monotonic() - started))
-
-
-@dataclass(frozen=True, slots=True)
-class Quoter:
-    """Quotes the work of one turn, and lets the user or the caps decide about it."""
-
-    deps: Dependencies
-    plan: TurnPlan
-    emit: Emit
-    bills: Bills = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bills", Bills(self.emit))
+                self.emit(bill_of(quoted, spent_nano(), self._user_time.clock - started))
 
     async def quoted(
         self, kind: Kind, parts: Sequence[Part], tokens: int, *, least: int = 2
@@ -73,9 +82,19 @@ class Quoter:
         if self.deps.settings.quote == "off" or len(parts) < least:
             return None
         costs = await asyncio.to_thread(quote, parts)
-        turn = self.deps.budget.account().turn
-        event = quote_event(self.bills.next_id(turn), kind, parts, costs)
+        self._count += 1
+        identity = f"{self.deps.budget.account().turn}.{self._count}"
+        event = quote_event(identity, kind, parts, costs)
         return replace(event, reason=self._reason(costs, tokens))
+
+    async def trimmed(self, kind: Kind, parts: Sequence[Part], tokens: int) -> Quote | None:
+        """Quote the rest of work that the user trimmed, which starts at once, and emit the quote."""
+        quoted = await self.quoted(kind, parts, tokens, least=1)
+        if quoted is None:
+            return None
+        quoted = replace(quoted, reason="")
+        self.emit(quoted)
+        return quoted
 
     async def decide(self, quoted: Quote) -> QuoteChoice:
         """Emit the quote and decide: the user if it asks, otherwise the caps."""
@@ -90,24 +109,35 @@ class Quoter:
         self.emit(QuoteChosen(quoted.id, choice.kind, by, choice.without))
         return choice
 
-    async def tasks(self, calls: Sequence[Call]) -> "TaskQuote":
-        """Quote the subagents of one reply, and decide which of them start."""
-        figures = await asyncio.to_thread(Figures.of, self.plan, self.deps)
-        labels = {f"{at}. {_beginning(call)}": call for at, call in enumerate(calls, 1)}
-        tokens = _TASK_STEPS * figures.tokens_of([TASK] * len(calls))
-        quoted = await self.quoted("tasks", [figures.task(label) for label in labels], tokens)
+    async def tasks(self, calls: Sequence[Call]) -> tuple[Quote | None, Mapping[str, str]]:
+        """Quote the subagents of one reply; also returns why some do not start, by the IDs of their calls."""
+        tasks = await asyncio.to_thread(_planned_tasks, calls, self.deps)
+        figures = await asyncio.to_thread(Figures.of, self.plan)
+        quoted = await self.quoted("tasks", *self._task_parts(tasks, figures))
         if quoted is None:
-            return TaskQuote(None, {})
+            return None, {}
         choice = await self.decide(quoted)
         if choice.kind == "refuse":
-            reason = "the user refused it"
-            if isinstance(self.deps.user, NonInteractive):
-                reason = quoted.reason
-            return TaskQuote(
-                None, {call.id: f"The subagent was not started: {reason}." for call in calls}
-            )
-        left_out = {labels[label].id for label in choice.without if label in labels}
-        return TaskQuote(quoted, dict.fromkeys(left_out, "The user left this subagent out."))
+            has_user = not isinstance(self.deps.user, NonInteractive)
+            reason = "the user refused it" if has_user else quoted.reason
+            refusal = f"The subagent was not started: {reason}."
+            return None, {call.id: refusal for call in calls}
+        left_out = [task.call.id for task in tasks if task.label in choice.without]
+        if left_out:
+            rest = [task for task in tasks if task.label not in choice.without]
+            quoted = await self.trimmed("tasks", *self._task_parts(rest, figures))
+        return quoted, dict.fromkeys(left_out, "The user left this subagent out.")
+
+    def _task_parts(
+        self, tasks: Sequence[_PlannedTask], figures: "Figures"
+    ) -> tuple[list[Part], int]:
+        """Subagents as parts of a quote, each after the one whose place it takes, and their tokens."""
+        labels, width = [task.label for task in tasks], self.deps.settings.tasks_at_once
+        parts = [
+            figures.task(task, labels[max(0, at - width) : max(0, at - width + 1)])
+            for at, task in enumerate(tasks)
+        ]
+        return parts, sum(map(figures.task_tokens, tasks))
 
     def _reason(self, costs: QuotedCost, tokens: int) -> str:
         """Why the work needs a decision; empty if it is cheap."""
@@ -134,9 +164,7 @@ def _in_unit(cap: CapState, costs: QuotedCost, tokens: int) -> tuple[int, int] |
     if cap.unit == "tokens":
         return tokens, tokens
     interval, scale = (costs.price, 1) if cap.unit == "usd" else (costs.seconds, 1_000)
-    if interval is None:
-        return None
-    return (round(interval.expected * scale), round(interval.high * scale))
+    return interval and (round(interval.expected * scale), round(interval.high * scale))
 
 
 def quote_event(identity: str, kind: Kind, parts: Sequence[Part], costs: QuotedCost) -> Quote:
@@ -166,17 +194,28 @@ def _scaled(interval: Interval | None, divisor: int, digits: int) -> Interval | 
     return Interval(low, expected, high)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskQuote:
-    """The decision on the subagents of one reply."""
+def _delegation(call: Call) -> Delegation:
+    """What a call of `task` delegates, without the tools, which change no price."""
+    instructions, agent, model, budget = (
+        str(call.arguments.get(name) or "") for name in ("instructions", "agent", "model", "budget")
+    )
+    return Delegation(instructions, agent, model=model, budget=budget)
 
-    quoted: Quote | None
-    refusals: Mapping[str, str]
-    """Why a call does not start, by its ID."""
 
+def _planned_tasks(calls: Sequence[Call], deps: Dependencies) -> list[_PlannedTask]:
+    """The subagents that calls of `task` can start; the others report why not when they run. May block."""
+    from ecoshell.agent.subagents import planned
 
-def _beginning(call: Call) -> str:
-    return visible_line(str(unwrap(call).arguments.get("instructions", "")), _LABEL_CHARACTERS)
+    tasks: list[_PlannedTask] = []
+    for at, call in enumerate(calls, 1):
+        delegation = _delegation(unwrap(call))
+        try:
+            models, share = planned(delegation, deps)
+        except EcoshellError:
+            continue
+        label = f"{at}. {visible_line(delegation.instructions, _LABEL_CHARACTERS)}"
+        tasks.append(_PlannedTask(label, call, models.name, models.current.price, share))
+    return tasks
 
 
 def bill_of(quoted: Quote, spent_nano: int | None, seconds: float) -> Bill:
@@ -194,12 +233,15 @@ class Figures:
     milliseconds: dict[str, Expected]
     tokens: dict[str, Expected]
     is_priced: bool
+    tasks: Mapping[str, Figure]
+    """The past prices of subagents by their model, without the steps that delegated to them."""
 
     @classmethod
-    def of(cls, plan: TurnPlan, deps: Dependencies) -> "Figures":
+    def of(cls, plan: TurnPlan) -> "Figures":
         """Collect them from the plan of a turn."""
-        is_priced = deps.models.current.price is not None
-        return cls(plan.uses("usd"), plan.uses("ms"), plan.uses("tokens"), is_priced)
+        is_priced = plan.deps.models.current.price is not None
+        uses = plan.uses("usd"), plan.uses("ms"), plan.uses("tokens")
+        return cls(*uses, is_priced, plan.subagent_prices(TASK))
 
     def part(self, label: str, tool: str, after: Iterable[str] = ()) -> Part:
         """A node that uses a tool, without the registration, which costs no model call in a plan."""
@@ -210,29 +252,41 @@ class Figures:
         """The tokens of one use of each."""
         return sum(self.tokens[tool].step for tool in tools)
 
-    def task(self, label: str) -> Part:
-        """A subagent's task, from earlier tasks or as several usual steps."""
-        if self.price.get(TASK) is not None and self.price[TASK].sample_count:
-            return self.part(label, TASK)
-        step = self.step(label)
-        return Part(label, _times(step.price, _TASK_STEPS), _times(step.seconds, _TASK_STEPS))
+    def task(self, task: _PlannedTask, after: Collection[str]) -> Part:
+        """A subagent, from earlier ones of its model or as several usual steps of it, up to its share."""
+        step_nano = None if task.price is None else task.price.cost(self._task_usage)
+        price = None if step_nano is None else _of_task(Figure(0, step_nano))
+        if price is not None:
+            price = self.tasks.get(task.model, price)
+        seconds = _of_task(self.step(task.label).seconds)
+        if self.milliseconds[TASK].sample_count:
+            seconds = _seconds(self.milliseconds[TASK])
+        most = task.most("usd"), task.most("ms") / 1_000
+        return Part(task.label, price, seconds, after, *most)
+
+    def task_tokens(self, task: _PlannedTask) -> int:
+        """The tokens of a subagent."""
+        return int(min(_TASK_STEPS * self._task_usage.total, task.most("tokens")))
+
+    @property
+    def _task_usage(self) -> Usage:
+        """The usage of a step of a subagent; the step that delegates has no tokens in turns of `/task`."""
+        tokens = min(_STEP_TOKENS, self.tokens[TASK].step or _STEP_TOKENS)
+        output = min(STEP_OUTPUT, tokens)
+        return Usage(input=tokens - output, output=output)
 
     def step(self, label: str, after: Iterable[str] = ()) -> Part:
         """A step of a written plan: like the usual use of a tool, as far as uses are known."""
         used_tools = [tool for tool, cost in self.price.items() if cost.sample_count]
         tools = used_tools or [*self.price][:1]
-        if not tools:
-            return Part(label, None, None, tuple(after))
-        price = _pooled([self.part(label, tool).price for tool in tools])
-        return Part(
-            label, price, _pooled([self.part(label, tool).seconds for tool in tools]), tuple(after)
-        )
+        parts = [self.part(label, tool) for tool in tools]
+        price = _pooled([part.price for part in parts])
+        return Part(label, price, _pooled([part.seconds for part in parts]), tuple(after))
 
 
-def _times(figure: Figure | None, factor: int) -> Figure | None:
-    if figure is None:
-        return None
-    return Figure(figure.count, factor * figure.mean, factor * figure.spread)
+def _of_task(step: Figure | None) -> Figure | None:
+    """The figure of a subagent's usual number of steps."""
+    return step and Figure(step.count, _TASK_STEPS * step.mean, _TASK_STEPS * step.spread)
 
 
 def _figure(cost: Expected) -> Figure:

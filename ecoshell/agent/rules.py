@@ -9,9 +9,10 @@ import itertools
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
@@ -28,7 +29,7 @@ from ecoshell.tools.path_patterns import (
     locations,
     may_be_in,
 )
-from ecoshell.tools.protection import Protection
+from ecoshell.tools.protection import Protection, is_held
 from ecoshell.tools.sandbox import Reach
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -90,13 +91,10 @@ class Rules:
     trusted: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """By model: whether it may write and run what the request does not name."""
     workspace: Path = Path()
-    """The folder of relative paths."""
     auto_accept: bool = False
     """Whether programs in the sandbox run without approval where no rule asks."""
     network: tuple[str, ...] = ()
-    """Commands that may use the network."""
     outside: tuple[str, ...] = ()
-    """Commands that run outside the sandbox."""
     own: tuple[Path, ...] = ()
     """The folders with ecoshell's settings and rules."""
 
@@ -105,15 +103,13 @@ class Rules:
         effects = tool.effects
         if self.read_only and effects & {"write", "execute"}:
             return Judgement("deny", "the shell is read-only")
-        matcher = _RuleMatcher(call, tool, self.workspace, lambda: self._is_confined(call, tool))
+        holds = partial(self._holds, call, tool)
+        matcher = _RuleMatcher(call, tool, self.workspace, holds)
         if why := next((match for rule in self.deny if (match := matcher.match(rule))), ""):
             return Judgement("deny", f"a rule in the settings forbids it ({why})")
         if "write" in effects and (danger := self._danger(matcher)):
-            return Judgement(
-                "ask",
-                f"{danger}. This needs approval each time, even with --yes.",
-                always_asks=True,
-            )
+            why = f"{danger}. This needs approval each time, even with --yes."
+            return Judgement("ask", why, always_asks=True)
         if self.yes:
             return Judgement("allow")
         if why := ", ".join(filter(None, map(matcher.match, self.ask))):
@@ -122,19 +118,20 @@ class Rules:
             return Judgement("allow")
         rule = next(filter(matcher.is_covered, self.allow), None)
         if rule is None:
-            return Judgement(
-                "allow" if self.auto_accept and self._is_confined(call, tool) else "ask"
-            )
+            is_free = self.auto_accept and self._is_confined(call, tool)
+            return Judgement("allow" if is_free else "ask")
         return Judgement("allow", git_command=matcher.git_command() if ":" in rule else "")
 
     def reach(self, call: Call, tool: Tool) -> Reach:
         """What the settings let the program of a call reach."""
         matcher = _RuleMatcher(call, tool, self.workspace)
-        if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.outside):
+
+        def covers(patterns: Iterable[str]) -> bool:
+            return any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in patterns)
+
+        if covers(self.outside):
             return "outside"
-        if any(matcher.is_covered(f"{call.name}:{pattern}") for pattern in self.network):
-            return "network"
-        return "inside"
+        return "network" if covers(self.network) else "inside"
 
     def denies_network(self) -> bool:
         """Whether a rule denies network access whatever the address."""
@@ -146,22 +143,27 @@ class Rules:
 
     def protection(self) -> Protection | None:
         """The files that rules on reading and writing protect; None without such rules. Reads the disk."""
-        rules = (*self.deny, *(() if self.yes else self.ask))
-        read, write = (
-            [
-                pattern
-                for rule in rules
-                for name, _, pattern in [rule.partition(":")]
-                if name == effect and pattern
-            ]
-            for effect in ("read", "write")
-        )
+        patterns: dict[str, list[str]] = {"read": [], "write": []}
+        for rule in (*self.deny, *(() if self.yes else self.ask)):
+            effect, _, pattern = rule.partition(":")
+            if effect in patterns and pattern:
+                patterns[effect].append(pattern)
+        read, write = patterns.values()
         return Protection.of(self.workspace, read, write) if read or write else None
 
     def _is_confined(self, call: Call, tool: Tool) -> bool:
         """Whether the call runs only programs, in the sandbox and without network."""
         sandbox = sandbox_of(tool)
         return sandbox is not None and sandbox.holds and self.reach(call, tool) == "inside"
+
+    def _holds(self, call: Call, tool: Tool, effect: str, pattern: str) -> bool:
+        """Whether the sandbox holds a rule on an effect, whatever the call's programs do."""
+        sandbox = sandbox_of(tool)
+        if effect == "execute" or sandbox is None or not sandbox.holds:
+            return False
+        if effect == "network":
+            return self.reach(call, tool) == "inside"
+        return self.reach(call, tool) != "outside" and is_held(self.workspace, effect, pattern)
 
     def is_edit(self, call: Call, tool: Tool) -> bool:
         """Whether the call only writes files inside the workspace, by its declared paths; reads the disk."""
@@ -186,8 +188,8 @@ class _RuleMatcher:
     call: Call
     tool: Tool
     workspace: Path
-    is_confined: Callable[[], bool] = lambda: False
-    """Whether the sandbox holds what the call's programs read, write and reach."""
+    holds: Callable[[str, str], bool] = lambda effect, pattern: False
+    """Whether the sandbox holds a rule with this effect and pattern."""
 
     def match(self, rule: str) -> str:
         """The rule, with the reason of an uncertain match, if the call does or may do what it names; else empty."""
@@ -220,11 +222,10 @@ class _RuleMatcher:
         subjects = subjects_of(self.tool)
         if not subjects or (effect == "execute" and Subject.COMMAND not in subjects.values()):
             if "execute" in self.tool.effects:
-                is_held = effect != "execute" and self.is_confined()
+                is_held = self.holds(effect, pattern)
                 return "" if is_held else f"{rule}; the arguments do not show what the call does"
-            if any(self._is_named(effect, text, pattern) for text in _texts(self.call.arguments)):
-                return rule
-            return ""
+            texts = _texts(self.call.arguments)
+            return rule if any(self._is_named(effect, text, pattern) for text in texts) else ""
         for subject, text in self._subjects():
             if text is None:
                 return f"{rule}; an argument is not a text"
@@ -257,28 +258,17 @@ class _RuleMatcher:
     def _match_command(self, effect: str, text: str, pattern: str) -> str | None:
         """Why a command line has, or may have, this effect on what the pattern names; None if it does not.
 
-        The sandbox holds what is not visible in the line.
+        The sandbox confines what the line does not show.
         """
         line = parse_line(text)
         if effect == "execute":
             return line.doubt if line.may_run(pattern) else None
-        is_held = self.is_confined()
-        if line.doubt and not is_held:
-            return line.doubt
+        is_held = self.holds(effect, pattern)
+        if not is_held and (doubt := line.doubt or line.hidden_use()):
+            return doubt
         if effect == "network" and not is_held and not pattern.strip("*"):
             return "it may use the network"
-        words = [
-            word
-            for command in line.commands
-            for argument in command
-            for word in _option_values(argument)
-        ]
-        names = {
-            posixpath.expanduser(name)
-            for word in words
-            for name in (word, *re.split(r"[=:,@]", word))
-            if name
-        }
+        names = set(_possible_paths(line.commands))
         if not is_held:
             globs = [name for name in names if GLOB.search(name)]
             matches = (glob.iglob(name, root_dir=self.workspace) for name in globs)  # noqa: PTH207 - may be absolute
@@ -312,8 +302,8 @@ class _RuleMatcher:
         if not subjects or any(subject not in kinds for subject, _ in subjects):
             return False
         if effect == "network" and "://" not in pattern:
-            addresses = [_address(text or "") for _, text in subjects]
-            hosts = [urlsplit(address).hostname or "" if address else "" for address in addresses]
+            addresses = [_address(text or "") or "" for _, text in subjects]
+            hosts = [urlsplit(address).hostname or "" for address in addresses]
             return all(host and fnmatch.fnmatchcase(host, pattern.casefold()) for host in hosts)
         return all(self._covers(subject, text, pattern) for subject, text in subjects)
 
@@ -336,32 +326,19 @@ class _RuleMatcher:
     def _covers_command(self, text: str, pattern: str) -> bool:
         """Whether the pattern covers a command line; wildcards do not cover files that are executed later."""
         line = parse_line(text)
-        words = (
-            word
-            for command in line.commands
-            for argument in command[1:]
-            for word in _option_values(argument)
-        )
-        # usually a commit
-        names = (name for word in words for name in re.split(r"[=:,]", word) if name != "HEAD")
-        return line.is_only(pattern) and not any(
-            may_be_executed_later(self.workspace, name) for name in names
-        )
+        if not line.is_only(pattern):
+            return False
+        words = _option_values(line.commands[0][1:])
+        names = {name for word in words for name in re.split(r"[=:,]", word)}
+        names.discard("HEAD")  # usually a commit
+        return not any(may_be_executed_later(self.workspace, name) for name in names)
 
     def git_command(self) -> str:
         """The command of git that the call runs; "git" if uncertain, empty if it runs none."""
-        lines = [
-            parse_line(text)
-            for subject, text in self._subjects()
-            if subject is Subject.COMMAND and text
-        ]
-        commands = [
-            words
-            for line in lines
-            for words in line.commands
-            if "git" in map(posixpath.basename, words)
-        ]
-        match commands:
+        subjects = self._subjects()
+        texts = [text for subject, text in subjects if subject is Subject.COMMAND and text]
+        commands = [words for text in texts for words in parse_line(text).commands]
+        match [words for words in commands if "git" in map(posixpath.basename, words)]:
             case []:
                 return ""
             case [("git", command, *_)]:
@@ -377,9 +354,8 @@ class _RuleMatcher:
         declared = subjects_of(self.tool)
         if not declared and "execute" in self.tool.effects:
             return
-        paths = [
-            text for subject, text in self._subjects() if subject in _PATHS and text is not None
-        ]
+        subjects = self._subjects()
+        paths = [text for subject, text in subjects if subject in _PATHS and text is not None]
         for text in () if declared else _texts(self.call.arguments):
             plain = unquote(_FILE_ADDRESS.sub("", text, count=1))  # an external tool may decode it
             plain = f"{Path.home()}{plain[1:]}" if plain.startswith("~/") else plain
@@ -390,18 +366,14 @@ class _RuleMatcher:
     def shrinkage(self) -> str:
         """By how much the call would shrink a file whose new text it contains; empty if it would not."""
         subjects = subjects_of(self.tool)
-        content = next(
-            (
-                self.call.arguments.get(name)
-                for name in subjects
-                if subjects[name] is Subject.CONTENT
-            ),
-            None,
-        )
-        for path in self.written_paths() if isinstance(content, str) else ():
+        names = [name for name in subjects if subjects[name] is Subject.CONTENT]
+        content = self.call.arguments.get(names[0]) if names else None
+        if not isinstance(content, str):
+            return ""
+        new = len(content.encode(errors="replace"))
+        for path in self.written_paths():
             with suppress(OSError):
                 present = posixpath.getsize(path) if posixpath.isfile(path) else 0
-                new = len(str(content).encode(errors="replace"))
                 if present > new:
                     return f"This would shrink the file from {present:,} to {new:,} bytes"
         return ""
@@ -415,33 +387,25 @@ class _RuleMatcher:
         for name, subject in subjects_of(self.tool).items():
             if subject is Subject.CONTENT:
                 continue
-            value = self.call.arguments.get(name)
-            if value is None:
-                schema: object = properties.get(name)
-                value = None
-                if isinstance(schema, Mapping):
-                    value = cast("Mapping[str, Any]", schema).get("default")
+            value, schema = self.call.arguments.get(name), properties.get(name)
+            if value is None and isinstance(schema, Mapping):
+                value = cast("Mapping[str, Any]", schema).get("default")
             if value is not None:
                 values = cast("list[object]", value) if isinstance(value, list) else [value]
-                yield from (
-                    (subject, item if isinstance(item, str) else None) for item in values or [None]
-                )
+                for item in values or [None]:
+                    yield subject, item if isinstance(item, str) else None
 
 
-def _texts(value: object) -> Iterator[str]:
+def _texts(arguments: Mapping[str, object]) -> Iterator[str]:
     """All texts in the arguments at any depth, and all keys below the arguments' own."""
-    pending = (
-        [*cast("Mapping[str, object]", value).values()] if isinstance(value, Mapping) else [value]
-    )
+    pending: list[object] = [*arguments.values()]
     while pending:
         item = pending.pop()
         if isinstance(item, str):
             yield item
         elif isinstance(item, Mapping):
-            pending += [
-                *cast("Mapping[str, object]", item).keys(),
-                *cast("Mapping[str, object]", item).values(),
-            ]
+            table = cast("Mapping[str, object]", item)
+            pending += [*table.keys(), *table.values()]
         elif isinstance(item, list):
             pending += cast("list[object]", item)
 
@@ -473,7 +437,22 @@ def _lower_host(pattern: str) -> str:
     return f"{scheme.lower()}{sign}{host.lower()}{slash}{path}" if sign else pattern
 
 
-def _option_values(word: str) -> list[str]:
-    """A word, and everything in it that may be the value of a short option: `FILE` in `-oFILE`."""
-    starts = range(2, min(_MAX_OPTION_LETTERS, len(word))) if word.startswith("-") else ()
-    return [word, *(word[start:] for start in starts)]
+def _possible_paths(commands: Iterable[Sequence[str]]) -> Iterator[str]:
+    """What may be paths in the words of commands, also relative to a folder that `cd` enters."""
+    folder = ""
+    for command in commands:
+        words = _option_values(command)
+        names = {name for word in words for name in (word, *re.split(r"[=:,@]", word)) if name}
+        for name in map(posixpath.expanduser, names):
+            yield name
+            yield posixpath.join(folder, name)
+        if command[0] == "cd":
+            folder = posixpath.join(folder, posixpath.expanduser((*command, "~")[1]))
+
+
+def _option_values(words: Iterable[str]) -> Iterator[str]:
+    """The words, and everything in them that may be the value of a short option: `FILE` in `-oFILE`."""
+    for word in words:
+        yield word
+        if word.startswith("-"):
+            yield from (word[start:] for start in range(2, min(_MAX_OPTION_LETTERS, len(word))))

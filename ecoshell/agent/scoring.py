@@ -47,11 +47,9 @@ class Scorer:
             try:
                 is_correct = await self.deps.workspace.check(settings.checker, answer)
             except ToolError as failure:
-                emit(
-                    Notice(
-                        f"The command in [graph] checker failed: {visible_line(failure.message)}"
-                    )
-                )
+                reason = visible_line(failure.message)
+                emit(Notice(f"The command in [graph] checker failed: {reason}"))
+        runs, unit = turn.runs.values(), profiles.unit_nano
         unscored = PlanScored(
             turn=number,
             performance=None,
@@ -60,9 +58,7 @@ class Scorer:
             most_nano=min((settings.most_nano, *limits)),
             alpha=settings.alpha,
             quality=None,
-            resources_nano=resources_value(
-                turn.runs.values(), profiles.unit_nano, profiles.resources
-            ),
+            resources_nano=resources_value(runs, unit, profiles.resources),
             checked=is_correct,
         )
         emit(score_graph(turn, status, await self._spent(number), unscored))
@@ -123,12 +119,9 @@ def score_graph(
         elif verdict is not None and verdict.helpful is not None:
             judgements.append((verdict.helpful, verdict.by))
     performance = sum(helped for helped, _ in judgements) / len(judgements) if judgements else None
-    judges = {by for _, by in judgements}
-    cost = (
-        None
-        if spent_nano is None or previous.resources_nano is None
-        else spent_nano + previous.resources_nano
-    )
+    judges, cost = {by for _, by in judgements}, None
+    if spent_nano is not None and previous.resources_nano is not None:
+        cost = spent_nano + previous.resources_nano
     return replace(
         previous,
         performance=performance,
@@ -145,7 +138,6 @@ def outcome(tool_graph: ToolGraph) -> str:
     price = "price unknown" if spent is None else amount_text(spent, "usd")
     inputs = {node.label: node.after for node in tool_graph.plan.nodes}
     runs = {label: tool_graph.result(label) for label in inputs}
-    longest, _ = longest_path(
-        inputs, {label: run.seconds if run else 0.0 for label, run in runs.items()}
-    )
+    seconds = {label: run.seconds if run else 0.0 for label, run in runs.items()}
+    longest, _ = longest_path(inputs, seconds)
     return f"{counts} · {price}, {longest:.1f} s"

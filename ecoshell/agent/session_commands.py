@@ -1,11 +1,17 @@
 """The slash commands for sessions: resume, export, undo, compact and delegate."""
 
 import asyncio
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from ecoshell.agent.command_table import CommandTable, Printed, dollars, required, table
+from ecoshell.agent.command_table import (
+    CommandTable,
+    Printed,
+    dollars,
+    required,
+    split_first_word,
+    table,
+)
 from ecoshell.agent.conversation import Stopped
 from ecoshell.agent.past_turn import PastTurn
 from ecoshell.agent.shell import Shell
@@ -13,7 +19,9 @@ from ecoshell.budget import counted
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.events import TurnUndone
 from ecoshell.events.work import todo_headline, todo_lines
-from ecoshell.messages import Effect, visible, visible_line
+from ecoshell.messages import visible, visible_line
+from ecoshell.tools import LASTING
+from ecoshell.tools.background import BackgroundCommand
 from ecoshell.tools.builtin.files import RESTORABLE
 from ecoshell.tools.builtin.task import PROJECT_FOLDERS
 from ecoshell.tools.restore import Changed
@@ -22,9 +30,10 @@ SESSION_COMMANDS: CommandTable[Shell] = CommandTable()
 _UNWRITTEN = (
     "The last events are not written yet; they are lost if ecoshell ends before there is room."
 )
-_LASTING: frozenset[Effect] = frozenset({"write", "execute"})
 _QUESTION_LIMIT = 60
 """Characters of a question that identify its turn."""
+_OUTPUT_LINES = 20
+"""Last lines of a background command's output."""
 
 
 @SESSION_COMMANDS.add(
@@ -39,12 +48,10 @@ async def _task(shell: Shell, argument: str) -> Printed:
         return Printed("", effect="ask", value=f"/task {argument}")
     rows = await asyncio.to_thread(shell.deps.agents().rows)
     if not rows:
-        return Printed(
-            f"No agent is defined. {PROJECT_FOLDERS[0]}/NAME.md defines one; /task TEXT needs none."
-        )
-    return Printed(
-        table(("agent", "description", "file"), [tuple(map(visible_line, row)) for row in rows])
-    )
+        fix = f"{PROJECT_FOLDERS[0]}/NAME.md defines one; /task TEXT needs none."
+        return Printed(f"No agent is defined. {fix}")
+    cells = [tuple(map(visible_line, row)) for row in rows]
+    return Printed(table(("agent", "description", "file"), cells))
 
 
 @SESSION_COMMANDS.add("sessions", "", "list earlier sessions")
@@ -66,11 +73,8 @@ async def _resume(shell: Shell, argument: str) -> Printed:
 @SESSION_COMMANDS.add("new", "", "start a new session")
 async def _new(shell: Shell, argument: str) -> Printed:
     await shell.open()
-    old = (
-        "The previous session is kept; /sessions lists it."
-        if await shell.flush() is None
-        else _UNWRITTEN
-    )
+    kept = "The previous session is kept; /sessions lists it."
+    old = kept if await shell.flush() is None else _UNWRITTEN
     return Printed(f"New session {shell.session}. {old}", effect="session")
 
 
@@ -82,10 +86,12 @@ async def _new(shell: Shell, argument: str) -> Printed:
 )
 async def _export(shell: Shell, argument: str) -> Printed:
     """`/export`, `/export FILE.md`, `/export FILE.json`."""
-    suffixes = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
-    files = (Path(shell.workspace, f"{shell.session}{suffix}.md") for suffix in suffixes)
-    new_files = filter(lambda file: not file.exists(), files)
-    file = shell.archive.file(argument) if argument else await asyncio.to_thread(next, new_files)
+    file = Path(shell.workspace, f"{shell.session}.md")
+    number = 1
+    while not argument and await asyncio.to_thread(file.exists):
+        number += 1
+        file = file.with_name(f"{shell.session}-{number}.md")
+    file = shell.archive.file(argument) if argument else file
     await shell.archive.export(shell.session, file, running=shell.conversation.busy)
     return Printed(f"Exported to {file}.")
 
@@ -96,18 +102,23 @@ async def _undo(shell: Shell, argument: str) -> Printed:
     if argument:
         restored = await shell.conversation.undo_over(argument)
         name = visible_line(argument)
-        return Printed(
-            f"Restored: {name}." if restored else f"{name} was not restored; it may be unchanged."
-        )
+        kept = f"{name} was not restored; it may be unchanged."
+        return Printed(f"Restored: {name}." if restored else kept)
     turn, undone, changed = await shell.conversation.undo()
     return Printed(_undo_text(shell, turn, undone, changed))
 
 
 @SESSION_COMMANDS.add("retry", "", "undo the last turn and ask its question again")
 async def _retry(shell: Shell, argument: str) -> Printed:
+    line = shell.conversation.memory.last_turn.line
+    if line and await shell.expansion(line) is None:
+        word, _ = split_first_word(line)
+        fix = "/undo undoes the turn; then ask in other words."
+        raise UsageError(f"The command {word} was removed.", kept="Nothing was undone.", fix=fix)
     turn, undone, changed = await shell.conversation.undo()
     text = _undo_text(shell, turn, undone, changed)
-    return Printed(text, effect="ask", value=turn.question, attachments=turn.attachments)
+    question = turn.line or turn.question
+    return Printed(text, effect="ask", value=question, attachments=turn.attachments)
 
 
 def _undo_text(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
@@ -121,23 +132,16 @@ def _undo_text(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequen
         lines.append(f"Not restored, because {why}: {_listed(undone.kept)}.")
     for change in changed:
         name = visible_line(change.path)
-        lines.append(
-            f"{name} changed later. To restore it anyway, use /undo {name}, with this effect:"
-        )
+        fix = f"To restore it anyway, use /undo {name}, with this effect:"
+        lines.append(f"{name} changed later. {fix}")
         lines.append(visible(change.changes) or "(The change is too long, or not text.)")
-    writers = turn.ran & RESTORABLE
+    writers = _listed(sorted(turn.ran & RESTORABLE))
     if writers and not undone.restored and not undone.kept:
-        lines.append(
-            f"No file was restored: {_listed(sorted(writers))} left no change, or too long ago."
-        )
+        lines.append(f"No file was restored: {writers} left no change, or too long ago.")
     catalog = shell.deps.catalog
-    lasting = (
-        name
-        for name in turn.ran - RESTORABLE
-        if name in catalog and catalog.tool(name).effects & _LASTING
-    )
-    if unrestorable := sorted(lasting):
-        lines.append(f"Changes by {_listed(unrestorable)} cannot be restored.")
+    others = sorted(name for name in turn.ran - RESTORABLE if name in catalog)
+    if lasting := [name for name in others if catalog.tool(name).effects & LASTING]:
+        lines.append(f"Changes by {_listed(lasting)} cannot be restored.")
     if turn.registered:
         lines.append(f"Registered tools stay registered: {_listed(turn.registered)}.")
     if turn.spent_nano != 0:
@@ -152,43 +156,48 @@ def _listed(names: Sequence[str]) -> str:
 @SESSION_COMMANDS.add("todo", "", "show the agent's task list")
 async def _todo(shell: Shell, argument: str) -> Printed:
     items = shell.conversation.memory.shown.todo
-    lines = (todo_headline(items), *todo_lines(items))
-    return Printed(
-        "\n".join(lines) if items else "There is no task list; the agent makes one for longer work."
-    )
+    if not items:
+        return Printed("There is no task list; the agent makes one for longer work.")
+    return Printed("\n".join((todo_headline(items), *todo_lines(items))))
 
 
 @SESSION_COMMANDS.add(
     "background",
-    "[stop ID]",
-    "list or stop background commands",
-    lambda shell: (f"stop {command.id}" for command in shell.deps.workspace.background.running),
+    "[ID | stop ID]",
+    "list background commands, show the last output of one, or stop it",
+    lambda shell: (
+        f"{action}{command.id}"
+        for command in shell.deps.workspace.background.running
+        for action in ("", "stop ")
+    ),
 )
 async def _background(shell: Shell, argument: str) -> Printed:
+    """`/background`, `/background b1`, `/background stop b1`."""
     background = shell.deps.workspace.background
-    action, _, name = argument.partition(" ")
-    if action == "stop" and name:
-        try:
-            command = background.get(name.strip())
-        except ToolError as error:
-            raise UsageError(error.message) from error
+    if not argument:
+        running = map(_background_line, background.running)
+        return Printed("\n".join(running) or "No command runs in the background.")
+    action, name = split_first_word(argument)
+    try:
+        command = background.get(name if action == "stop" else argument)
+    except ToolError as error:
+        fix = "Write /background, /background b1 or /background stop b1."
+        raise UsageError(error.message, fix=fix) from error
+    if action == "stop":
         await background.stop(command)
         return Printed(f"{command.id} is {command.state}: {visible_line(command.command)}")
-    if argument:
-        raise UsageError(
-            f"/background does not know {argument!r}.",
-            fix="Write /background or /background stop b1.",
-        )
-    lines = [
-        f"{each.id}  {each.state}  {visible_line(each.command)}" for each in background.running
-    ]
-    return Printed("\n".join(lines) or "No command runs in the background.")
+    output = visible(command.output.last_lines(_OUTPUT_LINES)) or "It has printed nothing."
+    return Printed(f"{_background_line(command)}\n{output}")
+
+
+def _background_line(command: BackgroundCommand) -> str:
+    return f"{command.id}  {command.state}  {visible_line(command.command)}"
 
 
 @SESSION_COMMANDS.add("compact", "", "replace all turns with a summary for models")
 async def _compact(shell: Shell, argument: str) -> Printed:
     try:
-        compacted, _ = await shell.conversation.compact()
+        compacted = await shell.conversation.compact()
     except Stopped:
         return Printed("Stopped. Nothing was compacted; /cost includes the call.")
     reason = "" if compacted.model else " This model is too small for summaries."
@@ -209,19 +218,16 @@ async def _copy(shell: Shell, argument: str) -> Printed:
     """`/copy`, or `/copy 2` for the answer before the last."""
     answers = shell.conversation.memory.answers
     if argument and (not argument.isdecimal() or int(argument) < 1):
-        raise UsageError(
-            f"Unknown argument of /copy: {argument}.",
-            fix="Use /copy, or /copy 2 for an earlier answer.",
-        )
+        fix = "Use /copy, or /copy 2 for an earlier answer."
+        raise UsageError(f"Unknown argument of /copy: {argument}.", fix=fix)
     back = int(argument or 1)
     if back > len(answers):
         fix = "N counts from the last answer." if answers else "Ask something first."
         raise UsageError(f"This session has {counted(len(answers), 'answer')}.", fix=fix)
     answer = answers[-back]
     subject = "The last answer" if back == 1 else f"Answer {back} from the end"
-    return Printed(
-        f"{subject} was copied: {len(answer):,} characters.", effect="copy", value=answer
-    )
+    text = f"{subject} was copied: {len(answer):,} characters."
+    return Printed(text, effect="copy", value=answer)
 
 
 @SESSION_COMMANDS.add("clear", "", "clear the screen; the session is kept")

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from ecoshell.budget import NANO
+from ecoshell.errors import UsageError
 from ecoshell.models import Traits
-from ecoshell.options import ApprovalMode, Effort, Presentation, Registration, RoleModels
+from ecoshell.options import EFFORTS, ApprovalMode, Effort, Presentation, Registration, RoleModels
 
 Limit = int | Literal["auto"]
 
@@ -53,6 +54,14 @@ def result_characters(context: int | None) -> int:
     return _LEAST_RESULT + int(share * (_MOST_RESULT - _LEAST_RESULT))
 
 
+def effort_named(name: str) -> Effort:
+    """The level with this name; raises UsageError."""
+    for level in EFFORTS:
+        if level == name:
+            return level
+    raise UsageError(f"Unknown effort {name!r:.40}.", fix=f"Available: {', '.join(EFFORTS)}.")
+
+
 PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 """How turns are planned: not at all, with refused calls (btp), with advice to the model (prompt), or both."""
 
@@ -69,7 +78,6 @@ class SessionSettings:
     presentation: Presentation = field(default="auto", metadata={"key": "agent.presentation"})
     max_steps: Limit = field(default="auto", metadata={"key": "agent.max_steps"})
     effort: Effort = field(default="auto", metadata={"key": "agent.effort"})
-    """How much models reason."""
     task_model: str | None = field(default=None, metadata={"key": "agent.task_model"})
     """The model of subagents; None is the cheapest of the session's models."""
     tasks_at_once: int = field(default=4, metadata={"key": "agent.tasks_at_once"})
@@ -115,7 +123,6 @@ class SessionSettings:
     presets: Mapping[str, RoleModels] = field(default_factory=dict[str, RoleModels])
     """Named combinations of role models."""
     named_models: Sequence[str] = ()
-    """Models that the settings mention."""
     readers: set[str] = field(default_factory=set[str])
     """Models other than the session's that were announced to the user before they read the conversation."""
 

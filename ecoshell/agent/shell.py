@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from importlib import import_module
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from ecoshell.agent.archive import Archive
 from ecoshell.agent.conversation import Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.shell_status import ShellStatus, ToolDetails, registration_time, shell_status
+from ecoshell.agent.shell_status import ShellStatus, ToolDetails, shell_status
 from ecoshell.agent.turn_setup import Question
-from ecoshell.budget import Amount, Scope
+from ecoshell.budget import Amount, CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event, Notice
@@ -29,7 +29,7 @@ from ecoshell.worker import warm_worker
 if TYPE_CHECKING:  # loaded with the first slash command
     from ecoshell.agent.command_table import CommandTable, Completion, Printed
     from ecoshell.agent.context_report import ContextReport
-    from ecoshell.agent.custom_commands import CustomCommands
+    from ecoshell.agent.custom_commands import CustomCommand, CustomCommands
 
 READ_FILE = "read_file"
 _TURN_MODULES = ("ecoshell.agent.callbacks", "ecoshell.agent.tool_graph")
@@ -54,7 +54,6 @@ class Shell:
         self.store = store
         self.ledger = ledger
         self.session = ""
-        """The ID of the open session."""
         forget = (deps.workspace.undo.forget, deps.providers.forget_session)
         self.archive = Archive(
             store, ledger, forget=forget, current=lambda: self.session, workspace=workspace
@@ -77,10 +76,11 @@ class Shell:
         deps.workspace.background.report = self._report
         self.first_caps: dict[Scope, Amount] = {}
         """Initial caps of the turn and the session, for scopes without a cap."""
+        self.caps_to_show: Callable[[], Awaitable[tuple[CapState, ...]]] | None = None
+        """Returns the caps that `status` has, in a shell that only displays a session; None for the stored ones."""
 
     @property
     def conversation(self) -> Conversation:
-        """The open session."""
         if self._conversation is None:
             raise StoreError("No session is open yet.", fix="Call Shell.open first.")
         return self._conversation
@@ -94,45 +94,46 @@ class Shell:
         else:
             opened = await asyncio.to_thread(self.store.find, session)
         if self.read_only is None:
-            capped_scopes = {
-                cap.scope for cap in await asyncio.to_thread(self.ledger.own_caps, opened, 0)
-            }
+            own_caps = await asyncio.to_thread(self.ledger.own_caps, opened, 0)
+            capped_scopes = {cap.scope for cap in own_caps}
             for scope, cap in self.first_caps.items():
                 if scope not in capped_scopes:
                     await asyncio.to_thread(self.ledger.set_cap, opened, scope, cap)
         if self._conversation is not None:
-            await self._conversation.leave()
+            for event in await self._conversation.leave():
+                self.on_event(event)
             await self._end_background()
         self.past, self.resumed = await asyncio.to_thread(self.store.history, opened), None
         self._conversation = await asyncio.to_thread(Conversation, self.deps, opened, self.past)
+        self.deps.workspace.background.count = len(self._conversation.memory.background)
         self.session = opened
 
     async def restore_choices(self) -> None:
-        """Restore the model, mode and roles that the session used last, if they are available."""
-        models = self.deps.models
+        """Restore the model, mode, roles and effort that the session used last, if they are available."""
+        models, settings = self.deps.models, self.deps.settings
         last = await asyncio.to_thread(self.store.last_choices, self.session)
-        self.deps.settings.advisor = last.advisor or self.deps.settings.advisor
+        settings.advisor = last.advisor or settings.advisor
+        settings.effort = last.effort or settings.effort
         problems: list[str] = []
-        if last.mode and (last.model, last.mode, last.roles) != (
-            models.session_model,
-            models.mode,
-            models.roles,
-        ):
+        present = (models.session_model, models.mode, models.roles)
+        if last.mode and (last.model, last.mode, last.roles) != present:
             try:
                 await models.change(model=last.model, mode=last.mode, roles=last.roles)
             except EcoshellError as error:
                 problems.append(f"Its model {last.model} is unavailable: {error}")
         if last.workspace not in ("", self.workspace):
-            problems.append(
-                f"Its workspace was {last.workspace}; return to it with: ecoshell --resume {self.session}."
-            )
-        self.announce_resume(" ".join(problems), "Change them with /model, /mode and /role.")
+            fix = f"return to it with: ecoshell --resume {self.session}"
+            problems.append(f"Its workspace was {last.workspace}; {fix}.")
+        self.announce_resume(
+            " ".join(problems), "Change them with /model, /mode, /role and /effort."
+        )
 
     def announce_resume(self, problems: str, advice: str) -> None:
-        """Add a notice with the model, mode and workspace of the resumed session."""
-        models = self.deps.models
+        """Add a notice with the model, mode, effort and workspace of the resumed session."""
+        models, effort = self.deps.models, self.deps.settings.effort
         players = models.playing(models.current.mode.name)
-        summary = f"Session {self.session} resumed with {players} in mode {models.mode}, in {self.workspace}."
+        how = f"mode {models.mode}" + ("" if effort == "auto" else f", effort {effort}")
+        summary = f"Session {self.session} resumed with {players} in {how}, in {self.workspace}."
         self.resumed = Notice(" ".join(filter(None, (summary, problems, advice))))
         self.past = (*self.past, self.resumed)
 
@@ -149,8 +150,7 @@ class Shell:
     @property
     def resume_hint(self) -> str:
         """How to resume the session later; empty if it is empty."""
-        is_empty = self._conversation is None or self.conversation.turn == 0
-        if is_empty:
+        if self._conversation is None or self.conversation.turn == 0:
             return ""
         return f"Session {self.session} is kept. Resume it with: ecoshell --resume {self.session}"
 
@@ -209,7 +209,7 @@ class Shell:
                 return
             if conversation is not self._conversation:
                 return
-            self._require_vision(complete.attachments)
+            await self._require_vision(complete)
             turn = await stack.enter_async_context(aclosing(conversation.ask(complete)))
             async for event in turn:
                 if conversation is not self._conversation:
@@ -226,21 +226,28 @@ class Shell:
         names = {name for name, _, _ in await asyncio.to_thread(self.deps.agents().rows)}
         if (delegation := delegation_of(question.text, names)) is not None:
             return replace(question, task=delegation)
-        expansion = await asyncio.to_thread(lambda: self._custom_commands().expand(question.text))
+        expansion = await self.expansion(question.text)
         if expansion is None:
             return question
         from ecoshell.agent.custom_commands import applied
 
-        session_model = self.deps.models.session_model
-        await stack.enter_async_context(applied(expansion.command, self.deps))
-        source, cap = expansion.command.definition, expansion.command.cap
+        command, text = expansion
+        session_model, effort = self.deps.models.session_model, self.deps.settings.effort
+        await stack.enter_async_context(applied(command, self.deps))
+        source = command.definition
         return replace(
             question,
-            text=expansion.question,
-            caps=() if cap is None else (cap,),
+            text=text,
+            line=question.text,
+            caps=() if command.cap is None else (command.cap,),
             session_model=session_model,
+            effort=effort,
             source=(source.file, source.text) if source.of_project else None,
         )
+
+    async def expansion(self, line: str) -> "tuple[CustomCommand, str] | None":
+        """The custom command and the question of a line; None for other lines. Raises UsageError for a faulty file."""
+        return await asyncio.to_thread(lambda: self._custom_commands().expand(line))
 
     async def _attached(self, question: Question, conversation: Conversation) -> Question:
         """The question with the resources and files that it mentions."""
@@ -251,9 +258,8 @@ class Shell:
             later_notices = resources.notices
             for match in mentions:  # blanked, so that they are not looked up as files
                 text = f"{text[: match.start()]}{' ' * len(match[0])}{text[match.end() :]}"
-        may_read = (
-            self._may_read() if self.deps.by_program and READ_FILE in self.deps.catalog else None
-        )
+        by_program = self.deps.by_program and READ_FILE in self.deps.catalog
+        may_read = self._may_read() if by_program else None
         files = await self.deps.workspace.mentioned(text, attachments, may_read)
         notices = (*question.notices, *files.notices, *later_notices)
         return replace(question, attachments=(*files.attachments, *attachments), notices=notices)
@@ -263,23 +269,25 @@ class Shell:
         tool, rules = self.deps.catalog.tool(READ_FILE), self.deps.approvals.rules
         return lambda path: rules.judge(Call(READ_FILE, {"path": path}), tool).verdict == "allow"
 
-    def _require_vision(self, attachments: Sequence[Attachment]) -> None:
+    async def _require_vision(self, question: Question) -> None:
         """Raise UsageError for images that the model cannot see, and for too many."""
-        images = [attachment.image for attachment in attachments if attachment.image is not None]
+        images = [file.image for file in question.attachments if file.image is not None]
         if len(images) > MAX_IMAGES:
-            raise UsageError(
-                f"The question has {len(images)} images; the limit is {MAX_IMAGES}.",
-                kept=_NOT_ASKED,
-                fix="Ask about fewer images.",
-            )
-        traits = self.deps.models.current.model.traits
-        if images and traits.vision is False:
+            reason = f"The question has {len(images)} images; the limit is {MAX_IMAGES}."
+            raise UsageError(reason, kept=_NOT_ASKED, fix="Ask about fewer images.")
+        if not images:
+            return
+        models, choice = self.deps.models, "with /model or --model"
+        if question.task is not None:
+            from ecoshell.agent.subagents import planned
+
+            models, _ = await asyncio.to_thread(planned, question.task, self.deps)
+            choice = "for the agent, or with [agent] task_model"
+        traits = models.current.model.traits
+        if traits.vision is False:
             setting = f', or set [models."{traits.name}"] vision = true' if not traits.local else ""
-            raise UsageError(
-                f"{traits.name} cannot see images.",
-                kept=_NOT_ASKED,
-                fix=f"Choose a model with vision with /model or --model{setting}.",
-            )
+            fix = f"Choose a model with vision {choice}{setting}."
+            raise UsageError(f"{traits.name} cannot see images.", kept=_NOT_ASKED, fix=fix)
 
     async def _end_background(self) -> None:
         """Stop the background commands of the session, and record their ends."""
@@ -296,10 +304,8 @@ class Shell:
         if (unwritable := self.read_only) is not None:
             raise unwritable
         if self.deps.approvals.rules.read_only:
-            raise UsageError(
-                "Commands are disabled: the shell is read-only.",
-                fix="Start it without --read-only.",
-            )
+            fix = "Start it without --read-only."
+            raise UsageError("Commands are disabled: the shell is read-only.", fix=fix)
         if not command.strip():
             raise UsageError("The command is empty.", fix="For example: !git status")
         conversation, started = self.conversation, time.monotonic()
@@ -308,9 +314,8 @@ class Shell:
         except Stopped:
             result = Observation("[stopped]", ok=False)
         seconds = time.monotonic() - started
-        return await conversation.note(
-            CommandRan(command, result.text, result.ok, result.truncated, seconds)
-        )
+        event = CommandRan(command, result.text, result.ok, result.truncated, seconds)
+        return await conversation.note(event)
 
     async def files(self) -> list[str]:
         """Files and folders of the workspace; folders end in a slash."""
@@ -336,7 +341,7 @@ class Shell:
         async with self._in_order:
             if (question := await self.deps.providers.expand_prompt(line)) is not None:
                 return Printed("", "ask", question)
-            if await asyncio.to_thread(lambda: self._custom_commands().expand(line)) is not None:
+            if await self.expansion(line) is not None:
                 return Printed("", "ask", line.strip())
             return mask_secrets(await self._commands().run(self, line))
 
@@ -374,14 +379,12 @@ class Shell:
         Returns the events: the mark, and the new score of the call's tool graph.
         """
         marked = await self.conversation.note(CallMarked(turn, call, name, helpful))
-        await asyncio.to_thread(
-            self.deps.experience.records.mark, self.session, turn, call, helpful
-        )
+        records = self.deps.experience.records
+        await asyncio.to_thread(records.mark, self.session, turn, call, helpful)
         return (marked, *await self.conversation.score(turn))
 
     @property
     def approval_mode(self) -> ApprovalMode:
-        """What runs without asking."""
         return self.deps.settings.approval_mode
 
     def set_approval_mode(self, mode: ApprovalMode) -> ApprovalMode:
@@ -401,13 +404,11 @@ class Shell:
         conversation, memory = self.conversation, self.conversation.memory
         conversation.require_free()
         question, quoted = question_for(memory.plan, text), memory.plan_quote
-        bounds = await asyncio.to_thread(
-            proposed_bounds, self.deps.models.current.mode, conversation.ahead
-        )
-        caps = await self.deps.budget.caps()
+        mode = self.deps.models.current.mode
+        bounds = await asyncio.to_thread(proposed_bounds, mode, conversation.ahead)
+        is_capped = any(cap.unit == "usd" for cap in await self.deps.budget.caps())
         cap = turn_cap(quoted, sum(bound.nano or 0 for bound in bounds))
         self.deps.settings.approval_mode = "edits" if edits else "ask"
-        is_capped = cap is not None and any(cap.unit == "usd" for cap in caps)
         conversation.accepted = quoted
         conversation.accepted_caps = (cap,) if cap is not None and is_capped else ()
         return question
@@ -419,29 +420,17 @@ class Shell:
 
     async def tool_details(self, name: str) -> ToolDetails:
         """Details of a known tool or skill; raises UsageError."""
-        conversation, store, session = self.conversation, self.store, self.session
+        conversation, catalog, setup = self.conversation, self.deps.catalog, self.conversation.setup
         schema, registered = conversation.known(name), conversation.memory.library.tools.get(name)
-        measure, presentation = self.deps.models.current.measure, conversation.memory.presentation
-        catalog, since, skill = self.deps.catalog, None, ""
-        if name in catalog:
-            tokens, exact = await asyncio.to_thread(measure, schema, presentation)
-        else:
-            skill = await asyncio.to_thread(catalog.skills[name].text)
-            tokens, exact = await asyncio.to_thread(self.deps.models.current.sizes_at_hand, [skill])
-            tokens = tokens[0]
-        if registered is not None:
-            since = await asyncio.to_thread(lambda: registration_time(name, store.events(session)))
+        tool, decision = catalog.tool(name) if name in catalog else None, setup.decision
+        skill = "" if tool else await asyncio.to_thread(catalog.skills[name].text)
         return ToolDetails(
-            schema=schema,
-            effects=() if skill else tuple(sorted(catalog.tool(name).effects)),
-            price_nano=0 if skill else catalog.tool(name).price_nano,
-            tokens=tokens,
-            exact=exact,
+            schema,
+            tuple(sorted(tool.effects)) if tool else (),
+            tool.price_nano if tool else 0,
+            *await asyncio.to_thread(setup.measure, schema, skill),
             by="" if registered is None else registered.by,
-            since=since,
-            why=conversation.setup.decision.why(name)
-            if conversation.setup.decision and not skill
-            else "",
+            why=decision.why(name) if decision and tool else "",
             skill=skill,
         )
 
@@ -449,11 +438,14 @@ class Shell:
         """The use of the context of the model that takes the next step."""
         return await self.conversation.context_report()
 
+    @property
+    def model_name(self) -> str:
+        """The name of the model that leads."""
+        return self.deps.models.name
+
     async def models(self) -> Sequence[ModelRow]:
-        """All available models."""
-        return await asyncio.to_thread(
-            lambda: self.deps.models.factory.models(self.ledger.barred())
-        )
+        factory = self.deps.models.factory
+        return await asyncio.to_thread(lambda: factory.models(self.ledger.barred()))
 
     async def store_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it in the keyring; raises UsageError and StoreError."""
@@ -468,10 +460,9 @@ class Shell:
 
         Raises UsageError while a turn runs, Stopped, ModelMissing, ModelUnavailable and ModelBroken.
         """
+        download = self.deps.models.factory.pull(name, self.on_progress)
         try:
-            return await self.conversation.alone(
-                self.deps.models.factory.pull(name, self.on_progress)
-            )
+            return await self.conversation.alone(download)
         finally:
             self.on_progress("")
 
@@ -482,6 +473,8 @@ class Shell:
     async def status(self) -> ShellStatus:
         """The status that status lines and side panels show."""
         status = await asyncio.to_thread(shell_status, self)
+        if self.caps_to_show is not None:
+            status = replace(status, caps=await self.caps_to_show())
         return replace(status, planned=await self.conversation.planned())
 
     async def flush(self) -> StoreError | None:
@@ -497,19 +490,20 @@ class Shell:
 
         Raises StoreError at the end if events of the session are lost.
         """
-        unwritten = None
+        unwritten, last_events = None, ()
         if self._reading is not None:
             self._reading.cancel()
         if self._conversation is not None:
-            await self._conversation.leave()
+            last_events = await self._conversation.leave()
             await self._end_background()
             unwritten = await self.flush()
-            await asyncio.to_thread(self.deps.experience.keep)
         await self.deps.models.aclose()
         await self.deps.providers.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)
         await asyncio.to_thread(self.deps.experience.records.close)
+        for event in last_events:
+            self.on_event(event)
         if unwritten is not None:
             raise StoreError(
                 f"The last events could not be written and are lost: {unwritten.message}",

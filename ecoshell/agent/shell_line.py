@@ -57,6 +57,22 @@ _TEXT_PROGRAMS = frozenset([
     "false", "pwd", "cd", "mkdir", "touch", "stat", "basename", "dirname", "sleep",
 ])  # fmt: skip
 """Programs that never run their arguments, even if these are names of programs."""
+_PLAIN_PROGRAMS = _TEXT_PROGRAMS | frozenset([
+    "base64", "chgrp", "chmod", "chown", "cksum", "cmp", "comm", "cp", "curl", "date", "dd", "df", "diff",
+    "dig", "du", "expand", "expr", "find", "fmt", "fold", "gsed", "hexdump", "host",
+    "hostname", "id", "install", "join", "kill", "ln", "md5sum", "mv", "nc", "nl", "nslookup", "od",
+    "paste", "ping", "ps", "readlink", "realpath", "rev", "rm", "rmdir", "scp", "sed", "seq", "sha1sum", "sha256sum",
+    "sha512sum", "shred", "sort", "split", "strings", "tac", "tee", "tr", "tree", "truncate", "type", "umask",
+    "uname", "unexpand", "uniq", "unlink", "uptime", "wget", "which", "whoami", "xxd", "yes", *_AWK,
+])  # fmt: skip
+"""Programs that read, write and reach only what their arguments name."""
+_PROGRAM_FOLDERS = ("", "/bin", "/usr/bin")
+_SEARCHES = frozenset({"grep", "egrep", "fgrep"})
+_RECURSIVE = re.compile(r"-[a-zA-Z]*[rRd]|--(dereference-)?rec|--dir")
+_LISTS = re.compile(r"--?fi")
+"""Options with a file that lists other files, such as `--files0-from`, or with a program."""
+_DOWNLOAD_LISTS = re.compile(r"-[a-zA-Z]*[KiJe]|--(conf|inp|exec|content-d|remote-h)")
+"""The same of `curl` and `wget`, and those that let the server choose the name of a file."""
 _OPERATORS = frozenset({"|", "||", "&&", "&", ";"})
 _SEPARATORS = re.compile(r"[^\w./*?\[\]~+-]+")
 _EVALUATED_INDEX = re.compile(r"\[.*(\$\(|`)", re.DOTALL)
@@ -105,6 +121,13 @@ class ShellLine:
         words = (word.strip("'\"") for word in pattern.split())
         return fnmatch.fnmatchcase("\0".join(self.commands[0]), "\0".join(words))
 
+    def hidden_use(self) -> str:
+        """Why the arguments may not show all files and addresses that the line uses; empty if they do."""
+        hidden = next((command[0] for command in self.commands if _uses_more(command)), "")
+        return (
+            f"{hidden} may use files or addresses that its arguments do not name" if hidden else ""
+        )
+
     def _matches(self, command: Sequence[str], pattern_words: Sequence[str]) -> bool:
         words = [word.casefold() for word in command]
         if _base(words[0]) in _TEXT_PROGRAMS and not self.redirects:
@@ -146,10 +169,8 @@ def parse_line(text: str) -> ShellLine:
             word = _QUOTED.sub(lambda quoted: quoted[0][1:-1], piece[0])
             is_glob = GLOB.search(_QUOTED.sub("", piece[0])) is not None
             if is_glob:
-                globs |= {
-                    word.casefold(),
-                    _base(word).casefold() if GLOB.sub("", _base(word)) else "",
-                }
+                base = _base(word) if GLOB.sub("", _base(word)) else ""
+                globs |= {word.casefold(), base.casefold()}
             if previous == "redirection":
                 targets.append(word)
             elif not commands[-1] and ((is_glob and word != "[") or _ASSIGNMENT.match(piece[0])):
@@ -175,9 +196,8 @@ def _doubt_in(command: Sequence[str]) -> str:
     """Why a simple command may run other programs; empty if it cannot."""
     program, words = _base(command[0]).casefold(), command[1:]
     operands = words[1:] if words[:1] in (("-m",), ["-m"]) else words
-    has_script = bool(operands) and not operands[0].startswith(
-        ("-", "/dev/", "/proc/")
-    )  # a file or module
+    # a file or module
+    has_script = bool(operands) and not operands[0].startswith(("-", "/dev/", "/proc/"))
     sed_scripts = [word for word in words if not word.startswith("-")]
     sed_is_plain = all(_SED_OPTIONS.fullmatch(word) for word in words if word.startswith("-"))
     runs = (
@@ -201,6 +221,19 @@ def _doubt_in(command: Sequence[str]) -> str:
         )
     )
     return f"{command[0]} may run programs named in its arguments" if runs else ""
+
+
+def _uses_more(command: Sequence[str]) -> bool:
+    """Whether a simple command may use files or addresses that its arguments do not name."""
+    folder, program = posixpath.split(command[0])
+    if program not in _PLAIN_PROGRAMS or folder not in _PROGRAM_FOLDERS:
+        return True
+    options = [word for word in command[1:] if word.startswith("-")]
+    if program in _SEARCHES:  # Without a path, a recursive search reads this folder.
+        operands = [word for word in command[1:] if word not in options and not word.isdigit()]
+        return len(operands) < 2 and any(map(_RECURSIVE.match, options))
+    lists = _DOWNLOAD_LISTS if program in ("curl", "wget") else _LISTS
+    return (program == "cd" and "-" in options) or any(map(lists.match, options))
 
 
 def _inner_words(word: str) -> Iterator[str]:

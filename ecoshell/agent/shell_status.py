@@ -1,20 +1,13 @@
 """What status lines and side panels show of a shell: its session, models, caps and tools."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.mode import of_step
-from ecoshell.agent.offer import names_room, names_tokens
+from ecoshell.agent.mode import USUAL_OUTPUT, CallForecast, of_step
+from ecoshell.agent.offer import first_load, names_room, names_tokens
 from ecoshell.budget import CapState
-from ecoshell.events import (
-    ContextTold,
-    Event,
-    PlanChanged,
-    ToolRegistered,
-    ToolUnregistered,
-    TurnStarted,
-)
+from ecoshell.events import ContextTold, PlanChanged
 from ecoshell.messages import Effect, ToolSchema
 from ecoshell.models import estimate
 
@@ -22,6 +15,12 @@ if TYPE_CHECKING:
     from ecoshell.agent.conversation import Conversation
     from ecoshell.agent.dependencies import Dependencies
     from ecoshell.agent.shell import Shell
+
+
+_CAPPED_STEPS = 4
+"""Steps for which a suggested cap has room."""
+_PLAIN_CAPS = (20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)
+_BYTES_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,13 @@ class ToolRow:
     by: str
     """Who registered it; empty if it is not registered."""
     description: str
+    ahead: bool = False
+    """Whether the session's first question will load it."""
+
+    @property
+    def loaded(self) -> bool:
+        """Whether its schema is in the context, or will be with the first question."""
+        return self.registered or self.ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +58,12 @@ class ShellStatus:
     used_tokens: int
     tools: tuple[ToolRow, ...]
     context_tokens: int
-    """Tokens of the registered tool schemas and of the names of the other tools."""
+    """Tokens of the loaded tool schemas and of the names of the other tools."""
     everything_tokens: int
-    """Tokens of all tool schemas."""
     exact: bool
     next_nano: int | None = None
     """The largest reservation for the next step; None if the price is unknown."""
     next_tokens: int | None = None
-    """The same in tokens."""
     plan: str = "btp"
     """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
     effort: str = "auto"
@@ -80,36 +84,43 @@ class ShellStatus:
     is_free: bool = False
     """Whether the session's models cost nothing, so that tokens and time are what counts."""
     background: int = 0
-    """Commands that run in the background."""
     used_ms: int | None = 0
     """Working time of this session; None if partly unknown."""
     next_ms: int | None = None
     """Expected working time of the next step: the mean of the model's last ones; None before the first."""
+    token_cap: str = "20000tok"
+    """The suggested cap in tokens, as a user types it; empty under a cap."""
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether a cap in dollars limits the session's models: every price is known, and one is above 0."""
+        return not self.is_free and self.next_nano is not None
 
 
 def shell_status(shell: "Shell") -> ShellStatus:
     """The status of the shell without the plan of its last turn; may block."""
     deps, conversation, session = shell.deps, shell.conversation, shell.session
-    tools, exact = _tool_rows(deps, conversation)
-    loaded_names = {tool.name for tool in tools if tool.registered}
+    caps = shell.ledger.caps(session, conversation.turn)
+    tools, exact = _tool_rows(deps, conversation, caps)
+    loaded_names = {tool.name for tool in tools if tool.loaded}
     shown_names = (conversation.memory.shown.names or {*deps.catalog.names}) - loaded_names
     listed = (name for name in deps.catalog.names if name in shown_names)
     names = names_tokens(deps, listed, lambda parts: deps.models.current.sizes_at_hand(parts)[0])
     spent = shell.ledger.session_row(session)
     pace = shell.ledger.pace(deps.models.name)
-    next_step = of_step(deps.models.current.mode.forecast(conversation.ahead))
+    next_step = of_step(deps.models.current.mode.forecast(conversation.ahead), caps)
     return ShellStatus(
         session=session,
         title=shell.store.title(session),
         model=deps.models.name,
         mode=deps.models.mode,
         strategy=deps.settings.strategy,
-        caps=shell.ledger.caps(session, conversation.turn),
+        caps=caps,
         spent_nano=spent.shown_nano if spent else 0,
         used_tokens=spent.shown_usage.total if spent else 0,
         tools=tools,
         context_tokens=min(names, names_room(deps))
-        + sum(tool.tokens for tool in tools if tool.registered),
+        + sum(tool.tokens for tool in tools if tool.loaded),
         everything_tokens=sum(tool.tokens for tool in tools),
         exact=exact,
         next_nano=next_step.nano,
@@ -126,21 +137,50 @@ def shell_status(shell: "Shell") -> ShellStatus:
         background=len(deps.workspace.background.running),
         used_ms=spent.ms if spent else 0,
         next_ms=None if pace is None else pace.step_ms,
+        token_cap="" if caps else suggested_token_cap(shell),
     )
 
 
+def suggested_token_cap(shell: "Shell") -> str:
+    """A cap in tokens with room for four steps like the next one and the answer, as a user types it; may block."""
+    deps, conversation = shell.deps, shell.conversation
+    view, memory = conversation.ahead, conversation.memory
+    if memory.shown.presentation is None:
+        presentation, loaded = first_load(deps, memory.library, ())
+        registered = deps.catalog.schemas_of((*memory.library.tools, *loaded))
+        view = replace(view, presentation=presentation, registered=registered)
+    forecast = deps.models.current.mode.forecast(view)
+    need = _CAPPED_STEPS * max(map(_held, forecast.steps))
+    if forecast.conclusion is not None:
+        need += _held(forecast.conclusion, forecast.slack)
+    return f"{next((cap for cap in _PLAIN_CAPS if cap >= need), _PLAIN_CAPS[-1])}tok"
+
+
+def _held(call: CallForecast, slack: int = 0) -> int:
+    """The tokens reserved for a call with a reply of usual length."""
+    output = min(call.request.max_tokens, USUAL_OUTPUT)
+    if call.model.loaded:
+        return call.model.reservation(call.request, call.role, slack).prompt_tokens + output
+    # a model that is not loaded yet will count its prompt exactly
+    return call.model.bound(call.request) // _BYTES_PER_TOKEN + slack + output
+
+
 def _tool_rows(
-    deps: "Dependencies", conversation: "Conversation"
+    deps: "Dependencies", conversation: "Conversation", caps: Sequence[CapState]
 ) -> tuple[tuple[ToolRow, ...], bool]:
     """All known tools, and whether their token counts are exact."""
-    schemas, registered = deps.catalog.schemas, conversation.memory.library.tools
-    texts = conversation.memory.presentation.prompt_texts(schemas)
+    memory, schemas = conversation.memory, deps.catalog.schemas
+    registered, presentation, ahead = memory.library.tools, memory.presentation, tuple[str, ...]()
+    if memory.shown.presentation is None:
+        presentation, ahead = first_load(deps, memory.library, caps)
+    texts = presentation.prompt_texts(schemas)
     sizes, exact = deps.models.current.sizes_at_hand(texts)
     rows: list[ToolRow] = []
     for schema, tokens in zip(schemas, sizes, strict=True):
         tool = registered.get(schema.name)
         by = "" if tool is None else tool.by
-        rows.append(ToolRow(schema.name, tokens, tool is not None, by, schema.summary))
+        is_ahead = schema.name in ahead
+        rows.append(ToolRow(schema.name, tokens, tool is not None, by, schema.summary, is_ahead))
     for skill in deps.catalog.skills.values():
         loaded = registered.get(skill.name)
         tokens = estimate(skill.sketch) if loaded is None else loaded.tokens
@@ -157,17 +197,6 @@ def _tool_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationTime:
-    """When a tool was registered."""
-
-    at: float
-    """Seconds since 1970."""
-    turn: int
-    """0 before the first turn."""
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
 class ToolDetails:
     """A tool with its schema, size and registration."""
 
@@ -178,25 +207,6 @@ class ToolDetails:
     exact: bool
     by: str
     """Who registered it (agent, user, upfront); empty if it is not registered."""
-    since: RegistrationTime | None
     why: str
     """Why its schema is loaded or not; empty before the first turn."""
     skill: str = ""
-    """The text of a skill; empty for a tool."""
-
-
-def registration_time(name: str, events: Iterable[tuple[float, Event]]) -> RegistrationTime | None:
-    """When the tool was registered, from a session's events; None if it is not registered."""
-    registration: RegistrationTime | None = None
-    turn = 0
-    for at, event in events:
-        match event:
-            case TurnStarted():
-                turn = event.turn
-            case ToolRegistered() if event.name == name and registration is None:
-                registration = RegistrationTime(at, turn, event.step)
-            case ToolUnregistered() if event.name == name:
-                registration = None
-            case _:
-                pass
-    return registration

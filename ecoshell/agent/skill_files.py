@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -30,27 +30,14 @@ _SHOWN_CHARACTERS = 20_000
 """Characters of skills up to which the question for trust shows them whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class SkillFolder:
-    """A folder of skills; `place` is relative to the workspace if it belongs to the project, otherwise empty."""
-
-    files: DefinitionFolder
-    place: str = ""
-
-
 def skill_folders(
     user_folder: Path, plugin_folders: Iterable[Path], workspace: Workspace
-) -> list[SkillFolder]:
-    """Return the folders that exist, in the order of precedence."""
-    own = [user_folder] if user_folder.is_dir() else []
-    project = [place for place in SKILL_FOLDERS if (workspace.root / place).is_dir()]
+) -> list[DefinitionFolder]:
+    """Return the folders of skills, which may be missing, in the order of precedence."""
     return [
-        *(SkillFolder(DefinitionFolder(folder, inner=FILE)) for folder in own),
-        *(
-            SkillFolder(DefinitionFolder(Path(place), workspace, inner=FILE), place)
-            for place in project
-        ),
-        *(SkillFolder(DefinitionFolder(folder, inner=FILE)) for folder in plugin_folders),
+        DefinitionFolder(user_folder, inner=FILE),
+        *(DefinitionFolder(Path(place), workspace, inner=FILE) for place in SKILL_FOLDERS),
+        *(DefinitionFolder(folder, inner=FILE) for folder in plugin_folders),
     ]
 
 
@@ -59,7 +46,7 @@ class SkillFiles:
 
     def __init__(
         self,
-        folders: Sequence[SkillFolder],
+        folders: Sequence[DefinitionFolder],
         catalog: Catalog,
         workspace: Workspace,
         trust: ProjectTrust,
@@ -77,14 +64,11 @@ class SkillFiles:
         """Add the skills that need no question for trust; may block."""
         definitions: list[Definition] = []
         for folder in self._folders:
-            of_folder = _usable(folder.files.definitions())
-            try:
-                trusted = (
-                    not folder.place or self._trust.decision(folder.place, trust_text(of_folder))[0]
-                )
-            except StoreError:  # reported by the next turn
-                trusted = False
-            definitions += of_folder if trusted else ()
+            of_folder = _usable(folder.definitions())
+            with suppress(StoreError):  # reported by the next turn
+                text = trust_text(of_folder)
+                if not folder.place or self._trust.decision(folder.place, text)[0]:
+                    definitions += of_folder
         self._use(definitions, self._early.append)
 
     async def follow(self, user: UserInterface, emit: Emit) -> None:
@@ -94,7 +78,7 @@ class SkillFiles:
         self._early.clear()
         definitions: list[Definition] = []
         for folder in self._folders:
-            all_files = await asyncio.to_thread(folder.files.definitions)
+            all_files = await asyncio.to_thread(folder.definitions)
             for definition in all_files:
                 if definition.fault:
                     self._report(definition, definition.fault, emit)
@@ -115,21 +99,16 @@ class SkillFiles:
         for definition in definitions:
             skill = skill_of(definition, self._workspace)
             if not _NAME.fullmatch(skill.name):
-                self._report(
-                    definition,
-                    f"{skill.name!r:.60} is not a name of letters, digits, - and _.",
-                    emit,
-                )
+                reason = f"{skill.name!r:.60} is not a name of letters, digits, - and _."
+                self._report(definition, reason, emit)
             elif skill.name in self._catalog or skill.name in META_TOOLS:
-                self._report(
-                    definition, f"a tool is called {skill.name}. Give the skill another name.", emit
-                )
+                reason = f"a tool is called {skill.name}. Give the skill another name."
+                self._report(definition, reason, emit)
             else:
                 skills.setdefault(skill.name, skill)
         self._catalog.skills = Skills(skills.values())
-        self._workspace.also_readable = tuple(
-            Path(skill.place) for skill in skills.values() if Path(skill.place).is_absolute()
-        )
+        places = (Path(skill.place) for skill in skills.values())
+        self._workspace.also_readable = tuple(place for place in places if place.is_absolute())
 
     def _report(self, definition: Definition, reason: str, emit: Emit) -> None:
         if definition.text + reason not in self._reported:
@@ -142,11 +121,10 @@ def skill_of(definition: Definition, workspace: Workspace) -> Skill:
     content, folder = definition.content, Path(definition.file).parent
     if folder.is_absolute():  # The sandbox hides links in the user's folder.
         folder = Path(os.path.realpath(folder))
+    about = content.text("description") or content.body.partition("\n")[0].lstrip("# ")
     return Skill(
         name=content.text("name") or definition.name,
-        description=visible_line(
-            content.text("description") or content.body.partition("\n")[0].lstrip("# ")
-        ),
+        description=visible_line(about),
         body=content.body,
         place=str(folder),
         source=definition.file,
@@ -163,9 +141,8 @@ def trust_text(definitions: Sequence[Definition]) -> str:
     for definition in definitions:
         digest = hashlib.sha256(definition.text.encode()).hexdigest()
         about = visible_line(definition.content.text("description"), 200)
-        lines.append(
-            f"{definition.file} ({len(definition.text):,} characters, SHA-256 {digest}): {about}"
-        )
+        size = f"{len(definition.text):,} characters"
+        lines.append(f"{definition.file} ({size}, SHA-256 {digest}): {about}")
     return "\n".join(lines)
 
 

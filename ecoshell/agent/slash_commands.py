@@ -4,13 +4,20 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from ecoshell.agent.command_table import CommandTable, Printed, caps_table, required, table
+from ecoshell.agent.command_table import (
+    CommandTable,
+    Printed,
+    required,
+    split_first_word,
+    table,
+)
 from ecoshell.agent.mode import unpriced
-from ecoshell.agent.model_commands import MODEL_COMMANDS
+from ecoshell.agent.model_commands import MODEL_COMMANDS, caps_text
 from ecoshell.agent.plan_text import plan_summary, plan_table
 from ecoshell.agent.session_commands import SESSION_COMMANDS
 from ecoshell.agent.session_settings import PlanMode
 from ecoshell.agent.shell import Shell
+from ecoshell.agent.shell_status import suggested_token_cap
 from ecoshell.budget import SCOPES, Scope, counted, parse_amount
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events.context import context_line
@@ -20,6 +27,7 @@ from ecoshell.paths import HOOKS_FILE
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.tool_graphs import tool_graphs
+from ecoshell.tools import ToolProvider
 
 COMMANDS: CommandTable[Shell] = CommandTable()
 _OWN_FILES = """\
@@ -52,22 +60,24 @@ async def _help(shell: Shell, argument: str) -> Printed:
 )
 async def _budget(shell: Shell, argument: str) -> Printed:
     """`/budget`, `/budget 0.50`, `/budget 20k tok`, `/budget 2min`, `/budget day`, `/budget day 2`, `/budget off`."""
-    word, _, tail = argument.partition(" ")
+    word, tail = split_first_word(argument)
     scope: Scope | None = next((name for name in SCOPES if name == word.lower()), None)
-    limit = tail.strip() if scope else argument
-    is_free, hint = shell.deps.models.current.is_free, ""
+    limit = tail if scope else argument
+    models, hint = shell.deps.models.current, ""
     if limit:
         cap = None if limit.lower() == "off" else parse_amount(limit)
+        token_cap = await asyncio.to_thread(suggested_token_cap, shell)
         await shell.set_cap(scope or "session", cap)
-        if cap is not None and cap.unit == "usd" and is_free:
-            hint = f"{shell.deps.models.name} is free. /budget 20000tok limits its tokens, /budget 2min its time.\n"
+        if cap is not None and cap.unit == "usd" and models.is_free:
+            limits = f"/budget {token_cap} limits its tokens, /budget 2min its time"
+            hint = f"{shell.deps.models.name} is free. {limits}.\n"
     caps = await shell.deps.budget.caps()
     if scope and not limit:
         caps = tuple(cap for cap in caps if cap.scope == scope)
         if not caps:
-            amount = "2min" if is_free else "2.00"
+            amount = "2.00" if models.is_priced else "2min"
             return Printed(f"No cap is set for the {scope}. /budget {scope} {amount} sets one.")
-    return Printed(f"{hint}{caps_table(caps, shell.ledger.away, is_free=is_free)}")
+    return Printed(f"{hint}{await caps_text(shell, caps)}")
 
 
 @COMMANDS.add(
@@ -89,7 +99,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
 
     `/plan mode [ask|plan|edits]`, `/plan accept`, `/plan accept edits`, `/plan accept TEXT`.
     """
-    word, _, tail = argument.partition(" ")
+    word, tail = split_first_word(argument)
     for mode, effect in _PLAN_MODES.items():
         if argument == mode:
             shell.deps.settings.plan = mode
@@ -97,14 +107,12 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     if word == "mermaid":
         return await _mermaid(shell, tail)
     if word in ("mode", "accept"):
-        return await _plan_mode(shell, word, tail.strip())
-    if argument and not (word == "why" and tail.strip()):
-        raise UsageError(
-            f"Unknown argument of /plan: {argument}.",
-            fix=f"Use /plan, /plan why TOOL, /plan mermaid FILE, /plan mode, /plan accept, "
-            f"or /plan {', '.join(_PLAN_MODES)}.",
-        )
-    tool = shell.conversation.known(tail.strip()).name if argument else ""
+        return await _plan_mode(shell, word, tail)
+    if argument and not (word == "why" and tail):
+        commands = "/plan, /plan why TOOL, /plan mermaid FILE, /plan mode, /plan accept"
+        fix = f"Use {commands}, or /plan {', '.join(_PLAN_MODES)}."
+        raise UsageError(f"Unknown argument of /plan: {argument}.", fix=fix)
+    tool = shell.conversation.known(tail).name if argument else ""
     plan = shell.conversation.plan  # of the present or last turn
     if plan is None:
         plan = await shell.conversation.setup.forecast("")
@@ -113,16 +121,12 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     fault = f"{visible(plan.inputs.fault)}\n" if plan.inputs.fault else ""
     if tool:
         return Printed(f"{fault}{plan.explain(tool)}")
-    event = plan.event()
-    head = "Turns are not planned; this is the plan they would have.\n"
-    if shell.deps.settings.plan != "off":
-        head = ""
-    head = f"{head}{fault}"
+    event, head = plan.event(), fault
+    if shell.deps.settings.plan == "off":
+        head = f"Turns are not planned; this is the plan they would have.\n{fault}"
+    forecast = shell.deps.models.current.mode.forecast(plan.inputs.view)
     with suppress(StoreError):  # the next turn reports unreadable caps
-        refusal = unpriced(
-            shell.deps.models.current.mode.forecast(plan.inputs.view),
-            await shell.deps.budget.caps(),
-        )
+        refusal = unpriced(forecast, await shell.deps.budget.caps())
         head += f"{refusal}\n" if refusal else ""  # a missing price prevents every step
     rows = plan_table(event.rows, event.unit, enforced=event.enforced)
     more = f"\n… and {counted(event.others, 'more tool')}" if event.others else ""
@@ -144,15 +148,13 @@ async def _plan_mode(shell: Shell, word: str, argument: str) -> Printed:
 
 async def _mermaid(shell: Shell, file: str) -> Printed:
     """The session's last tool graph as Mermaid, printed or written to a file."""
-    busy, past = shell.conversation.busy, shell.store.events(shell.session)
-    graphs = await asyncio.to_thread(
-        lambda: tool_graphs((event for _, event in past), running=busy)
-    )
+    past = (event for _, event in shell.store.events(shell.session))
+    graphs = await asyncio.to_thread(tool_graphs, past, running=shell.conversation.busy)
     if not graphs:
         fix = "Use /strategy graph, then ask for several things."
         raise UsageError("No tool graph was made in this session.", fix=fix)
     text = flowchart(graphs[-1])
-    if not file.strip():
+    if not file:
         return Printed(text.rstrip("\n"))
     path = shell.archive.file(file)
     await asyncio.to_thread(write_new, path, text)
@@ -169,9 +171,10 @@ async def _tools(shell: Shell, argument: str) -> Printed:
     status = await shell.status()
     rows = [
         (
-            f"+ {tool.name}" if tool.registered else f"  {tool.name}",
+            f"+ {tool.name}" if tool.loaded else f"  {tool.name}",
             str(tool.tokens),
-            tool.by.replace("upfront", "at the start").replace("_", " "),
+            tool.by.replace("upfront", "at the start").replace("_", " ")
+            or ("first question" if tool.ahead else ""),
             tool.description,
         )
         for tool in status.tools
@@ -180,21 +183,22 @@ async def _tools(shell: Shell, argument: str) -> Printed:
     context = ""
     if status.context is not None:
         context = f"\nWorkspace context: {context_line(status.context)}."
-    registered = (
-        f"{sum(tool.registered for tool in status.tools)} of {len(status.tools)} registered; names and schemas take "
+    ahead = sum(tool.ahead for tool in status.tools)
+    loaded = (
+        f"{sum(tool.loaded for tool in status.tools)} of {len(status.tools)} loaded"
+        f"{f', {ahead} of them with the first question' if ahead else ''}; names and schemas take "
         f"{status.context_tokens:,} tokens of the context; all schemas would take {status.everything_tokens:,}."
     )
-    return Printed(f"{table(head, rows)}\n\n{registered}{context}")
+    return Printed(f"{table(head, rows)}\n\n{loaded}{context}")
 
 
 def _why_loaded(shell: Shell, name: str) -> str:
     """Why a tool's schema is loaded or not; empty before the first turn."""
-    tool, decision = (
-        shell.conversation.memory.library.tools.get(name),
-        shell.conversation.setup.decision,
-    )
+    tool = shell.conversation.memory.library.tools.get(name)
+    decision = shell.conversation.setup.decision
     if tool is not None and tool.by != "upfront":
-        return f"{name} was registered by {'you' if tool.by == 'user' else 'the agent'}."
+        by = {"user": "you", "first_call": "its first call"}.get(tool.by, "the agent")
+        return f"{name} was registered by {by}."
     if decision is not None and tool is None and name in decision.loaded:
         return f"{name} was registered at the start, and you unregistered it."
     return "" if decision is None else decision.why(name)
@@ -210,69 +214,61 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
     """`/mcp`, or `/mcp NAME` to connect or reconnect to a server and see its tools."""
     providers = {provider.name: provider for provider in shell.deps.catalog.providers}
     if not providers:
-        return Printed(
-            "No server is set up. `ecoshell mcp add NAME -- COMMAND …` adds one for the next start."
-        )
+        fix = "`ecoshell mcp add NAME -- COMMAND …` adds one for the next start."
+        return Printed(f"No server is set up. {fix}")
+    if argument and argument not in providers:
+        fix = f"Available: {', '.join(providers)}."
+        raise UsageError(f"Unknown server {argument!r}.", fix=fix)
     if argument:
-        if argument not in providers:
-            raise UsageError(
-                f"Unknown server {argument!r}.", fix=f"Available: {', '.join(providers)}."
-            )
         await providers[argument].connect()
         if not shell.conversation.busy:
             shell.deps.providers.update_catalog(shell.conversation.memory.library)
-        tools = [(tool.schema.name, tool.schema.summary) for tool in providers[argument].tools]
-        parts = [
-            table(("tool", "description"), tools),
-            f"{argument} is {providers[argument].status}.",
-        ]
-        server = shell.deps.providers.servers.get(argument)
-        lists = server.lists if server else None
-        for kind, addresses in (
-            (("resource", lists.resources), ("template", lists.templates)) if lists else ()
-        ):
-            if addresses:
-                examples = ", ".join(
-                    f"@{argument}:{address}" for address in addresses[:_RESOURCE_LIMIT]
-                )
-                parts.insert(1, f"{counted(len(addresses), kind)}, such as {examples}")
-        if lists and lists.prompts:
-            rows = [
-                (f"/{argument}:{prompt.name} {' '.join(prompt.arguments)}", prompt.description)
-                for prompt in lists.prompts
-            ]
-            parts.insert(1, table(("prompt", "description"), rows))
-        return Printed("\n\n".join(parts))
-    prompts = {
-        name: len(server.lists.prompts) for name, server in shell.deps.providers.servers.items()
+        return Printed(_server_text(shell, providers[argument]))
+    servers = shell.deps.providers.servers
+    prompts = {name: str(len(server.lists.prompts)) for name, server in servers.items()}
+    counts = {
+        name: str(len(provider.tools)) if provider.known else "?"
+        for name, provider in providers.items()
     }
     rows = [
-        (
-            name,
-            str(len(provider.tools)) if provider.known else "?",
-            str(prompts.get(name, 0)),
-            provider.status,
-        )
+        (name, counts[name], prompts.get(name, "0"), provider.status)
         for name, provider in providers.items()
     ]
     return Printed(table(("server", "tools", "prompts", ""), rows))
 
 
+def _server_text(shell: Shell, provider: ToolProvider) -> str:
+    """The tools, prompts, resources and state of a server."""
+    name = provider.name
+    tools = [(tool.schema.name, tool.schema.summary) for tool in provider.tools]
+    parts = [table(("tool", "description"), tools)]
+    if (server := shell.deps.providers.servers.get(name)) is not None:
+        lists = server.lists
+        if lists.prompts:
+            rows = [
+                (f"/{name}:{prompt.name} {' '.join(prompt.arguments)}", prompt.description)
+                for prompt in lists.prompts
+            ]
+            parts.append(table(("prompt", "description"), rows))
+        for kind, addresses in (("template", lists.templates), ("resource", lists.resources)):
+            if addresses:
+                examples = ", ".join(f"@{name}:{each}" for each in addresses[:_RESOURCE_LIMIT])
+                parts.append(f"{counted(len(addresses), kind)}, such as {examples}")
+    return "\n\n".join((*parts, f"{name} is {provider.status}."))
+
+
 @COMMANDS.add("hooks", "", "the commands that run before and after tools, turns and sessions")
 async def _hooks(shell: Shell, argument: str) -> Printed:
-    hooks = shell.deps.hooks
-    if hooks is None:
-        return Printed(
-            f"There are no hooks. [hooks.commands.NAME] in the settings, or {HOOKS_FILE}, adds some."
-        )
+    hooks = shell.deps.hooks()
+    if hooks is None or not (hooks.all or hooks.problem):
+        fix = f"[hooks.commands.NAME] in the settings, or {HOOKS_FILE}, adds some."
+        return Printed(f"There are no hooks. {fix}")
     rows: list[tuple[str, ...]] = []
     for hook in hooks.all:
-        ran = hooks.last.get(hook.name)
-        status = (
-            "" if ran is None else "stopped" if ran.status is None else f"exit status {ran.status}"
-        )
-        last = "" if ran is None else f"{status}, {ran.seconds:.1f} s"
-        when = " ".join((hook.on, *hook.tools))
+        last, when = "", " ".join((hook.on, *hook.tools))
+        if (ran := hooks.last.get(hook.name)) is not None:
+            status = "stopped" if ran.status is None else f"exit status {ran.status}"
+            last = f"{status}, {ran.seconds:.1f} s"
         rows.append(tuple(map(visible_line, (hook.name, when, hook.source, last, hook.command))))
     text = table(("hook", "when", "from", "last run", "command"), rows) if rows else ""
     return Printed("\n\n".join(filter(None, (text, hooks.problem))))

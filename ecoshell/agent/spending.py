@@ -10,6 +10,7 @@ from typing import cast
 from ecoshell.agent import CostChoice, LimitChoice, NonInteractive, UserInterface
 from ecoshell.agent.mode import (
     NOTHING,
+    USUAL_OUTPUT,
     CallForecast,
     CostBound,
     Mode,
@@ -23,26 +24,32 @@ from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.session_settings import SessionSettings
 from ecoshell.agent.view import View
 from ecoshell.budget import (
+    ASSUMED_FREE,
     Account,
     Amount,
     CapState,
     Scope,
     Unit,
-    fitting_output,
     parse_amount,
+    reserved_output,
     rounded_up,
 )
 from ecoshell.budget.gate import Gate, finished
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
 from ecoshell.events import (
     BudgetChanged,
+    BudgetSettled,
+    Consumption,
     CostChosen,
     CostWanted,
     Emit,
+    Event,
     LimitChosen,
     LimitHit,
     ModelOffer,
     Notice,
+    Reasoned,
+    TextArrived,
 )
 from ecoshell.messages import Usage
 from ecoshell.options import NO_ROLE_MODELS
@@ -120,10 +127,22 @@ class TaskBudget(SessionBudget):
     def enter(self, session: str, turn: int) -> None: ...
 
 
+@dataclass(slots=True)
+class QuietSpending:
+    """Forwards the events of model calls that are not steps of the turn, without their text; adds up their price."""
+
+    emit: Emit
+    consumption: Consumption = field(default_factory=Consumption)
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, BudgetSettled):
+            self.consumption = self.consumption.plus(event)
+        if not isinstance(event, (TextArrived, Reasoned)):
+            self.emit(event)
+
+
 _OFFER_LIMIT = 5
 """Models offered at once."""
-_USUAL_OUTPUT = 2_048
-"""Output tokens of a reply in a proposed cap; the models' own limits are much larger."""
 SHORT_ANSWER = 64
 """Output tokens in the lower estimate of a step: a call with its arguments, or a sentence."""
 
@@ -181,26 +200,16 @@ class SpendApproval:
         caps = await self.budget.caps()
         offers, enough = await self._offers(view, caps), 0
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
-        if cap is not None:  # room for a step and the answer
-            bound = (
-                sum(await asyncio.to_thread(proposed_bounds, self.mode, view), NOTHING).in_unit_of(
-                    cap
-                )
-                or 0
-            )
-            enough = rounded_up(
-                max(used(cap, self.mode.answer_hold) + bound, cap.limit - cap.left + hit.need)
-            )
-            if cap.unit == "ms":  # how long a step takes is not known in advance
-                enough = 2 * cap.limit
+        if cap is not None and cap.unit == "ms":  # how long a step takes is not known in advance
+            enough = 2 * cap.limit
+        elif cap is not None:  # room for a step and the answer
+            bounds = await asyncio.to_thread(proposed_bounds, self.mode, view)
+            bound = sum(bounds, NOTHING).in_unit_of(cap) or 0
+            needed = used(cap, self.mode.answer_hold) + bound
+            enough = rounded_up(max(needed, cap.limit - cap.left + hit.need))
+        unit = cast("Unit", hit.unit)
         event = LimitHit(
-            hit.scope,
-            cast("Unit", hit.unit),
-            hit.need,
-            hit.left,
-            str(hit),
-            offers=offers,
-            enough=enough,
+            hit.scope, unit, hit.need, hit.left, str(hit), offers=offers, enough=enough
         )
         while True:
             emit(event)
@@ -237,9 +246,8 @@ class SpendApproval:
         try:
             if choice.kind == "model":
                 several = len(models.current.models) > 1
-                await models.change(
-                    model=choice.value, roles=NO_ROLE_MODELS if models.current.players else None
-                )
+                roles = NO_ROLE_MODELS if models.current.players else None
+                await models.change(model=choice.value, roles=roles)
                 if several:
                     emit(Notice(f"{models.name} plays every role from now on."))
             else:
@@ -255,12 +263,8 @@ class SpendApproval:
         threshold = self.settings.ask_above_nano
         if threshold is None:
             return None
-        calls = [
-            call
-            for call in self.mode.forecast(view).steps
-            if call.model.traits.name not in self._trusted
-        ]
-        caps = await self.budget.caps()
+        steps, caps = self.mode.forecast(view).steps, await self.budget.caps()
+        calls = [call for call in steps if call.model.traits.name not in self._trusted]
         dearest = await asyncio.to_thread(_dearest, calls, caps)
         if dearest is None or dearest[2] <= threshold:
             return None
@@ -277,15 +281,12 @@ class SpendApproval:
         Each would play every role, so the models of several roles are offered as well. No model is loaded.
         """
         models, mode, offers = self.models, self.mode, list[ModelOffer]()
-        own = (
-            [model.traits.name for model in models.current.models] if models.current.players else []
-        )
+        names = {*await asyncio.to_thread(models.factory.substitutes, models.name)}
+        if models.current.players:
+            names |= {model.traits.name for model in models.current.models}
         current, _ = await asyncio.to_thread(_bounds, mode, view)
         barred = await asyncio.to_thread(self.budget.gate.ledger.barred)
-        for name in {
-            *own,
-            *await asyncio.to_thread(models.factory.substitutes, models.name),
-        } - barred.keys():
+        for name in names - barred.keys():
             try:
                 other = await asyncio.to_thread(models.factory.make, name, mode.name)
             except EcoshellError:  # such as a missing file or key
@@ -295,21 +296,17 @@ class SpendApproval:
             finally:
                 for model in other.models:
                     await model.aclose()
-            traits = other.model.traits
+            traits, nano = other.model.traits, step.nano
             fits = with_room(other.capped_by(caps), mode.answer_hold, step + conclusion)
-            if fits or (
-                step.nano is not None and (current.nano is None or step.nano < current.nano)
-            ):
-                offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
-        offers.sort(
-            key=lambda offer: (
-                not offer.fits,
-                offer.most_nano is None,
-                offer.most_nano or 0,
-                offer.name,
-            )
-        )
-        return tuple(offers[:_OFFER_LIMIT])
+            if fits or (nano is not None and (current.nano is None or nano < current.nano)):
+                is_local = traits.local or traits.price is ASSUMED_FREE
+                offers.append(ModelOffer(traits.name, is_local, nano, step.tokens, fits))
+
+        def rank(offer: ModelOffer) -> tuple[bool, bool, int, str]:
+            nano = offer.most_nano
+            return not offer.fits, nano is None, nano or 0, offer.name
+
+        return tuple(sorted(offers, key=rank)[:_OFFER_LIMIT])
 
 
 def _bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
@@ -322,7 +319,7 @@ def proposed_bounds(mode: Mode, view: View) -> tuple[CostBound, CostBound]:
     """The same with replies of usual length; may block."""
 
     def shortened(call: CallForecast) -> CallForecast:
-        output = min(call.request.max_tokens, _USUAL_OUTPUT)
+        output = min(call.request.max_tokens, USUAL_OUTPUT)
         return replace(call, request=replace(call.request, max_tokens=output))
 
     forecast = mode.forecast(view)
@@ -345,7 +342,7 @@ def _dearest(
             continue
         ask = call.model.reservation(call.request, call.role)
         try:
-            output = fitting_output(ask, caps)
+            output = reserved_output(ask, caps)
         except BudgetError:
             return None
         prompt = call.model.size(call.request).count

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ecoshell.agent.agent_files import AgentDefinition
 from ecoshell.agent.conversation import Conversation
@@ -12,11 +13,12 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Bill
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.spending import TaskBudget, charging
+from ecoshell.agent.task_command import TaskTurn
 from ecoshell.agent.turn_setup import Question
+from ecoshell.agent.turn_usage import UserTime
 from ecoshell.agent.user_interface import CostChoice, NonInteractive, UserInterface
 from ecoshell.budget import TASK as SHARE
 from ecoshell.budget import Account, Amount, Unit, amount_text, nano_to_usd_text, parse_amount
-from ecoshell.budget.costs import CostRow
 from ecoshell.budget.gate import finished, sharing
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
@@ -37,11 +39,13 @@ from ecoshell.events import (
     Notice,
     Status,
     SubagentFinished,
+    SubagentLimited,
     SubagentStarted,
     TurnFinished,
 )
 from ecoshell.events.turn import ENDINGS
 from ecoshell.messages import Call, Observation, Usage, visible_line
+from ecoshell.planning.btp.costs import StepCost
 from ecoshell.tools import LASTING
 from ecoshell.tools.builtin.task import TASK, Delegation
 
@@ -94,18 +98,31 @@ class Subagents:
     _slots: asyncio.Semaphore = field(init=False)
     _running: dict[str, tuple[Amount, ...]] = field(default_factory=dict[str, tuple[Amount, ...]])
     """The shares of running subagents by task."""
-    _waiting: set[str] = field(default_factory=set[str])
-    """The calls of tasks without a share yet, among which the rest of the budget is divided."""
+    _waiting: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """By the call of a task without a share: the calls of the same reply without one, itself included.
+
+    The rest of the budget is divided among all of them, also those that have not arrived here yet.
+    """
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lets subagents ask the user one at a time."""
+    task_turn: TaskTurn | None = None
+    """The running turn of `/task`; None in other turns."""
+    user_time: UserTime = field(default_factory=UserTime)
+    """The time in which any of the running ones waits for the user, since the others may have to wait, too."""
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.deps.settings.tasks_at_once)
 
-    async def run(self, delegation: Delegation, call: Call, emit: Emit, bill: Bill) -> Observation:
-        """Run a subagent to its end and return its summary; raises ToolError if it cannot start."""
-        self._waiting.add(call.id)
+    async def run(
+        self, delegation: Delegation, call: Call, emit: Emit, bill: Bill, reply_calls: set[str]
+    ) -> Observation:
+        """Run a subagent to its end and return its summary; raises ToolError if it cannot start.
+
+        `reply_calls` has the calls of the same reply that have no share yet; this one is removed when it has one.
+        """
+        reply_calls.add(call.id)
+        self._waiting[call.id] = reply_calls
         try:
             plan = await self._plan(delegation, emit)
         except EcoshellError as error:
@@ -113,7 +130,10 @@ class Subagents:
         else:
             return await self._start(plan, call, emit, bill)
         finally:
-            self._waiting.discard(call.id)
+            self._end_waiting(call)
+
+    def _end_waiting(self, call: Call) -> None:
+        self._waiting.pop(call.id, set()).discard(call.id)
 
     async def _start(self, plan: _Plan, call: Call, emit: Emit, bill: Bill) -> Observation:
         """Run a planned subagent when there is room for one more."""
@@ -122,7 +142,7 @@ class Subagents:
                 account, session = self.deps.budget.account(), ""
                 try:
                     session, shares = await self._open(plan, account)
-                    self._waiting.discard(call.id)
+                    self._end_waiting(call)
                     account = replace(account, task=_path(account.task, session))
                     return await _Run(self, plan, session, account, shares, call, emit).run(bill)
                 finally:
@@ -133,23 +153,12 @@ class Subagents:
     async def _plan(self, delegation: Delegation, emit: Emit) -> _Plan:
         """Check a delegation and prepare its parts; raises EcoshellError."""
         deps = self.deps
-        if not delegation.instructions.strip():
-            raise UsageError("The instructions are empty.", fix="Say what to do.")
-        if _depth(deps) >= MAX_DEPTH:
-            raise UsageError(
-                f"Tasks are delegated at most {MAX_DEPTH} deep.", fix="Do this part yourself."
-            )
+        check_delegation(delegation, deps)
         agent = AgentDefinition(UNNAMED)
         if name := delegation.agent.strip():
             agent = await deps.agents().definition(name, deps.user, emit)
-        budget = parse_amount(delegation.budget) if delegation.budget.strip() else agent.budget
+        model, budget = model_and_share(delegation, agent, deps)
         catalog = self._catalog(agent, delegation.tools, emit)
-        model = (
-            delegation.model.strip()
-            or agent.model
-            or deps.settings.task_model
-            or cheapest(deps.models)
-        )
         parts = (delegation.instructions.strip(), agent.instructions, _CLOSING)
         models = await asyncio.to_thread(deps.models.lend, model)
         return _Plan(agent.name, "\n\n".join(filter(None, parts)), catalog, models, budget)
@@ -162,24 +171,15 @@ class Subagents:
         if unknown := [name for name in own if name not in parents]:
             if not agent.is_foreign:
                 raise _unknown_tool(unknown[0], parents, where)
-            emit(
-                Notice(
-                    f"{agent.name} works without tools that are unknown here: {visible_line(', '.join(unknown))}."
-                )
-            )
+            names = visible_line(", ".join(unknown))
+            emit(Notice(f"{agent.name} works without tools that are unknown here: {names}."))
             own = [name for name in own if name in parents]
         if unknown := [name for name in allowed if name not in parents]:
             raise _unknown_tool(unknown[0], parents)
-        names = [
-            name
-            for name in (own if agent.tools else parents.names)
-            if not allowed or name in allowed
-        ]
-        # it could not delegate further
-        if _depth(self.deps) + 1 >= MAX_DEPTH and TASK not in (
-            *own,
-            *allowed,
-        ):
+        names = own if agent.tools else parents.names
+        names = [name for name in names if not allowed or name in allowed]
+        could_delegate = _depth(self.deps) + 1 < MAX_DEPTH
+        if not could_delegate and TASK not in (*own, *allowed):
             names = [name for name in names if name != TASK]
         catalog = Catalog(parents.tool(name) for name in names)
         catalog.skills = parents.skills
@@ -191,13 +191,14 @@ class Subagents:
         workspace = str(deps.environment.workspace.root)
         try:
             async with self._starting:
+                if not self._running:  # a question of one that was stopped stays open
+                    self.user_time = UserTime()
                 shares = await self._shares(plan.budget, account)
                 session = await deps.log.start(
                     workspace=workspace, model=plan.models.name, parent=self.session
                 )
-                await finished(
-                    asyncio.to_thread(ledger.set_share, _path(account.task, session), shares)
-                )
+                task = _path(account.task, session)
+                await finished(asyncio.to_thread(ledger.set_share, task, shares))
                 self._running[session] = shares
         except EcoshellError as error:
             raise ToolError(f"No subagent was started. {error}") from error
@@ -205,25 +206,20 @@ class Subagents:
 
     async def _shares(self, budget: Amount | None, account: Account) -> tuple[Amount, ...]:
         """The caps of a new subagent: the stated budget, or an equal part of the rest; raises UsageError."""
-        caps = await self.deps.budget.caps()
-        units: set[Unit] = {cap.unit for cap in caps}
-        room: dict[Unit, int] = {
-            unit: min(cap.left for cap in caps if cap.unit == unit) for unit in units
-        }
-        free: dict[Unit, int] = {
-            unit: amount - await self._promised(unit, account) for unit, amount in room.items()
-        }
+        free: dict[Unit, int] = {}
+        for cap in await self.deps.budget.caps():
+            free[cap.unit] = min(cap.left, free.get(cap.unit, cap.left))
+        for unit in free:
+            free[unit] -= await self._promised(unit, account)
         if budget is not None:
-            if budget.unit in free and budget.value > free[budget.unit]:
+            if budget.value > free.get(budget.unit, budget.value):
                 rest = amount_text(max(0, free[budget.unit]), budget.unit)
                 fix = "Delegate it with less, or let the user raise the cap."
-                raise UsageError(
-                    f"Its share of {budget} is more than the {rest} that is left.", fix=fix
-                )
+                reason = f"Its share of {budget} is more than the {rest} that is left."
+                raise UsageError(reason, fix=fix)
             return (budget,)
-        shares = tuple(
-            Amount(amount // (len(self._waiting) + 1), unit) for unit, amount in free.items()
-        )
+        parts = len(set[str]().union(*self._waiting.values())) + 1
+        shares = tuple(Amount(amount // parts, unit) for unit, amount in free.items())
         if used_up := next((share for share in shares if share.value <= 0), None):
             words = {"usd": "budget", "tokens": "token budget", "ms": "working time"}[used_up.unit]
             raise UsageError(
@@ -236,44 +232,11 @@ class Subagents:
         ledger, promised = self.deps.budget.gate.ledger, 0
         for session, shares in self._running.items():
             if any(share.unit == unit for share in shares):
-                task = _path(account.task, session)
-                caps = await asyncio.to_thread(
-                    ledger.own_caps, account.session, account.turn, task=task
-                )
-                promised += next(
-                    (cap.left for cap in caps if cap.scope == SHARE and cap.unit == unit), 0
-                )
+                read = partial(ledger.own_caps, task=_path(account.task, session))
+                caps = await asyncio.to_thread(read, account.session, account.turn)
+                own = (cap.left for cap in caps if cap.scope == SHARE and cap.unit == unit)
+                promised += next(own, 0)
         return promised
-
-
-@dataclass(slots=True)
-class _Spending:
-    """What a subagent has used, in the units of shares."""
-
-    nano: int | None = 0
-    """None if a part of the price is unknown."""
-    usage: Usage = field(default_factory=Usage)
-    ms: int = 0
-    calls: int = 0
-
-    @classmethod
-    def of(cls, row: CostRow | None) -> "_Spending":
-        """The sum in the ledger."""
-        if row is None:
-            return cls()
-        return cls(None if row.unpriced else row.spent_nano, row.usage, row.ms or 0, row.calls)
-
-    def add(self, nano: int | None, usage: Usage, seconds: float, calls: int = 1) -> None:
-        self.nano = None if self.nano is None or nano is None else self.nano + nano
-        self.usage += usage
-        self.ms += round(1_000 * seconds)
-        self.calls += calls
-
-    def text(self, shares: Sequence[Amount]) -> str:
-        """The use of each share; without one, the price."""
-        used: dict[Unit, int | None] = {"usd": self.nano, "tokens": self.usage.total, "ms": self.ms}
-        units: list[Unit] = [share.unit for share in shares] or ["usd"]
-        return ", ".join(_amount_text(used[unit], unit) for unit in units)
 
 
 @dataclass(eq=False)
@@ -289,59 +252,61 @@ class _Run:
     emit: Emit
     _status: Status = "error"
     _answer: str = ""
-    _error: str = ""
+    _cause: LimitHit | ErrorHappened | None = None
+    """The last limit that it met, or its error."""
     _doing: str = ""
     _changed_by: dict[str, None] = field(default_factory=dict[str, None])
     """The tools with lasting effects that ran, in order."""
-    _spending: _Spending = field(default_factory=_Spending)
+    _cost: StepCost = field(default_factory=StepCost)
+    _usage: Usage = field(default_factory=Usage)
+    _calls: int = 0
+    """Model calls."""
 
     async def run(self, bill: Bill) -> Observation:
         """Ask the subagent's only question and report its start, progress and end."""
-        plan, started = self.plan, time.monotonic()
-        share_usd = next(
-            (nano_to_usd_text(share.value) for share in self.shares if share.unit == "usd"), None
-        )
-        share = ", ".join(map(str, self.shares))
-        self.emit(
-            SubagentStarted(
-                self.call.id, plan.name, self.session, plan.models.name, share_usd, share
-            )
-        )
+        plan, started, task_turn = self.plan, time.monotonic(), self.owner.task_turn
+        attachments = () if task_turn is None else task_turn.attachments
+        started_working = self.owner.user_time.clock
+        identity = (self.call.id, plan.name, self.session)
+        dollars = [nano_to_usd_text(share.value) for share in self.shares if share.unit == "usd"]
+        question = Question(plan.question, attachments)
+        share_usd, share = next(iter(dollars), None), ", ".join(map(str, self.shares))
+        self.emit(SubagentStarted(*identity, plan.models.name, share_usd, share))
         try:
             # its calls do not wait for those of other subagents
-            with (
-                charging(self.account),
-                sharing(),
-            ):
+            with charging(self.account), sharing():
                 conversation = await asyncio.to_thread(Conversation, self._deps(), self.session)
-                async with aclosing(conversation.ask(Question(plan.question))) as events:
+                async with aclosing(conversation.ask(question)) as events:
                     async for event in events:
                         self._see(event)
         except asyncio.CancelledError:
             self._status = "interrupted"
             raise
         except StoreError as failure:
-            self._error = str(failure)
+            self._cause = ErrorHappened.of(failure)
         finally:
             await finished(self._close())
-            spending = self._spending
-            bill.delegated_nano += spending.nano or 0
+            nano = self._cost.nano
+            bill.delegated_nano += nano or 0
+            if self._calls:
+                bill.subagent_model = plan.models.name
+                bill.worked_seconds = self.owner.user_time.clock - started_working
             ended = SubagentFinished(
-                self.call.id,
-                plan.name,
-                self.session,
+                *identity,
                 self._status,
                 share_usd,
-                None if spending.nano is None else nano_to_usd_text(spending.nano),
+                None if nano is None else nano_to_usd_text(nano),
                 share,
-                spending.text(self.shares),
+                self._spent,
                 time.monotonic() - started,
-                spending.usage,
+                self._usage,
                 plan.models.name,
-                spending.calls,
+                self._calls,
                 tuple(self._changed_by),
             )
             self.emit(ended)
+        if task_turn is not None:
+            task_turn.status, task_turn.cause = self._status, self._cause_for_user()
         return self._observation()
 
     def _deps(self) -> Dependencies:
@@ -360,30 +325,27 @@ class _Run:
             workspace=deps.workspace.of_subagent(),
             judge=replace(deps.judge, models=lambda: plan.models.current),
             models=plan.models,
-            settings=replace(
-                deps.settings, strategy="react", approval_mode="ask"
-            ),  # approvals hold in plan mode
+            # approvals hold in plan mode
+            settings=replace(deps.settings, strategy="react", approval_mode="ask"),
             agent=plan.name,
-            skills=None,  # the session's turn has read them
         )
 
     def _see(self, event: Event) -> None:
         """Forward what the user must know, and follow the work."""
+        self.owner.user_time.see(event)
         match event:
             case TurnFinished():
                 self._status, self._answer = event.status, event.answer
-            case LimitHit():
-                self._error = event.message
-            case ErrorHappened():
-                self._error = " ".join(filter(None, (event.message, event.fix)))
+            case LimitHit() | ErrorHappened():
+                self._cause = event
             case CallStarted():
                 self._doing = visible_line(event.name, _DOING_CHARACTERS)
                 self._report()
             case BudgetSettled():
-                self._spending.add(event.spent_nano, event.usage, event.seconds)
+                self._add(event, calls=1)
                 self._report()
             case SubagentFinished():
-                self._spending.add(event.spent_nano, event.usage, event.seconds, event.calls)
+                self._add(event, calls=event.calls)
                 self._changed_by |= dict.fromkeys(event.changed_by)
             case CallFinished() if not event.refused and event.name in self.plan.catalog:
                 if self.plan.catalog.tool(event.name).effects & LASTING:
@@ -393,37 +355,83 @@ class _Run:
             case _:
                 pass
 
+    def _add(self, event: BudgetSettled | SubagentFinished, *, calls: int) -> None:
+        self._cost += StepCost(event.spent_nano, event.usage.total, event.seconds)
+        self._usage += event.usage
+        self._calls += calls
+
     def _report(self) -> None:
         """Report the progress in the parent's turn."""
         parts = (self._spent_of_share, self._doing)
         self.emit(CallProgressed(self.call.id, self.call.name, " · ".join(filter(None, parts))))
 
     @property
+    def _spent(self) -> str:
+        """The use of each share; without one, the price."""
+        units: list[Unit] = [share.unit for share in self.shares] or ["usd"]
+        return ", ".join(
+            "an unknown price"
+            if unit == "usd" and self._cost.nano is None
+            else amount_text(self._cost.amount(unit), unit)
+            for unit in units
+        )
+
+    @property
     def _spent_of_share(self) -> str:
-        spent = self._spending.text(self.shares)
-        return f"{spent} of {', '.join(map(str, self.shares))}" if self.shares else spent
+        shares = ", ".join(map(str, self.shares))
+        return f"{self._spent} of {shares}" if shares else self._spent
 
     async def _close(self) -> None:
         """End the share, and read from the ledger what was spent."""
         ledger, task = self.owner.deps.budget.gate.ledger, self.account.task
         try:
             await asyncio.to_thread(ledger.end_share, task)
-            self._spending = _Spending.of(await asyncio.to_thread(ledger.task_row, task))
+            row = await asyncio.to_thread(ledger.task_row, task)
         except StoreError as failure:  # the sum of the events stands
             self.emit(Notice(f"The share of {self.plan.name} could not be ended. {failure}"))
+            return
+        if row is not None:
+            nano = None if row.unpriced else row.spent_nano
+            self._cost = StepCost(nano, row.usage.total, row.seconds or 0.0)
+            self._usage, self._calls = row.usage, row.calls
+
+    @property
+    def _limit(self) -> LimitHit | None:
+        """The limit that ended it."""
+        cause = self._cause
+        return cause if self._status == "limit" and isinstance(cause, LimitHit) else None
+
+    @property
+    def _error(self) -> str:
+        match self._cause:
+            case LimitHit():
+                return self._cause.message
+            case ErrorHappened():
+                return " ".join(filter(None, (self._cause.message, self._cause.fix)))
+            case None:
+                return ""
+
+    def _cause_for_user(self) -> Event | None:
+        """The event that reports in the parent's turn what ended it; unlike LimitHit it asks for no decision."""
+        if (hit := self._limit) is not None:
+            return SubagentLimited(
+                self.plan.name, hit.scope, hit.unit, hit.need, hit.left, hit.message
+            )
+        return self._cause if isinstance(self._cause, ErrorHappened) else None
 
     def _observation(self) -> Observation:
         """The summary, as the agent that delegated the task reads it."""
         answer = self._answer.strip()
+        limit = self._limit
         text = answer or " ".join(filter(None, ("It gave no answer.", self._error)))
-        state = f"{self.plan.name}: {ENDINGS[self._status]}, {self._spent_of_share}, session {self.session}"
-        return Observation(
-            f"{text}\n\n[{state}]", ok=bool(answer) and self._status in ("answered", "limit")
-        )
-
-
-def _amount_text(value: int | None, unit: Unit) -> str:
-    return "an unknown price" if value is None else amount_text(value, unit)
+        ending = ENDINGS[self._status]
+        if limit is not None and limit.scope == SHARE:
+            ending += " because its share was too small for a further step"
+        state = f"{self.plan.name}: {ending}, {self._spent_of_share}, session {self.session}"
+        if limit is not None and limit.scope != SHARE and answer:
+            state += f". {limit.message}"
+        is_done = bool(answer) and self._status in ("answered", "limit")
+        return Observation(f"{text}\n\n[{state}]", ok=is_done)
 
 
 def _path(parent: str, session: str) -> str:
@@ -437,6 +445,25 @@ def _depth(deps: Dependencies) -> int:
     return len(task.split("/")) if task else 0
 
 
+def check_delegation(delegation: Delegation, deps: Dependencies) -> None:
+    """Raise UsageError for instructions that no subagent may follow."""
+    if not delegation.instructions.strip():
+        raise UsageError("The instructions are empty.", fix="Say what to do.")
+    if _depth(deps) >= MAX_DEPTH:
+        raise UsageError(
+            f"Tasks are delegated at most {MAX_DEPTH} deep.", fix="Do this part yourself."
+        )
+
+
+def model_and_share(
+    delegation: Delegation, agent: AgentDefinition, deps: Dependencies
+) -> tuple[str, Amount | None]:
+    """The model of a subagent, and its share if one is stated; raises UsageError."""
+    budget = parse_amount(delegation.budget) if delegation.budget.strip() else agent.budget
+    default = deps.settings.task_model or cheapest(deps.models)
+    return delegation.model.strip() or agent.model or default, budget
+
+
 def cheapest(models: ActiveModels) -> str:
     """The cheapest of the models in use; those of unknown price come last."""
     candidates = {models.session_model: models.current.model}
@@ -448,6 +475,16 @@ def cheapest(models: ActiveModels) -> str:
         return price is None, 0 if price is None else price.worst(*_COMPARED_TOKENS)
 
     return min(candidates, key=cost)
+
+
+def planned(delegation: Delegation, deps: Dependencies) -> tuple[ActiveModels, Amount | None]:
+    """The models that a subagent would have, and its stated share; may block; raises EcoshellError."""
+    check_delegation(delegation, deps)
+    agent = AgentDefinition(UNNAMED)
+    if name := delegation.agent.strip():
+        agent = deps.agents().untrusted(name)
+    model, share = model_and_share(delegation, agent, deps)
+    return deps.models.lend(model), share
 
 
 def _unknown_tool(name: str, catalog: Catalog, where: str = "") -> UsageError:

@@ -1,10 +1,13 @@
 """The command `/task`: a turn whose question goes to a subagent, without a step of the session's model."""
 
-from collections.abc import Container
+from collections.abc import Collection
+from dataclasses import dataclass
 
+from ecoshell.agent.command_table import split_first_word
 from ecoshell.budget import parse_amount
-from ecoshell.errors import UsageError
-from ecoshell.messages import TOOL_REGISTER, Call
+from ecoshell.errors import UsageError, suggestion
+from ecoshell.events import Event, Status
+from ecoshell.messages import TOOL_REGISTER, Attachment, Call, visible_line
 from ecoshell.strategies import Outcome, Path, Strategy, Thinking, Thought, act
 from ecoshell.tools import Delegation
 from ecoshell.tools.builtin.task import TASK
@@ -12,26 +15,44 @@ from ecoshell.tools.builtin.task import TASK
 COMMAND = f"/{TASK}"
 
 
-def delegation_of(line: str, agents: Container[str]) -> Delegation | None:
+@dataclass(slots=True)
+class TaskTurn:
+    """What a turn of `/task` delegates, and how its subagent ended."""
+
+    delegation: Delegation
+    attachments: tuple[Attachment, ...] = ()
+    status: Status = "gave_up"
+    """`gave_up` if no subagent started."""
+    cause: Event | None = None
+    """The limit or error that ended the subagent."""
+
+
+def delegation_of(line: str, agents: Collection[str]) -> Delegation | None:
     """What a line delegates: `/task INSTRUCTIONS`, `/task AGENT 0.05: INSTRUCTIONS`; None for other lines.
 
-    Words before a colon are instructions, too, unless each is an agent or an amount.
+    Words before a colon are instructions, too, unless they name an agent or an amount. An amount at the beginning is
+    the share also without a colon, unless it may count something (`/task 3 files …`). Raises UsageError for an unknown
+    agent before an amount and a colon.
     """
-    command, _, text = line.strip().partition(" ")
-    if command.lower() != COMMAND or not text.strip():
+    command, text = split_first_word(line)
+    if command.lower() != COMMAND or not text:
         return None
     head, colon, tail = text.partition(":")
-    agent = budget = ""
-    for word in head.split() if colon else ():
-        if word in agents and not agent:
-            agent = word
-        elif _is_amount(word) and not budget:
-            budget = word
-        else:
-            return Delegation(text.strip())
-    if agent or budget:
-        return Delegation(tail.strip(), agent=agent, budget=budget)
-    return Delegation(text.strip())
+    words = head.split() if colon else []
+    named = [word for word in words if word in agents]
+    amounts = [word for word in words if _is_amount(word)]
+    if words and len(words) == len(named) + len(amounts) and len(named) <= 1 >= len(amounts):
+        return Delegation(tail.strip(), agent="".join(named), budget="".join(amounts))
+    if len(words) == 2 and words[1:] == amounts and not (named or words[1].isdecimal()):
+        fix = suggestion(words[0], sorted(agents))
+        raise UsageError(f"Unknown agent {visible_line(words[0])!r}.", fix=fix)
+    agent, rest = split_first_word(text)
+    if agent not in agents:
+        agent, rest = "", text
+    budget, instructions = split_first_word(rest)
+    if _is_amount(budget) and not budget.isdecimal():
+        return Delegation(instructions, agent=agent, budget=budget)
+    return Delegation(text)
 
 
 def _is_amount(word: str) -> bool:
@@ -42,8 +63,9 @@ def _is_amount(word: str) -> bool:
     return True
 
 
-def delegating(delegation: Delegation, *, registered: bool) -> Strategy:
-    """A strategy that makes the call of `task`, and answers with its result; it registers the tool before if needed."""
+def delegating(turn: TaskTurn, *, registered: bool) -> Strategy:
+    """A strategy that makes the call of `task`, and ends as its subagent; it registers the tool before if needed."""
+    delegation = turn.delegation
     arguments = {
         "instructions": delegation.instructions,
         "agent": delegation.agent,
@@ -58,6 +80,9 @@ def delegating(delegation: Delegation, *, registered: bool) -> Strategy:
             path = path.then(*(yield from act(path, Thought("", registration))))
         path = path.then(*(yield from act(path, Thought("", call))))
         result = path.steps[-1].observation
+        if turn.status in ("limit", "error"):
+            answer = result.text if result.ok else ""
+            return Outcome(turn.status, answer, path, cause=turn.cause)
         return Outcome("answered" if result.ok else "gave_up", result.text, path)
 
     return strategy

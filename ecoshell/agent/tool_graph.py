@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from ecoshell.agent import NonInteractive
 from ecoshell.agent.finished_nodes import FinishedNodes
@@ -23,6 +23,7 @@ from ecoshell.planning.catp.plan import ITSELF, GraphPlan, PlanFault, longest_pa
 from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import find_plan, render
 from ecoshell.planning.catp.types import Signature, signature
+from ecoshell.planning.quote import Part
 from ecoshell.strategies import DraftGraph, GraphDraft, GraphResult, Path, Thought
 
 _GRAMMAR_NODES = 8
@@ -98,16 +99,14 @@ class ToolGraphs:
             number=number,
             share=self._drafting.thought.part(max(1, new_nodes)),
         )
-        async with self._quoter.bills.of(quoted, lambda: run.spent_nano):
+        async with self._quoter.billed(quoted, lambda: run.spent_nano):
             return await run.run()
 
     async def _agreed(self, plan: GraphPlan) -> tuple[Quote | None, str]:
         """Quote the new nodes of the graph, which the user may trim; returns the quote, and why nothing may start."""
         quoter = self._quoter
-        nodes = [node for node in plan.nodes if node.label not in self._finished.steps]
-        figures = await asyncio.to_thread(Figures.of, self._turn_plan, quoter.deps)
-        parts = [figures.part(node.label, node.tool, node.after) for node in nodes]
-        quoted = await quoter.quoted("graph", parts, figures.tokens_of(node.tool for node in nodes))
+        figures = await asyncio.to_thread(Figures.of, self._turn_plan)
+        quoted = await quoter.quoted("graph", *self._parts(plan, figures))
         if quoted is None:
             return None, ""
         choice = await quoter.decide(quoted)
@@ -119,17 +118,13 @@ class ToolGraphs:
             return quoted, ""
         self._plan, self._plan_text = smaller, render(smaller, "text")
         self._emit(await asyncio.to_thread(self._planned, smaller, repaired=False))
-        return await self._agreed_trimmed(smaller, figures)
+        return await quoter.trimmed("graph", *self._parts(smaller, figures)), ""
 
-    async def _agreed_trimmed(self, plan: GraphPlan, figures: Figures) -> tuple[Quote | None, str]:
-        """The quote of a graph that the user has trimmed, which starts at once."""
+    def _parts(self, plan: GraphPlan, figures: Figures) -> tuple[list[Part], int]:
+        """The graph's new nodes as parts of a quote, and their tokens."""
         nodes = [node for node in plan.nodes if node.label not in self._finished.steps]
         parts = [figures.part(node.label, node.tool, node.after) for node in nodes]
-        quoted = await self._quoter.quoted("graph", parts, 0, least=1)
-        if quoted is not None:
-            quoted = replace(quoted, reason="")
-            await self._quoter.decide(quoted)
-        return quoted, ""
+        return parts, figures.tokens_of(node.tool for node in nodes)
 
     def _planned(self, plan: GraphPlan, *, repaired: bool) -> GraphPlanned:
         """The graph as an event, with its expected price and time; may block."""
@@ -137,11 +132,11 @@ class ToolGraphs:
         for node in plan.nodes:
             kinds = signature(self._catalog.schema(node.tool))
             estimate = self._turn_plan.expected(node.tool)
+            if node.label in kept:
+                estimate = Estimate(0, 0.0)
             takes, gives = tuple(sorted(kinds.takes)), tuple(sorted(kinds.gives))
-            price, seconds = (
-                (0, 0.0) if node.label in kept else (estimate.price_nano, estimate.seconds)
-            )
-            nodes.append(GraphNode(node.label, node.tool, node.after, takes, gives, price, seconds))
+            figures = (estimate.price_nano, estimate.seconds)
+            nodes.append(GraphNode(node.label, node.tool, node.after, takes, gives, *figures))
         prices = [node.price_nano for node in nodes if node.price_nano is not None]
         known_times = [node.seconds for node in nodes if node.seconds is not None]
         mean = sum(known_times) / len(known_times) if any(known_times) else 1.0
@@ -172,9 +167,8 @@ class ToolGraphs:
             elif node.label not in kept:
                 fault = self._turn_plan.refusal(node.tool)
             if fault:
-                raise match.placed(
-                    PlanFault(f"{shown(node.label)}: {fault}", node=node.label, spot=(at, ITSELF))
-                )
+                text = f"{shown(node.label)}: {fault}"
+                raise match.placed(PlanFault(text, node=node.label, spot=(at, ITSELF)))
         validate(match.plan, Problem(tools), match)
         return match.plan
 
@@ -217,21 +211,21 @@ def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: 
     `size` is the size of the question's input in bytes; None if unknown.
     """
     by_chance = sorted(tools, key=lambda tool: -plan.inputs.chances.get(tool, 0.0))
-    listed = [
+    known = (
         tool for tool in by_chance if tool in profiled.vectors or _figures(plan.expected(tool))
-    ][:MAX_TOOLS]
+    )
+    listed = [*islice(known, MAX_TOOLS)]
     figures = {tool: _figures(plan.expected(tool, size)) for tool in listed}
     lines = [f"- {tool}: {text}" for tool, text in figures.items() if text]
-    uses = "\n".join(("What one use of a tool is expected to take:", *lines)) if lines else ""
-    return "\n".join(part for part in (uses, profiled.prompt(listed, size)) if part)
+    uses = ["What one use of a tool is expected to take:", *lines] if lines else []
+    return "\n".join(filter(None, (*uses, profiled.prompt(listed, size))))
 
 
 def _figures(estimate: Estimate) -> str:
     """Price and time of one use; empty if it is free and its time unknown."""
+    seconds = estimate.seconds
     figures = [amount_text(rounded_up(estimate.price_nano), "usd")] if estimate.price_nano else []
-    if estimate.seconds is not None:
-        milliseconds = max(1, round(estimate.seconds * 1000))
-        figures.append(
-            f"{estimate.seconds:.1f} s" if estimate.seconds >= 1 else f"{milliseconds} ms"
-        )
+    if seconds is not None:
+        milliseconds = max(1, round(seconds * 1000))
+        figures.append(f"{seconds:.1f} s" if seconds >= 1 else f"{milliseconds} ms")
     return ", ".join(figures)

@@ -11,6 +11,7 @@ from ecoshell.agent.advisor import EMPTY_ANSWER, Advisor
 from ecoshell.agent.automatic_compaction import ContextKeeper
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.fallback import fall_back
+from ecoshell.agent.guards import ReplyCalls
 from ecoshell.agent.mode import FillTask, Mode
 from ecoshell.agent.spending import AnswerNow, SpendApproval, StopNow
 from ecoshell.agent.tool_calls import ToolCalls
@@ -105,7 +106,6 @@ class Turn:
     """The latest path with the most results; the answer is based on it if the turn must conclude."""
     _steps: int = 0
     _unavailable: set[str] = field(default_factory=set[str])
-    """Models that failed in this turn."""
     _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a fallback model takes over from one that concurrent nodes of a tool graph use."""
     _stopped_text: str = ""
@@ -170,7 +170,6 @@ class Turn:
 
     @property
     def view(self) -> View:
-        """What the next step would see."""
         return self._view(self._path)
 
     def _view(self, path: Path, siblings: tuple[Sibling, ...] = ()) -> View:
@@ -179,7 +178,6 @@ class Turn:
         )
 
     def _go_on(self, path: Path) -> None:
-        """Continue on this path."""
         self._path = path
         if path.results >= self._best.results:
             self._best = path
@@ -191,21 +189,14 @@ class Turn:
         shared = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
         abandoned = self._path.steps[shared:]
         if abandoned or len(to.steps) > shared:
-            registered = self._view(to).registered_names
-            unregistered = tuple(
-                name for name in self.view.registered_names if name not in registered
-            )
+            names, registered = self.view.registered_names, self._view(to).registered_names
+            unregistered = tuple(name for name in names if name not in registered)
             calls = tuple(step.call.id for step in to.steps)
             self.emit(BranchLeft(calls, len(abandoned), reason, unregistered))
-            calls_made = (
-                step.call
-                for step in abandoned
-                if not step.observation.refused and step.call.name != TOOL_REGISTER
-            )
-            tools = [call.subject for call in calls_made if call.subject in catalog]
-            lasting = ", ".join(
-                dict.fromkeys(name for name in tools if catalog.tool(name).effects & LASTING)
-            )
+            made = [step.call for step in abandoned if not step.observation.refused]
+            tools = dict.fromkeys(call.subject for call in made if call.name != TOOL_REGISTER)
+            known = [name for name in tools if name in catalog]
+            lasting = ", ".join(name for name in known if catalog.tool(name).effects & LASTING)
             if lasting:
                 self.emit(Notice(f"Backtracking does not undo the effects of {lasting}."))
         self._go_on(to)
@@ -213,16 +204,14 @@ class Turn:
     async def _act(self, want: CallTool) -> tuple[Observation, ...]:
         """Run the calls of one thought in order; consecutive, different calls that only read run concurrently."""
         path, observations = want.path, list[Observation]()
-        pending = [*want.calls]
+        pending, reply = [*want.calls], ReplyCalls({call.id for call in want.calls})
         while pending:
             self._go_on(path)
             view = self.view
-            group = self.calls.next_group(pending, view)
+            group = self.calls.next_group(pending)
             del pending[: len(group)]
-            results = await self.calls.run(path, view, group)
-            path = path.then(
-                *(Step("", call, result) for call, result in zip(group, results, strict=True))
-            )
+            results = await self.calls.run(path, view, group, reply)
+            path = path.then(*(Step("", *pair) for pair in zip(group, results, strict=True)))
             observations += results
         return tuple(observations)
 
@@ -342,14 +331,11 @@ class Turn:
         """Report a thought, and give its calls unique IDs."""
         role, call = thought.by or self.mode.role, thought.call
         if proposal:
-            gives_up = call is not None and call.arguments.get("give_up")
-            step = (
-                call.signature()
-                if call and call.name != FINISH
-                else "give up"
-                if gives_up
-                else "answer"
-            )
+            step = "answer"
+            if call is not None and call.name != FINISH:
+                step = call.signature()
+            elif call is not None and call.arguments.get("give_up"):
+                step = "give up"
             self.emit(StepProposed(thought.rationale, step, self.mode.role))
         if _ends(thought):
             self._answerer = role
@@ -369,13 +355,18 @@ class Turn:
     async def _end(self, outcome: Outcome) -> TurnEnd:
         self._go_on(outcome.path)
         if outcome.ending == "exhausted":
-            limit = f"The step limit of {self.step_limit} was reached"
-            reason = outcome.why or (
-                limit if self._steps >= self.step_limit else "Every path that was tried failed"
-            )
+            reason = outcome.why or "Every path that was tried failed"
+            if not outcome.why and self._steps >= self.step_limit:
+                reason = f"The step limit of {self.step_limit} was reached"
             self.emit(Notice(f"{reason}; answering with the results so far."))
             return await self._conclude()
         answer, role = outcome.answer, self._answerer
+        if outcome.ending in ("limit", "error"):
+            if outcome.cause is not None:
+                self.emit(outcome.cause)
+            if answer:
+                self.emit(Answer(answer, partial=True))
+            return TurnEnd(outcome.ending, answer)
         if outcome.ending == "answered" and not answer.strip():
             await self._advise_after_empty_answer()
             answer, role = await self._second_answer()
@@ -387,7 +378,7 @@ class Turn:
         if self.advisor.may_help:
             call = self.calls.identified(Call(ASK_ADVISOR, {"question": EMPTY_ANSWER}), self._steps)
             self.advisor.use_up()
-            (advice,) = await self.calls.run(self._path, self.view, [call])
+            (advice,) = await self.calls.run(self._path, self.view, [call], ReplyCalls())
             self._go_on(self._path.then(Step("", call, advice)))
 
     async def _second_answer(self) -> tuple[str, str]:
@@ -400,13 +391,13 @@ class Turn:
                 raise
             answer, role = "", ""
         if not answer and not results:
+            subject, command = self.mode.model, "/model"
+            if self._answerer not in ("", self.mode.role):
+                subject, command = f"The {self._answerer}", "/role"
             attempts = "" if answer is None else " twice"
-            is_leader = self._answerer in ("", self.mode.role)
-            subject, command = (
-                (self.mode.model, "/model") if is_leader else (f"The {self._answerer}", "/role")
-            )
+            reason = _EMPTY_REASONS.get(self.mode.finish, "")
             raise ModelBroken(
-                f"{subject} gave an empty answer{attempts}{_EMPTY_REASONS.get(self.mode.finish, '')}.",
+                f"{subject} gave an empty answer{attempts}{reason}.",
                 kept="The session is kept.",
                 fix=f"Ask again, or choose another model with {command}.",
             )

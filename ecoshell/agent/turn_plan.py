@@ -29,7 +29,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Call
 from ecoshell.planning.btp.costs import Expected, PricedPlan, StepCost, ToolCosts
-from ecoshell.planning.btp.evidence import NO_EVIDENCE
+from ecoshell.planning.btp.evidence import NO_EVIDENCE, Figure
 from ecoshell.planning.btp.explanations import after_result, before_question, explain, refused
 from ecoshell.planning.btp.plan import TaskPlan
 
@@ -59,14 +59,15 @@ class ThinkingCost:
     """The part that may still lead to a call, or that led to the running call."""
     spent: StepCost = field(default_factory=StepCost)
     """What the turn has spent, tools included."""
+    replies: StepCost = field(default_factory=StepCost)
+    """What the turn has spent on model calls."""
     _proposed: StepCost = field(default_factory=StepCost)
     """The cost of proposals that wait to be chosen."""
 
     def see(self, event: Event) -> None:
-        """Count an event."""
         match event:
             case BudgetSettled():
-                self.spent = self.spent.plus(event)
+                self.spent, self.replies = self.spent.plus(event), self.replies.plus(event)
                 if event.role != JUDGE:
                     self.total = self.total.plus(event)
                     self.ahead = self.ahead.plus(event)
@@ -131,7 +132,6 @@ class TurnPlan:
         self._reported_forbidden: dict[str, frozenset[str]] = {}
         """The tools reported to the model as forbidden after each call, by its ID and in order; "" is the question."""
         self.priced = PricedPlan()
-        """The current plan."""
         self._forecast = StepForecast(())
         self._rows: tuple[PlanRow, ...] = ()
         self._snapshot: PlanSnapshot | None = None
@@ -155,6 +155,14 @@ class TurnPlan:
         return self.priced.plan.forbidden if self.enforced else {}
 
     @property
+    def _tokens_per_second(self) -> float | None:
+        """The speed of the model, observed before this turn or else in it; None before its first call."""
+        if self.inputs.tokens_per_second is not None:
+            return self.inputs.tokens_per_second
+        replies = self.thinking.replies
+        return replies.tokens / replies.seconds if replies.seconds else None
+
+    @property
     def _unplanned(self) -> Mapping[str, str]:
         """Tools that are not planned under a cap, each with the reason."""
         if self.enforced:
@@ -164,14 +172,10 @@ class TurnPlan:
     @property
     def answer_only(self) -> bool:
         """Whether the remaining budget has room for an answer but for no tool."""
-        remaining, reasons = self.priced.remaining, set(self.forbidden.values())
-        all_forbidden = len(self.forbidden) == len(self.priced.plan.rows)
-        return (
-            remaining is not None
-            and remaining.budget >= 0
-            and all_forbidden
-            and reasons == {"budget"}
-        )
+        remaining, forbidden = self.priced.remaining, self.forbidden
+        if remaining is None or remaining.budget < 0 or set(forbidden.values()) != {"budget"}:
+            return False
+        return len(forbidden) == len(self.priced.plan.rows)
 
     def refusal(self, tool: str) -> str:
         reason = self.forbidden.get(tool)
@@ -185,27 +189,17 @@ class TurnPlan:
         priced, remaining, cost = self.priced, self.priced.remaining, self.priced.costs.get(tool)
         if remaining is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
             return None
-        hold = self.deps.models.current.mode.answer_hold
-        caps = [
-            cap
-            for cap in self.deps.models.current.capped_by(self.caps)
-            if cap.unit == remaining.unit
-        ]
+        models, better = self.deps.models.current, priced.plan.better(tool)
+        text, alternative = partial(amount_text, unit=remaining.unit), ""
+        need = cost.total + remaining.reserved - priced.paid
+        if better is not None:
+            need += better.cost
+            alternative = f", and {better.tool} ({text(better.cost)}) is worth more"
+        caps = [cap for cap in models.capped_by(self.caps) if cap.unit == remaining.unit]
+        hold = models.mode.answer_hold
         tightest = min(caps, key=lambda cap: cap.limit - used(cap, hold), default=None)
-        better = priced.plan.better(tool)
-        need = (
-            cost.total
-            + remaining.reserved
-            - priced.paid
-            + (better.cost if better is not None else 0)
-        )
         if tightest is None or need <= remaining.cap:
             return None
-
-        text = partial(amount_text, unit=remaining.unit)
-        alternative = (
-            f", and {better.tool} ({text(better.cost)}) is worth more" if better is not None else ""
-        )
         return LimitReached(
             f"{tool} is expected to cost {text(cost.total)}. The {tightest.scope}'s cap has {text(remaining.cap)} "
             f"left, of which {text(remaining.reserved)} is reserved for the answer, so {text(priced.budget or 0)} is "
@@ -228,8 +222,15 @@ class TurnPlan:
         """The expected cost of one use of each tool, by experience or as estimated for the next step. May block."""
         calls = [call for call in self._forecast.steps if call.request.purpose != "answer"]
         return self._tools.expected(
-            unit, expected_cost_of(calls, self.inputs.tokens_per_second), hour_nano=0
+            unit,
+            expected_cost_of(calls, self.inputs.tokens_per_second),
+            hour_nano=0,
+            registers=self._view.presentation.registers,
         )
+
+    def subagent_prices(self, tool: str) -> Mapping[str, Figure]:
+        """The past prices of the tool's subagents by their model, this turn's included, in nano-dollars."""
+        return self._tools.subagent_prices(tool)
 
     def expected(self, tool: str, size: int | None = None) -> Estimate:
         """The expected price and duration by experience, this turn's included, else by declared price and profile.
@@ -238,9 +239,9 @@ class TurnPlan:
         May block.
         """
         price, seconds = self._tools.of_one_use(tool)
-        return Estimate(
-            price, self.deps.profiles.costs().seconds(tool, size) if seconds is None else seconds
-        )
+        if seconds is None:
+            seconds = self.deps.profiles.costs().seconds(tool, size)
+        return Estimate(price, seconds)
 
     async def renew(self, *, for_offer: bool = False) -> None:
         """Make the plan from the current inputs, without reporting it.
@@ -299,10 +300,8 @@ class TurnPlan:
                 if event.by != "upfront":
                     self._pending = f"{event.name} was registered"
             case BranchLeft():  # the model no longer sees what was reported after abandoned calls
-                reports = self._reported_forbidden.items()
-                self._reported_forbidden = {
-                    call: names for call, names in reports if not call or call in event.path
-                }
+                for call in self._reported_forbidden.keys() - {"", *event.path}:
+                    del self._reported_forbidden[call]
                 if event.unregistered:
                     self._tools.registered.difference_update(event.unregistered)
                     self._pending = "the search backtracked"
@@ -326,41 +325,49 @@ class TurnPlan:
             self.report(emit, "a step did not cost what was expected")
 
     async def count(
-        self, call: Call, thought: StepCost, *, price: int, seconds: float, helpful: bool | None
-    ) -> str:
-        """Count one use and its thinking, renew the plan, and return the note that the model reads after the result."""
+        self,
+        call: Call,
+        thought: StepCost,
+        *,
+        price: int,
+        seconds: float,
+        helpful: bool | None,
+        subagent_model: str = "",
+    ) -> None:
+        """Count one use and its thinking, and renew the plan."""
         self._task.count(call.name, helpful)
-        self._tools.learn(call.name, thought, price=price, seconds=seconds)
+        self._tools.learn(
+            call.name, thought, price=price, seconds=seconds, subagent_model=subagent_model
+        )
         await self.renew()
+
+    def news(self, call: str) -> str:
+        """The note that the model reads after the result of a call: what changed since the last note."""
         forbidden_before = next(reversed(self._reported_forbidden.values()), frozenset[str]())
         forbidden_now = frozenset(self.forbidden) & self._offered
-        self._reported_forbidden[call.id] = forbidden_now
+        self._reported_forbidden[call] = forbidden_now
         added = [name for name in self.forbidden if name in forbidden_now - forbidden_before]
         removed = sorted(forbidden_before - forbidden_now)
         tells = "prompt" in self.deps.settings.plan
+        if self.deps.models.current.reads_only_array(self._view.presentation):
+            return after_result(self.priced, {}, (), (), tells=tells)
         return after_result(self.priced, self.forbidden, added, removed, tells=tells)
 
-    def advice(self, offered: Sequence[str]) -> str:
-        """The plan as the model reads it before the question."""
+    def advice(self, offered: Sequence[str], *, lists_forbidden: bool) -> str:
+        """The plan as the model reads it before the question; a grammar makes the list of forbidden tools needless."""
         registered, tells = self._tools.registered, "prompt" in self.deps.settings.plan
-        return before_question(
-            self.priced, self.forbidden, offered, registered=registered, tells=tells
-        )
+        forbidden = self.forbidden if lists_forbidden else dict[str, str]()
+        return before_question(self.priced, forbidden, offered, registered=registered, tells=tells)
 
     def explain(self, tool: str) -> str:
         """Explain a tool's row in the plan, with the arithmetic."""
-        threshold = (
-            self.deps.settings.threshold if self._snapshot is None else self._snapshot.threshold
-        )
-        past = self.inputs.evidence.get(tool, NO_EVIDENCE)
-        price_known = self.event().low is not None
         return explain(
             self.priced,
             tool,
-            past,
-            threshold=threshold,
+            self.inputs.evidence.get(tool, NO_EVIDENCE),
+            threshold=(self._snapshot or self.deps.settings).threshold,
             enforced=self.enforced,
-            price_known=price_known,
+            price_known=self.event().low is not None,
         )
 
     def report(self, emit: Emit, reason: str) -> None:
@@ -374,12 +381,9 @@ class TurnPlan:
             emit(self.event())
 
     def event(self) -> PlanChanged:
-        """The current plan as an event."""
-        priced, forecast = self.priced, self._forecast
-        remaining, rows = priced.remaining, self._rows
-        answer = expected_cost_of(
-            forecast.ending or forecast.steps[-1:], self.inputs.tokens_per_second
-        )
+        priced, remaining, rows = self.priced, self.priced.remaining, self._rows
+        ending = self._forecast.ending or self._forecast.steps[-1:]
+        answer = expected_cost_of(ending, self._tokens_per_second)
         low, high = priced.price_range(self.inputs.chances, answer, enforced=self.enforced)
         return PlanChanged(
             mode=self.deps.settings.plan,
@@ -402,21 +406,13 @@ class TurnPlan:
     @property
     def _caps_changed(self) -> str:
         """How the caps changed since they were last reported; empty if they did not."""
-        if not self._reported_caps and not self.caps:
-            return ""
-        reported: dict[tuple[str, Unit], int] = {
-            (cap.scope, cap.unit): cap.limit for cap in self._reported_caps or ()
-        }
-        current: dict[tuple[str, Unit], int] = {
-            (cap.scope, cap.unit): cap.limit for cap in self.caps
-        }
+        reported = {(cap.scope, cap.unit): cap.limit for cap in self._reported_caps or ()}
         changes = [
-            f"the {scope}'s cap is {amount_text(limit, unit)} now"
-            for (scope, unit), limit in current.items()
-            if reported.get((scope, unit)) != limit
+            f"the {cap.scope}'s cap is {amount_text(cap.limit, cap.unit)} now"
+            for cap in self.caps
+            if reported.get((cap.scope, cap.unit)) != cap.limit
         ]
-        scopes = {scope for scope, _ in current}
-        changes += [
-            f"the {scope}'s cap was removed" for scope, _ in reported if scope not in scopes
-        ]
+        scopes = {cap.scope for cap in self.caps}
+        removed = [scope for scope, _ in reported if scope not in scopes]
+        changes += [f"the {scope}'s cap was removed" for scope in removed]
         return " and ".join(dict.fromkeys(changes))

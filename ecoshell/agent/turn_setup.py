@@ -1,7 +1,7 @@
 """Everything that a turn needs before its first step: the plan, the tool offer, the first view and the guards."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import Announced, CallContext, Judged, Logged, Runner, ToolExecutor
 from ecoshell.agent.memory import Memory, next_view
 from ecoshell.agent.mode import count_prompts
-from ecoshell.agent.offer import ToolOffer, make_offer
+from ecoshell.agent.offer import ToolOffer, first_load, make_offer
 from ecoshell.agent.past_turn import Shown
 from ecoshell.agent.plan_snapshot import PlanInputs
 from ecoshell.agent.session_settings import result_characters, step_limit
@@ -29,13 +29,16 @@ from ecoshell.catalog import GROW, LoadingDecision
 from ecoshell.errors import LimitReached, UsageError
 from ecoshell.events import CommandRan, Emit, Event, Notice, Quote, ToolRegistered, ToolUnregistered
 from ecoshell.messages import Attachment, Call, ToolSchema
+from ecoshell.options import Effort
 from ecoshell.strategies import Strategy
 from ecoshell.tools import Delegation
+from ecoshell.tools.background import COMMAND_OUTPUT
 from ecoshell.tools.builtin.advisor import ASK_ADVISOR
 from ecoshell.tools.builtin.task import TASK
 
 if TYPE_CHECKING:
     from ecoshell.agent.subagents import Subagents
+    from ecoshell.agent.task_command import TaskTurn
     from ecoshell.tools import Caller
 
 _ANSWER_ONLY = (
@@ -55,6 +58,8 @@ class Question:
     """Shell commands that the user ran before it."""
     session_model: str = ""
     """The session's model, if another one answers this question only."""
+    effort: Effort | None = None
+    """The session's effort, if another one holds for this question only."""
     source: tuple[str, str] | None = None
     """The file of the project that the question comes from, which needs the user's trust, with its text."""
     quoted: Quote | None = None
@@ -63,6 +68,8 @@ class Question:
     """Caps for its turn only, in addition to those of the session."""
     task: Delegation | None = None
     """What a subagent does instead of the session's agent."""
+    line: str = ""
+    """The typed line whose custom command has given the text; empty for text as typed."""
 
 
 class TurnSetup:
@@ -80,6 +87,8 @@ class TurnSetup:
         self._spending = SpendApproval(deps.settings, deps.models, deps.budget, deps.user)
         self._advisor = Advisor(deps, session)
         self._subagents: Subagents | None = None
+        self._task_turn: TaskTurn | None = None
+        """The running turn of `/task`; None in other turns."""
         self._sampling: dict[str, bool] = {}
         """Servers for which the user allowed or denied sampling."""
         self._fault = ""
@@ -87,25 +96,25 @@ class TurnSetup:
 
     async def planned(self, question: Question, number: int, emit: Emit) -> tuple[TurnPlan, str]:
         """The plan of a turn, which has not been made, and the workspace context that the model has not read yet."""
-        deps = self._deps
-        if question.source is not None and not await deps.environment.trust.allows(
-            *question.source, deps.user, emit
-        ):
-            raise UsageError(f"{question.source[0]} is not trusted.", kept="Nothing was sent.")
+        deps, source = self._deps, question.source
+        trust = deps.environment.trust
+        if source is not None and not await trust.allows(*source, deps.user, emit):
+            raise UsageError(f"{source[0]} is not trusted.", kept="Nothing was sent.")
         self._spending.ending = None
-        if deps.hooks is not None and not deps.agent:
-            await deps.hooks.begin_turn(self._session, number, question.text, deps.user, emit)
+        hooks = deps.hooks()
+        if hooks is not None and not deps.agent:
+            await hooks.begin_turn(self._session, number, question.text, deps.user, emit)
         offer_advisor(deps)
         if ASK_ADVISOR in self._memory.library and ASK_ADVISOR not in deps.catalog:
             emit(ToolUnregistered(ASK_ADVISOR))
         models = deps.models.current
         deps.workspace.result.characters = result_characters(models.context)
         await deps.providers.follow(self._memory.library, emit)
-        if deps.skills is not None:
-            await deps.skills.follow(deps.user, emit)
-        environment = await deps.environment.read(
-            models.model, deps.user, emit, previous=self._shown.context
-        )
+        skills = await asyncio.to_thread(deps.skills)
+        if skills is not None and not deps.agent:  # subagents have those of the session
+            await skills.follow(deps.user, emit)
+        known = self._shown.context
+        environment = await deps.environment.read(models.model, deps.user, emit, previous=known)
         context = "" if environment is None else environment.text
         return await self._plan_for(question.text, context=context), context
 
@@ -125,9 +134,8 @@ class TurnSetup:
         self._fault = plan.inputs.fault
         deps, models = self._deps, self._deps.models.current
         budget_line = BudgetLine(deps.settings, deps.models, usage)
-        offer, start = await self._beginning(
-            question, plan, context, budget=budget_line.text(plan.caps)
-        )
+        budget = budget_line.text(plan.caps)
+        offer, start = await self._beginning(question, plan, context, budget=budget)
         self._report_offer(offer, emit)
         view = start.at(start.path, catalog=deps.catalog, forbidden=plan.forbidden)
         caps = models.capped_by(plan.caps)
@@ -141,9 +149,7 @@ class TurnSetup:
             return self._spending.for_tool(shortage, turn.view, emit)
 
         executor = self._executor(offer, plan, number, budget_line, ask)
-        compaction = ContextKeeper(
-            deps, self._memory, plan, emit, partial(self._begin_again, question, plan, emit)
-        )
+        begin_again = partial(self._begin_again, question, plan, emit)
         turn = Turn(
             deps=deps,
             start=start,
@@ -151,9 +157,9 @@ class TurnSetup:
             mode=models.mode,
             strategy=self._strategy(question),
             step_limit=step_limit(models.model.traits, deps.settings.max_steps, capped=bool(caps)),
-            calls=ToolCalls(plan, executor, emit),
+            calls=ToolCalls(plan, executor, emit, usage.user_time),
             spending=self._spending,
-            context=compaction,
+            context=ContextKeeper(deps, self._memory, plan, emit, begin_again),
             watch=self.watch,
             advisor=self._advisor,
             emit=emit,
@@ -161,11 +167,14 @@ class TurnSetup:
         return turn
 
     def _strategy(self, question: Question) -> Strategy:
+        """The session's strategy, or one that delegates the question of `/task`."""
+        self._task_turn = None
         if question.task is None:
             return self._deps.strategy.strategy
-        from ecoshell.agent.task_command import delegating
+        from ecoshell.agent.task_command import TaskTurn, delegating
 
-        return delegating(question.task, registered=TASK in self._memory.library)
+        self._task_turn = TaskTurn(question.task, question.attachments)
+        return delegating(self._task_turn, registered=TASK in self._memory.library)
 
     def _report_offer(self, offer: ToolOffer, emit: Emit) -> None:
         self.decision = offer.decision
@@ -194,32 +203,32 @@ class TurnSetup:
     ) -> tuple[ToolOffer, View]:
         """The tool offer and the first view of a turn under its plan; `context` describes the workspace."""
         deps, memory = self._deps, self._memory
-        offer = await asyncio.to_thread(
-            make_offer, plan, deps, library=memory.library, shown=self._shown
-        )
+        library, shown = memory.library, self._shown
+        offer = await asyncio.to_thread(make_offer, plan, deps, library=library, shown=shown)
         advice = offer.event.advice
         if deps.settings.approval_mode == "plan":
             from ecoshell.agent.plan_mode import INSTRUCTION
 
             advice = "\n\n".join(filter(None, (advice, INSTRUCTION)))
-        offer = replace(offer, event=replace(offer.event, advice=advice, budget=budget))
+        may_read = deps.models.current.model.traits.capable or COMMAND_OUTPUT in library
+        ends: Mapping[str, str] = memory.ends if may_read else {}
+        offer = replace(offer, event=replace(offer.event, advice=advice, budget=budget, ends=ends))
         costs = ""
         if deps.strategy.parallel:
             from ecoshell.agent.tool_graph import costs_text  # only tool graphs use it
 
-            size = await asyncio.to_thread(
-                deps.workspace.size_of_input, question.text, question.attachments
-            )
-            costs = await asyncio.to_thread(
-                lambda: costs_text(plan, deps.profiles.costs(), offer.callable_names, size)
-            )
+            def measure() -> str:
+                size = deps.workspace.size_of_input(question.text, question.attachments)
+                return costs_text(plan, deps.profiles.costs(), offer.callable_names, size)
+
+            costs = await asyncio.to_thread(measure)
         text = question_text(question.text, question.attachments, question.commands)
+        opening = opening_text(
+            offer.event.listing, text, advice=advice, context=context, budget=budget, ends=ends
+        )
         start = View(
             path=path_of(question.text, question.attachments),
-            opening=opening_text(
-                offer.event.listing, text, advice=advice, context=context, budget=budget
-            ),
-            along=question_text("", question.attachments, question.commands),
+            opening=opening,
             attachments=question.attachments if deps.by_program else (),
             contexts=memory.contexts,
             history=() if self._forgetful else memory.messages,
@@ -251,24 +260,37 @@ class TurnSetup:
         self, question: str, caps: Sequence[CapState] | None = None, *, context: str = ""
     ) -> TurnPlan:
         """A plan that has not been made yet."""
-        deps, defers = self._deps, self._deps.models.current.defers_tools
-        view = next_view(
-            self._memory, deps.catalog, question, names=(), context=context, defers=defers
-        )
-        return TurnPlan(await asyncio.to_thread(PlanInputs.of, question, deps, view), deps, caps)
+        deps, memory = self._deps, self._memory
+
+        def inputs() -> PlanInputs:
+            defers = deps.models.current.defers_tools
+            view = next_view(
+                memory, deps.catalog, question, names=(), context=context, defers=defers
+            )
+            if memory.shown.presentation is None:
+                presentation, _ = first_load(deps, memory.library, caps or ())
+                if presentation.declared:  # any other array depends on this plan
+                    schemas = deps.catalog.schemas
+                    view = replace(view, presentation=presentation, deferrable=schemas)
+            return PlanInputs.of(question, deps, view)
+
+        return TurnPlan(await asyncio.to_thread(inputs), deps, caps)
 
     async def read_ahead(self) -> None:
         """Let local models read the prompt before the next question while the user types it."""
         models = self._deps.models.current
         if not any(model.traits.local for model in models.models):
             return
+        for call in models.mode.forecast(await self.view_ahead()).steps:
+            if call.model.traits.local:
+                await call.model.warm(replace(call.request, role=call.role))
+
+    async def view_ahead(self) -> View:
+        """What the first step of the next question sees, with an empty question and no workspace context."""
         plan = await self._plan_for("")
         await plan.renew(for_offer=True)
         _, start = await self._beginning(Question(""), plan)
-        view = start.at(start.path, catalog=self._deps.catalog, forbidden=plan.forbidden)
-        for call in models.mode.forecast(view).steps:
-            if call.model.traits.local:
-                await call.model.warm(replace(call.request, role=call.role))
+        return start.at(start.path, catalog=self._deps.catalog, forbidden=plan.forbidden)
 
     async def forecast(self, question: str, caps: Sequence[CapState] | None = None) -> TurnPlan:
         """The plan for a question asked now, under these caps or the current ones; spends nothing."""
@@ -277,12 +299,7 @@ class TurnSetup:
         return plan
 
     def _executor(
-        self,
-        offer: ToolOffer,
-        plan: TurnPlan,
-        number: int,
-        budget_line: BudgetLine,
-        ask: AskForMoney,
+        self, offer: ToolOffer, plan: TurnPlan, number: int, budget: BudgetLine, ask: AskForMoney
     ) -> ToolExecutor:
         """The guards around the tools, from the innermost to the outermost.
 
@@ -300,16 +317,17 @@ class TurnSetup:
 
         chain: ToolExecutor = Runner(catalog, caller_of=caller_of)
         chain = Logged(chain, catalog, deps.budget, deps.log)
-        chain = Confined(chain, catalog, deps.approvals)
+        chain = Confined(chain, catalog, deps.approvals, deps.agent)
         searches = deps.strategy.searches
         chain = Approved(chain, catalog, deps.approvals, deps.models, searches, deps.agent)
-        if deps.hooks is not None:
-            chain = deps.hooks.around(chain, self._session, number)
+        hooks = deps.hooks()
+        if hooks is not None:
+            chain = hooks.around(chain, self._session, number)
         chain = checked = Checked(chain, registrar, plan, deps.budget, ask)
         if deps.settings.advisor is not None:
             chain = Advised(chain, self._advisor)
         chain = Announced(chain, deps.models)
-        chain = Judged(chain, plan, deps.judge, deps.experience, self._session, number, budget_line)
+        chain = Judged(chain, plan, deps.judge, deps.experience, self._session, number, budget)
         chain = Meta(chain, registrar, checked, deps.ranker)
         return chain
 
@@ -328,11 +346,11 @@ class TurnSetup:
             from ecoshell.agent.subagents import Subagents  # few sessions delegate
 
             self._subagents = Subagents(self._deps, self._session)
+        self._subagents.task_turn = self._task_turn
         return self._subagents
 
     def measure(self, schema: ToolSchema, text: str = "") -> tuple[int, bool]:
         """Tokens of a schema, or of a skill's text, for the current model, which may change at a limit."""
         models = self._deps.models.current
-        if text:
-            return models.sizes([text])[0], models.model.exact
-        return models.measure(schema, self._memory.presentation)
+        texts = [text] if text else self._memory.presentation.prompt_texts([schema])
+        return models.sizes(texts)[0], models.model.exact

@@ -1,26 +1,87 @@
-"""What a turn consumes, the budget line that models read, and caps that are nearly used up."""
+"""What a turn consumes, how long it waits for the user, the budget line, and caps that are nearly used up."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.session_settings import SessionSettings
-from ecoshell.budget import NEAR_CAP_SHARE, CapState, Unit, amount_text
+from ecoshell.budget import NEAR_CAP_SHARE, CapState, Unit, amount_text, binding_cap
 from ecoshell.events import (
+    ApprovalGiven,
+    ApprovalWanted,
     BranchLeft,
     BudgetSettled,
     CallFinished,
     CapNear,
     Consumption,
+    CostChosen,
+    CostWanted,
     Emit,
     Event,
+    LimitChosen,
+    LimitHit,
+    Quote,
+    QuoteChosen,
     StepStarted,
     SubagentFinished,
     ToolRegistered,
     ToolsOffered,
+    TrustGiven,
+    TrustWanted,
 )
 from ecoshell.messages import Usage
+from ecoshell.planning.btp.costs import StepCost
+
+
+class UserTime:
+    """Adds up the time in which a question to the user is open; sees every event of the work that asks."""
+
+    def __init__(self) -> None:
+        self._open = Counter[str]()
+        """How many questions are open, by ID or else by kind."""
+        self._since = 0.0
+        """Up to when `_ended` counts the time of the open questions."""
+        self._ended = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time so far; that of questions which are open at once counts once."""
+        if not self._open:
+            return self._ended
+        return self._ended + time.monotonic() - self._since
+
+    @property
+    def clock(self) -> float:
+        """A clock in seconds that stops while a question is open."""
+        return time.monotonic() - self.seconds
+
+    def see(self, event: Event) -> None:
+        match event:
+            case ApprovalWanted():  # asked again if the user's edits are unusable
+                self._set_open(f"{event.agent} {event.id}", 1)
+            case ApprovalGiven():
+                self._set_open(f"{event.agent} {event.id}", 0)
+            case LimitHit() | CostWanted() | TrustWanted():
+                kind = event.type.partition("_")[0]
+                self._set_open(kind, self._open[kind] + 1)
+            case LimitChosen() | CostChosen() | TrustGiven():
+                kind = event.type.partition("_")[0]
+                self._set_open(kind, self._open[kind] - 1)
+            case Quote() if event.reason:
+                self._set_open(event.id, 1)
+            case QuoteChosen():
+                self._set_open(event.id, 0)
+            case _:
+                pass
+
+    def _set_open(self, question: str, count: int) -> None:
+        """Set how many questions are open; none if `count` is not positive."""
+        self._ended = self.seconds
+        self._since = time.monotonic()
+        self._open[question] = count
+        self._open = +self._open
 
 
 @dataclass(slots=True)
@@ -28,15 +89,13 @@ class TurnUsage:
     """Adds up a turn's money, tokens, steps and registrations."""
 
     started: float = field(default_factory=time.monotonic)
-    known_nano: int = 0
-    unpriced: int = 0
-    """Number of model calls of unknown cost."""
+    spent: StepCost = field(default_factory=StepCost)
+    """Its seconds are those of models and tools, added up; the user's own time is not included."""
     usage: Usage = field(default_factory=Usage)
     consumption: Consumption = field(default_factory=Consumption)
     """Price and usage for display."""
+    user_time: UserTime = field(default_factory=UserTime)
     steps: int = 0
-    worked: float = 0.0
-    """Seconds spent by models and tools, added up; the user's own time is not included."""
     saved_tokens: int = 0
     registered: list[str] = field(default_factory=list[str])
     _sizes: dict[str, int] = field(default_factory=dict[str, int])
@@ -47,26 +106,22 @@ class TurnUsage:
     """Tokens of all schemas."""
 
     @property
-    def spent_nano(self) -> int | None:
-        """The money spent; None if any part is unknown."""
-        return None if self.unpriced else self.known_nano
+    def worked_seconds(self) -> float:
+        """The time so far without the user's own."""
+        return self.user_time.clock - self.started
 
     def see(self, event: Event) -> None:
-        """Count one event."""
+        self.user_time.see(event)
         match event:
             case BudgetSettled():
-                self.known_nano += event.spent_nano or 0
-                self.unpriced += event.spent_nano is None
+                self.spent = self.spent.plus(event)
                 self.usage += event.usage
                 self.consumption = self.consumption.plus(event)
-                self.worked += event.seconds
             case CallFinished():
-                self.known_nano += event.spent_nano
+                self.spent += StepCost(event.spent_nano, 0, event.seconds)
                 self.consumption = self.consumption.plus_price(event.spent_nano)
-                self.worked += event.seconds
             case SubagentFinished():
-                self.known_nano += event.spent_nano or 0
-                self.unpriced += event.spent_nano is None
+                self.spent += StepCost(event.spent_nano, event.usage.total)
                 self.usage += event.usage
                 self.consumption = self.consumption.plus_subagent(event.spent_nano, event.usage)
             case StepStarted():
@@ -86,9 +141,10 @@ class TurnUsage:
 
 
 class BudgetLine:
-    """Reports the rest of the tightest cap and the mean cost of a step, once per change.
+    """Reports the rest of the cap that binds first and the mean cost of a step, once per change.
 
-    The line is appended to results and stays there, so that a prompt keeps its cached prefix.
+    The line is appended to results and stays there, so that a prompt keeps its cached prefix. Brackets separate it from
+    the text of a file above it.
     """
 
     def __init__(self, settings: SessionSettings, models: ActiveModels, usage: TurnUsage) -> None:
@@ -103,10 +159,10 @@ class BudgetLine:
         if not (self._settings.budget_line and traits.capable):
             return ""
         caps = [cap for cap in caps if cap.over(traits.name)]
-        if not caps:
+        if (cap := binding_cap(caps, lambda cap: cap.left)) is None:
             return ""
-        cap = min(caps, key=lambda cap: cap.left / max(1, cap.limit))
-        line = f"Budget: {amount_text(cap.left, cap.unit)} of {amount_text(cap.limit, cap.unit)} left{self._cost(cap)}."
+        left, limit = amount_text(cap.left, cap.unit), amount_text(cap.limit, cap.unit)
+        line = f"[Budget: {left} of {limit} left{self._cost(cap)}.]"
         if line == self._last:
             return ""
         self._last = line
@@ -115,7 +171,7 @@ class BudgetLine:
     def _cost(self, cap: CapState) -> str:
         """The mean cost of a step of this turn; empty if unknown."""
         steps, consumption = self._usage.steps, self._usage.consumption
-        ms = round(1_000 * self._usage.worked)
+        ms = self._usage.spent.amount("ms")
         spent = {"usd": consumption.nano, "tokens": consumption.usage.total, "ms": ms}[cap.unit]
         if steps and spent:
             return f"; a step costs about {amount_text(spent // steps, cap.unit)}"

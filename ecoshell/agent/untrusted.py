@@ -32,18 +32,12 @@ def verbs(schemas: Iterable[ToolSchema]) -> frozenset[str]:
     """The verbs with which requests ask for tools: those at the beginning of their names and descriptions."""
     words: set[str] = set()
     for schema in schemas:
-        (first, underscore, _), leading = (
-            schema.name.partition("_"),
-            _LEADING_VERBS.match(schema.description),
-        )
-        words.update(
-            (first if underscore else "", *re.findall(r"\w+", leading.group() if leading else ""))
-        )
-    return frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha()) - {
-        "or",
-        "the",
-        "an",
-    }
+        first, underscore, _ = schema.name.partition("_")
+        leading = _LEADING_VERBS.match(schema.description)
+        words.update([first] if underscore else [])
+        words.update(re.findall(r"\w+", leading.group()) if leading else [])
+    lowered = frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha())
+    return lowered - {"or", "the", "an"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +82,5 @@ def _texts(call: Call, names: Iterable[str]) -> list[str]:
     """The values of these arguments, as texts."""
     values = [call.arguments[name] for name in names if name in call.arguments]
     return [
-        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for value in values
+        each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in values
     ]

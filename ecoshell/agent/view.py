@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from ecoshell.catalog import Catalog, Presentation
-from ecoshell.events import CommandRan, Compacted
+from ecoshell.events import BackgroundEnded, BackgroundStarted, CommandRan, Compacted
+from ecoshell.events.tools import MAX_COMMAND_CHARS
 from ecoshell.messages import (
     META_TOOLS,
     TOOL_CALL,
@@ -15,8 +16,10 @@ from ecoshell.messages import (
     Message,
     ToolSchema,
     fenced,
+    visible_line,
 )
 from ecoshell.strategies import Path, Sibling, Step
+from ecoshell.tools.background import COMMAND_OUTPUT, end_text
 
 LARGE_CONTEXT = 32_000
 """Tokens; in smaller contexts the oldest results are cut one by one, larger ones are compacted."""
@@ -45,12 +48,9 @@ class Condensed:
     def including(self, event: Compacted, path: Path) -> "Condensed":
         """Add a summary that replaces steps of this path."""
         calls = frozenset(event.calls)
-        registrations = (
-            step for step in path.steps if step.call.id in calls and step.call.name == TOOL_REGISTER
-        )
-        schemas = tuple(
-            dict.fromkeys(step.observation.text for step in registrations if step.observation.ok)
-        )
+        steps = (step for step in path.steps if step.call.id in calls and step.observation.ok)
+        texts = (step.observation.text for step in steps if step.call.name == TOOL_REGISTER)
+        schemas = tuple(dict.fromkeys(texts))
         return replace(self, summary=event.summary, calls=calls, schemas=schemas)
 
     def path(self, path: Path) -> Path:
@@ -74,13 +74,8 @@ class Condensed:
         characters = self.trimmed.get(step.call.id)
         if characters is None:
             return step
-        observation = step.observation
-        return replace(
-            step,
-            observation=replace(
-                observation, text=trimmed(observation.text, characters, step.call.subject)
-            ),
-        )
+        text = trimmed(step.observation.text, characters, step.call.subject)
+        return replace(step, observation=replace(step.observation, text=text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +100,6 @@ class View:
     """All tools, if the provider's search loads them or the presentation declares some."""
     large: bool = False
     """Whether only a shortlist of names is shown and `tool_search` is offered."""
-    along: str = ""
-    """Attachments and command output sent with the question; `opening` contains them as well."""
     attachments: tuple[Attachment, ...] = ()
     """Files for which a program is tried first."""
     contexts: tuple[str, ...] = ()
@@ -128,7 +121,6 @@ class View:
 
     @property
     def array(self) -> tuple[ToolSchema, ...]:
-        """The tool array of a request."""
         return self.presentation.array(
             self.registered,
             deferrable=self.deferrable,
@@ -179,11 +171,7 @@ def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
     for steps in reply_groups(path.steps):
         calls = tuple(step.call for step in steps)
         messages.append(Message("assistant", steps[0].rationale, calls, state=steps[0].state))
-        results = ((step.observation, step.call) for step in steps)
-        messages += [
-            Message("tool", result.full_text, (call,), images=result.images)
-            for result, call in results
-        ]
+        messages += [step.observation.message(step.call) for step in steps]
     return tuple(messages)
 
 
@@ -209,19 +197,39 @@ def trimmed(text: str, characters: int, tool: str) -> str:
 
 
 def trimmed_message(message: Message, characters: int) -> Message:
-    """A tool message whose result is trimmed."""
+    """A tool message whose result is trimmed; its note stays."""
     tool = message.call.subject if message.call else "the tool"
-    return replace(message, text=trimmed(message.text, characters, tool))
+    return replace(message, text=f"{trimmed(message.result, characters, tool)}{message.note}")
 
 
 def opening_text(
-    listing: str, question: str, *, advice: str = "", context: str = "", budget: str = ""
+    listing: str,
+    question: str,
+    *,
+    advice: str = "",
+    context: str = "",
+    budget: str = "",
+    ends: Mapping[str, str] | None = None,
 ) -> str:
-    """The first message of a turn: names, workspace context, plan advice, question and budget line.
+    """The first message of a turn: names, workspace context, plan advice, ends, question and budget line.
 
-    The names come first because they are the same in every session.
+    The names come first because they are the same in every session. `ends` holds the lines about background commands
+    that have ended, by ID.
     """
-    return "\n\n".join(part for part in (listing, context, advice, question, budget) if part)
+    lines = "\n".join((ends or {}).values())
+    return "\n\n".join(filter(None, (listing, context, advice, lines, question, budget)))
+
+
+def end_line(command: BackgroundStarted | BackgroundEnded, *, is_past: bool) -> str:
+    """The line about the end of a background command; the output of a past process is gone (`is_past`)."""
+    name = f"Background command {command.id} ({visible_line(command.command, MAX_COMMAND_CHARS)})"
+    status = command.status if isinstance(command, BackgroundEnded) else None
+    if is_past and status is None:
+        return f"[{name} ended with the session; its output is gone.]"
+    output = (
+        "Its output is gone." if is_past else f"{COMMAND_OUTPUT}(id={command.id}) shows the rest."
+    )
+    return f"[{name} has ended: {end_text(status)}. {output}]"
 
 
 def question_text(
@@ -230,10 +238,8 @@ def question_text(
     """The question as a model reads it, after shell commands and before attachments."""
     parts: list[str] = []
     for command in commands:
-        failed = "" if command.ok else " It failed."
-        parts.append(
-            f"I ran a command: {command.command}\nThis is its output.{failed}\n{fenced(command.output)}"
-        )
+        about = "This is its output." if command.ok else "This is its output. It failed."
+        parts.append(f"I ran a command: {command.command}\n{about}\n{fenced(command.output)}")
     parts.append(question)
     for attachment in attachments:
         text = attachment.text

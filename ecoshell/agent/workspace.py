@@ -57,7 +57,6 @@ class WorkspaceService:
 
     @property
     def background(self) -> BackgroundCommands:
-        """The background commands of the session."""
         return self._workspace.background
 
     async def run(self, command: str) -> Observation:
@@ -110,7 +109,7 @@ async def files_of(root: Path) -> list[str]:
         folders = {
             f"{folder}/" for path in files for folder in PurePosixPath(path).parents if folder.name
         }
-        return sorted([*files, *folders])
+        return sorted({*files, *folders})
 
     return await asyncio.to_thread(listing)
 
@@ -124,43 +123,17 @@ async def top_of(root: Path, seconds: float) -> dict[str, list[str]]:
     deadline = time.monotonic() + seconds
 
     def listing() -> dict[str, list[str]]:
-        if git_output is None:
-            names = _names_in(root, deadline)
-            return {
-                name: _names_in(root / name, deadline) if name.endswith("/") else []
-                for name in names
-            }
-        top: dict[str, dict[str, None]] = {}
-        for path in itertools.islice(_existing(root, git_output), MAX_FILES):
+        paths = _walk(root, depth=2) if git_output is None else _existing(root, git_output)
+        in_time = itertools.takewhile(lambda _: time.monotonic() < deadline, paths)
+        top: dict[str, set[str]] = {}
+        for path in itertools.islice(in_time, MAX_FILES):
             name, slash, tail = path.partition("/")
             inner, inner_slash, _ = tail.partition("/")
             if not name.startswith(".") and not inner.startswith("."):
-                children = top.setdefault(name + slash, {})
-                if inner:
-                    children[inner + inner_slash] = None
+                top.setdefault(name + slash, set()).update([inner + inner_slash] if inner else [])
         return {name: sorted(top[name]) for name in sorted(top)}
 
     return await asyncio.to_thread(listing)
-
-
-def _names_in(folder: Path, deadline: float) -> list[str]:
-    """The names in a folder; empty if it is unreadable or the deadline has passed."""
-    try:
-        with os.scandir(folder) as scan:
-            entries = itertools.takewhile(
-                lambda _: time.monotonic() < deadline, itertools.islice(scan, MAX_FILES)
-            )
-            names = [
-                f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
-                for entry in entries
-            ]
-    except OSError:
-        return []
-    return sorted(
-        name
-        for name in names
-        if not name.startswith(".") and name.isprintable() and name.rstrip("/") not in _CLOSED
-    )
 
 
 def _existing(root: Path, git_output: str) -> Iterator[str]:
@@ -169,12 +142,16 @@ def _existing(root: Path, git_output: str) -> Iterator[str]:
     return (path for path in names if path.isprintable() and (root / path).is_file())
 
 
-def _walk(root: Path) -> Iterator[str]:
+def _walk(root: Path, depth: int | None = None) -> Iterator[str]:
+    """The printable paths of files and folders, which end in a slash, at most `depth` levels deep."""
     for base, folders, files in os.walk(root):
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and name not in _CLOSED
-        )
-        for name in sorted(files):
-            path = (Path(base) / name).relative_to(root).as_posix()
-            if not name.startswith(".") and path.isprintable():
-                yield path
+        place = PurePosixPath(Path(base).relative_to(root))
+        folders[:] = sorted(name for name in folders if _is_listed(name))
+        yield from (f"{place / name}" for name in sorted(files) if _is_listed(name))
+        yield from (f"{place / name}/" for name in folders)
+        if depth is not None and len(place.parts) + 1 >= depth:
+            folders.clear()
+
+
+def _is_listed(name: str) -> bool:
+    return not name.startswith(".") and name.isprintable() and name not in _CLOSED

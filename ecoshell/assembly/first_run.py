@@ -1,11 +1,13 @@
 """The models that the first run offers: found keys, running servers, local files, a download, and the demo."""
 
+import asyncio
 import socket
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from ecoshell.assembly import load_settings, price_book
-from ecoshell.assembly.inventory import UNUSUAL, Inventory, fits_memory, memory_bytes
+from ecoshell.assembly.inventory import Inventory, fits_memory, memory_bytes, step_costs
 from ecoshell.budget import PriceBook
 from ecoshell.models import ModelRow, StartingModel, size_text
 from ecoshell.models.embedded import NAME as EMBEDDED
@@ -16,8 +18,6 @@ from ecoshell.models.servers import Servers
 from ecoshell.paths import user_paths
 
 _MODELS_PER_SOURCE = 2
-_USUAL_STEP = (4_000, 500)
-"""Tokens in and out of a usual step, by which a provider's models are compared."""
 _STEP_NANO_LIMIT = 20_000_000
 """The suggested model of a provider costs at most this much for a usual step: 2 cents."""
 _CONNECT_SECONDS = 1.5
@@ -32,59 +32,65 @@ def starting_models(inventory: Inventory, book: PriceBook, keys: Keys) -> tuple[
     """
     rows = inventory.local_rows()
     ready = [row for row in rows if row.ready and not row.blocked]
-    offers = [
-        StartingModel(row.name, "server", f"running in {row.place or row.provider}")
-        for row in _largest(ready, "server")
-    ]
-    offers += [
-        StartingModel(row.name, "file", f"on this machine, {size_text(row.size_bytes)}")
-        for row in _largest([row for row in ready if fits_memory(row.size_bytes or 0)], "file")
-    ]
+    offers: list[StartingModel] = []
+    for row in _largest(ready, "server"):
+        offers.append(StartingModel(row.name, "server", f"running in {row.place or row.provider}"))
+    for row in _largest([row for row in ready if fits_memory(row.size_bytes or 0)], "file"):
+        words = f"on this machine, {size_text(row.size_bytes)}"
+        offers.append(StartingModel(row.name, "file", words))
     for provider in keys.at_hand():
         if (name := suggested_model(book, provider)) is not None:
             price = book.price(name)
-            words = (
-                f"your {provider} key, {price.summary()}"
-                if price is not None
-                else f"your {provider} key"
-            )
-            offers.append(StartingModel(name, "key", words))
+            words = [f"your {provider} key", *([price.summary()] if price is not None else [])]
+            offers.append(StartingModel(name, "key", ", ".join(words)))
     download = suggested_download(memory_bytes())
-    is_present = any(
-        row.name.lower() == str(download.name).lower() and row.kind != "hub" for row in rows
-    )
-    if not is_present and is_reachable(default_endpoint()):
-        offers.append(
-            StartingModel(str(download.name), "download", f"download: {download.summary}")
-        )
+    name, words = str(download.name), f"download: {download.summary}"
+    present = {row.name.lower() for row in rows if row.kind != "hub"}
+    if name.lower() not in present and is_reachable(default_endpoint()):
+        offers.append(StartingModel(name, "download", words))
     if any(row.name == EMBEDDED and row.ready for row in rows):
-        offers.append(
-            StartingModel(EMBEDDED, "demo", "built-in demo: 135 million parameters, often wrong")
-        )
+        words = "built-in demo: 135 million parameters, often wrong"
+        offers.append(StartingModel(EMBEDDED, "demo", words))
     return tuple(offers)
 
 
 def models_without_llama() -> tuple[StartingModel, ...]:
     """Return the offers that need no llama.cpp, before a shell is open; may block for a few seconds."""
-    paths = user_paths()
-    settings = load_settings(paths)
-    book, keys = price_book(settings), Keys()
-    servers = Servers() if settings.local.ask_servers else None
-    inventory = Inventory(
-        settings, paths.models_folder, barred={}, keys=keys, book=book, servers=servers
-    )
+    inventory, book, keys = _inventory()
     offers = starting_models(inventory, book, keys)
     return tuple(offer for offer in offers if offer.source in ("server", "key"))
 
 
+class ModelsBeforeStart:
+    """All models, before a shell is open."""
+
+    model_name = ""
+
+    async def models(self) -> Sequence[ModelRow]:
+        """All available models; raises SettingsError."""
+        inventory, _, _ = await asyncio.to_thread(_inventory)
+        return await asyncio.to_thread(inventory.rows)
+
+    async def store_key(self, provider: str, key: str) -> None:
+        """Store a provider's key in the keyring; raises UsageError and StoreError."""
+        await asyncio.to_thread(Keys().keep, provider, key)
+
+
+def _inventory() -> tuple[Inventory, PriceBook, Keys]:
+    """The models, prices and keys of the settings, without a shell; may block."""
+    paths = user_paths()
+    settings = load_settings(paths)
+    book, keys = price_book(settings), Keys()
+    servers = Servers() if settings.local.ask_servers else None
+    folder = paths.models_folder
+    inventory = Inventory(settings, folder, barred={}, keys=keys, book=book, servers=servers)
+    return inventory, book, keys
+
+
 def suggested_model(book: PriceBook, provider: str) -> str | None:
     """Return the provider's most capable model, going by the price, whose usual step costs at most 2 cents."""
-    costs = [
-        (price.worst(*_USUAL_STEP), facts.name)
-        for facts, price in book.of_provider(provider)
-        if price is not None and facts.native_tools and not UNUSUAL.search(facts.name)
-    ]
-    return max((cost for cost in costs if 0 < cost[0] <= _STEP_NANO_LIMIT), default=(0, None))[1]
+    names = (name for cost, name in step_costs(book, provider) if 0 < cost <= _STEP_NANO_LIMIT)
+    return next(names, None)
 
 
 def is_reachable(endpoint: str) -> bool:

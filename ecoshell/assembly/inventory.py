@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ecoshell.assembly import base_url, price_book
 from ecoshell.budget import ASSUMED_FREE, ZERO_PRICE, Price, PriceBook
@@ -20,9 +20,7 @@ from ecoshell.models.llama import GET_LLAMA, LLAMA, require_llama
 from ecoshell.models.local_models import local_name, model_files
 from ecoshell.models.recommended import RECOMMENDED, suggested_download
 from ecoshell.models.servers import Servers
-
-if TYPE_CHECKING:
-    from ecoshell.settings.schema import Settings
+from ecoshell.settings.schema import Settings
 
 _INTRODUCED_LIMIT = 2
 """Models that the introduction names."""
@@ -32,7 +30,7 @@ _FILE_LIMIT = 4
 """Substitutes from files; each file must be read."""
 _TYPICAL_STEP = (4_000, 500)
 """Input and output tokens by which prices are compared."""
-UNUSUAL = re.compile(r"\d{4}-?\d{2}-?\d{2}$|-\d{4}$|audio|search|realtime|preview|latest|[:@]")
+_UNUSUAL = re.compile(r"\d{4}-?\d{2}-?\d{2}$|-\d{4}$|audio|search|realtime|preview|latest|[:@]")
 """Names of dated copies, and of models that are not for chats with tools."""
 
 
@@ -41,7 +39,7 @@ class Inventory:
 
     def __init__(
         self,
-        settings: "Settings",
+        settings: Settings,
         folder: Path,
         *,
         barred: Mapping[str, str],
@@ -62,21 +60,19 @@ class Inventory:
     def rows(self) -> list[ModelRow]:
         """All models: first the local and recommended ones, then the others by name."""
         local = self.local_rows()
-        named = {*self._settings.models.named, *self._barred, *self._book.names()} - {
-            row.name for row in local
-        }
-        return [*local, *(self._other(name) for name in sorted(named))]
+        names = {*self._settings.models.named, *self._barred, *self._book.names()}
+        remote_names = sorted(names - {row.name for row in local})
+        return [*local, *map(self._other, remote_names)]
 
     def local_rows(self) -> list[ModelRow]:
         """The local models, and recommended ones to download."""
         rows = [self._embedded_row(), *self._file_rows(), *self._server_rows()]
         present = {row.name.lower() for row in rows}
         for model in RECOMMENDED:
-            if str(model.name).lower() not in present:
+            name = str(model.name)
+            if name.lower() not in present:
                 pull = f"ecoshell models pull {model.name.short} brings it: {model.summary}."
-                rows.append(
-                    self._row(str(model.name), "hub", kind="hub", context=None, missing=pull)
-                )
+                rows.append(self._row(name, "hub", kind="hub", context=None, missing=pull))
         return rows
 
     def _embedded_row(self) -> ModelRow:
@@ -93,17 +89,16 @@ class Inventory:
         rows: list[ModelRow] = []
         no_library = "" if find_spec(LLAMA) else GET_LLAMA
         for file in model_files(self._folder):
-            fix = (
-                f"ecoshell models pull {file.hub.short}" if file.hub else "download the model again"
-            )
-            incomplete = (
-                f"{len(file.missing)} of its parts are missing: {fix}." if file.missing else ""
-            )
+            missing = no_library
+            if file.missing:
+                pull = f"ecoshell models pull {file.hub.short}" if file.hub else ""
+                fix = pull or "download the model again"
+                missing = f"{len(file.missing)} of its parts are missing: {fix}."
             row = self._row(
                 local_name(file),
                 kind="file",
                 context=min(filter(None, (file.context, self._settings.local.context))),
-                missing=incomplete or no_library,
+                missing=missing,
                 path=file.path,
                 size_bytes=file.size_bytes,
                 place=file.place,
@@ -130,9 +125,8 @@ class Inventory:
 
     def row(self, name: str) -> ModelRow:
         """The model with this name, known or not."""
-        return next((row for row in self.local_rows() if row.name == name), None) or self._other(
-            name
-        )
+        local = (row for row in self.local_rows() if row.name == name)
+        return next(local, None) or self._other(name)
 
     def _row(
         self,
@@ -178,10 +172,8 @@ class Inventory:
             require_llama()
             embedded_path()
             names.append(EMBEDDED)
-        complete_files = (
-            local_name(file) for file in model_files(self._folder) if not file.missing
-        )
-        names += islice(complete_files, _FILE_LIMIT)
+        complete = (file for file in model_files(self._folder) if not file.missing)
+        names += map(local_name, islice(complete, _FILE_LIMIT))
         served = self._servers.models() if self._servers else ()
         names += (model.name for model in islice(served, _PROVIDER_LIMIT))
         at_hand = self._keys.at_hand()
@@ -192,20 +184,12 @@ class Inventory:
                 names.append(name)
         if (price := self._book.price(present)) is not None:
             for provider in at_hand:
-                names += self._cheaper(provider, price.worst(*_TYPICAL_STEP) // 2)
+                limit = price.worst(*_TYPICAL_STEP) // 2
+                costs = step_costs(self._book, provider)
+                names += [name for cost, name in costs if cost <= limit][:_PROVIDER_LIMIT]
         return tuple(name for name in dict.fromkeys(names) if name != present)
 
-    def _cheaper(self, provider: str, limit: int) -> list[str]:
-        """The most expensive models of a provider up to a cost in nano-dollars, as the most capable ones."""
-        costs = [
-            (price.worst(*_TYPICAL_STEP), facts.name)
-            for facts, price in self._book.of_provider(provider)
-            if price is not None and facts.native_tools and not UNUSUAL.search(facts.name)
-        ]
-        cheaper = sorted((item for item in costs if item[0] <= limit), reverse=True)
-        return [name for _, name in cheaper[:_PROVIDER_LIMIT]]
-
-    def introduction(self, present: str) -> str:
+    def introduction(self, present: str, *, offers_download: bool = True) -> str:
         """Which model answers and, for the demo model, how to get a better one; does not read the keyring."""
         if present != EMBEDDED:
             text = f"{present} answers. /model lists others."
@@ -220,17 +204,30 @@ class Inventory:
         if better:
             names = " or ".join(f"/model {row.name}" for row in better[:_INTRODUCED_LIMIT])
             return f"{text} Better ones are on this machine: {names}."
-        keys = [
-            name for name in self._keys.at_hand() if "-" not in name and not name.endswith("_chat")
-        ]
+        providers = (name for name in self._keys.at_hand() if "-" not in name)
+        keys = [name for name in providers if not name.endswith("_chat")]
         if keys:
-            return f"{text} A key for {', '.join(keys[:_INTRODUCED_LIMIT])} is available: /model lists its models."
-        empty = "".join(
-            f" {program} runs, but has no models{f': {download}' if download else ''}."
-            for program, download in (self._servers.empty() if self._servers else ())
-        )
+            return f"{text} A key for {', '.join(keys[:_INTRODUCED_LIMIT])} is available: /model suggests one."
+        empty = ""
+        for program, download in self._servers.empty() if self._servers else ():
+            empty += f" {program} runs, but has no models{f': {download}' if download else ''}."
+        if not offers_download:
+            return f"{text} /model lists others.{empty}"
         download = suggested_download(memory_bytes()).summary
         return f"{text} /model downloads a better one ({download}).{empty}"
+
+
+def step_costs(book: PriceBook, provider: str) -> list[tuple[int, str]]:
+    """The nano-dollars of a typical step and the name of a provider's models, the most expensive first.
+
+    A higher price indicates a more capable model.
+    """
+    costs = [
+        (price.worst(*_TYPICAL_STEP), facts.name)
+        for facts, price in book.of_provider(provider)
+        if price is not None and facts.native_tools and not _UNUSUAL.search(facts.name)
+    ]
+    return sorted(costs, reverse=True)
 
 
 def fits_memory(size_bytes: int) -> bool:

@@ -1,7 +1,6 @@
 """Applies changed settings to a running shell."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from ecoshell.agent.session_settings import SETTING_KEYS
 from ecoshell.agent.shell import Shell
@@ -10,9 +9,7 @@ from ecoshell.budget import SCOPES, Scope, parse_amount
 from ecoshell.budget.gate import finished
 from ecoshell.options import ROLES, Options, role_named
 from ecoshell.paths import user_paths
-
-if TYPE_CHECKING:  # imports pydantic
-    from ecoshell.settings.schema import Settings
+from ecoshell.settings.schema import Settings
 
 Path = tuple[str, ...]
 AT_ONCE: frozenset[Path] = frozenset(
@@ -32,7 +29,7 @@ AT_ONCE: frozenset[Path] = frozenset(
 """The settings that apply at once; all others apply after a restart."""
 
 
-async def apply(shell: Shell, settings: "Settings", path: Path, options: Options) -> bool:
+async def apply(shell: Shell, settings: Settings, path: Path, options: Options) -> bool:
     """Apply the value of this key to the shell; returns whether it applies at once.
 
     A cap removed from the settings stays in the open session. Raises EcoshellError, such as ModelMissing for an
@@ -49,15 +46,11 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
                 elif path == ("agent", "mode"):
                     await models.change(mode=settings.agent.mode)
                 else:
-                    # a preset sets all roles
-                    role, roles = (
-                        role_named(path[-1]),
-                        roles_of(settings, Options()),
-                    )
+                    role, roles = role_named(path[-1]), roles_of(settings, Options())
                     deps.settings.presets = presets_of(settings)
-                    await models.give(
-                        roles if role is None else models.roles.with_role(role, roles.of(role))
-                    )
+                    if role is not None:  # a preset sets all roles
+                        roles = models.roles.with_role(role, roles.of(role))
+                    await models.give(roles)
         case _ if name := SETTING_KEYS.get(".".join(path)):
             value = getattr(session_settings(settings, Options()), name)
             deps.require(name, value)
@@ -70,10 +63,7 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
                 return False
             cap = parse_amount(text)
             # recorded as a setting, so that the next start does not apply it again
-            if scope in (
-                "day",
-                "month",
-            ):
+            if scope in ("day", "month"):
                 await finished(asyncio.to_thread(shell.ledger.adopt_cap, scope, cap))
             await shell.set_cap(scope, cap)
         case ("local", "ask_servers"):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.mode import Mode
@@ -19,15 +18,14 @@ from ecoshell.models.retrying import RetryPolicy
 from ecoshell.options import NO_ROLE_MODELS, ROLES, Effort, Options, RoleModels, RoleName
 from ecoshell.paths import Paths, expanded
 from ecoshell.plugin_host import Plugins, attribute_faults
+from ecoshell.settings.schema import Settings
 
-if TYPE_CHECKING:  # loaded on first use
+if TYPE_CHECKING:  # imported on first use
     from ecoshell.assembly.inventory import Inventory
     from ecoshell.models.keys import Keys
     from ecoshell.models.local_models import LocalFiles
-    from ecoshell.models.observed import ReplyObserver
     from ecoshell.models.remote_process import RemoteProcess
     from ecoshell.models.servers import Servers
-    from ecoshell.settings.schema import Settings
 
 SCRIPT = "script:"
 
@@ -35,19 +33,16 @@ SCRIPT = "script:"
 class ConfiguredModelFactory:
     """Makes model sets: metered models in a mode, by name."""
 
-    prices: Mapping[str, Price] = MappingProxyType({})
-    """Prices of plugins, for models without a price in the options or the settings."""
-    observers: "Sequence[tuple[str, ReplyObserver]]" = ()
-    """What plugins show the replies to, each with its plugin's name."""
-
     def __init__(
         self,
-        settings: "Settings",
+        settings: Settings,
         options: Options,
         *,
         session_budget: SessionBudget,
         paths: Paths,
+        plugins: Plugins | None = None,
     ) -> None:
+        """`plugins` may add models, prices, and observers of replies."""
         self._settings = settings
         self._session_budget = session_budget
         self._models_folder = paths.models_folder
@@ -57,8 +52,12 @@ class ConfiguredModelFactory:
             input_price, output_price = options.price
             rates = Rates(input_price, input_price, input_price, output_price, output_price)
             run_prices[options.model or settings.model] = Price(rates, source="--price")
-        self._book = price_book(settings, run_prices, self.prices)
+        self._book = price_book(settings, run_prices, plugins.prices() if plugins else {})
+        self._makers = plugins.models() if plugins else {}
+        self._observers = plugins.reply_observers(paths) if plugins else []
         self._process: RemoteProcess | None = None
+        self._offers_download = True
+        """Whether the introduction suggests a download, which the first run may find to be impossible."""
         self.effort: Callable[[], Effort] = lambda: settings.agent.effort
         """Returns the present effort; a shell sets its own before it makes models."""
         self.ask_servers = settings.local.ask_servers
@@ -92,17 +91,13 @@ class ConfiguredModelFactory:
             if mode != "umi":
                 model = self._metered(name.strip(), models)
                 return ModelSet(model, self._mode(mode, model, model, model))
-            names = {
-                role: (name if (own := roles.of(role)) is None else own).strip() for role in ROLES
-            }
+            names = {role: (roles.of(role) or name).strip() for role in ROLES}
             for role in ROLES:
                 try:
                     players[role] = self._metered(_in_role(names[role], role), models)
                 except (ModelMissing, ModelBroken, UsageError) as error:
-                    own = roles.of(role)
-                    if own is None:
-                        raise
-                    error.message = f"{own} cannot be the {role}. {error.message}"
+                    if own := roles.of(role):
+                        error.message = f"{own} cannot be the {role}. {error.message}"
                     raise
             return ModelSet(
                 players["planner"], self._mode(mode, *(players[role] for role in ROLES)), players
@@ -123,13 +118,13 @@ class ConfiguredModelFactory:
     def _new(self, name: str) -> MeteredModel:
         model, budget = self._model(name), self._session_budget
         retry = RetryPolicy(self._settings.models.retry_seconds)
-        if not self.observers:
+        if not self._observers:
             return MeteredModel(model, budget.gate, budget.account, retry=retry)
         from ecoshell.models.observed import ObservedModel
 
         observed = ObservedModel(model, budget.gate, budget.account, retry=retry)
         observed.observers = [
-            attribute_faults(plugin)(observer.observe) for plugin, observer in self.observers
+            attribute_faults(plugin)(observer.observe) for plugin, observer in self._observers
         ]
         return observed
 
@@ -142,24 +137,19 @@ class ConfiguredModelFactory:
         temperature = None if agent.temperature == "auto" else agent.temperature
         players = (planner, caller, summarizer)
         max_tokens = min(output_limit(player.traits, agent.max_output_tokens) for player in players)
-        from ecoshell.modes.small import single_mode
+        from ecoshell.modes.base import ModeLimits
 
-        if mode != "umi" or (
-            planner is caller is summarizer and planner.traits.trained == "single"
-        ):
-            limits = {"max_tokens": max_tokens, "answer_tokens": agent.answer_tokens}
-            return single_mode(planner, **limits, temperature=temperature, name=mode)
+        limits = ModeLimits(max_tokens, agent.answer_tokens, temperature)
+        is_one_model = planner is caller is summarizer and planner.traits.trained == "single"
+        if mode != "umi" or is_one_model:
+            from ecoshell.modes.small import single_mode
+
+            single = single_mode(planner, limits)
+            single.name = mode
+            return single
         from ecoshell.modes.umi import Umi
 
-        answer_tokens = agent.answer_tokens
-        return Umi(
-            planner,
-            caller,
-            summarizer,
-            max_tokens=max_tokens,
-            answer_tokens=answer_tokens,
-            temperature=temperature,
-        )
+        return Umi(*players, limits)
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
         """All models with their prices in this run; may block."""
@@ -167,13 +157,15 @@ class ConfiguredModelFactory:
 
     def introduction(self, present: str) -> str:
         """Which model answers and, for the demo model, how to get a better one; may block."""
-        return self._inventory({}).introduction(present)
+        return self._inventory({}).introduction(present, offers_download=self._offers_download)
 
     def starting_models(self) -> Sequence[StartingModel]:
         """The models that the first run offers, the best one first; may block for a few seconds."""
         from ecoshell.assembly.first_run import starting_models
 
-        return starting_models(self._inventory({}), self._book, self._keys)
+        offers = starting_models(self._inventory({}), self._book, self._keys)
+        self._offers_download = any(offer.source == "download" for offer in offers)
+        return offers
 
     async def pull(self, name: str, tell: Callable[[str], None]) -> str:
         """Download a model from the hub, report progress, and return the name to select it by."""
@@ -205,7 +197,7 @@ class ConfiguredModelFactory:
 
     async def aclose(self) -> None:
         """Close the observers and the helper process for remote models."""
-        for _, observer in self.observers:
+        for _, observer in self._observers:
             await observer.aclose()
         if self._process is not None:
             await self._process.aclose()
@@ -216,6 +208,8 @@ class ConfiguredModelFactory:
                 "No model is named.",
                 fix="Give embedded, local:PATH.gguf, hf:OWNER/REPO, script:FILE.jsonl or a litellm name.",
             )
+        if (model := self._plugin_model(name)) is not None:
+            return model
         if name.startswith(SCRIPT):
             from ecoshell.models.script import ScriptModel
 
@@ -243,24 +237,31 @@ class ConfiguredModelFactory:
                 options,
                 native_tools=named.native_tools,
                 context=named.context,
+                set_context=named.context,
                 vision=named.vision,
                 tool_search=named.tool_search,
             )
         if options.base_url is None and (
             served := self._servers.served(name, ask=self.ask_servers)
         ):
-            options = RemoteOptions(
-                served.base_url,
-                served.native_tools if options.native_tools is None else options.native_tools,
-                options.context or served.context,
-                options.vision,
-                options.tool_search,
+            native_tools = options.native_tools
+            options = replace(
+                options,
+                base_url=served.base_url,
+                native_tools=served.native_tools if native_tools is None else native_tools,
+                context=options.context or served.context,
             )
         model = RemoteModel(
             name, book=self._book, keys=self._keys, process=self._process, options=options
         )
         model.check()
         return model
+
+    def _plugin_model(self, name: str) -> Model | None:
+        make = next(
+            (self._makers[prefix] for prefix in self._makers if name.startswith(prefix)), None
+        )
+        return None if make is None else make(name, self._book.user.get(name))
 
     def _local(self, files: "LocalFiles", name: str) -> Model:
         from ecoshell.models.embedded import CONTEXT
@@ -296,26 +297,6 @@ def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory
             return _SharedModel(model, budget.gate, budget.account)
 
     return Lending
-
-
-def extended(
-    factory: type[ConfiguredModelFactory], plugins: Plugins, paths: Paths
-) -> type[ConfiguredModelFactory]:
-    """A factory that also makes the models of plugins, with their prices, and has their observers."""
-    makers, plugin_prices = plugins.models(), plugins.prices()
-    plugin_observers = plugins.reply_observers(paths)
-    if not makers and not plugin_prices and not plugin_observers:
-        return factory
-
-    class Extended(factory):
-        prices = plugin_prices
-        observers = plugin_observers
-
-        def _model(self, name: str) -> Model:
-            make = next((makers[prefix] for prefix in makers if name.startswith(prefix)), None)
-            return super()._model(name) if make is None else make(name, self._book.user.get(name))
-
-    return Extended
 
 
 def _in_role(name: str, role: RoleName) -> str:

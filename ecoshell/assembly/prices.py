@@ -2,17 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ecoshell.budget import Price, PriceBook, Rates
-
-if TYPE_CHECKING:  # Importing this module must not load pydantic.
-    from ecoshell.settings.schema import Settings
+from ecoshell.settings.schema import Settings
 
 
 def price_book(
-    settings: "Settings",
+    settings: Settings,
     run_prices: Mapping[str, Price] | None = None,
     plugin_prices: Mapping[str, Price] | None = None,
     *,
@@ -43,7 +40,7 @@ def price_book(
     return PriceBook(combined, is_local=is_local)
 
 
-def base_url(settings: "Settings", name: str, provider: str = "") -> str | None:
+def base_url(settings: Settings, name: str, provider: str = "") -> str | None:
     """Return a model's server from the settings or OPENAI_BASE_URL; None for the provider's own."""
     model = settings.models.named.get(name)
     if model is not None and model.base_url is not None:

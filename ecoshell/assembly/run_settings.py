@@ -1,20 +1,18 @@
 """What a run starts with: settings that a session can change, caps, rules and roles."""
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ecoshell.agent.rules import Rules
 from ecoshell.agent.session_settings import SETTING_KEYS, SessionSettings
-from ecoshell.budget import SCOPES, Amount, Scope, parse_amount
+from ecoshell.budget import Amount, Scope, parse_amount
 from ecoshell.options import NO_ROLE_MODELS, Options, RoleModels
 from ecoshell.paths import Paths
+from ecoshell.settings.schema import RoleSettings, Settings
 from ecoshell.tools.workspace import workspace_folder
 
-if TYPE_CHECKING:  # Importing this module must not load pydantic.
-    from ecoshell.settings.schema import RoleSettings, Settings
 
-
-def session_settings(settings: "Settings", options: Options) -> SessionSettings:
+def session_settings(settings: Settings, options: Options) -> SessionSettings:
     """Return the settings that a session can change; options of the run take precedence."""
     values: dict[str, Any] = {}
     for key, name in SETTING_KEYS.items():
@@ -28,16 +26,14 @@ def session_settings(settings: "Settings", options: Options) -> SessionSettings:
     return SessionSettings(**values, presets=presets, named_models=models)
 
 
-def first_caps(settings: "Settings", options: Options) -> dict[Scope, Amount]:
+def first_caps(settings: Settings, options: Options) -> dict[Scope, Amount]:
     """Return the caps that each session starts with; `--budget` takes precedence."""
-    texts = {
-        "turn": settings.budget.turn,
-        "session": options.budget or settings.budget.session,
-    }
-    return {scope: parse_amount(text) for scope in SCOPES if (text := texts.get(scope)) is not None}
+    session = options.budget or settings.budget.session
+    texts: dict[Scope, str | None] = {"turn": settings.budget.turn, "session": session}
+    return {scope: parse_amount(text) for scope, text in texts.items() if text is not None}
 
 
-def rules_of(settings: "Settings", options: Options, paths: Paths) -> Rules:
+def rules_of(settings: Settings, options: Options, paths: Paths) -> Rules:
     """Return the approval rules of the settings and the options."""
     approval, models = settings.approval, settings.models.named
     trusted = {name: model.trusted for name, model in models.items() if model.trusted is not None}
@@ -57,18 +53,18 @@ def rules_of(settings: "Settings", options: Options, paths: Paths) -> Rules:
     )
 
 
-def presets_of(settings: "Settings") -> dict[str, RoleModels]:
+def presets_of(settings: Settings) -> dict[str, RoleModels]:
     """Return the presets of role models by name."""
     presets = settings.modes.umi.presets
     return {name: _role_models(preset).over(NO_ROLE_MODELS) for name, preset in presets.items()}
 
 
-def roles_of(settings: "Settings", options: Options) -> RoleModels:
+def roles_of(settings: Settings, options: Options) -> RoleModels:
     """Return the models of roles: from the options, else the role's setting, else the preset."""
     umi = settings.modes.umi
     preset = NO_ROLE_MODELS if umi.preset is None else presets_of(settings)[umi.preset]
     return options.roles.over(_role_models(umi).over(preset))
 
 
-def _role_models(roles: "RoleSettings") -> RoleModels:
+def _role_models(roles: RoleSettings) -> RoleModels:
     return RoleModels(roles.planner, roles.caller, roles.summarizer)

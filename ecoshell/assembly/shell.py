@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent import NonInteractive, UserInterface
 from ecoshell.agent.approval import Approvals
-from ecoshell.agent.dependencies import Dependencies, no_such
+from ecoshell.agent.dependencies import Dependencies, OptionalPart, no_such
 from ecoshell.agent.environment import Environment
 from ecoshell.agent.fallback import first_models
 from ecoshell.agent.judge import JUDGES, Judge
@@ -41,7 +41,7 @@ from ecoshell.assembly import (
     tools_of,
     undo_log,
 )
-from ecoshell.assembly.model_factory import ConfiguredModelFactory, extended
+from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.assembly.strategies import STRATEGIES, Strategies
 from ecoshell.budget import parse_amount
 from ecoshell.budget.gate import Gate, finished
@@ -60,28 +60,25 @@ from ecoshell.paths import HOOKS_FILE, SKILL_FOLDERS, Paths, user_paths
 from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import protect_secrets
 from ecoshell.sessions import EventLog
+from ecoshell.settings.schema import Settings
 from ecoshell.tools import Tool, ToolProvider
 from ecoshell.tools.builtin.task import PROJECT_FOLDERS, describe_agents
 from ecoshell.tools.measuring import keep_measuring
 from ecoshell.tools.undo_log import UndoLog
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
-if TYPE_CHECKING:  # imports pydantic
+if TYPE_CHECKING:  # imported on first use
     from ecoshell.agent.agent_files import AgentFiles
     from ecoshell.agent.command_table import CommandTable
     from ecoshell.agent.custom_commands import CustomCommands
     from ecoshell.agent.hooks import Hooks
     from ecoshell.agent.skill_files import SkillFiles
-    from ecoshell.settings.schema import Settings
 
 
-AT_HAND = (
-    "ecoshell.agent.slash_commands",
-    "ecoshell.assembly.inventory",
-)
+AT_HAND = ("ecoshell.agent.slash_commands", "ecoshell.assembly.inventory")
 """Modules that interactive shells load in advance, so that no key waits for them."""
 
-ToolsOf = Callable[["Settings", Workspace], Sequence[Tool]]
+ToolsOf = Callable[[Settings, Workspace], Sequence[Tool]]
 """Makes the tools of a session."""
 
 
@@ -90,7 +87,7 @@ async def assemble(
     person: UserInterface | None = None,
     *,
     paths: Paths | None = None,
-    settings: "Settings | None" = None,
+    settings: Settings | None = None,
     model_factory: type[ConfiguredModelFactory] = ConfiguredModelFactory,
     tools: ToolsOf = tools_of,
 ) -> Shell:
@@ -108,23 +105,13 @@ async def assemble(
         model_factory=model_factory,
         tools=tools,
     )
-    resumed, problem = options, ""
-    if options.resume is not None:
-        resumed = await asyncio.to_thread(_resumed, options, paths)
-    try:
-        shell = await asyncio.to_thread(make, resumed)
-    except (ModelMissing, ModelBroken, UsageError) as error:
-        if resumed.model == options.model:
-            raise
-        problem = f"Its model {resumed.model} is unavailable: {error}"
-        resumed = replace(options, resume=resumed.resume, workspace=resumed.workspace)
-        shell = await asyncio.to_thread(make, resumed)
+    shell, resumed, problem = await asyncio.to_thread(build_resumed, options, paths, make)
     try:
         shell.first_caps = first_caps(settings, options)
         await shell.open(resumed.resume)
         if resumed.resume is not None:
             shell.announce_resume(
-                problem, "Change them with --model, --mode, --role and --workspace."
+                problem, "Change them with --model, --mode, --role, --effort and --workspace."
             )
         if shell.read_only is None:
             await _set_run_caps(shell, options, settings)
@@ -134,23 +121,38 @@ async def assemble(
     return shell
 
 
+def build_resumed(
+    options: Options, paths: Paths, make: Callable[[Options], Shell]
+) -> tuple[Shell, Options, str]:
+    """A shell with the last choices of the session to resume, its options, and why its model is not used, if so.
+
+    May block. Raises as `assemble` does.
+    """
+    resumed = options if options.resume is None else _resumed(options, paths)
+    try:
+        return make(resumed), resumed, ""
+    except (ModelMissing, ModelBroken, UsageError) as error:
+        if resumed.model == options.model:
+            raise
+        problem = f"Its model {resumed.model} is unavailable: {error}"
+        resumed = replace(
+            options, resume=resumed.resume, workspace=resumed.workspace, effort=resumed.effort
+        )
+        return make(resumed), resumed, problem
+
+
 def _resumed(options: Options, paths: Paths) -> Options:
     """The options, completed with the last choices of the session to resume."""
-    store = open_store(paths)
-    try:
+    with closing(open_store(paths)) as store:
         if options.resume == LATEST_SESSION:
             session = store.latest(str(workspace_folder(options.workspace)))
         else:
             session = store.find(options.resume or "")
         last = store.last_choices(session)
-    finally:
-        store.close()
     workspace = Path(last.workspace) if os.path.isdir(last.workspace) else None  # noqa: PTH112 - may be too long
-    roles = (
-        RoleModels(**{role: last.roles.of(role) or SESSION_MODEL for role in ROLES})
-        if last.mode
-        else NO_ROLE_MODELS
-    )
+    roles = NO_ROLE_MODELS
+    if last.mode:
+        roles = RoleModels(**{role: last.roles.of(role) or SESSION_MODEL for role in ROLES})
     return replace(
         options,
         resume=session,
@@ -158,13 +160,14 @@ def _resumed(options: Options, paths: Paths) -> Options:
         mode=options.mode or next((mode for mode in MODES if mode == last.mode), None),
         roles=options.roles.over(roles),
         advisor=options.advisor or last.advisor or None,
+        effort=options.effort or last.effort,
         workspace=options.workspace or workspace,
     )
 
 
 def build(
     options: Options,
-    settings: "Settings",
+    settings: Settings,
     paths: Paths,
     *,
     person: UserInterface | None = None,
@@ -200,7 +203,7 @@ class _Site:
     """Where a shell works and what it is configured with; its parts are made from this."""
 
     options: Options
-    settings: "Settings"
+    settings: Settings
     paths: Paths
     ground: Workspace
     undo: UndoLog
@@ -213,9 +216,7 @@ class _Site:
     """Whether the tools are those of a shell, which include servers, plugins and skills."""
 
 
-def _site(
-    options: Options, settings: "Settings", paths: Paths, *, has_default_tools: bool
-) -> _Site:
+def _site(options: Options, settings: Settings, paths: Paths, *, has_default_tools: bool) -> _Site:
     undo = undo_log(paths)
     undo.sweep()
     ground = Workspace(workspace_folder(options.workspace), undo=undo)
@@ -277,7 +278,7 @@ def _dependencies(
         settings=chosen,
         agents=agents,
         hooks=_hooks(site),
-        skills=_skills(site, catalog) if site.has_default_tools else None,
+        skills=_skills(site, catalog),
     )
 
 
@@ -322,8 +323,9 @@ def _active_models(
 ) -> ActiveModels:
     """Make the first models, or their fallbacks; a model for a role implies a mode with roles."""
     settings, options = site.settings, site.options
-    make_factory = extended(model_factory, site.plugins, site.paths)
-    factory = make_factory(settings, options, session_budget=budget, paths=site.paths)
+    factory = model_factory(
+        settings, options, session_budget=budget, paths=site.paths, plugins=site.plugins
+    )
     factory.effort = lambda: chosen.effort
     needs_roles = options.roles != NO_ROLE_MODELS and settings.agent.mode == "single"
     mode = options.mode or ("umi" if needs_roles else settings.agent.mode)
@@ -344,10 +346,7 @@ def _catalog(
 ) -> Catalog:
     """The tools of a session with those of servers and plugins."""
     settings, ground, files = site.settings, site.ground, site.paths.files_folder
-    folders = (
-        *(ground.root / folder for folder in PROJECT_FOLDERS),
-        site.paths.agents_folder,
-    )
+    folders = [site.paths.agents_folder, *map(ground.root.joinpath, PROJECT_FOLDERS)]
     if any(folder.is_dir() for folder in folders):
         rows = ((agent.name, agent.about) for agent in agents().trusted())
         describe_agents(own_tools, rows)
@@ -360,34 +359,41 @@ def _catalog(
     return Catalog(priced(all_tools, settings), (*servers, *providers))
 
 
-def _hooks(site: _Site) -> "Hooks | None":
-    """The hooks of the settings and of the workspace; None without any."""
+def _hooks(site: _Site) -> "OptionalPart[Hooks]":
+    """The hooks of the settings and of the workspace."""
     settings = site.settings.hooks
-    if not settings.commands and not (site.ground.root / HOOKS_FILE).exists():
-        return None
-    from ecoshell.agent.hooks import Hook, Hooks
 
-    limit = settings.seconds
-    own = [
-        Hook(name, hook.on, hook.command, hook.tools, hook.seconds or limit, "your settings")
-        for name, hook in settings.commands.items()
-    ]
-    return Hooks(own, site.ground, site.trust, seconds=limit)
+    def make() -> "Hooks":
+        from ecoshell.agent.hooks import Hook, Hooks
+
+        limit = settings.seconds
+        own: list[Hook] = []
+        for name, hook in settings.commands.items():
+            seconds = hook.seconds or limit
+            own.append(Hook(name, hook.on, hook.command, hook.tools, seconds, "your settings"))
+        return Hooks(own, site.ground, site.trust, seconds=limit)
+
+    places = (site.ground.root / HOOKS_FILE,)
+    return OptionalPart(make, places, is_needed=bool(settings.commands))
 
 
-def _skills(site: _Site, catalog: Catalog) -> "SkillFiles | None":
-    """The files of skills, if there is any folder of them; adds those that need no question to the catalog."""
+def _skills(site: _Site, catalog: Catalog) -> "OptionalPart[SkillFiles]":
+    """The files of skills; adds those that need no question to the catalog."""
     folder, ground = site.paths.skills_folder, site.ground
     from_plugins = site.plugins.skill_folders()
-    if not from_plugins and not any(
-        path.is_dir() for path in (folder, *map(ground.root.joinpath, SKILL_FOLDERS))
-    ):
-        return None
-    from ecoshell.agent.skill_files import SkillFiles, skill_folders
 
-    files = SkillFiles(skill_folders(folder, from_plugins, ground), catalog, ground, site.trust)
-    files.load()
-    return files
+    def make() -> "SkillFiles":
+        from ecoshell.agent.skill_files import SkillFiles, skill_folders
+
+        files = SkillFiles(skill_folders(folder, from_plugins, ground), catalog, ground, site.trust)
+        files.load()
+        return files
+
+    if not site.has_default_tools:
+        return OptionalPart(make, ())
+    skills = OptionalPart(make, (folder, *map(ground.root.joinpath, SKILL_FOLDERS), *from_plugins))
+    skills()
+    return skills
 
 
 @contextmanager
@@ -430,7 +436,7 @@ def _custom_commands(
     return CustomCommands(folder, site.ground, lambda: commands().keys() | SCREEN_COMMANDS, warn)
 
 
-async def _set_run_caps(shell: Shell, options: Options, settings: "Settings") -> None:
+async def _set_run_caps(shell: Shell, options: Options, settings: Settings) -> None:
     """Set the caps of a run: changed caps of day and month in the settings, and `--budget`."""
     for scope in ("day", "month"):
         text = getattr(settings.budget, scope)

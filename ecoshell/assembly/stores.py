@@ -19,27 +19,27 @@ from ecoshell.paths import Paths
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.sessions import SessionStore
+from ecoshell.settings.schema import Settings
 from ecoshell.tools.undo_log import UndoLog
 from ecoshell.tools.workspace import workspace_folder
 
-if TYPE_CHECKING:  # Importing this module must not load pydantic.
+if TYPE_CHECKING:  # imported on first use
     from ecoshell.planning.catp.costs import CostTable, ProfileStore
-    from ecoshell.settings.schema import Settings
 
 T = TypeVar("T")
 _BUSY_SECONDS = 0.3
 """How long a turn waits for a file that another process is writing; the next use retries the write."""
 
 
-def load_settings(paths: Paths) -> "Settings":
+def load_settings(paths: Paths) -> Settings:
     """Return the user's settings; raises SettingsError with file, line and key."""
-    from ecoshell.settings import load_settings as load  # Loads pydantic.
+    from ecoshell.settings import load_settings as load
 
     return load(paths.settings_file, os.environ).settings
 
 
 def open_ledger(
-    paths: Paths, settings: "Settings | None" = None, workspace: Path | None = None
+    paths: Paths, settings: Settings | None = None, workspace: Path | None = None
 ) -> Ledger:
     """Open the user's ledger, or the shared one of `[budget] ledger`.
 
@@ -77,7 +77,7 @@ def experience_of(paths: Paths) -> Experience:
     return Experience(store, Past(store))
 
 
-def profiles_of(settings: "Settings", paths: Paths) -> Profiles:
+def profiles_of(settings: Settings, paths: Paths) -> Profiles:
     """Return the profiles of tools; their costs are 0 if price units have no price in the settings."""
 
     @functools.cache

@@ -1,6 +1,5 @@
 """The tools of a session: built-in ones, and those of plugins and MCP servers."""
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,20 +8,20 @@ from ecoshell.assembly.plugins import plugins_of
 from ecoshell.budget import parse_amount
 from ecoshell.errors import UsageError, closest_word
 from ecoshell.paths import Paths, expanded, user_paths
+from ecoshell.settings.schema import McpServerSettings, Settings
 from ecoshell.tools import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.sandbox import Sandbox
 from ecoshell.tools.workspace import Workspace
 
-if TYPE_CHECKING:  # Importing this module must not load pydantic.
+if TYPE_CHECKING:  # imported on first use
     from ecoshell.catalog.catalog import Skill
-    from ecoshell.settings.schema import McpServerSettings, Settings
     from ecoshell.tools.mcp.provider import McpServer
     from ecoshell.tools.mcp.servers import Server
 
 
-def tool_options(settings: "Settings", workspace: Workspace) -> ToolOptions:
+def tool_options(settings: Settings, workspace: Workspace) -> ToolOptions:
     """Return the options of built-in tools in this workspace."""
     own = user_paths()
     return ToolOptions(
@@ -34,13 +33,13 @@ def tool_options(settings: "Settings", workspace: Workspace) -> ToolOptions:
     )
 
 
-def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
+def tools_of(settings: Settings, workspace: Workspace) -> list[Tool]:
     """Return the built-in tools for a session in this workspace."""
     return builtin_tools(workspace, options=tool_options(settings, workspace))
 
 
 def plugin_tools(
-    settings: "Settings", paths: Paths, workspace: Workspace, warn: Callable[[str], None]
+    settings: Settings, paths: Paths, workspace: Workspace, warn: Callable[[str], None]
 ) -> dict[str, Tool]:
     """Return the built-in tools and those of plugins, by name."""
     built_in = {tool.schema.name: tool for tool in tools_of(settings, workspace)}
@@ -50,7 +49,7 @@ def plugin_tools(
 
 
 def sources_of(
-    settings: "Settings", paths: Paths, workspace: Workspace, warn: Callable[[str], None]
+    settings: Settings, paths: Paths, workspace: Workspace, warn: Callable[[str], None]
 ) -> list[tuple[str, Tool]]:
     """Return every tool of a session in this workspace, with its source.
 
@@ -71,7 +70,7 @@ def sources_of(
 
 
 def skills_of(
-    settings: "Settings", paths: Paths, workspace: Workspace, warn: Callable[[str], None]
+    settings: Settings, paths: Paths, workspace: Workspace, warn: Callable[[str], None]
 ) -> "Sequence[Skill]":
     """Return every skill that a session in this workspace could use, trusted or not; faulty ones are reported."""
     from ecoshell.agent.skill_files import skill_folders, skill_of
@@ -81,7 +80,7 @@ def skills_of(
     )
     skills: dict[str, Skill] = {}
     for folder in folders:
-        for definition in folder.files.definitions():
+        for definition in folder.definitions():
             if definition.fault:
                 warn(f"{definition.file} is not used as a skill: {definition.fault}")
             else:
@@ -95,30 +94,32 @@ def tool_named(name: str, tools: Sequence[Tool]) -> Tool:
     by_name = {tool.schema.name: tool for tool in tools}
     if name in by_name:
         return by_name[name]
-    closest = closest_word(name, by_name)
-    fix = f"Did you mean {closest}?" if closest else "`ecoshell tools` lists all tools."
-    raise UsageError(f"Unknown tool {name!r}.", fix=fix)
+    raise UsageError(f"Unknown tool {name!r}.", fix=similar_tool(name, by_name))
 
 
-def priced(tools: Iterable[Tool], settings: "Settings") -> list[Tool]:
+def similar_tool(name: str, names: Iterable[str]) -> str:
+    """Suggest the tool with the most similar name."""
+    closest = closest_word(name, names)
+    return f"Did you mean {closest}?" if closest else "`ecoshell tools` lists all tools."
+
+
+def priced(tools: Iterable[Tool], settings: Settings) -> list[Tool]:
     """Set the prices of the settings; raises UsageError for a tool that cannot have a price."""
     tools = list(tools)
     by_name = {tool.schema.name: tool for tool in tools} if settings.tools.prices else {}
     for name, price in settings.tools.prices.items():
         tool = by_name.get(name)
         if not isinstance(tool, FunctionTool):
-            matches = difflib.get_close_matches(name, by_name, n=1)
-            fix = f"Did you mean {matches[0]}?" if matches else "`ecoshell tools` lists all tools."
-            message = (
-                f"[tools.prices] contains {name!r}, but no tool of this name can have a price."
+            raise UsageError(
+                f"[tools.prices] contains {name!r}, but no tool of this name can have a price.",
+                fix=similar_tool(name, by_name),
             )
-            raise UsageError(message, fix=fix)
         tool.price_nano = parse_amount(price).value
     return tools
 
 
 def servers_of(
-    settings: "Settings", paths: Paths, workspace: Workspace, files: Callable[[], Path]
+    settings: Settings, paths: Paths, workspace: Workspace, files: Callable[[], Path]
 ) -> "list[McpServer]":
     """Return the enabled MCP servers; `files` returns the current folder for binary results."""
     if not settings.mcp.servers:
@@ -137,7 +138,7 @@ def servers_of(
     ]
 
 
-def server_of(name: str, settings: "McpServerSettings", workspace: Path) -> "Server":
+def server_of(name: str, settings: McpServerSettings, workspace: Path) -> "Server":
     """Return a server from its settings; its default working directory is the workspace."""
     from ecoshell.tools.mcp.servers import Server
 

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from functools import partial
 
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly import load_settings
 from ecoshell.assembly.model_factory import SCRIPT, ConfiguredModelFactory
-from ecoshell.assembly.shell import build
+from ecoshell.assembly.shell import build, build_resumed
 from ecoshell.budget import SCOPES, ZERO_PRICE, CapState, Price, parse_amount
 from ecoshell.errors import ModelMissing
 from ecoshell.models import (
@@ -28,18 +28,19 @@ from ecoshell.paths import user_paths
 async def assemble_view(options: Options) -> Shell:
     """A shell over a stored session, or a new one that is never written; raises as `assemble` does.
 
-    Its model has the name and price of the one in the settings, which may be unavailable.
+    It has the model, mode, roles and workspace with which the session would be resumed, and shows the caps that would
+    apply then. Its models have names and prices, and may be unavailable.
     """
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
-    shell = await asyncio.to_thread(
-        build, options, settings, paths, model_factory=_PlaceholderFactory
-    )
+    make = partial(build, settings=settings, paths=paths, model_factory=_PlaceholderFactory)
+    shell, resumed, _ = await asyncio.to_thread(build_resumed, options, paths, make)
     try:
-        await shell.open(options.resume)
+        await shell.open(resumed.resume)
     except BaseException:
         await shell.aclose()
         raise
+    shell.caps_to_show = partial(caps_of, shell, resumed)
     return shell
 
 
@@ -55,20 +56,23 @@ async def caps_of(shell: Shell, options: Options) -> tuple[CapState, ...]:
         elif any(cap.scope == scope for cap in present):
             continue
         if text is not None:
-            amount = parse_amount(text)
-            state = caps.get((scope, amount.unit), CapState(scope, amount.unit, 0, 0, 0))
-            caps[scope, amount.unit] = replace(state, limit=amount.value)
+            amount, turn = parse_amount(text), shell.conversation.turn
+            caps[scope, amount.unit] = await asyncio.to_thread(
+                shell.ledger.state_under, shell.session, turn, scope, amount
+            )
     return tuple(caps.values())
 
 
 class _PlaceholderFactory(ConfiguredModelFactory):
-    """Makes a placeholder for every model."""
+    """Makes a placeholder for every model except those of plugins."""
 
     def introduction(self, present: str) -> str:
         """Empty, so that pictures do not depend on the installed models."""
         return ""
 
     def _model(self, name: str) -> Model:
+        if (model := self._plugin_model(name)) is not None:
+            return model
         if is_embedded(name):
             return _Placeholder(name, ZERO_PRICE, local=True, small=True)
         local = is_local(name) or name.startswith(SCRIPT)
@@ -92,13 +96,8 @@ class _Placeholder:
         return PromptSize(bound, bound, exact=False)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        raise _unavailable(self.traits)
+        name, fix = self.traits.name, "Open the chat to ask it."
+        raise ModelMissing(f"{name} is not loaded for display.", fix=fix)
         yield  # makes this a generator
 
     async def aclose(self) -> None: ...
-
-
-def _unavailable(traits: Traits) -> ModelMissing:
-    return ModelMissing(
-        f"{traits.name} is not loaded for display.", fix="Open the chat to ask it.", billed=False
-    )

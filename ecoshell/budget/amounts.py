@@ -17,6 +17,7 @@ NANO = 1_000_000_000
 MAX_USD = 1_000_000
 MAX_TOKENS = 1_000_000_000_000
 MAX_MS = 10_000 * 3_600_000
+_LIMITS: Mapping[Unit, int] = {"usd": MAX_USD * NANO, "tokens": MAX_TOKENS, "ms": MAX_MS}
 
 _AMOUNT = re.compile(
     r"(?P<dollar>\$?) ?(?P<number>[0-9][0-9.,]*|[.,][0-9]+) ?(?P<size>[km]?) ?"
@@ -71,10 +72,8 @@ def amount_text(value: int, unit: Unit, *, digits: int = 4) -> str:
         return duration_text(value)
     step = min(10 ** max(0, len(str(abs(value))) - digits), NANO // 100)
     text = nano_to_usd_text((value + step // 2) // step * step)
-    sign, (dollars, point, decimals) = (
-        "-" if text.startswith("-") else "",
-        text.removeprefix("-").partition("."),
-    )
+    sign = "-" if text.startswith("-") else ""
+    dollars, point, decimals = text.removeprefix("-").partition(".")
     return f"{sign}${int(dollars):,}.{decimals:0<2}" if point else f"{sign}${int(dollars):,}"
 
 
@@ -130,8 +129,26 @@ def parse_amount(text: str) -> Amount:
     text = str(text)  # Python programs may pass a number.
     quoted = text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + "…"
     cleaned = text.strip().lower()
-    if len(cleaned) <= _MAX_CHARS and (ms := _parsed_ms(cleaned, quoted)) is not None:
-        return Amount(ms, "ms")
+    unit: Unit = "ms"
+    number = _duration(cleaned, quoted) if len(cleaned) <= _MAX_CHARS else None
+    if number is None:
+        number, unit = _money_or_tokens(cleaned, quoted)
+    if number == 0:
+        raise UsageError(
+            f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap."
+        )
+    if number > _LIMITS[unit]:
+        maximum = amount_text(_LIMITS[unit], unit)
+        raise UsageError(f"{quoted!r} is more than the maximum of {maximum}.", fix=_EXAMPLES)
+    if unit == "ms" and number < 1:
+        raise UsageError(f"{quoted!r} is less than a millisecond.", fix=_EXAMPLES)
+    if unit == "usd" and number != number.to_integral_value():
+        raise UsageError(f"{quoted!r} has more than nine decimals.", fix=_EXAMPLES)
+    return Amount(int(number), unit)
+
+
+def _money_or_tokens(cleaned: str, quoted: str) -> tuple[Decimal, Unit]:
+    """Parse nano-dollars or tokens; raises UsageError."""
     match = _AMOUNT.fullmatch(cleaned) if len(cleaned) <= _MAX_CHARS else None
     if match is None:
         why = "is negative" if cleaned.startswith(("-", "$-")) else "is not an amount"
@@ -147,34 +164,23 @@ def parse_amount(text: str) -> Amount:
     if not _NUMBER.fullmatch(digits):
         raise UsageError(f"{quoted!r} is not an amount.", fix=_EXAMPLES)
     number = _EXACT.multiply(Decimal(digits), size)
-    if tokens and (match["dollar"] or number != number.to_integral_value()):
-        raise UsageError(f"{quoted!r} is not a whole number of tokens.", fix=_EXAMPLES)
-    if not tokens:
-        if size > 1 and not (match["dollar"] or unit):
-            if match["size"] == "m":
-                fix = f"Write ${cleaned}, {cleaned} tok or {cleaned}in. {_EXAMPLES}"
-                raise UsageError(f"{quoted!r} could be dollars, tokens or minutes.", fix=fix)
-            fix = f"Write ${cleaned} or {cleaned} tok. {_EXAMPLES}"
-            raise UsageError(f"{quoted!r} could be dollars or tokens.", fix=fix)
-        if (match["dollar"] and unit) or (cents and size > 1):
-            raise UsageError(f"{quoted!r} is not an amount.", fix=_EXAMPLES)
-        number = _EXACT.multiply(number, NANO // 100 if cents else NANO)
-    limit = MAX_TOKENS if tokens else MAX_USD * NANO
-    limit_text = f"{MAX_TOKENS:,} tokens" if tokens else f"${MAX_USD:,}"
-    if number == 0:
-        raise UsageError(
-            f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap."
-        )
-    if number > limit:
-        raise UsageError(f"{quoted!r} is more than the maximum of {limit_text}.", fix=_EXAMPLES)
-    try:
-        return Amount(int(_EXACT.quantize(number, Decimal(1))), "tokens" if tokens else "usd")
-    except Inexact:
-        raise UsageError(f"{quoted!r} has more than nine decimals.", fix=_EXAMPLES) from None
+    if tokens:
+        if match["dollar"] or number != number.to_integral_value():
+            raise UsageError(f"{quoted!r} is not a whole number of tokens.", fix=_EXAMPLES)
+        return number, "tokens"
+    if size > 1 and not (match["dollar"] or unit):
+        if match["size"] == "m":
+            fix = f"Write ${cleaned}, {cleaned} tok or {cleaned}in. {_EXAMPLES}"
+            raise UsageError(f"{quoted!r} could be dollars, tokens or minutes.", fix=fix)
+        fix = f"Write ${cleaned} or {cleaned} tok. {_EXAMPLES}"
+        raise UsageError(f"{quoted!r} could be dollars or tokens.", fix=fix)
+    if (match["dollar"] and unit) or (cents and size > 1):
+        raise UsageError(f"{quoted!r} is not an amount.", fix=_EXAMPLES)
+    return _EXACT.multiply(number, NANO // 100 if cents else NANO), "usd"
 
 
-def _parsed_ms(cleaned: str, quoted: str) -> int | None:
-    """Return a duration in milliseconds; None if the text is none. Raises UsageError for impossible durations."""
+def _duration(cleaned: str, quoted: str) -> Decimal | None:
+    """Parse a duration in milliseconds; None if the text is none. Raises UsageError."""
     match = _DURATION.fullmatch(cleaned)
     # 2m could be dollars or tokens
     if match is None or (match["minute"] == "m" and not (match["h"] or match["s"])):
@@ -184,18 +190,7 @@ def _parsed_ms(cleaned: str, quoted: str) -> int | None:
         return None
     if not all(_NUMBER.fullmatch(number) and number != "." for number, _ in parts):
         raise UsageError(f"{quoted!r} is not an amount.", fix=_EXAMPLES)
-    total = sum((_EXACT.multiply(Decimal(number), size) for number, size in parts), Decimal(0))
-    if total == 0:
-        raise UsageError(
-            f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap."
-        )
-    if total > MAX_MS:
-        raise UsageError(
-            f"{quoted!r} is more than the maximum of {duration_text(MAX_MS)}.", fix=_EXAMPLES
-        )
-    if total < 1:
-        raise UsageError(f"{quoted!r} is less than a millisecond.", fix=_EXAMPLES)
-    return int(total)
+    return sum((_EXACT.multiply(Decimal(number), size) for number, size in parts), Decimal(0))
 
 
 def parse_spent(text: str) -> Amount:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from ecoshell.budget import SCOPES, TASK, Account, Amount, CapState, Scope
 from ecoshell.budget.costs import Costs
-from ecoshell.budget.entries import LEASE, caps_over
+from ecoshell.budget.entries import LEASE, cap_state, caps_over, scope_keys
 from ecoshell.budget.schema import SCHEMA, UPGRADES, VERSION
 from ecoshell.errors import ModelDisabled, StoreError, UsageError
 
 _UNCHANGED = "Nothing was changed."
+_SET_CAP = "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)"
 _FROM_SETTINGS = "(settings)"
 """Owner of the rows that record the caps last read from the settings; they limit nothing."""
 
@@ -32,11 +33,7 @@ class CapStore(Costs):
         busy_seconds: float = 10.0,
     ) -> None:
         super().__init__(
-            path,
-            schema=SCHEMA,
-            version=VERSION,
-            upgrades=UPGRADES,
-            busy_seconds=busy_seconds,
+            path, schema=SCHEMA, version=VERSION, upgrades=UPGRADES, busy_seconds=busy_seconds
         )
         self._clock = clock
         self._turn_limits: dict[tuple[str, int], tuple[Amount, ...]] = {}
@@ -71,6 +68,12 @@ class CapStore(Costs):
             account = Account(session, turn, "", "", "", task=task)
             return self._caps_over(db, account, self._today())
 
+    def state_under(self, session: str, turn: int, scope: Scope, amount: Amount) -> CapState:
+        """Return the state of a cap as if it were set now."""
+        key = dict(scope_keys(session, turn, self._today(), "", ""))[scope]
+        with self.reading() as db:
+            return cap_state(db, scope, key, amount)
+
     def shared_caps(self) -> tuple[CapState, ...]:
         """Return the caps shared with other users; none in a local ledger."""
         return ()
@@ -81,20 +84,14 @@ class CapStore(Costs):
     def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
         """Set or remove (None) a cap; day and month caps belong to the user, turn and session caps to the session."""
         if scope not in SCOPES:
-            raise UsageError(
-                f"{scope} is a team's cap.",
-                fix=f"An administrator can set it: ecoshell budget set {scope} AMOUNT.",
-            )
+            fix = f"An administrator can set it: ecoshell budget set {scope} AMOUNT."
+            raise UsageError(f"{scope} is a team's cap.", fix=fix)
         owner = session if scope in ("turn", "session") else ""
         with self.writing(_UNCHANGED) as db:
             if amount is None:
                 db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, owner))
             else:
-                values = (scope, owner, amount.unit, amount.value)
-                db.execute(
-                    "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)",
-                    values,
-                )
+                db.execute(_SET_CAP, (scope, owner, amount.unit, amount.value))
 
     def limit_turn(self, session: str, turn: int, amounts: Sequence[Amount]) -> None:
         """Cap one turn, in addition to the caps of its session; no amounts end it.
@@ -116,7 +113,6 @@ class CapStore(Costs):
         A cap set in a chat applies until the settings change.
         """
         configured = None if amount is None else (amount.unit, amount.value)
-        remember = "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)"
         with self.writing(_UNCHANGED) as db:
             query = "SELECT unit, amount FROM caps WHERE scope = ? AND owner = ?"
             row = db.execute(query, (scope, _FROM_SETTINGS)).fetchone()
@@ -126,16 +122,13 @@ class CapStore(Costs):
             db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, _FROM_SETTINGS))
             if configured is not None:
                 db.execute("DELETE FROM caps WHERE scope = ? AND owner = ''", (scope,))
-                db.executemany(
-                    remember, [(scope, _FROM_SETTINGS, *configured), (scope, "", *configured)]
+                for owner in (_FROM_SETTINGS, ""):
+                    db.execute(_SET_CAP, (scope, owner, *configured))
+            elif previous is not None:  # removed from the settings: keep a cap set in a chat
+                db.execute(
+                    "DELETE FROM caps WHERE scope = ? AND owner = '' AND unit = ? AND amount = ?",
+                    (scope, *previous),
                 )
-            elif (
-                previous is not None
-            ):  # removed from the settings: keep a cap that was set in a chat
-                removal = (
-                    "DELETE FROM caps WHERE scope = ? AND owner = '' AND unit = ? AND amount = ?"
-                )
-                db.execute(removal, (scope, *previous))
 
     def bar(self, model: str, reason: str) -> None:
         """Refuse calls of the model under any cap."""
@@ -150,18 +143,14 @@ class CapStore(Costs):
     def barred(self) -> dict[str, str]:
         """Return the reason by barred model."""
         with self.reading() as db:
-            return {
-                row["model"]: row["reason"]
-                for row in db.execute("SELECT model, reason FROM barred ORDER BY at")
-            }
+            rows = db.execute("SELECT model, reason FROM barred ORDER BY at")
+            return {row["model"]: row["reason"] for row in rows}
 
     def set_share(self, task: str, amounts: Iterable[Amount]) -> None:
         """Cap a subagent's task; the caps over its session apply as well."""
+        rows = [(TASK, task, amount.unit, amount.value) for amount in amounts]
         with self.writing(_UNCHANGED) as db:
-            rows = [(TASK, task, amount.unit, amount.value) for amount in amounts]
-            db.executemany(
-                "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)", rows
-            )
+            db.executemany(_SET_CAP, rows)
 
     def end_share(self, task: str) -> None:
         """Lower the caps of a task to their use, so that nothing more can be reserved under them."""
@@ -180,9 +169,7 @@ class CapStore(Costs):
             if nano is None:
                 db.execute("DELETE FROM caps WHERE scope = 'lease' AND owner = ?", (lease,))
             else:
-                db.execute(
-                    "INSERT OR REPLACE INTO caps VALUES ('lease', ?, 'usd', ?)", (lease, nano)
-                )
+                db.execute(_SET_CAP, (LEASE, lease, "usd", nano))
 
     def lease_cap(self, lease: str, *, lower: bool = False) -> CapState:
         """Return the grant of a lease, 0 for an unknown one, and its use.
@@ -208,9 +195,8 @@ class CapStore(Costs):
     def leases(self) -> tuple[str, ...]:
         """Return the open leases of all processes."""
         with self.reading() as db:
-            return tuple(
-                row["owner"] for row in db.execute("SELECT owner FROM caps WHERE scope = 'lease'")
-            )
+            rows = db.execute("SELECT owner FROM caps WHERE scope = 'lease'")
+            return tuple(row["owner"] for row in rows)
 
     def _today(self) -> str:
         return self._clock().date().isoformat()
@@ -218,8 +204,10 @@ class CapStore(Costs):
     def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
         """Return the caps over this account; raises ModelDisabled if there are any and the model is barred."""
         caps = self._caps_over(db, account, day)
-        query, barring = "SELECT reason FROM barred WHERE model = ?", self._capped(caps)
-        row = db.execute(query, (account.model,)).fetchone() if barring else None
+        if not self._capped(caps):
+            return caps
+        query = "SELECT reason FROM barred WHERE model = ?"
+        row = db.execute(query, (account.model,)).fetchone()
         if row is not None:
             raise ModelDisabled(
                 f"{account.model} is no longer allowed under a cap: {row['reason']}.",

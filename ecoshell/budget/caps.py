@@ -1,6 +1,6 @@
 """Caps and the calls under them: what a call requests, reserves and settles, and how much output the caps allow."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -17,6 +17,10 @@ TASK = "task"
 """Scope of the cap that limits a subagent and those it delegates to; its owner is the path of the task."""
 NEAR_CAP_SHARE = Decimal("0.8")
 """The spent share of a cap from which it is reported as nearly used up."""
+_CALL_TOKENS = 8_192
+"""Output that a repeatable call may reserve however little of a cap it leaves."""
+_CALL_DIVISOR = 4
+"""A repeatable call with more output than that may reserve what a cap has left, divided by this."""
 SLICE_MS = 15_000
 """Working time that a running call reserves at once, so that parallel calls and other processes share a cap."""
 MIN_CALL_MS = 1_000
@@ -47,9 +51,9 @@ class CapState:
 
     def over(self, model: str) -> bool:
         """Return whether the cap applies to calls of this model; a team's `model:NAME` cap applies to one model."""
-        return (
-            not self.scope.startswith("model:") or self.scope.rpartition(" ")[0] == f"model:{model}"
-        )
+        if not self.scope.startswith("model:"):
+            return True
+        return self.scope.rpartition(" ")[0] == f"model:{model}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,8 @@ class Ask:
     """A requested call with upper bounds for its prompt and its output.
 
     `min_tokens` is the smallest useful output: the call is refused rather than clamped below it. The default is a
-    quarter of `max_tokens`, at least 16 and at most 256.
+    quarter of `max_tokens`, at least 16 and at most 256. `repeatable` calls are made again with more output if their
+    reply is cut, so they reserve only a part of what the caps allow.
     """
 
     price: Price | None
@@ -80,14 +85,24 @@ class Ask:
     max_tokens: int
     account: Account
     min_tokens: int | None = None
+    repeatable: bool = False
 
     @property
     def floor(self) -> int:
         """The smallest `max_tokens` that the call may be clamped to."""
-        minimum = (
-            min(256, max(16, self.max_tokens // 4)) if self.min_tokens is None else self.min_tokens
-        )
+        minimum = self.min_tokens
+        if minimum is None:
+            minimum = min(256, max(16, self.max_tokens // 4))
         return min(minimum, self.max_tokens)
+
+    @property
+    def usual_tokens(self) -> int:
+        """The `max_tokens` that is granted where caps allow it, however little of them it leaves."""
+        return (
+            max(self.floor, min(self.max_tokens, _CALL_TOKENS))
+            if self.repeatable
+            else self.max_tokens
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +172,16 @@ class Settlement:
         return amount_text(self.overrun_tokens, "tokens")
 
 
+def binding_cap(
+    caps: Iterable[CapState], amount_left: Callable[[CapState], int]
+) -> CapState | None:
+    """Return the cap that is used up first: the smallest amount left in a unit, the smallest share left among units."""
+    smallest = {cap.unit: cap for cap in sorted(caps, key=amount_left, reverse=True)}
+    return min(
+        smallest.values(), key=lambda cap: amount_left(cap) / max(1, cap.limit), default=None
+    )
+
+
 def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
     """Return the largest `max_tokens` that all caps allow.
 
@@ -171,12 +196,7 @@ def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
             if cap.left < MIN_CALL_MS:
                 raise limit_reached(cap, MIN_CALL_MS)
             continue
-        if cap.unit == "tokens":
-            room = cap.left - ask.prompt_tokens
-        elif ask.price is None:
-            raise price_unknown(ask.account.model, cap)
-        else:
-            room = ask.price.affordable_output(ask.prompt_tokens, cap.left)
+        room = _room(ask, cap, cap.left)
         if room < allowed:
             allowed, tightest = room, cap
     if tightest is not None and allowed < ask.floor:
@@ -185,6 +205,28 @@ def fitting_output(ask: Ask, caps: Iterable[CapState]) -> int:
             need = ask.price.worst(ask.prompt_tokens, ask.floor)
         raise limit_reached(tightest, need)
     return allowed
+
+
+def reserved_output(ask: Ask, caps: Sequence[CapState]) -> int:
+    """Return the `max_tokens` of a call; raises as `fitting_output` does.
+
+    A repeatable call leaves room under all caps: whatever a stopped or broken call has reserved counts, and other
+    processes need room under the same caps.
+    """
+    allowed, usual = fitting_output(ask, caps), ask.usual_tokens
+    for cap in caps:
+        if cap.unit != "ms" and cap.over(ask.account.model):
+            allowed = min(allowed, max(usual, _room(ask, cap, cap.left // _CALL_DIVISOR)))
+    return allowed
+
+
+def _room(ask: Ask, cap: CapState, amount: int) -> int:
+    """Return the output that an amount under a cap pays for; negative if it does not pay for the prompt."""
+    if cap.unit == "tokens":
+        return amount - ask.prompt_tokens
+    if ask.price is None:
+        raise price_unknown(ask.account.model, cap)
+    return ask.price.affordable_output(ask.prompt_tokens, amount)
 
 
 def fitting_ms(wanted: int, caps: Iterable[CapState]) -> int | None:
@@ -199,10 +241,10 @@ def answer_ms(caps: Iterable[CapState]) -> int | None:
     return None if left is None else min(left, max(MIN_CALL_MS, left // _ANSWER_SHARE))
 
 
-def exchanged_output(ask: Ask, caps: Iterable[CapState], old: Hold) -> int:
-    """Return the `max_tokens` of a call that replaces `old`: the room under the caps, or what `old` covers."""
+def exchanged_output(ask: Ask, caps: Sequence[CapState], old: Hold) -> int:
+    """Return the `max_tokens` of a call that replaces `old`: what a new call would reserve, or what `old` covers."""
     try:
-        allowed, refusal = fitting_output(ask, caps), None
+        allowed, refusal = reserved_output(ask, caps), None
     except LimitReached as error:
         allowed, refusal = -1, error
     covered = old.tokens - ask.prompt_tokens
@@ -218,7 +260,7 @@ def price_unknown(model: str, cap: CapState) -> PriceUnknown:
     """Return the error for a call without a price under a dollar cap."""
     fix = f'Set it in the configuration under [models."{model}".price]'
     if cap.scope in SCOPES:  # Team caps are always in dollars.
-        fix += f", or use a token cap instead: /budget {cap.scope} off, then /budget {cap.scope} 20000tok"
+        fix += f", or use a token cap instead: /budget {cap.scope} off, then /budget {cap.scope} 100000tok"
     return PriceUnknown(
         f"The price of {model} is unknown, and the {cap.scope} has a cap of {amount_text(cap.limit, 'usd')}.",
         fix=f"{fix}.",

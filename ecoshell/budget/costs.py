@@ -1,13 +1,12 @@
 """What was spent, by session, model, role, tool and day."""
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
 from ecoshell.budget.database import Database
-from ecoshell.budget.entries import NOTHING, Entry, alive, counted, entry_from_row, find, scope_keys
+from ecoshell.budget.entries import Entry, alive, entry_from_row, find, usage_of
 from ecoshell.messages import Usage
 
 By = Literal["day", "session", "model", "role", "tool"]
@@ -16,14 +15,14 @@ _SUMS = """SUM(spent_nano) AS spent,
     SUM(input) AS input, SUM(output) AS output, SUM(cached) AS cached, SUM(cache_write) AS cache_write,
     SUM(reasoning) AS reasoning, SUM(purpose != 'tool' AND state NOT IN ('aside', 'released')) AS calls,
     SUM(state IN ('settled', 'unreported') AND spent_nano IS NULL) AS unpriced,
-    SUM({spent_ms}) AS ms,
-    SUM(state IN ('settled', 'unreported') AND purpose != 'tool' AND {spent_ms} IS NULL) AS untimed,
-    COUNT({estimate_input}) AS estimates, COUNT({estimate_nano}) AS estimates_nano,
-    SUM(COALESCE({estimate_nano}, spent_nano)) AS likely_nano,
-    SUM(COALESCE({estimate_input}, input)) AS likely_input, SUM(COALESCE({estimate_output}, output)) AS likely_output
+    SUM(spent_ms) AS ms,
+    SUM(state IN ('settled', 'unreported') AND purpose != 'tool' AND spent_ms IS NULL) AS untimed,
+    COUNT(estimate_input) AS estimates, COUNT(estimate_nano) AS estimates_nano,
+    SUM(COALESCE(estimate_nano, spent_nano)) AS likely_nano,
+    SUM(COALESCE(estimate_input, input)) AS likely_input, SUM(COALESCE(estimate_output, output)) AS likely_output
 FROM entries"""
-_NEW_COLUMNS = ("spent_ms", "estimate_nano", "estimate_input", "estimate_output")
-"""Columns that are missing in files of older versions."""
+_SENT = "state NOT IN ('aside', 'released')"
+_COUNTED = "(state != 'released' OR spent_ms > 0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +88,12 @@ class Costs(Database):
 
     def unreconciled(self) -> tuple[Entry, ...]:
         """Return the calls that count in full because their usage was not reported or their process died."""
+        query = """SELECT * FROM entries WHERE state IN ('held', 'unreported') OR (held_ms > 0 AND state != 'aside')
+            ORDER BY id"""
         with self.reading() as db:
-            columns = _columns(db)
-            running = " OR held_ms > 0" if "held_ms" in columns else ""
-            query = (
-                f"SELECT * FROM entries WHERE state IN ('held', 'unreported'){running} ORDER BY id"
-            )
             entries = [entry_from_row(row) for row in db.execute(query)]
-        pending = (entry for entry in entries if entry.state != "aside")
         return tuple(
-            entry for entry in pending if entry.state == "unreported" or not alive(entry.pid)
+            entry for entry in entries if entry.state == "unreported" or not alive(entry.pid)
         )
 
     def rows(self, by: By, session: str | None = None) -> tuple[CostRow, ...]:
@@ -109,9 +104,7 @@ class Costs(Database):
         condition = "" if session is None else "AND session = :key"
         if by in ("role", "model"):
             condition += " AND (purpose != 'tool' OR spent_nano > 0)"
-        grouped = (
-            f"(state != 'released' OR {{spent_ms}} > 0) {condition} GROUP BY {by} ORDER BY MIN(id)"
-        )
+        grouped = f"{_COUNTED} {condition} GROUP BY {by} ORDER BY MIN(id)"
         return tuple(cost for _, cost in self._sums(by, grouped, session))
 
     def session_row(self, session: str) -> CostRow | None:
@@ -120,7 +113,7 @@ class Costs(Database):
 
     def task_row(self, task: str) -> CostRow | None:
         """Return the sum of a subagent's task and of those it delegated; None without a call."""
-        grouped = "(state != 'released' OR {spent_ms} > 0) AND task || '/' GLOB :key || '/*' GROUP BY session"
+        grouped = f"{_COUNTED} AND task || '/' GLOB :key || '/*' GROUP BY session"
         return next((cost for _, cost in self._sums("session", grouped, task)), None)
 
     def reasoning_nano(self, session: str) -> int:
@@ -128,17 +121,12 @@ class Costs(Database):
         query = "SELECT * FROM entries WHERE session = ? AND state = 'settled' AND reasoning > 0 AND price IS NOT NULL"
         with self.reading() as db:
             entries = [entry_from_row(row) for row in db.execute(query, (session,))]
-        return sum(
-            entry.price.reasoning_cost(entry.usage)
-            for entry in entries
-            if entry.price and entry.usage
-        )
+        priced = ((entry.price, entry.usage) for entry in entries)
+        return sum(price.reasoning_cost(usage) for price, usage in priced if price and usage)
 
     def pace(self, model: str) -> Pace | None:
         """Return the speed of a model's last steps; None without a timed step."""
         with self.reading() as db:
-            if "spent_ms" not in _columns(db):
-                return None
             row = db.execute(
                 """SELECT SUM(input + output), SUM(spent_ms), COUNT(*) FROM
                 (SELECT * FROM entries WHERE model = ? AND state = 'settled' AND purpose = 'step' AND spent_ms > 0
@@ -152,24 +140,20 @@ class Costs(Database):
 
         Summaries of /compact are excluded because they are written after the turn they are booked under.
         """
-        grouped = "(state != 'released' OR {spent_ms} > 0) AND role != 'compact' AND session = :key GROUP BY turn"
+        grouped = f"{_COUNTED} AND role != 'compact' AND session = :key GROUP BY turn"
         return dict(self._sums("session", grouped, session, turn="turn"))
 
     def _sums(
         self, by: str, grouped: str, key: str | None, *, turn: str = "0"
     ) -> list[tuple[int, CostRow]]:
-        """Return each group's sum and turn; columns missing in a read-only file of an older version count as NULL."""
+        """Return each group's sum and turn."""
+        query = f"SELECT {by} AS key, {turn} AS turn, {_SUMS} WHERE {grouped}"
         with self.reading() as db:
-            columns = _columns(db)
-            present = {name: name if name in columns else "NULL" for name in _NEW_COLUMNS}
-            query = f"SELECT {by} AS key, {turn} AS turn, {_SUMS} WHERE {grouped}".format(**present)
             rows = db.execute(query, {"key": key}).fetchall()
         sums: list[tuple[int, CostRow]] = []
         for row in rows:
             spent, ms = row["spent"], row["ms"]
-            usage = Usage(
-                row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]
-            )
+            usage = usage_of(row)
             likely = replace(usage, input=row["likely_input"], output=row["likely_output"])
             cost = CostRow(
                 key=row["key"],
@@ -193,49 +177,20 @@ class Costs(Database):
 
     def last(self, session: str) -> Entry | None:
         """Return the last call of a session."""
-        query = (
-            "SELECT * FROM entries WHERE session = ? AND state NOT IN ('aside', 'released')"
-            " ORDER BY id DESC LIMIT 1"
-        )
+        query = f"SELECT * FROM entries WHERE session = ? AND {_SENT} ORDER BY id DESC LIMIT 1"
         with self.reading() as db:
             row = db.execute(query, (session,)).fetchone()
         return None if row is None else entry_from_row(row)
 
     def last_session(self) -> str:
         """Return the session of the last call; empty without one."""
-        query = "SELECT session FROM entries WHERE state NOT IN ('aside', 'released') ORDER BY id DESC LIMIT 1"
+        query = f"SELECT session FROM entries WHERE {_SENT} ORDER BY id DESC LIMIT 1"
         with self.reading() as db:
             row = db.execute(query).fetchone()
         return "" if row is None else row["session"]
 
     def calls_within(self, session: str, seconds: float) -> int:
-        """Return how many calls of a session began in the last seconds."""
-        query = "SELECT COUNT(*) FROM entries WHERE session = ? AND at >= ? AND purpose != 'tool' AND state != 'aside'"
+        """Return how many calls of a session began in the last seconds, without released reservations."""
+        query = f"SELECT COUNT(*) FROM entries WHERE session = ? AND at >= ? AND purpose != 'tool' AND {_SENT}"
         with self.reading() as db:
             return db.execute(query, (session, self._clock().timestamp() - seconds)).fetchone()[0]
-
-    def verify(self) -> tuple[str, ...]:
-        """Recount all entries and describe each wrong total; empty if the ledger is consistent."""
-        sums: dict[tuple[str, str], tuple[int, ...]] = {}
-        with self.reading() as db:
-            for row in db.execute("SELECT * FROM entries"):
-                for key in scope_keys(
-                    row["session"], row["turn"], row["day"], row["lease"], row["task"]
-                ):
-                    sums[key] = tuple(
-                        map(sum, zip(sums.get(key, NOTHING), counted(row), strict=True))
-                    )
-            totals = {
-                (row["scope"], row["key"]): tuple(row)[2:]
-                for row in db.execute("SELECT * FROM totals")
-            }
-        return tuple(
-            f"{scope} {name}: stored {totals.get((scope, name), NOTHING)}, counted {sums.get((scope, name), NOTHING)}"
-            for scope, name in sorted({*sums, *totals})
-            if totals.get((scope, name), NOTHING) != sums.get((scope, name), NOTHING)
-        )
-
-
-def _columns(db: sqlite3.Connection) -> set[str]:
-    """Return the columns of the entries, of which a read-only file of an older version lacks some."""
-    return {name for name, *_ in db.execute("SELECT * FROM entries LIMIT 0").description}

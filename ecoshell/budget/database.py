@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,28 +19,21 @@ _UNWRITABLE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_AUTH,
 }
+_LOCKED = ("is locked by another process.", "Close the other ecoshell or try again.")
+_READ_ONLY = (
+    "cannot be written.",
+    "Make the file and its folder writable, or set ECOSHELL_HOME to a folder that is.",
+)
+_FULL = ("cannot grow: the disk is full or failing.", "Free some space and try again.")
+_DAMAGED = (
+    "is damaged and cannot be read.",
+    "Move the file away to start a new one; `sqlite3 FILE .recover` may save its rows.",
+)
 _MESSAGES: Mapping[int, tuple[str, str]] = {
-    **dict.fromkeys(
-        _BUSY, ("is locked by another process.", "Close the other ecoshell or try again.")
-    ),
-    **dict.fromkeys(
-        _UNWRITABLE,
-        (
-            "cannot be written.",
-            "Make the file and its folder writable, or set ECOSHELL_HOME to a folder that is.",
-        ),
-    ),
-    **dict.fromkeys(
-        (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
-        ("cannot grow: the disk is full or failing.", "Free some space and try again."),
-    ),
-    **dict.fromkeys(
-        (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
-        (
-            "is damaged and cannot be read.",
-            "Move the file away to start a new one; `sqlite3 FILE .recover` may save its rows.",
-        ),
-    ),
+    **dict.fromkeys(_BUSY, _LOCKED),
+    **dict.fromkeys(_UNWRITABLE, _READ_ONLY),
+    **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR), _FULL),
+    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), _DAMAGED),
 }
 """Problem and fix, by SQLite result code."""
 _FAILURES = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -82,12 +76,11 @@ class Database:
         self._busy_seconds = busy_seconds
         self.writable = True
         """Whether the file was opened for writing."""
-        self._connection = self._open((schema, *upgrades)[:version], busy_seconds)
+        self._connection = self._open((schema, *upgrades)[:version])
         try:
             with self._errors("Nothing was changed."):
-                self._connection.row_factory = (
-                    _sound_rows(self._connection, path) if checked else sqlite3.Row
-                )
+                sound = _sound_rows(self._connection, path) if checked else sqlite3.Row
+                self._connection.row_factory = sound
         except BaseException:
             self._connection.close()
             raise
@@ -121,11 +114,9 @@ class Database:
         if not self.writable:
             raise _failure(self.path, sqlite3.SQLITE_READONLY, outcome)
         if _identity(self.path) != self._identity:
-            raise StoreError(
-                f"{self.path} was removed or replaced while it was in use.",
-                kept=outcome,
-                fix="Restore the file or restart ecoshell; /export FILE still saves this chat.",
-            )
+            message = f"{self.path} was removed or replaced while it was in use."
+            fix = "Restore the file or restart ecoshell; /export FILE still saves this chat."
+            raise StoreError(message, kept=outcome, fix=fix)
 
     def rewrite(self) -> bool:
         """Rewrite the file and empty its log, so that deleted data is in neither.
@@ -151,7 +142,8 @@ class Database:
         with self._lock:
             self._connection.close()
 
-    def _open(self, scripts: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
+    def _open(self, scripts: Sequence[str]) -> sqlite3.Connection:
+        busy_seconds = self._busy_seconds
         with self._errors("Nothing was changed."):
             try:
                 make_private(self.path.parent)
@@ -164,28 +156,19 @@ class Database:
                 if isinstance(error, PermissionError) or not self.path.parent.is_dir():
                     raise _failure(self.path, sqlite3.SQLITE_READONLY) from error
             try:
-                return _connect(
-                    str(self.path),
-                    busy_seconds,
-                    lambda connection: _prepare(connection, self.path, scripts),
-                )
+                prepare = partial(_prepare, path=self.path, scripts=scripts)
+                return _connect(str(self.path), busy_seconds, prepare)
             except sqlite3.OperationalError as error:
                 if _code(error) not in _UNWRITABLE or not self.path.is_file():
                     raise
             self.writable = False
-            query = "SELECT 1 FROM sqlite_master"
             address = f"file:{quote(str(self.path))}?mode=ro"
+            require_latest = partial(_require_latest, path=self.path, latest=len(scripts))
             try:
-                return _connect(
-                    address, busy_seconds, lambda connection: connection.execute(query).fetchone()
-                )
-            except (
-                sqlite3.OperationalError
-            ):  # The WAL files cannot be written either: open the current state.
-                address += "&immutable=1"
-                return _connect(
-                    address, busy_seconds, lambda connection: connection.execute(query).fetchone()
-                )
+                return _connect(address, busy_seconds, require_latest)
+            except sqlite3.OperationalError:
+                # The WAL files cannot be written either: open the current state.
+                return _connect(f"{address}&immutable=1", busy_seconds, require_latest)
 
     @contextmanager
     def _errors(self, outcome: str) -> Generator[None]:
@@ -282,11 +265,18 @@ def _version(connection: sqlite3.Connection, path: Path, latest: int) -> int:
             f"{path} was written by a newer ecoshell.", fix="Upgrade ecoshell to use it."
         )
     if not version and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-        raise StoreError(
-            f"{path} belongs to another program.",
-            fix="Move it away so that a new file can be created.",
-        )
+        fix = "Move it away so that a new file can be created."
+        raise StoreError(f"{path} belongs to another program.", fix=fix)
     return version
+
+
+def _require_latest(connection: sqlite3.Connection, path: Path, latest: int) -> None:
+    """Raise StoreError for a read-only file of an older version."""
+    if _version(connection, path, latest) < latest:
+        raise StoreError(
+            f"{path} was written by an older ecoshell and cannot be upgraded, because it is read-only.",
+            fix="Make the file and its folder writable.",
+        )
 
 
 def _failure(path: Path, code: int, outcome: str = "Nothing was changed.") -> StoreError:

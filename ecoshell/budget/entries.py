@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ecoshell.budget import (
@@ -13,9 +13,10 @@ from ecoshell.budget import (
     Amount,
     CapState,
     Price,
+    Scope,
     amount_text,
-    price_from_json,
 )
+from ecoshell.budget.price import price_from_json
 from ecoshell.errors import UsageError
 from ecoshell.messages import Usage
 
@@ -52,12 +53,12 @@ class Entry:
     usage: Usage | None
     overrun_nano: int
     overrun_tokens: int
-    estimate: Usage | None = None
-    estimate_nano: int | None = None
-    lease: str = ""
-    held_ms: int = 0
-    spent_ms: int | None = None
-    task: str = ""
+    estimate: Usage | None
+    estimate_nano: int | None
+    lease: str
+    held_ms: int
+    spent_ms: int | None
+    task: str
 
     @property
     def held_usage(self) -> Usage:
@@ -69,30 +70,22 @@ class Entry:
         if self.purpose == "tool":
             return (f"{self.tool}: {_usd(self.spent_nano)}",)
         if self.usage is None or self.state == "unreported":
-            lines = (
-                f"at most {self.held_input:,} input, {self.held_output:,} output",
-                _usd(self.held_nano),
-            )
+            text = f"at most {self.held_input:,} input, {self.held_output:,} output"
+            lines = (text, _usd(self.held_nano))
             if self.price is not None:
-                lines = self.price.arithmetic(
-                    self.price.worst_parts(self.held_input, self.held_output)
-                )
+                parts = self.price.worst_parts(self.held_input, self.held_output)
+                lines = self.price.arithmetic(parts)
             if self.usage is None:
                 return (f"{self.state}: the worst case is reserved", *lines)
-            lines = (
-                "no usage was reported, so the whole reservation counts under the caps",
-                *lines,
-            )
+            text = "no usage was reported, so the whole reservation counts under the caps"
             if self.estimate is None:
-                return lines
+                return (text, *lines)
             counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
             price = "" if self.estimate_nano is None else f": ≈ {_usd(self.estimate_nano)}"
-            return (*lines, f"≈ {counts}, by a tokenizer{price}")
+            return (text, *lines, f"≈ {counts}, by a tokenizer{price}")
         if self.price is None:
-            return (
-                f"{self.usage.input:,} input, {self.usage.output:,} output",
-                _usd(self.spent_nano),
-            )
+            text = f"{self.usage.input:,} input, {self.usage.output:,} output"
+            return (text, _usd(self.spent_nano))
         lines = self.price.arithmetic(self.price.parts(self.usage))
         if self.spent_nano != self.price.cost(self.usage):
             lines = (*lines, f"reconciled to {_usd(self.spent_nano)}")
@@ -107,42 +100,23 @@ def _usd(nano: int | None) -> str:
 
 def entry_from_row(row: sqlite3.Row) -> Entry:
     """Convert a row to an entry."""
-    settled = row["state"] in ("settled", "unreported")
-    usage = None
-    if settled:
-        usage = Usage(
-            row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]
-        )
-    names = (
-        "id",
-        "at",
-        "day",
-        "session",
-        "turn",
-        "role",
-        "model",
-        "purpose",
-        "tool",
-        "state",
-        "pid",
-        "held_nano",
-    )
-    more = ("held_input", "held_output", "spent_nano", "overrun_nano", "overrun_tokens")
-    price = None if row["price"] is None else price_from_json(row["price"])
     columns: dict[str, Any] = {
-        **{name: row[name] for name in (*names, *more)},
-        "price": price,
-        "usage": usage,
+        field.name: row[field.name]
+        for field in fields(Entry)
+        if field.name not in ("price", "usage", "estimate")
     }
-    if "estimate_nano" in row.keys():  # noqa: SIM118 - a read-only file may have an older version
-        columns["estimate_nano"] = row["estimate_nano"]
-        if row["estimate_input"] is not None:
-            columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
-    present = set(row.keys())
-    columns |= {
-        name: row[name] for name in ("lease", "held_ms", "spent_ms", "task") if name in present
-    }
-    return Entry(**columns)
+    usage, estimate = None, None
+    if row["state"] in ("settled", "unreported"):
+        usage = usage_of(row)
+    if row["estimate_input"] is not None:
+        estimate = Usage(row["estimate_input"], row["estimate_output"])
+    price = None if row["price"] is None else price_from_json(row["price"])
+    return Entry(**columns, price=price, usage=usage, estimate=estimate)
+
+
+def usage_of(row: sqlite3.Row) -> Usage:
+    """Return the usage in a row, or in a sum of rows."""
+    return Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"])
 
 
 def find(db: sqlite3.Connection, entry: int) -> sqlite3.Row:
@@ -159,11 +133,8 @@ def insert(db: sqlite3.Connection, columns: Mapping[str, Any]) -> int:
     """Insert a row and add it to the totals; returns its number."""
     names = ", ".join(columns)
     marks = ", ".join("?" * len(columns))
-    cursor = db.execute(
-        f"INSERT INTO entries ({names}) VALUES ({marks}) RETURNING *", tuple(columns.values())
-    )
-    row = cursor.fetchone()
-    cursor.close()
+    query = f"INSERT INTO entries ({names}) VALUES ({marks}) RETURNING *"
+    (row,) = db.execute(query, tuple(columns.values())).fetchall()
     _add(db, row, counted(row), NOTHING)
     return row["id"]
 
@@ -171,11 +142,8 @@ def insert(db: sqlite3.Connection, columns: Mapping[str, Any]) -> int:
 def change(db: sqlite3.Connection, row: sqlite3.Row, columns: Mapping[str, Any]) -> None:
     """Change a row and update the totals by the difference."""
     names = ", ".join(f"{name} = ?" for name in columns)
-    cursor = db.execute(
-        f"UPDATE entries SET {names} WHERE id = ? RETURNING *", (*columns.values(), row["id"])
-    )
-    changed = cursor.fetchone()
-    cursor.close()
+    query = f"UPDATE entries SET {names} WHERE id = ? RETURNING *"
+    (changed,) = db.execute(query, (*columns.values(), row["id"])).fetchall()
     _add(db, changed, counted(changed), counted(row))
 
 
@@ -235,6 +203,15 @@ def caps_over(
     return _limited(db, caps, turn, limits)
 
 
+def cap_state(db: sqlite3.Connection, scope: Scope, key: str, amount: Amount) -> CapState:
+    """Return a cap of this amount with what counts under the key of its scope."""
+    query = "SELECT * FROM totals WHERE scope = ? AND key = ?"
+    row = db.execute(query, (scope, key)).fetchone()
+    kind = {"usd": "nano", "tokens": "tokens", "ms": "ms"}[amount.unit]
+    used = (0, 0) if row is None else (row[f"spent_{kind}"], row[f"held_{kind}"])
+    return CapState(scope, amount.unit, amount.value, *used)
+
+
 def _limited(
     db: sqlite3.Connection, caps: tuple[CapState, ...], turn: str, limits: Iterable[Amount]
 ) -> tuple[CapState, ...]:
@@ -243,18 +220,9 @@ def _limited(
         own = [cap for cap in caps if (cap.scope, cap.unit) == ("turn", limit.unit)]
         if own and own[0].limit <= limit.value:
             continue
-        row = db.execute(
-            "SELECT * FROM totals WHERE scope = 'turn' AND key = ?", (turn,)
-        ).fetchone()
-        kind = {"usd": "nano", "tokens": "tokens", "ms": "ms"}[limit.unit]
-        used = (0, 0) if row is None else (row[f"spent_{kind}"], row[f"held_{kind}"])
-        added = CapState("turn", limit.unit, limit.value, *used)
-        caps = tuple(
-            sorted(
-                (added, *(cap for cap in caps if cap not in own)),
-                key=lambda cap: _ORDER.index(cap.scope),
-            )
-        )
+        added = cap_state(db, "turn", turn, limit)
+        other_caps = [cap for cap in caps if cap not in own]
+        caps = tuple(sorted((added, *other_caps), key=lambda cap: _ORDER.index(cap.scope)))
     return caps
 
 

@@ -118,16 +118,13 @@ class Gate:
     async def hold(self, counted: Counted) -> Hold:
         """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelDisabled or StoreError."""
 
-        def reserve_uncut() -> Hold:
+        def reserve(*, cut: bool) -> Hold:
             ask = counted()
-            return self.ledger.hold(replace(ask, min_tokens=ask.max_tokens))
-
-        def reserve() -> Hold:
-            return self.ledger.hold(counted())
+            return self.ledger.hold(ask if cut else replace(ask, min_tokens=ask.usual_tokens))
 
         return await shared().fit(
-            lambda: _reserved(reserve_uncut, self.ledger.release),
-            lambda: _reserved(reserve, self.ledger.release),
+            lambda: _reserved(partial(reserve, cut=False), self.ledger.release),
+            lambda: _reserved(partial(reserve, cut=True), self.ledger.release),
         )
 
     async def set_aside(self, counted: Counted) -> Hold:
@@ -150,18 +147,12 @@ class Gate:
         estimate: Usage | None = None,
     ) -> Settlement:
         """End a reservation with the reported usage; without usage all of it counts, and `estimate` is displayed."""
-        operation = partial(self.ledger.settle, hold, usage, tool, ms=ms, estimate=estimate)
-        try:
-            return await finished(asyncio.to_thread(operation))
-        finally:
-            shared().ended(hold)
+        settle = partial(self.ledger.settle, hold, usage, tool, ms=ms, estimate=estimate)
+        return await _ended(hold, settle)
 
     async def release(self, hold: Hold, ms: int | None = None) -> None:
         """Cancel a reservation because nothing was billed; `ms` is the working time of a failed call."""
-        try:
-            await finished(asyncio.to_thread(self.ledger.release, hold, ms))
-        finally:
-            shared().ended(hold)
+        await _ended(hold, partial(self.ledger.release, hold, ms))
 
     async def end_attempt(self, hold: Hold, ms: int) -> None:
         """Record the time of a failed attempt whose reservation the next attempt will use."""
@@ -191,20 +182,16 @@ class Gate:
 
     async def end_tool(self, hold: ToolHold, ms: int) -> None:
         """Record the working time of a tool."""
-        try:
-            await finished(asyncio.to_thread(self.ledger.end_tool, hold, ms))
-        finally:
-            shared().ended(hold)
+        await _ended(hold, partial(self.ledger.end_tool, hold, ms))
 
     async def require(self, account: Account, nano: int) -> None:
         """Raise LimitReached if a cap does not have this much left for a tool; reserves nothing."""
 
         def tight() -> CapState | None:
-            caps = self.ledger.caps(account.session, account.turn, task=account.task)
-            return next(
-                (cap for cap in caps if cap.unit == "usd" and cap.over("") and nano > cap.left),
-                None,
-            )
+            for cap in self.ledger.caps(account.session, account.turn, task=account.task):
+                if cap.unit == "usd" and cap.over("") and nano > cap.left:
+                    return cap
+            return None
 
         async def look() -> None:
             cap = await asyncio.to_thread(tight)
@@ -233,6 +220,14 @@ async def _reserved(reserve: Callable[[], T], undo: Callable[[T], None]) -> T:
     except asyncio.CancelledError:
         await finished(undone())
         raise
+
+
+async def _ended(hold: Hold | ToolHold, end: Callable[[], T]) -> T:
+    """End a reservation in a thread, even if the waiting task is cancelled, and wake the waiting call."""
+    try:
+        return await finished(asyncio.to_thread(end))
+    finally:
+        shared().ended(hold)
 
 
 async def finished(work: Awaitable[T]) -> T:

@@ -20,15 +20,15 @@ from ecoshell.budget import (
     Settlement,
     ToolHold,
     answer_ms,
-    exchanged_output,
-    fitting_ms,
     fitting_output,
     limit_reached,
-    price_to_json,
+    reserved_output,
 )
 from ecoshell.budget.cap_store import CapStore
+from ecoshell.budget.caps import exchanged_output, fitting_ms
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.entries import Entry, State, alive, change, entry_from_row, find, insert
+from ecoshell.budget.price import price_to_json
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import Usage
 
@@ -36,6 +36,8 @@ _NOT_SENT = "Nothing was reserved and nothing was sent."
 _STILL_HELD = "The reservation counts in full until it is reconciled."
 _UNCHANGED = "Nothing was changed."
 _RELEASED = {"state": "released", "held_ms": 0}
+_ASIDE = "FROM entries WHERE state = 'aside' AND session = ? AND turn = ? AND task = ? AND pid = ?"
+"""The reservation for the final answer of a turn or a task in a process."""
 
 
 class Ledger(CapStore):
@@ -59,7 +61,7 @@ class Ledger(CapStore):
                         change(db, row, _RELEASED)
 
     def hold(self, ask: Ask) -> Hold:
-        """Reserve the worst case of a call, with `max_tokens` lowered to what all caps allow.
+        """Reserve the worst case of a call, with `max_tokens` lowered to what leaves room under all caps.
 
         Raises LimitReached, PriceUnknown or ModelDisabled.
         """
@@ -71,11 +73,7 @@ class Ledger(CapStore):
         account = ask.account
         with self.writing(_NOT_SENT) as db:
             mine = (account.session, account.turn, account.task, os.getpid())
-            pending = (
-                "SELECT * FROM entries"
-                " WHERE state = 'aside' AND session = ? AND turn = ? AND task = ? AND pid = ?"
-            )
-            for row in db.execute(pending, mine).fetchall():
+            for row in db.execute(f"SELECT * {_ASIDE}", mine).fetchall():
                 change(db, row, _RELEASED)
             day = self._today()
             caps = self._caps_for(db, account, day)
@@ -131,30 +129,17 @@ class Ledger(CapStore):
         with self.writing(_STILL_HELD) as db:
             row = find(db, hold.entry)
             if row["state"] != "held":
-                raise StoreError(
-                    f"Entry {hold.entry} of the ledger is already {row['state']}.", kept=_UNCHANGED
-                )
+                message = f"Entry {hold.entry} of the ledger is already {row['state']}."
+                raise StoreError(message, kept=_UNCHANGED)
             if usage is None:
-                worst = Usage(input=row["held_input"], output=row["held_output"])
-                likely = estimate and Usage(
-                    min(estimate.input, worst.input), min(estimate.output, worst.output)
-                )
-                nano = None if likely is None or hold.price is None else hold.price.cost(likely)
-                nano = None if nano == hold.nano else nano
-                settlement = Settlement(
-                    hold.entry, hold.nano, worst, False, estimate=likely, estimate_nano=nano
-                )
+                worst = Usage(row["held_input"], row["held_output"])
+                settlement = _unreported(hold, worst, estimate)
             else:
-                spent = None if hold.price is None else hold.price.cost(usage)
-                over = 0 if spent is None or hold.nano is None else max(0, spent - hold.nano)
-                settlement = Settlement(
-                    hold.entry, spent, usage, True, over, max(0, usage.total - hold.tokens)
-                )
+                settlement = _reported(hold, usage)
             change(db, row, {**_settled(settlement), "tool": tool, "spent_ms": ms})
             if settlement.overran:
-                reason = (
-                    f"it billed {settlement.overrun_text} more than its prompt and max_tokens allow"
-                )
+                amount = settlement.overrun_text
+                reason = f"it billed {amount} more than its prompt and max_tokens allow"
                 self._bar(db, hold.account.model, reason)
             return settlement
 
@@ -188,9 +173,8 @@ class Ledger(CapStore):
                 if need > cap.left:
                     raise limit_reached(cap, need)
             ms = fitting_ms(wanted_ms, caps)
-            return ToolHold(
-                account, tool, self._insert_tool(db, account, tool, nano, {"held_ms": ms or 0}), ms
-            )
+            entry = self._insert_tool(db, account, tool, nano, {"held_ms": ms or 0})
+            return ToolHold(account, tool, entry, ms)
 
     def end_tool(self, hold: ToolHold, ms: int) -> None:
         """Record the working time of a tool."""
@@ -210,9 +194,8 @@ class Ledger(CapStore):
     ) -> int:
         columns = self._columns(account, self._today())
         paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
-        return insert(
-            db, {**columns, **paid, **time, "state": "settled", "held_input": 0, "held_output": 0}
-        )
+        settled = {"state": "settled", "held_input": 0, "held_output": 0}
+        return insert(db, {**columns, **paid, **time, **settled})
 
     def shared_costs(self, by: str) -> tuple[CostRow, ...]:
         """Return the sums of a shared ledger by person, team or project; raises UsageError without one."""
@@ -236,93 +219,69 @@ class Ledger(CapStore):
             recorded = entry_from_row(row)
             is_tool = recorded.purpose == "tool"
             if recorded.state in ("aside", "released") or (is_tool and not recorded.held_ms):
-                raise UsageError(
-                    f"Entry {entry} is not a call that was sent.",
-                    fix="Reconcile a held or settled call.",
-                )
+                message = f"Entry {entry} is not a call that was sent."
+                raise UsageError(message, fix="Reconcile a held or settled call.")
             if (recorded.state == "held" or is_tool) and alive(recorded.pid):
-                raise UsageError(
-                    f"The call of entry {entry} is still running.",
-                    fix="Wait until it ends, or stop it.",
-                )
+                message = f"The call of entry {entry} is still running."
+                raise UsageError(message, fix="Wait until it ends, or stop it.")
+            counted = recorded.usage or recorded.held_usage
             if isinstance(actual, Amount) and actual.unit == "ms":
                 change(db, row, {"spent_ms": actual.value, "held_ms": 0})
-                usage = recorded.usage or recorded.held_usage
-                return Settlement(
-                    entry, recorded.spent_nano, usage, reported=recorded.state == "settled"
-                )
+                is_reported = recorded.state == "settled"
+                return Settlement(entry, recorded.spent_nano, counted, is_reported)
             if is_tool:
-                fix = f"Give the working time, such as --reconcile {entry}=2s."
+                fix = f"Give the working time, such as {entry}=2s."
                 raise UsageError(f"Entry {entry} is a tool call, whose price is known.", fix=fix)
-            counted = recorded.usage or recorded.held_usage
-            spent = recorded.spent_nano if recorded.usage else recorded.held_nano
             if isinstance(actual, Usage):
                 nano = None if recorded.price is None else recorded.price.cost(actual)
-                settlement = Settlement(entry, nano, actual, reported=True)
+                settlement = Settlement(entry, nano, actual, True)
             elif actual.unit == "usd":
-                settlement = Settlement(
-                    entry, actual.value, counted, reported=True, estimate=recorded.estimate
-                )
+                estimate = recorded.estimate
+                settlement = Settlement(entry, actual.value, counted, True, estimate=estimate)
             else:
-                tokens = Usage(input=actual.value)
-                settlement = Settlement(
-                    entry, spent, tokens, reported=True, estimate_nano=recorded.estimate_nano
-                )
+                spent = recorded.spent_nano if recorded.usage else recorded.held_nano
+                nano, tokens = recorded.estimate_nano, Usage(input=actual.value)
+                settlement = Settlement(entry, spent, tokens, True, estimate_nano=nano)
             ms = (row["spent_ms"] or 0) + row["held_ms"] if row["held_ms"] else row["spent_ms"]
             change(db, row, {**_settled(settlement), "spent_ms": ms})
             return settlement
 
     def aside_nano(self, account: Account) -> int:
         """Return the amount that this process has set aside for the account's turn and lease."""
-        query = """SELECT COALESCE(SUM(held_nano), 0) FROM entries
-            WHERE state = 'aside' AND session = ? AND turn = ? AND task = ? AND pid = ? AND lease = ?"""
+        query = f"SELECT COALESCE(SUM(held_nano), 0) {_ASIDE} AND lease = ?"
         key = (account.session, account.turn, account.task, os.getpid(), account.lease)
         with self.reading() as db:
             return db.execute(query, key).fetchone()[0]
 
     def entries_of(self, lease: str, ids: Collection[int] | None = None) -> tuple[Entry, ...]:
         """Return the sent calls of a lease, optionally only these entries."""
+        query = "SELECT * FROM entries WHERE lease = ? AND state NOT IN ('aside', 'released')"
+        if ids is not None:
+            query += f" AND id IN ({', '.join('?' * len(ids))})"
         with self.reading() as db:
-            query = "SELECT * FROM entries WHERE lease = ? AND state NOT IN ('aside', 'released')"
-            if ids is None:
-                rows = db.execute(query, (lease,)).fetchall()
-            else:
-                rows = db.execute(
-                    f"{query} AND id IN ({', '.join('?' * len(ids))})", (lease, *ids)
-                ).fetchall()
+            rows = db.execute(query, (lease, *(ids or ()))).fetchall()
         return tuple(entry_from_row(row) for row in rows)
 
     def _hold(self, db: sqlite3.Connection, ask: Ask) -> Hold:
-        """Insert the reservation of a call, as large as all caps allow."""
+        """Insert the reservation of a call."""
         day = self._today()
         caps = self._caps_for(db, ask.account, day)
         ms = fitting_ms(SLICE_MS, caps)
-        return self._place(db, ask, fitting_output(ask, caps), "held", ms, day)
+        return self._place(db, ask, reserved_output(ask, caps), "held", ms, day)
 
     def _place(
-        self,
-        db: sqlite3.Connection,
-        ask: Ask,
-        output: int,
-        state: State,
-        ms: int | None,
-        day: str,
+        self, db: sqlite3.Connection, ask: Ask, output: int, state: State, ms: int | None, day: str
     ) -> Hold:
         """Insert the reservation of a call with this output limit and working time."""
-        nano = None if ask.price is None else ask.price.worst(ask.prompt_tokens, output)
-        reserved = {
-            "state": state,
-            "price": None if ask.price is None else price_to_json(ask.price),
-            "held_nano": nano,
-            "held_input": ask.prompt_tokens,
-            "held_output": output,
-            "held_ms": ms or 0,
-        }
+        nano = price = None
+        if ask.price is not None:
+            nano = ask.price.worst(ask.prompt_tokens, output)
+            price = price_to_json(ask.price)
+        tokens = {"held_input": ask.prompt_tokens, "held_output": output}
+        reserved = {"state": state, "price": price, "held_nano": nano, **tokens, "held_ms": ms or 0}
         entry = insert(db, {**self._columns(ask.account, day), **reserved})
-        tokens = ask.prompt_tokens + output
-        return Hold(
-            entry, nano, tokens, output, output < ask.max_tokens, ask.account, ask.price, ms
-        )
+        total, clamped = ask.prompt_tokens + output, output < ask.usual_tokens
+        return Hold(entry, nano, total, output, clamped, ask.account, ask.price, ms)
 
     def _columns(self, account: Account, day: str) -> dict[str, Any]:
         return {
@@ -342,6 +301,22 @@ class Ledger(CapStore):
 def _not_shared() -> UsageError:
     fix = "Set [budget] ledger, or ECOSHELL_LEDGER, to its address: postgresql://PERSON@HOST/DATABASE."
     return UsageError("This needs a team ledger, and none is configured.", fix=fix)
+
+
+def _reported(hold: Hold, usage: Usage) -> Settlement:
+    spent = None if hold.price is None else hold.price.cost(usage)
+    over = 0 if spent is None or hold.nano is None else max(0, spent - hold.nano)
+    return Settlement(hold.entry, spent, usage, True, over, max(0, usage.total - hold.tokens))
+
+
+def _unreported(hold: Hold, worst: Usage, estimate: Usage | None) -> Settlement:
+    """Count the whole reservation, and show the estimate within it."""
+    if estimate is None:
+        return Settlement(hold.entry, hold.nano, worst, False)
+    likely = Usage(min(estimate.input, worst.input), min(estimate.output, worst.output))
+    nano = None if hold.price is None else hold.price.cost(likely)
+    nano = None if nano == hold.nano else nano
+    return Settlement(hold.entry, hold.nano, worst, False, estimate=likely, estimate_nano=nano)
 
 
 def _settled(settlement: Settlement) -> dict[str, Any]:

@@ -31,11 +31,6 @@ class Rates:
         return max(self.input, self.cached_input, self.cache_write)
 
     @property
-    def dearest_read(self) -> Decimal:
-        """The highest rate of a prompt token that is not written to a cache."""
-        return max(self.input, self.cached_input)
-
-    @property
     def dearest_output(self) -> Decimal:
         """The highest rate of an output token."""
         return max(self.output, self.reasoning)
@@ -83,12 +78,12 @@ class Price:
         """Return the buckets of the most expensive call within these counts."""
         reachable = (self.rates, *(tier.rates for tier in self.tiers if prompt_tokens > tier.above))
         inputs = (
-            rates.dearest_input if self.cache_writes else rates.dearest_read for rates in reachable
+            rates.dearest_input if self.cache_writes else max(rates.input, rates.cached_input)
+            for rates in reachable
         )
-        return (
-            ("prompt at most", prompt_tokens, max(inputs)),
-            ("output at most", output_tokens, max(rates.dearest_output for rates in reachable)),
-        )
+        outputs = (rates.dearest_output for rates in reachable)
+        prompt = ("prompt at most", prompt_tokens, max(inputs))
+        return prompt, ("output at most", output_tokens, max(outputs))
 
     def cost(self, usage: Usage) -> int:
         """Return the price of a call in nano-dollars, rounded up once."""
@@ -96,12 +91,7 @@ class Price:
 
     def reasoning_cost(self, usage: Usage) -> int:
         """Return the part of the price that the reasoning tokens cost."""
-        name, count, rate = self.parts(usage)[-1]
-        return int(
-            self._exact_nano(((name, count, rate),), fee=False).to_integral_value(
-                rounding=ROUND_CEILING
-            )
-        )
+        return self._nano(self.parts(usage)[-1:], fee=False)
 
     def worst(self, prompt_tokens: int, output_tokens: int) -> int:
         """Return the upper bound in nano-dollars of a call within these counts, however tokens are billed."""
@@ -138,16 +128,15 @@ class Price:
             parts.append(f"{_usd(rates.cached_input)} cached")
         return f"{', '.join(parts)}, {_usd(rates.output)} out per million tokens"
 
-    def _nano(self, parts: tuple[Part, ...]) -> int:
-        return int(self._exact_nano(parts).to_integral_value(rounding=ROUND_CEILING))
+    def _nano(self, parts: tuple[Part, ...], *, fee: bool = True) -> int:
+        return int(self._exact_nano(parts, fee=fee).to_integral_value(rounding=ROUND_CEILING))
 
     def _exact_nano(self, parts: tuple[Part, ...], *, fee: bool = True) -> Decimal:
         """Return the unrounded price in nano-dollars, with the fixed price per call if `fee`."""
         total = _EXACT.multiply(self.request, Decimal(NANO)) if fee else Decimal(0)
         for _, count, rate in parts:
-            total = _EXACT.add(
-                total, _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE))
-            )
+            nano = _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE))
+            total = _EXACT.add(total, nano)
         return total
 
 

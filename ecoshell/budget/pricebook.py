@@ -98,21 +98,16 @@ class PriceBook:
 
     def names(self) -> tuple[str, ...]:
         """Return all chat models of the file and all models with a user price, sorted."""
-        return tuple(
-            sorted(
-                {*self.user, *(name for name, entry in self._entries.items() if _is_chat(entry))}
-            )
-        )
+        listed = (name for name, entry in self._entries.items() if _is_chat(entry))
+        return tuple(sorted({*self.user, *listed}))
 
     def of_provider(self, provider: str) -> Iterator[tuple[ModelFacts, Price | None]]:
         """Yield properties and prices of a provider's models in file order; names carry the provider prefix."""
         for name, entry in self._entries_of(provider):
             if _is_chat(entry):
                 full = name if name.startswith(f"{provider}/") else f"{provider}/{name}"
-                yield (
-                    _facts(full, entry),
-                    self.user.get(full) or self.user.get(name) or _price(name, entry),
-                )
+                price = self.user.get(full) or self.user.get(name) or _price(name, entry)
+                yield _facts(full, entry), price
 
     def _match(self, model: str) -> tuple[str, Entry] | None:
         if model not in self._matches:
@@ -137,11 +132,8 @@ class PriceBook:
             return (bare, entry) if entry is not None and _is_chat(entry) and same else None
         if f'/{model}"'.encode() not in raw:
             return None
-        matches = [
-            (name, entry)
-            for name, entry in self._entries.items()
-            if name.partition("/")[2] == model and _is_chat(entry)
-        ]
+        chats = ((name, entry) for name, entry in self._entries.items() if _is_chat(entry))
+        matches = [item for item in chats if item[0].partition("/")[2] == model]
         return matches[0] if len(matches) == 1 else None
 
     def _entry(self, name: str, raw: bytes) -> Entry | None:
@@ -156,12 +148,9 @@ class PriceBook:
     def _entries_of(self, provider: str) -> Iterator[tuple[str, Entry]]:
         raw = self._read()
         if not self._is_parsed_singly(raw):
-            entries = self._entries.items()
-            yield from (
-                (name, entry)
-                for name, entry in entries
-                if entry.get("litellm_provider") == provider
-            )
+            for name, entry in self._entries.items():
+                if entry.get("litellm_provider") == provider:
+                    yield name, entry
             return
         field = f'\n        "litellm_provider": {json.dumps(provider)}'.encode()
         at = 0
@@ -245,9 +234,8 @@ def _price(name: str, entry: Entry) -> Price | None:
         candidates += [
             (int(size) * 1000, _rates(entry, f"_above_{size}k_tokens", base)) for size in sizes
         ]
-    tiers = sorted(
-        (Tier(above, rates) for above, rates in candidates if rates), key=lambda tier: tier.above
-    )
+    tiers = [Tier(above, rates) for above, rates in candidates if rates]
+    tiers.sort(key=lambda tier: tier.above)
     # A hosted model with free output is one whose price the file does not know.
     if not tiers or not tiers[0].rates.output:
         return None
@@ -293,7 +281,7 @@ def _is_chat(entry: Entry) -> bool:
 
 def _count(entry: Entry, *names: str) -> int | None:
     """Return the first of these fields that is a positive number."""
-    values = (entry.get(name) for name in names)
-    return next(
-        (int(value) for value in values if isinstance(value, (int, Decimal)) and value > 0), None
-    )
+    for value in map(entry.get, names):
+        if isinstance(value, (int, Decimal)) and value > 0:
+            return int(value)
+    return None

@@ -165,13 +165,13 @@ def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> Lo
         return LoadingDecision(presentation, (), summary, chances=_chances(candidates))
     if policy.declares_array:
         return _core_and_declared(candidates, policy, policy.declared or frozenset())
-    if not candidates or (
-        policy.is_first and policy.has_all_tools and _is_small(candidates, policy)
-    ):
+    if not candidates:
         presentation = _presentation_of_everything(policy)
-        return LoadingDecision(
-            presentation, names, "Every tool is loaded: listing names saves too little."
-        )
+        return LoadingDecision(presentation, (), "No further tool can be loaded in this turn.")
+    if policy.is_first and policy.has_all_tools and _is_small(candidates, policy):
+        presentation = _presentation_of_everything(policy)
+        summary = "Every tool is loaded: listing names saves too little."
+        return LoadingDecision(presentation, names, summary)
     return _core_and_likely(candidates, policy)
 
 

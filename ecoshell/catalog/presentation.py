@@ -29,9 +29,11 @@ _LOCAL_PLACES = {name: place for place, name in enumerate(LOCAL_ARRAY)}
 _MAX_WORDS = 8
 _MAX_CHARACTERS = 60
 _DANGLING = re.compile(
-    r"(?:\W+(?:a|an|the|of|to|in|on|at|by|for|from|with|about|and|or|that|those|which|returns|since|has))+\W*$"
+    r"(?:[^\w)]+(?:a|an|the|of|to|in|on|at|by|for|from|with|about|and|or|that|those|which|returns|show|since|has))+"
+    r"\W*$"
 )
 """Words that need a further one, at the end of a cut sentence."""
+_UNCLOSED = re.compile(r"\s*\([^)]*$")
 _SENTENCE_END = re.compile(r"[.;:!?](?:\s|$)|[。；：！？\n]")
 
 
@@ -222,12 +224,12 @@ def presentation_of(name: str, declared: Iterable[str], *, registers: bool) -> P
 
 
 def few_words(schema: ToolSchema) -> str:
-    """Return the beginning of a tool's description, at most eight words, without a dangling end."""
+    """Return the beginning of a tool's description, at most eight words, without a dangling or unclosed end."""
     sentence = _SENTENCE_END.split(schema.description.strip(), maxsplit=1)[0]
     words = sentence.split()
     beginning = " ".join(words[:_MAX_WORDS])
     if len(words) > _MAX_WORDS or len(beginning) > _MAX_CHARACTERS:
-        beginning = _DANGLING.sub("", beginning[:_MAX_CHARACTERS])
+        beginning = _DANGLING.sub("", _UNCLOSED.sub("", beginning[:_MAX_CHARACTERS]))
     return beginning.rstrip(" ,(-")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from ecoshell.api import Result
@@ -14,6 +15,8 @@ from ecoshell.events import (
     Notice,
     Quote,
     QuoteChosen,
+    Reasoned,
+    SubagentLimited,
     TextArrived,
     TurnFinished,
     to_json,
@@ -45,8 +48,9 @@ class AnswerOutput:
     On a terminal the answer is streamed; a pipe gets the final answer alone.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        """`quiet` prints only errors on standard error."""
+    def __init__(self, session: Callable[[], str | None], *, quiet: bool = False) -> None:
+        """`session` returns the ID of the open session; `quiet` prints only errors on standard error."""
+        self._session = session
         self._lines: EventLines | None = None
         self._shows_progress = sys.stderr.isatty() and not quiet
         self._quiet = quiet
@@ -55,13 +59,21 @@ class AnswerOutput:
         self._streamed = ""
         """The part of the answer that was printed while it arrived."""
         self._line_is_open = False
+        self._reasoning: list[str] = []
+        """Reasoning of the arriving reply; its length is printed before the answer."""
 
     def show(self, event: Event) -> None:
         """Print an event or the result, if it concerns the reader."""
         if isinstance(event, TextArrived):
             if self._streams and event.channel == "answer":
+                self._end_reasoning(event.role)
                 self._stream(event.text)
+            elif self._streams and event.channel == "reasoning":
+                self._reasoning.append(event.text)
             return
+        if isinstance(event, Reasoned) and self._line_is_open:
+            return  # printed before the answer
+        self._reasoning.clear()
         if self._line_is_open:
             print(file=self._output, flush=True)
             self._line_is_open = False
@@ -69,12 +81,23 @@ class AnswerOutput:
             if event.answer and event.answer.strip() != self._streamed.strip():
                 print(visible(event.answer), file=self._output, flush=True)
         elif self._shows_progress or self._is_problem(event):
-            if self._lines is None:
-                from ecoshell.cli.event_lines import EventLines
-                from ecoshell.cli.printer import Printer
+            self._show_line(event)
 
-                self._lines = EventLines(Printer(sys.stderr), streaming=False, answers=False)
-            self._lines.show(event)
+    def _show_line(self, event: Event) -> None:
+        if self._lines is None:
+            from ecoshell.cli.event_lines import EventLines
+            from ecoshell.cli.printer import Printer
+
+            hint = f"ecoshell --resume {self._session()}, then /plan accept"
+            printer = Printer(sys.stderr)
+            self._lines = EventLines(printer, streaming=False, answers=False, plan_hint=hint)
+        self._lines.show(event)
+
+    def _end_reasoning(self, role: str) -> None:
+        """Print the length of the reasoning that has arrived."""
+        if self._reasoning and self._shows_progress:
+            self._show_line(Reasoned("".join(self._reasoning), role))
+        self._reasoning.clear()
 
     def _stream(self, text: str) -> None:
         if not self._line_is_open:
@@ -93,4 +116,4 @@ class AnswerOutput:
             return not self._quiet and event.render() is not None
         if isinstance(event, TurnFinished):
             return event.status != "answered"
-        return isinstance(event, ErrorHappened | LimitHit)
+        return isinstance(event, ErrorHappened | LimitHit | SubagentLimited)

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from ecoshell.cli.answer_output import AnswerOutput, print_json_line
 from ecoshell.cli.run_options import add_run_options, prepared_options
 from ecoshell.cli.signals import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.standard_input import decode, read_attachment, read_question_text
-from ecoshell.errors import EcoshellError, ToolError, UsageError
+from ecoshell.errors import EcoshellError, ToolError, UsageError, closest_words, is_typo
 from ecoshell.events import ErrorHappened, Event
 from ecoshell.images import MAX_IMAGES, attached, open_image
 from ecoshell.messages import Attachment
@@ -22,6 +22,7 @@ from ecoshell.messages import Attachment
 if TYPE_CHECKING:  # imported only if a user can be asked
     from ecoshell.cli.line_user import LineUser
 
+_NOT_ASKED = "Nothing was asked."
 _APPROVAL_FIX = (
     "--yes skips approval prompts; [approval] allow in the settings allows single tools."
 )
@@ -35,13 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="the question; piped text is attached. - reads the question from standard input",
     )
+    image = "attach an image; repeatable"
     parser.add_argument(
-        "--image",
-        action="append",
-        default=[],
-        metavar="FILE",
-        type=Path,
-        help="attach an image; repeatable",
+        "--image", action="append", default=[], metavar="FILE", type=Path, help=image
     )
     parser.add_argument(
         "--json", action="store_true", help="print every event, and the result, as JSON lines"
@@ -49,11 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quiet", action="store_true", help="print only the answer and errors; ask nothing"
     )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="with --yes: allow overwriting a file with less content",
-    )
+    force = "with --yes: allow overwriting a file with less content"
+    parser.add_argument("--force", action="store_true", help=force)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,16 +59,19 @@ def run(args: argparse.Namespace) -> int:
     json: bool = args.json
     quiet: bool = args.quiet
     warn = partial(print, "ecoshell:", file=sys.stderr)
-    report = partial(print_json_line, file=sys.stdout) if json else AnswerOutput(quiet=quiet).show
     user = None if json or quiet or words[-1:] == ["-"] else _user_at_terminal()
     agent = Agent(user=user, options=options)
-    with (
-        hangups_interrupt(),
-        redirect_stdout(sys.stderr),
-    ):  # keep output of plugins' tools out of the answer
+    report = (
+        partial(print_json_line, file=sys.stdout)
+        if json
+        else AnswerOutput(lambda: agent.outcome.session, quiet=quiet).show
+    )
+    # plugins' tools may print, which must not mix with the answer
+    with hangups_interrupt(), redirect_stdout(sys.stderr):
         try:
             images = read_images(args.image)
             question, attachments = read_question(words, (lambda _: None) if quiet else warn)
+            require_no_command(question, options.workspace)
             asyncio.run(follow(agent, question, (*images, *attachments), report=report, user=user))
         except EcoshellError as error:
             if not json:
@@ -86,34 +83,22 @@ def run(args: argparse.Namespace) -> int:
             agent.outcome.status = "interrupted"
     outcome = agent.outcome
     report(outcome.result())
+    even, fix = (" even with --yes", "") if options.yes else ("", f" {_APPROVAL_FIX}")
     for call in outcome.refused:
-        if options.yes:
-            warn(
-                f"{call} was not run: it needs an approval even with --yes, and no user is available."
-            )
-        else:
-            warn(
-                f"{call} was not run: it needs an approval, and no user is available. {_APPROVAL_FIX}"
-            )
+        warn(f"{call} was not run: it needs an approval{even}, and no user is available.{fix}")
     return outcome.exit_status
 
 
 def read_images(files: Sequence[Path]) -> tuple[Attachment, ...]:
     """Read the images to attach; raises UsageError for an invalid file and for too many."""
     if len(files) > MAX_IMAGES:
-        raise UsageError(
-            f"The question has {len(files)} images; the limit is {MAX_IMAGES}.",
-            kept="Nothing was asked.",
-            fix="Ask about fewer images.",
-        )
+        message = f"The question has {len(files)} images; the limit is {MAX_IMAGES}."
+        raise UsageError(message, kept=_NOT_ASKED, fix="Ask about fewer images.")
     try:
         return tuple(attached(open_image(file)) for file in files)
     except ToolError as error:
-        raise UsageError(
-            f"--image: {error.message}",
-            kept="Nothing was asked.",
-            fix="Give a PNG, JPEG, GIF or WebP file.",
-        ) from error
+        fix = "Give a PNG, JPEG, GIF or WebP file."
+        raise UsageError(f"--image: {error.message}", kept=_NOT_ASKED, fix=fix) from error
 
 
 def read_question(
@@ -178,3 +163,32 @@ def _user_at_terminal() -> "LineUser | None":
     from ecoshell.cli.line_user import LineUser
 
     return LineUser(Keyboard(output=sys.stderr).word, partial(print, file=sys.stderr))
+
+
+def require_no_command(question: str, workspace: Path | None) -> None:
+    """Raise UsageError for a chat command and a mistyped one; `/task` and custom commands ask questions."""
+    if not question.startswith("/"):
+        return
+    from ecoshell.agent.command_table import SCREEN_COMMANDS, split_first_word
+    from ecoshell.agent.slash_commands import COMMANDS
+    from ecoshell.agent.task_command import COMMAND
+
+    word, _ = split_first_word(question)
+    names, name = COMMANDS.keys() | SCREEN_COMMANDS, word[1:].lower()
+    if name in names and f"/{name}" != COMMAND:
+        fix = "Type it in the chat (ecoshell); ecoshell ask --help lists the options of a question."
+        raise UsageError(f"{word} is a chat command, not a question.", kept=_NOT_ASKED, fix=fix)
+    near = [match for match in closest_words(name, names) if is_typo(name, match)]
+    if near and name not in _custom_commands(workspace):
+        fix = f"Did you mean /{near[0]}?"
+        raise UsageError(f"Unknown command {word}.", kept=_NOT_ASKED, fix=fix)
+
+
+def _custom_commands(workspace: Path | None) -> Collection[str]:
+    """The names of the commands that are made from files."""
+    from ecoshell.agent.custom_commands import CustomCommands
+    from ecoshell.paths import user_paths
+    from ecoshell.tools.workspace import Workspace, workspace_folder
+
+    folder, ground = user_paths().commands_folder, Workspace(workspace_folder(workspace))
+    return CustomCommands(folder, ground, frozenset[str], lambda _: None).current()

@@ -13,6 +13,7 @@ from ecoshell.paths import user_paths
 
 if TYPE_CHECKING:
     from ecoshell.cli.parser import CommandLine
+    from ecoshell.plugin_host import Plugins
 
 Candidates = Callable[[str, list[str]], Iterable[str]]
 """Takes the start of a word and the preceding words of the same argument."""
@@ -28,10 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the script a shell reads to complete commands; raises UsageError without argcomplete."""
     if find_spec("argcomplete") is None:
-        raise UsageError(
-            "Completion needs argcomplete, which is not installed.",
-            fix="pip install 'ecoshell[completion]'",
-        )
+        message = "Completion needs argcomplete, which is not installed."
+        raise UsageError(message, fix="pip install 'ecoshell[completion]'")
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["ecoshell"], shell=args.shell))
@@ -95,22 +94,17 @@ def _models(prefix: str, preceding: list[str]) -> Iterable[str]:
 
     settings = load_settings(user_paths())
     rows = Inventory(settings, user_paths().models_folder, barred={}).local_rows()
-    return [
-        *(row.name for row in rows),
-        *settings.models.named,
-        *(price_book(settings).names() if prefix else ()),
-    ]
+    listed = price_book(settings).names() if prefix else ()
+    return [*(row.name for row in rows), *settings.models.named, *listed]
 
 
 def _roles(prefix: str, preceding: list[str]) -> Iterable[str]:
     from ecoshell.options import ROLES
 
     role, equals, model = prefix.partition("=")
-    return (
-        [f"{role}={name}" for name in _models(model, preceding)]
-        if equals
-        else [f"{role}=" for role in ROLES]
-    )
+    if not equals:
+        return [f"{role}=" for role in ROLES]
+    return [f"{role}={name}" for name in _models(model, preceding)]
 
 
 def _tools(prefix: str, preceding: list[str]) -> Iterable[str]:
@@ -118,10 +112,8 @@ def _tools(prefix: str, preceding: list[str]) -> Iterable[str]:
     from ecoshell.tools.workspace import Workspace, workspace_folder
 
     workspace, paths = Workspace(workspace_folder()), user_paths()
-    return [
-        tool.schema.name
-        for _, tool in sources_of(load_settings(paths), paths, workspace, lambda _: None)
-    ]
+    sources = sources_of(load_settings(paths), paths, workspace, lambda _: None)
+    return [tool.schema.name for _, tool in sources]
 
 
 def _servers(prefix: str, preceding: list[str]) -> Iterable[str]:
@@ -136,20 +128,22 @@ def _plugins(prefix: str, preceding: list[str]) -> Iterable[str]:
     return [plugin.name for plugin in find_user_plugins(user_paths())]
 
 
-def _strategies(prefix: str, preceding: list[str]) -> Iterable[str]:
+def _enabled_plugins() -> "Plugins":
     from ecoshell.assembly import load_settings, plugins_of
+
+    return plugins_of(load_settings(user_paths()), user_paths(), lambda _: None)
+
+
+def _strategies(prefix: str, preceding: list[str]) -> Iterable[str]:
     from ecoshell.assembly.strategies import STRATEGIES
 
-    plugins = plugins_of(load_settings(user_paths()), user_paths(), lambda _: None)
-    return [*STRATEGIES, *plugins.strategies(STRATEGIES)]
+    return [*STRATEGIES, *_enabled_plugins().strategies(STRATEGIES)]
 
 
 def _judges(prefix: str, preceding: list[str]) -> Iterable[str]:
     from ecoshell.agent.judge import JUDGES
-    from ecoshell.assembly import load_settings, plugins_of
 
-    plugins = plugins_of(load_settings(user_paths()), user_paths(), lambda _: None)
-    return [*JUDGES, *plugins.judges(JUDGES)]
+    return [*JUDGES, *_enabled_plugins().judges(JUDGES)]
 
 
 def _themes(prefix: str, preceding: list[str]) -> Iterable[str]:

@@ -24,6 +24,7 @@ from ecoshell.events import (
     NodeChanged,
     Notice,
     PlanChanged,
+    PlanWritten,
     Rationale,
     Reasoned,
     SandboxBlocked,
@@ -67,11 +68,22 @@ def speaker(event: Event) -> str:
 class EventLines:
     """Prints the events of turns as they arrive; text that was streamed is not printed again when complete."""
 
-    def __init__(self, printer: Printer, *, streaming: bool = True, answers: bool = True) -> None:
-        """Without `streaming`, print only complete texts; without `answers`, leave the answer to the caller."""
+    def __init__(
+        self,
+        printer: Printer,
+        *,
+        streaming: bool = True,
+        answers: bool = True,
+        plan_hint: str = "",
+    ) -> None:
+        """Without `streaming`, print only complete texts; without `answers`, leave the answer to the caller.
+
+        `plan_hint` says how to carry out a written plan where `/plan accept` cannot be typed.
+        """
         self._printer = printer
         self._streaming = streaming
         self._answers = answers
+        self._plan_hint = plan_hint
         self._open_channel = ""
         """The channel of the reply that is being printed, or empty."""
         self._is_call = False
@@ -166,6 +178,8 @@ class EventLines:
                 line = replace(line, text="") if is_printed else line
             case SubagentStarted():
                 self._subagents.add(event.id)
+            case PlanWritten() if line is not None and self._plan_hint:
+                line = replace(line, detail=self._plan_hint)
             case _:
                 line = None if self._is_hidden(event) else line
         return line

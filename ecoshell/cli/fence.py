@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from typing import TextIO, cast
 
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible
@@ -20,16 +21,11 @@ PIPE_CLOSED = 141
 def fenced(command: Callable[[], int]) -> int:
     """Run a command; return its exit status, also after an expected error, Ctrl-C or a closed pipe."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if (
-            getattr(sys, name) is None
-        ):  # closed by the caller: the next file, such as a database, would get its number
+        # closed by the caller: the next file, such as a database, would get its number
+        if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open until the exit
     try:
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # this flushes, which may fail on a full disk
-                stream.reconfigure(
-                    errors="backslashreplace"
-                )  # a terminal without UTF-8 still shows everything
+        sys.stdout, sys.stderr = _lossless(sys.stdout), _lossless(sys.stderr)
         status = command()
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -50,6 +46,23 @@ def fenced(command: Callable[[], int]) -> int:
             print(error_text(error), file=sys.stderr)
         return error.exit_status
     return status
+
+
+def _lossless(stream: TextIO) -> TextIO:
+    """The stream such that everything is printed: also on a terminal without UTF-8, and despite signals.
+
+    Without a buffer (PYTHONUNBUFFERED), Python loses the rest of a long text if a signal interrupts its write. This
+    flushes, which may fail on a full disk.
+    """
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    wrapper, errors = cast("io.TextIOWrapper", stream), "backslashreplace"
+    wrapper.reconfigure(errors=errors)
+    is_own = stream in (sys.__stdout__, sys.__stderr__)
+    if not (is_own and isinstance(cast("object", wrapper.buffer), io.RawIOBase)):
+        return wrapper
+    encoding = wrapper.encoding
+    return open(wrapper.fileno(), "w", 1, encoding, errors, closefd=False)
 
 
 def warn(message: str, *, fix: str = "") -> None:

@@ -84,12 +84,9 @@ class Lines:
         if self.prompts is not None:
             self.prompts.write(prompt)
             self.prompts.flush()
-        handlers: dict[int, Handler] = {
-            signal.SIGINT: interrupt,
-            **dict.fromkeys(HANGUPS, _end_input),
-        }
+        handlers: dict[int, Handler] = dict.fromkeys(HANGUPS, _end_input)
         try:
-            with handling(handlers):
+            with handling({signal.SIGINT: interrupt, **handlers}):
                 line = self.stream.readline()
         except KeyboardInterrupt:
             raise Interrupted from None
@@ -175,12 +172,8 @@ def _whole_line(completion: Completion, typed: str) -> PromptCompletion:
 def _read_waiting(terminal: int) -> str:
     """Read what waits in the terminal, including an unfinished line."""
     attributes = termios.tcgetattr(terminal)
-    without_waiting = [
-        *attributes[:3],
-        attributes[3] & ~termios.ICANON,
-        *attributes[4:6],
-        [*attributes[6]],
-    ]
+    without_waiting = termios.tcgetattr(terminal)
+    without_waiting[3] &= ~termios.ICANON
     without_waiting[6][termios.VMIN] = without_waiting[6][termios.VTIME] = 0
     termios.tcsetattr(terminal, termios.TCSANOW, without_waiting)
     try:

@@ -16,21 +16,17 @@ from ecoshell.api import EXIT_STATUS
 from ecoshell.budget import CapState, about, amount_text, counted
 from ecoshell.cli.event_lines import EventLines
 from ecoshell.cli.inputs import Keyboard, Lines, PrivateHistory, SlashCompleter
-from ecoshell.cli.line_user import LineUser
+from ecoshell.cli.line_user import QUESTIONS, LineUser
 from ecoshell.cli.printer import Printer
 from ecoshell.cli.run_options import add_run_options, prepared_options
 from ecoshell.cli.signals import Interrupted, hangups_interrupt, stopping
 from ecoshell.errors import EcoshellError, ToolError
 from ecoshell.events import (
-    ApprovalWanted,
-    CostWanted,
     ErrorHappened,
     Event,
-    LimitHit,
     PlanWritten,
     Quote,
     TextArrived,
-    TrustWanted,
     TurnFinished,
     TurnStarted,
 )
@@ -63,21 +59,22 @@ async def _chat(options: Options) -> int:
         source = Lines(sys.stdin.buffer, prompts=prompts, warn=warn)
     user = LineUser(source.word, printer.line) if is_interactive else None
     shell = await assemble(options, user or NonInteractive())
+    line_shell = LineShell(shell, source=source, printer=printer, user=user)
     try:
         await shell.warm()
-        line_shell = LineShell(shell, source=source, printer=printer, user=user)
         if isinstance(source, Keyboard):
-            history = PrivateHistory(user_paths().history_file, line_shell.note)
-            completer = SlashCompleter(shell.complete, shell.values)
             source.equip(
-                history=history,
-                completer=completer,
+                history=PrivateHistory(user_paths().history_file, line_shell.note),
+                completer=SlashCompleter(shell.complete, shell.values),
                 toolbar=lambda: toolbar_text(line_shell.shell_status),
             )
             shell.read_ahead()
         return await line_shell.run()
     finally:
-        await shell.aclose()
+        try:
+            await shell.aclose()
+        finally:
+            line_shell.show_events()
 
 
 class LineShell:
@@ -106,11 +103,9 @@ class LineShell:
         """Chat until the end and return the exit status."""
         if self._user is not None:
             status = await self._shell.status()
-            caps = "".join(
-                f", {amount_text(cap.left, cap.unit)} left of the {cap.scope} cap"
-                for cap in status.caps
-            )
-            heading = f"ecoshell {__version__}, {visible_line(status.model)}{caps}"
+            heading = f"ecoshell {__version__}, {visible_line(status.model)}"
+            for cap in status.caps:
+                heading += f", {amount_text(cap.left, cap.unit)} left of the {cap.scope} cap"
             self._printer.line(heading, "bold")
             self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D quits.", "dim")
             if not self._shell.past:
@@ -121,13 +116,11 @@ class LineShell:
                 pass
         except EOFError:
             pass
-        if (
-            self._user is not None
-            and (hint := self._shell.resume_hint)
-            and await self._shell.flush() is None
-        ):
+        if self._user is None:
+            return self._status
+        if (hint := self._shell.resume_hint) and await self._shell.flush() is None:
             self._printer.line(hint, "dim")
-        return self._status if self._user is None else 0
+        return 0
 
     def note(self, text: str) -> None:
         """Print a note."""
@@ -135,7 +128,7 @@ class LineShell:
 
     async def _run_line(self) -> bool:
         """Read and run one line; False ends the chat."""
-        self._show_events()
+        self.show_events()
         if self._user is not None:
             try:
                 self.shell_status = await self._shell.status()
@@ -149,7 +142,7 @@ class LineShell:
                 return False
             self._printer.line("Ctrl-D or /quit quits; /help lists the commands.", "dim")
             return True
-        self._show_events()
+        self.show_events()
         try:
             if line.startswith("/"):
                 return await self._command(line)
@@ -168,7 +161,8 @@ class LineShell:
             EventLines(self._printer).show(ErrorHappened.of(error))
         return True
 
-    def _show_events(self) -> None:
+    def show_events(self) -> None:
+        """Print the events that happened between turns and at the end."""
         lines = EventLines(self._printer)
         while self._events:
             lines.show(self._events.pop(0))
@@ -202,9 +196,7 @@ class LineShell:
                         self._status = EXIT_STATUS[event.status] or self._status
                     elif self._user is not None:
                         is_quote = isinstance(event, Quote) and bool(event.reason)
-                        if is_quote or isinstance(
-                            event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)
-                        ):
+                        if is_quote or isinstance(event, QUESTIONS):
                             self._queue += self._source.typeahead()
                         try:
                             await self._user.answer(event)
@@ -268,21 +260,16 @@ def toolbar_text(status: ShellStatus | None) -> str:
     if status is None:
         return ""
     parts = [_cap_text(cap) for cap in status.caps]
-    if not status.caps and status.is_free:
-        parts.append(
-            f"no cap, used {about(counted(status.used_tokens, 'token'), estimated=status.estimated)}"
-        )
-    elif not status.caps:
-        parts.append(
-            f"no cap, spent {about(dollars(status.spent_nano), estimated=status.estimated_nano)}"
-        )
-    registered = sum(tool.registered for tool in status.tools)
+    if not parts:
+        used = about(counted(status.used_tokens, "token"), estimated=status.estimated)
+        spent = about(dollars(status.spent_nano), estimated=status.estimated_nano)
+        parts.append(f"no cap, used {used}" if status.is_free else f"no cap, spent {spent}")
+    loaded = sum(tool.loaded for tool in status.tools)
     effort = "" if status.effort == "auto" else f" ({status.effort})"
-    approval = {"plan": ("plan mode",), "edits": ("edits accepted",)}.get(status.approval_mode, ())
-    parts += approval
+    parts += {"plan": ("plan mode",), "edits": ("edits accepted",)}.get(status.approval_mode, ())
     if status.background:
-        parts.append(f"{counted(status.background, 'background command')}")
-    parts += (f"{registered} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
+        parts.append(counted(status.background, "background command"))
+    parts += (f"{loaded} of {len(status.tools)} tools", f"{visible_line(status.model)}{effort}")
     return f" {' | '.join(parts)} "
 
 

@@ -20,7 +20,6 @@ from ecoshell.agent import (
 )
 from ecoshell.agent.command_table import dollars
 from ecoshell.budget import counted, parse_amount
-from ecoshell.cli.editor import edited_text
 from ecoshell.cli.signals import Interrupted
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -62,6 +61,8 @@ T = TypeVar("T")
 K = TypeVar("K", bound=str)
 Question = ApprovalWanted | LimitHit | CostWanted | TrustWanted | Quote
 """An event that asks the user for a decision."""
+QUESTIONS = (ApprovalWanted, LimitHit, CostWanted, TrustWanted)
+"""Events that always ask; a quote may be shown only."""
 
 
 def _by_word(words_by_decision: Mapping[T, str]) -> dict[str, T]:
@@ -140,6 +141,8 @@ class LineUser:
             if word in ("2", "a"):
                 return "edits"
             if word in ("e", "edit"):
+                from ecoshell.tui.editor import edited_text  # rarely needed
+
                 try:
                     return await asyncio.to_thread(edited_text, plan.text)
                 except UsageError as error:
@@ -153,7 +156,7 @@ class LineUser:
         """Ask the user if the event is a question; raises Interrupted if the user types Ctrl-C."""
         if id(event) in self._answered_early:
             self._answered_early.discard(id(event))
-        elif isinstance(event, (ApprovalWanted, LimitHit, CostWanted, TrustWanted)) or (
+        elif isinstance(event, QUESTIONS) or (
             isinstance(event, Quote) and id(event) in self._pending
         ):
             await self._ask(event)
@@ -211,10 +214,9 @@ class LineUser:
         """Ask whether a call may run, and with which arguments."""
         self._show_call(event)
         arguments: Mapping[str, Any] | None = event.arguments if event.fault else None
+        prompt = _SERVER_PROMPT if event.of_server else _APPROVAL_PROMPT
         while True:
-            typed = await self._word(
-                _SERVER_PROMPT if event.of_server else _APPROVAL_PROMPT, at_end="n", lower=False
-            )
+            typed = await self._word(prompt, at_end="n", lower=False)
             word = typed.lower()
             if word in ("e", "edit"):
                 arguments = await self._edited(arguments or event.arguments) or arguments
@@ -234,13 +236,14 @@ class LineUser:
             self.say(f"! invalid arguments: {visible_line(event.fault)}")
         line = event.render()
         self.say(f"? {visible_line(line.text)}")
-        self.say(f"  {visible_line(Call(event.name, event.arguments).signature())}")
+        self.say(f"  {visible_line(Call(event.name, event.shown_arguments).signature())}")
         if event.of_server:
             self._show_preview(event.rationale)
         elif event.rationale.strip():
             self.say(f"  why: {visible_line(event.rationale)}")
         self.say(f"  {visible_line(line.detail)}")
-        self._show_preview(event.changes)
+        for text in visible(event.changes).splitlines():  # in full: nothing can be unfolded here
+            self.say(f"  {text}")
 
     async def _trust(self, event: TrustWanted) -> Trust:
         """Ask whether a file of the project may be used."""
@@ -254,20 +257,17 @@ class LineUser:
         """Ask what to do at a limit."""
         self._show_offers(event.offers)
         while True:
-            kind, model = await self._choice(
-                event.offers, _LIMIT_PROMPT, _LIMIT_CHOICES, "r, m, a or s"
-            )
+            keys = "r, m, a or s"
+            kind, model = await self._choice(event.offers, _LIMIT_PROMPT, _LIMIT_CHOICES, keys)
             if kind != "raise":
                 return LimitChoice(kind, model)
             proposal = enough_text(event)
-            hint = (
-                f"enter for {proposal}" if proposal else f"such as {_AMOUNT_EXAMPLES[event.unit]}"
-            )
+            hint = f"enter for {proposal}"
+            if not proposal:
+                hint = f"such as {_AMOUNT_EXAMPLES[event.unit]}"
+            prompt = f"New cap for this {event.scope} ({hint}): "
             # a blank at the end of the input, because that must not accept the proposal
-            typed = (
-                await self._word(f"New cap for this {event.scope} ({hint}): ", at_end=" ")
-                or proposal
-            )
+            typed = await self._word(prompt, at_end=" ") or proposal
             try:
                 if typed.strip():
                     parse_amount(typed)
@@ -281,9 +281,8 @@ class LineUser:
         self.say(f"? {visible_line(line.text)}")
         self.say(f"  {line.detail}")
         self._show_offers(event.offers)
-        return CostChoice(
-            *await self._choice(event.offers, _COST_PROMPT, _COST_CHOICES, "g, d, m, a or s")
-        )
+        keys = "g, d, m, a or s"
+        return CostChoice(*await self._choice(event.offers, _COST_PROMPT, _COST_CHOICES, keys))
 
     async def _quote(self, event: Quote) -> QuoteChoice:
         """Ask whether quoted work may start, and without which nodes."""
@@ -297,18 +296,16 @@ class LineUser:
             if word in ("r", "n", "no", "s"):
                 return QuoteChoice("refuse")
             if numbers and numbers <= {*range(1, len(event.labels) + 1)}:
-                return QuoteChoice(
-                    "trim", tuple(event.labels[number - 1] for number in sorted(numbers))
-                )
+                labels = tuple(event.labels[number - 1] for number in sorted(numbers))
+                return QuoteChoice("trim", labels)
             self.say("Type g, r, or the numbers of nodes to leave out.")
 
     async def _choice(
         self, offers: Sequence[ModelOffer], prompt: str, choices: Mapping[str, K], keys: str
     ) -> tuple[K, str]:
         """Return the choice, made by a word or the number of an offered model, and the name of another model."""
-        numbers = (
-            f"[1{f'-{len(offers)}' if len(offers) > 1 else ''}] that model  " if offers else ""
-        )
+        span = "1" if len(offers) == 1 else f"1-{len(offers)}"
+        numbers = f"[{span}] that model  " if offers else ""
         models = {str(number): offer.name for number, offer in enumerate(offers, 1)}
         while True:
             word = await self._word(f"{numbers}{prompt}", at_end="s")
@@ -332,16 +329,11 @@ class LineUser:
     def _show_offers(self, offers: Sequence[ModelOffer]) -> None:
         for number, offer in enumerate(offers, 1):
             warning = "" if offer.fits else "; may not fit under the caps"
-            place = "local" if offer.local else "remote"
-            cost = (
-                "price unknown"
-                if offer.most_nano is None
-                else f"{dollars(offer.most_nano)} at most"
-            )
+            name = f"{visible_line(offer.name)} ({'local' if offer.local else 'remote'})"
+            is_known = offer.most_nano is not None
+            cost = f"{dollars(offer.most_nano)} at most" if is_known else "price unknown"
             size = counted(offer.most_tokens, "token")
-            self.say(
-                f"  [{number}] {visible_line(offer.name)} ({place}): {cost}, {size} at most{warning}"
-            )
+            self.say(f"  [{number}] {name}: {cost}, {size} at most{warning}")
 
     async def _edited(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Read arguments; None keeps them."""

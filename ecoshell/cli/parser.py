@@ -119,7 +119,7 @@ class Parser(argparse.ArgumentParser):
     """Adds an action, once the arguments are loaded; None for a command without actions."""
     add_plugins_to_root: Callable[[], object] | None = None
     """Adds the commands and actions of plugins."""
-    extensions: Sequence[Callable[["Parser"], object]] = ()
+    extensions: tuple[Callable[["Parser"], object], ...] = ()
     """Add the actions of plugins after the command's own arguments."""
     _typed: tuple[str, ...] = ()
 
@@ -135,27 +135,20 @@ class Parser(argparse.ArgumentParser):
         """Raise UsageError for what argparse rejected."""
         invalid, options = _INVALID_CHOICE.fullmatch(message), _OPTION.findall(self.format_usage())
         unknown = self._unknown_argument(message, invalid, options)
+        usage = f"`{self.prog} --help` shows the usage."
         if unknown:
             name = unknown.partition("=")[0]
             if not name.startswith("-"):
-                raise UsageError(
-                    f"Unexpected argument {unknown!r}.",
-                    fix=f"`{self.prog} --help` shows the usage.",
-                )
+                raise UsageError(f"Unexpected argument {unknown!r}.", fix=usage)
             raise UsageError(f"Unknown option {name}.", fix=suggestion(name, options))
         if invalid:
             argument, typed = invalid["argument"], invalid["typed"]
-            is_option = argument.startswith("-")
-            text = (
-                f"{argument} cannot be {typed!r}."
-                if is_option
-                else f"Unknown {argument.lower()} {typed!r}."
-            )
+            text = f"Unknown {argument.lower()} {typed!r}."
+            if argument.startswith("-"):
+                text = f"{argument} cannot be {typed!r}."
             kind = UnknownCommand if argument in {_COMMAND, _ACTION} else UsageError
             raise kind(text, fix=suggestion(typed, re.findall(r"[\w-]+", invalid["choices"])))
-        raise UsageError(
-            f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows the usage."
-        )
+        raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=usage)
 
     def _unknown_argument(
         self, message: str, invalid: re.Match[str] | None, options: Sequence[str]
@@ -169,9 +162,8 @@ class Parser(argparse.ArgumentParser):
         if invalid and invalid["typed"] in self._typed:
             preceding = self._typed[: self._typed.index(invalid["typed"])]
             typed_options = (word for word in preceding if word.startswith("--"))
-            return next(
-                (word for word in typed_options if word.partition("=")[0] not in options), None
-            )
+            unknown = (word for word in typed_options if word.partition("=")[0] not in options)
+            return next(unknown, None)
         return None
 
     def load(self) -> None:
@@ -225,28 +217,19 @@ class CommandLine(Parser):
         from ecoshell.plugin_host import Plugins, attribute_faults
         from ecoshell.plugins import Command
 
-        plugin_commands = Plugins(find_user_plugins(user_paths()), warn).commands(
-            self.commands.choices
-        )
-        for name, (plugin, command) in sorted(
-            plugin_commands.items(), key=lambda item: " " in item[0]
-        ):
-            attributed = Command(
-                name,
-                command.about,
-                attribute_faults(plugin)(command.add_arguments),
-                attribute_faults(plugin)(command.run),
-            )
+        plugins = Plugins(find_user_plugins(user_paths()), warn)
+        commands = plugins.commands(self.commands.choices).items()
+        for name, (plugin, command) in sorted(commands, key=lambda item: " " in item[0]):
+            add_arguments = attribute_faults(plugin)(command.add_arguments)
+            run = attribute_faults(plugin)(command.run)
             group, _, action = name.rpartition(" ")
             if not group:
                 parser = self.commands.add_parser(name, help=command.about.replace("%", "%%"))
-                parser.set_defaults(run=attributed.run)
-                parser.add_own_arguments = attributed.add_arguments
+                parser.set_defaults(run=run)
+                parser.add_own_arguments = add_arguments
             elif (parser := self.commands.choices.get(group)) is not None:
-                parser.extensions = (
-                    *parser.extensions,
-                    partial(_add_plugin_action, plugin, action, attributed),
-                )
+                attributed = Command(action, command.about, add_arguments, run)
+                parser.extensions += (partial(_add_plugin_action, plugin, attributed),)
             else:
                 warn(f"Plugin {plugin} adds an action to {group}, which is not a command.")
 
@@ -269,11 +252,11 @@ def build_parser() -> CommandLine:
     return parser
 
 
-def _add_plugin_action(plugin: str, name: str, command: "Command", parser: Parser) -> None:
+def _add_plugin_action(plugin: str, command: "Command", parser: Parser) -> None:
     if parser.add_action is None:
-        warn(f"Plugin {plugin} adds the action {name} to a command without actions.")
+        warn(f"Plugin {plugin} adds the action {command.name} to a command without actions.")
         return
-    action = parser.add_action(name, command.about.replace("%", "%%"))
+    action = parser.add_action(command.name, command.about.replace("%", "%%"))
     command.add_arguments(action)
     action.set_defaults(run=command.run)
 

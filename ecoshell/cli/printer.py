@@ -49,9 +49,8 @@ class Printer:
     def line(self, text: str, style: str = "", end: str = "\n") -> None:
         """Print text that is already safe to show; an empty `end` leaves the line open."""
         # Segments keep tabs, which rich's Text expands to blanks
-        self._console.print(
-            Segments([Segment(f"{text}{end}", self._console.get_style(style))]), end=""
-        )
+        segment = Segment(f"{text}{end}", self._console.get_style(style))
+        self._console.print(Segments([segment]), end="")
 
     def progress(self, text: str) -> None:
         """Show progress in place; an empty text removes it. Without a full terminal, a line every few seconds."""

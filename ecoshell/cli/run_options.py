@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from ecoshell.errors import UsageError
 from ecoshell.options import (
@@ -30,81 +30,41 @@ _MAX_RATE = 1_000_000
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a run; an absent option sets no attribute, so that it cannot hide one before the command."""
 
-    def add(*names: str, **settings: object) -> None:
-        parser.add_argument(*names, default=argparse.SUPPRESS, **settings)  # pyright: ignore[reportArgumentType]
+    def add(name: str, text: str, **settings: Any) -> None:
+        parser.add_argument(name, default=argparse.SUPPRESS, help=text, **settings)
 
-    _add_model_options(add)
-    _add_session_options(add)
-    _add_mode_options(add)
+    def value(name: str, metavar: str, text: str, parse: Callable[[str], Any] = str) -> None:
+        add(name, text, metavar=metavar, type=parse)
 
+    def constant(name: str, attribute: str, const: str, text: str) -> None:
+        add(name, text, dest=attribute, action="store_const", const=const)
 
-def _add_model_options(add: Callable[..., None]) -> None:
-    add(
-        "--model",
-        metavar="NAME",
-        type=_model,
-        help="embedded, local:PATH.gguf, script:FILE.jsonl or any litellm name",
-    )
-    add(
-        "--budget",
-        metavar="AMOUNT",
-        type=_amount,
-        help="cap of the session, such as 0.50 (dollars), 20000tok or 2min",
-    )
-    add(
-        "--registration", choices=get_args(Registration), help="which tools the model sees at first"
-    )
-    add(
-        "--presentation",
-        choices=get_args(Presentation),
-        help="how registered tools reach the model",
-    )
-    add("--max-steps", metavar="N", type=_steps, help="steps of a turn before it must answer")
-
-
-def _add_session_options(add: Callable[..., None]) -> None:
-    add(
-        "--workspace",
-        metavar="DIR",
-        type=Path,
-        help="folder that tools work in (default: the current folder)",
-    )
-    add("--yes", action="store_true", help="skip approval prompts (deny rules still apply)")
-    add(
-        "--trust-project",
-        action="store_true",
-        help="trust the workspace's AGENTS.md, commands, skills and hooks",
-    )
-    add("--read-only", action="store_true", help="refuse every tool that writes or executes")
-    add("--resume", metavar="ID", help="resume a session by ID or unique prefix")
-    add(
-        "--continue",
-        dest="resume",
-        action="store_const",
-        const=LATEST_SESSION,
-        help="resume the latest session of this folder",
-    )
-
-
-def _add_mode_options(add: Callable[..., None]) -> None:
-    add(
-        "--price",
-        metavar="IN,OUT",
-        type=_price,
-        help="price of the model in dollars per million tokens",
-    )
-    add("--mode", choices=get_args(ModeName), help="one model (single) or three roles (umi)")
-    add(
-        "--role",
-        metavar="ROLE=MODEL",
-        action=_RoleAction,
-        help="model of a role in the mode umi, or advisor=MODEL; repeatable",
-    )
-    add("--effort", choices=tuple(EFFORTS), help="how much the model reasons before it answers")
+    model = "embedded, local:PATH.gguf, script:FILE.jsonl or any litellm name"
+    value("--model", "NAME", model, _model)
+    budget = "cap of the session, such as 0.50 (dollars), 20000tok or 2min"
+    value("--budget", "AMOUNT", budget, _amount)
+    registration = "which tools the model sees at first"
+    add("--registration", registration, choices=get_args(Registration))
+    presentation = "how registered tools reach the model"
+    add("--presentation", presentation, choices=get_args(Presentation))
+    value("--max-steps", "N", "steps of a turn before it must answer", _steps)
+    workspace = "folder that tools work in (default: the current folder)"
+    value("--workspace", "DIR", workspace, Path)
+    add("--yes", "skip approval prompts (deny rules still apply)", action="store_true")
+    project = "trust the workspace's AGENTS.md, commands, skills and hooks"
+    add("--trust-project", project, action="store_true")
+    add("--read-only", "refuse every tool that writes or executes", action="store_true")
+    value("--resume", "ID", "resume a session by ID or unique prefix")
+    constant("--continue", "resume", LATEST_SESSION, "resume the latest session of this folder")
+    value("--price", "IN,OUT", "price of the model in dollars per million tokens", _price)
+    add("--mode", "one model (single) or three roles (umi)", choices=get_args(ModeName))
+    role = "model of a role in the mode umi, or advisor=MODEL; repeatable"
+    add("--role", role, metavar="ROLE=MODEL", action=_RoleAction)
+    add("--effort", "how much the model reasons before it answers", choices=tuple(EFFORTS))
     plan = "plan only: run tools that read, and end with a written plan"
-    add("--plan", dest="approval_mode", action="store_const", const="plan", help=plan)
-    strategies = "react (one path), dfsdt or tot (backtracking), graph (a tool graph), or a plugin's strategy"
-    add("--strategy", metavar="NAME", help=strategies)
+    constant("--plan", "approval_mode", "plan", plan)
+    strategy = "react (one path), dfsdt or tot (backtracking), graph (a tool graph), or a plugin's strategy"
+    value("--strategy", "NAME", strategy)
 
 
 def options_from(args: argparse.Namespace) -> Options:
@@ -144,14 +104,11 @@ class _RoleAction(argparse.Action):
             return
         role = role_named(name)
         if role is None:
-            raise UsageError(
-                f"--role {text!r} does not name a role.",
-                fix=f"Available: {', '.join((*ROLES, ADVISOR))}, as in caller=embedded.",
-            )
+            fix = f"Available: {', '.join((*ROLES, ADVISOR))}, as in caller=embedded."
+            raise UsageError(f"--role {text!r} does not name a role.", fix=fix)
         if not model:
-            raise UsageError(
-                f"--role {text!r} does not name a model.", fix=f"Try --role {role}=embedded."
-            )
+            fix = f"Try --role {role}=embedded."
+            raise UsageError(f"--role {text!r} does not name a model.", fix=fix)
         setattr(namespace, f"{_ROLE_PREFIX}{role}", model)
 
 
@@ -170,10 +127,8 @@ def _amount(text: str) -> str:
 
 def _steps(text: str) -> int:
     if not re.fullmatch(r"0*[1-9][0-9]{0,7}", text):
-        raise UsageError(
-            f"--max-steps {text!r} is not a number of steps.",
-            fix="Give a whole number, such as 24.",
-        )
+        fix = "Give a whole number, such as 24."
+        raise UsageError(f"--max-steps {text!r} is not a number of steps.", fix=fix)
     return int(text)
 
 
@@ -184,8 +139,6 @@ def _price(text: str) -> tuple[Decimal, Decimal]:
     except InvalidOperation:
         rates = []
     if len(rates) != 2 or not all(rate.is_finite() and 0 <= rate <= _MAX_RATE for rate in rates):
-        raise UsageError(
-            f"--price {text!r} is not two prices.",
-            fix="Give dollars per million input and output tokens: --price 0.25,2",
-        )
+        fix = "Give dollars per million input and output tokens: --price 0.25,2"
+        raise UsageError(f"--price {text!r} is not two prices.", fix=fix)
     return rates[0], rates[1]

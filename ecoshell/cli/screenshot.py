@@ -85,9 +85,8 @@ async def _picture(options: Options, size: tuple[int, int]) -> str:
     paths = user_paths()
     try:
         with TemporaryDirectory() as folder:
-            paths.draft_file = (
-                Path(folder) / "draft.txt"
-            )  # keeps the user's unsent draft out of the picture
+            # keeps the user's unsent draft out of the picture
+            paths.draft_file = Path(folder) / "draft.txt"
             app = ChatApp(options, build=build, paths=paths)
             async with app.run_test(size=size) as pilot:
                 app.chat.query_one(Prompt).cursor_blink = False

@@ -1,9 +1,8 @@
 """Reads standard input: the question, or text that accompanies it."""
 
 import os
-import queue
+import select
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,10 +56,8 @@ def read_question_text(warn: Callable[[str], None]) -> str:
     except OSError as error:
         raise unreadable(error) from error
     if not content.ended:
-        raise UsageError(
-            f"The question on standard input has more than {MAX_BYTES:,} bytes.",
-            fix="Ask a shorter one.",
-        )
+        message = f"The question on standard input has more than {MAX_BYTES:,} bytes."
+        raise UsageError(message, fix="Ask a shorter one.")
     return decode(content.head, warn)
 
 
@@ -83,11 +80,9 @@ def read_attachment(say: Callable[[str], None], *, announced: bool) -> Attachmen
             f"no data on standard input for {_START_SECONDS:.0f} s; asking without it. {_SLOW_INPUT_FIX}"
         )
     if b"\0" in content.head:
-        raise UsageError(
-            "Standard input is binary (it contains NUL bytes).",
-            kept="Nothing was asked.",
-            fix="Pipe text, or give the question < /dev/null.",
-        )
+        message = "Standard input is binary (it contains NUL bytes)."
+        fix = "Pipe text, or give the question < /dev/null."
+        raise UsageError(message, kept="Nothing was asked.", fix=fix)
     if not content.head.strip():
         return None
     return _attachment(content, say)
@@ -127,38 +122,16 @@ def _read(
 
     The limits are the seconds until the first byte, and until the end; None waits forever.
     """
-    chunks: queue.Queue[bytes | OSError] = queue.Queue(maxsize=4)
-    # a thread, because not every system can wait for a pipe with a time limit; it ends with the process
-    threading.Thread(target=_read_chunks, args=(sys.stdin.fileno(), chunks), daemon=True).start()
-    head, size, ended, started, limit = b"", 0, False, time.monotonic(), start_seconds
-    while size <= MAX_BYTES and not ended:
+    descriptor = sys.stdin.fileno()
+    head, size, started, limit = b"", 0, time.monotonic(), start_seconds
+    while size <= MAX_BYTES:
         seconds_left = None if limit is None else max(0.0, started + limit - time.monotonic())
-        try:
-            chunk = chunks.get(timeout=seconds_left)
-        except queue.Empty:
+        if not select.select([descriptor], [], [], seconds_left)[0]:
             break
-        if isinstance(chunk, OSError):
-            raise chunk
+        chunk = os.read(descriptor, _CHUNK_BYTES)
+        if not chunk:
+            return Input(head, size, ended=True)
         limit = end_seconds
         head += chunk[: kept_bytes - len(head)]
         size += len(chunk)
-        ended = not chunk
-    return Input(head, size, ended)
-
-
-def _read_chunks(descriptor: int, chunks: "queue.Queue[bytes | OSError]") -> None:
-    """Put each chunk into the queue; an empty chunk is the end."""
-    chunk = b"more"
-    while chunk:
-        try:
-            try:
-                chunk = os.read(descriptor, _CHUNK_BYTES)
-            except BlockingIOError:  # the parent process left the input in non-blocking mode
-                import select
-
-                select.select([descriptor], [], [])
-                continue
-        except OSError as error:
-            chunks.put(error)
-            return
-        chunks.put(chunk)
+    return Input(head, size, ended=False)

@@ -34,7 +34,6 @@ from ecoshell.events.plan import (
     PlanChanged,
     PlanRow,
     PlanScored,
-    PlanState,
     PlanWhy,
 )
 from ecoshell.events.tools import (
@@ -55,6 +54,7 @@ from ecoshell.events.tools import (
 from ecoshell.events.turn import (
     Answer,
     BranchLeft,
+    CallArriving,
     CommandRan,
     ErrorHappened,
     ModelReplied,
@@ -78,6 +78,7 @@ from ecoshell.events.work import (
     Quote,
     QuoteChosen,
     SubagentFinished,
+    SubagentLimited,
     SubagentStarted,
     TodoChanged,
     TodoItem,
@@ -97,6 +98,7 @@ __all__ = [
     "BudgetChanged",
     "BudgetHeld",
     "BudgetSettled",
+    "CallArriving",
     "CallFinished",
     "CallJudged",
     "CallMarked",
@@ -126,7 +128,6 @@ __all__ = [
     "PlanChanged",
     "PlanRow",
     "PlanScored",
-    "PlanState",
     "PlanWhy",
     "PlanWritten",
     "Quote",
@@ -139,6 +140,7 @@ __all__ = [
     "StepProposed",
     "StepStarted",
     "SubagentFinished",
+    "SubagentLimited",
     "SubagentStarted",
     "TextArrived",
     "TodoChanged",

@@ -22,7 +22,7 @@ class BudgetHeld(Event):
     held_tokens: int
     max_tokens: int
     clamped: bool
-    """Whether `max_tokens` was lowered to fit the remaining budget."""
+    """Whether the remaining budget allows less output than a step usually needs, or than the call wants."""
     held_ms: int | None = None
     """The working time reserved first, in milliseconds; None without a cap in time."""
 
@@ -58,28 +58,25 @@ class BudgetSettled(Event):
 
     def render(self) -> Line | None:
         if self.overrun_nano:
-            return Line(
-                "note", "!", overrun_text(self.model, amount_text(self.overrun_nano, "usd"))
-            )
+            amount = amount_text(self.overrun_nano, "usd")
+            return Line("note", "!", overrun_text(self.model, amount))
         if self.reported:
             return None
-        reservation = (
-            amount_text(self.spent_nano, "usd")
-            if self.spent_nano
-            else amount_text(self.usage.total, "tokens")
-        )
+        reservation = amount_text(self.usage.total, "tokens")
+        if self.spent_nano:
+            reservation = amount_text(self.spent_nano, "usd")
         reason = self.why or "no usage was reported"
         likely = ""
         if self.estimate is not None:
             nano = self.estimate_nano
             price = "" if nano is None else f", ≈ {amount_text(nano, 'usd')}"
             likely = f": ≈ {self.estimate.input:,} tokens in and {self.estimate.output:,} out by a tokenizer{price}"
-        return Line(
-            "note",
-            "!",
+        text = (
             f"{reason[:1].upper()}{reason[1:]}, so its cost is unknown{likely}. Under a cap the whole reservation "
-            f"({reservation}) counts until you correct it with `ecoshell cost --reconcile {self.entry}=AMOUNT`.",
+            f"({reservation}) counts until you correct it with `/cost reconcile {self.entry}=AMOUNT` in this "
+            f"session, or `ecoshell cost --reconcile {self.entry}=AMOUNT`."
         )
+        return Line("note", "!", text)
 
 
 def overrun_text(model: str, amount: str) -> str:
@@ -144,9 +141,8 @@ class CapNear(Event):
     spent: int
 
     def render(self) -> Line:
-        limit, remainder = (
-            amount_text(value, self.unit) for value in (self.limit, max(0, self.limit - self.spent))
-        )
+        limit = amount_text(self.limit, self.unit)
+        remainder = amount_text(max(0, self.limit - self.spent), self.unit)
         percent = 100 * self.spent // self.limit
         text = f"{percent} % of the {self.scope}'s cap of {limit} is used: {remainder} left"
         return Line("warning", "■", text)
@@ -210,10 +206,8 @@ class CostWanted(Event):
     offers: tuple[ModelOffer, ...] = ()
 
     def render(self) -> Line:
-        low, high, threshold = (
-            amount_text(nano, "usd")
-            for nano in (self.low_nano, self.high_nano, self.threshold_nano)
-        )
+        amounts = (self.low_nano, self.high_nano, self.threshold_nano)
+        low, high, threshold = (amount_text(nano, "usd") for nano in amounts)
         text = f"the next step with {self.model} may cost {low} to {high}"
         return Line("question", "?", text, f"more than ask_above ({threshold}) in the settings")
 

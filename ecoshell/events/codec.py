@@ -51,31 +51,24 @@ def from_json(record: Mapping[str, Any]) -> Event:
     kind = EVENTS.get(str(record.get("type")))
     if kind is None:
         raise ValueError(f"unknown event type {record.get('type')!r}")
-    plain, nested = _fields(kind)
     values: dict[str, Any] = {}
-    for name, types in plain:
+    for name, types in _fields(kind).items():
         if name in record:
-            values[name] = value = record[name]
-            if not isinstance(value, types):
-                raise ValueError(f"{name} of {kind.type} is {value!r}")
-    for name in nested:
-        if name in record:
-            values[name] = _revive(name, record[name])
+            values[name] = record[name] if types else _revive(name, record[name])
+            if types and not isinstance(values[name], types):
+                raise ValueError(f"{name} of {kind.type} is {values[name]!r}")
     return kind(**values)
 
 
 @cache
-def _fields(kind: type[Event]) -> tuple[tuple[tuple[str, tuple[type, ...]], ...], tuple[str, ...]]:
-    """The fields that JSON preserves, with their types, and the names of all others."""
-    plain: list[tuple[str, tuple[type, ...]]] = []
-    nested: list[str] = []
+def _fields(kind: type[Event]) -> Mapping[str, tuple[type, ...]]:
+    """The fields with the types that JSON preserves; none for a field that must be rebuilt."""
+    types_by_name: dict[str, tuple[type, ...]] = {}
     for spec in dataclasses.fields(kind):
-        if spec.type in _PLAIN:
-            types = get_args(spec.type) or (cast("type", spec.type),)
-            plain.append((spec.name, (*types, int) if float in types else types))
-        else:
-            nested.append(spec.name)
-    return tuple(plain), tuple(nested)
+        types = get_args(spec.type) or (cast("type", spec.type),)
+        types = (*types, int) if float in types else types
+        types_by_name[spec.name] = types if spec.type in _PLAIN else ()
+    return types_by_name
 
 
 def _revive(name: str, value: Any) -> Any:

@@ -17,7 +17,7 @@ _PARTS = {
 _STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
 _TRUSTS = {
     "yes": "is trusted until it changes",
-    "no": "is not read until it changes",
+    "no": "is not read; you are asked again when it changes, or use --trust-project",
     "later": "is not read now",
 }
 
@@ -56,9 +56,8 @@ class ContextTold(Event):
 
 def context_line(event: ContextTold) -> str:
     """The parts of the workspace context: `your AGENTS.md (120 tokens), facts of the workspace (92 tokens)`."""
-    return ", ".join(
-        f"{_PARTS[part.name]} ({part_size(part, event, ' tokens')})" for part in event.parts
-    )
+    sizes = ((part.name, part_size(part, event, " tokens")) for part in event.parts)
+    return ", ".join(f"{_PARTS[name]} ({size})" for name, size in sizes)
 
 
 def part_size(part: ContextPart, event: ContextTold, unit: str) -> str:
@@ -127,14 +126,13 @@ class Compacted(Event):
 
     def render(self) -> Line:
         calls = counted(len(self.calls), "earlier call")
-        text = f"{counted(self.turns, 'turn') if self.turns else calls} "
-        text += (
-            f"summarized by {self.model}"
-            if self.model
-            else "replaced by an extract that no model wrote"
-        )
-        if self.model and self.spent_nano is not None:
-            text += f" for {amount_text(self.spent_nano, 'usd')}"
+        text = counted(self.turns, "turn") if self.turns else calls
+        if not self.model:
+            text += " replaced by an extract that no model wrote"
+        else:
+            text += f" summarized by {self.model}"
+            if self.spent_nano is not None:
+                text += f" for {amount_text(self.spent_nano, 'usd')}"
         return Line("good", "≡", text, sizes_text(self.tokens_before, self.tokens_after))
 
 

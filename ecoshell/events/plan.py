@@ -102,9 +102,8 @@ class PlanChanged(Event):
 
 
 def _newly_forbidden(previous: PlanChanged, plan: PlanChanged) -> str:
-    forbidden = {
-        row.tool for row in previous.rows if row.state == "forbidden" and previous.enforced
-    }
+    earlier = previous.rows if previous.enforced else ()
+    forbidden = {row.tool for row in earlier if row.state == "forbidden"}
     rows = [row for row in plan.rows if row.state == "forbidden" and row.tool not in forbidden]
     if rows and not plan.others and all(row.state != "planned" for row in plan.rows):
         reasons = ", ".join(dict.fromkeys(why_words(row.why) for row in rows))
@@ -140,14 +139,8 @@ def price_range(plan: PlanChanged, format_amount: Callable[[int, Unit], str] = a
 
 def untried(rows: Sequence[PlanRow]) -> list[str]:
     """The tools without history that the question hardly concerns, if there are enough of them to share a line."""
-    new = [
-        row.tool
-        for row in rows
-        if row.why == "new"
-        and not row.used
-        and row.state == "planned"
-        and row.chance < _RELEVANT_CHANCE
-    ]
+    unused = (row for row in rows if row.why == "new" and row.state == "planned" and not row.used)
+    new = [row.tool for row in unused if row.chance < _RELEVANT_CHANCE]
     return new if len(new) >= _GROUP_SIZE else []
 
 

@@ -1,6 +1,7 @@
 """Events of tools: registration, approval, calls and their results."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -16,7 +17,7 @@ MAX_RESULT_CHARS = 200
 """Characters of an observation in a line."""
 _MAX_VALUE_CHARS = 60
 """Characters of an argument in a line."""
-_MAX_COMMAND_CHARS = 80
+MAX_COMMAND_CHARS = 80
 """Characters of a background command in a line."""
 _REGISTRATIONS = {"user": "registered by you", "upfront": "registered for this question"}
 _DECISIONS = {
@@ -36,6 +37,10 @@ _REFUSALS = {
     "stopped": "not run: the turn was stopped",
     "hook": "blocked by a hook",
 }
+_TEXTS_OF_CHANGES = frozenset({"content", "old", "new"})
+"""Arguments of write_file and edit_file that their file changes show."""
+_CUT_CHANGES = re.compile(r"^\[|…$", re.MULTILINE)
+"""A note that a diff is not complete, or a line that was cut; no line of a diff begins with a bracket."""
 _LACKS = {"network": "no network", "outside": "no files outside the workspace"}
 
 
@@ -107,13 +112,20 @@ class ApprovalWanted(Event):
         """The MCP server that asks, if this is not about a call; tool names contain no colon."""
         return self.name.rpartition(":")[0]
 
+    @property
+    def shown_arguments(self) -> Mapping[str, Any]:
+        """The arguments without the texts that the file changes show completely."""
+        is_complete = bool(self.changes) and not _CUT_CHANGES.search(self.changes)
+        hidden = _TEXTS_OF_CHANGES if is_complete else ()
+        return {name: value for name, value in self.arguments.items() if name not in hidden}
+
     def render(self) -> Line:
         agent = f"{self.agent}: " if self.agent else ""
         text = f"{self.of_server} asks" if self.of_server else f"{agent}may {self.name} run"
-        price = amount_text(self.price_nano, "usd") if self.price_nano else ""
-        return Line(
-            "question", "?", text, f"{self.reason} One use costs {price}." if price else self.reason
-        )
+        detail = self.reason
+        if self.price_nano:
+            detail += f" One use costs {amount_text(self.price_nano, 'usd')}."
+        return Line("question", "?", text, detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +149,8 @@ class ApprovalGiven(Event):
         decision = _DECISIONS.get(self.decision, self.decision)
         decider = _DECIDERS.get(self.by, f" by {self.by}")
         instead = f"do this instead: {self.instead}" if self.instead else ""
-        return Line(
-            "warning" if self.decision == "no" else "info", "?", f"{decision}{decider}", instead
-        )
+        kind = "warning" if self.decision == "no" else "info"
+        return Line(kind, "?", f"{decision}{decider}", instead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +179,7 @@ class BackgroundStarted(Event):
     command: str
 
     def render(self) -> Line:
-        text = f"background {self.id} started: {visible_line(self.command, _MAX_COMMAND_CHARS)}"
+        text = f"background {self.id} started: {visible_line(self.command, MAX_COMMAND_CHARS)}"
         return Line("info", "►", text)
 
 
@@ -186,7 +197,7 @@ class BackgroundEnded(Event):
     def render(self) -> Line:
         ending = "was stopped" if self.status is None else "ended"
         status = "" if self.status is None else f" (exit status {self.status})"
-        command = visible_line(self.command, _MAX_COMMAND_CHARS)
+        command = visible_line(self.command, MAX_COMMAND_CHARS)
         text = f"background {self.id} {ending} after {self.seconds:.0f} s{status}: {command}"
         return Line("info", "►", text)
 
@@ -272,12 +283,8 @@ class CallFinished(Event):
             text += " · output truncated"
         first, *more = self.observation.strip().splitlines() or ["(nothing)"]
         count = f" (and {counted(len(more), 'more line')})" if more else ""
-        return Line(
-            "result" if self.ok else "failure",
-            "└",
-            text,
-            f"{visible_line(first, MAX_RESULT_CHARS)}{count}",
-        )
+        detail = f"{visible_line(first, MAX_RESULT_CHARS)}{count}"
+        return Line("result" if self.ok else "failure", "└", text, detail)
 
 
 @dataclass(frozen=True, slots=True)

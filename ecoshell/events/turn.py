@@ -11,7 +11,7 @@ from ecoshell.events.base import Event
 from ecoshell.events.budget import Consumption
 from ecoshell.events.figures import duration, length_text
 from ecoshell.events.lines import Line
-from ecoshell.messages import Attachment, Usage
+from ecoshell.messages import Attachment, Usage, visible_line
 from ecoshell.options import ROLES
 
 Status = Literal["answered", "limit", "gave_up", "error", "interrupted"]
@@ -23,6 +23,7 @@ ENDINGS: Mapping[Status, str] = {
     "interrupted": "stopped",
 }
 """Text for each end of a turn."""
+_CALL_CHARACTERS = 60
 CALL_BEGINS = ("{", "```", '["', "[SoP]")
 """Beginnings of a call or a tool graph that a model writes as text; shown when complete, not while it streams."""
 
@@ -47,6 +48,10 @@ class TurnStarted(Event):
     """The roles' own models in the mode umi, in the order of ROLES."""
     advisor: str = ""
     """The model that gives advice; empty without one."""
+    effort: str = ""
+    """The session's reasoning effort; empty if unknown."""
+    line: str = ""
+    """The typed line whose custom command has given the question; empty if the question was typed."""
 
     def render(self) -> Line:
         files = (attachment_line(attachment).words for attachment in self.attachments)
@@ -93,6 +98,8 @@ class ToolsOffered(Event):
     """Tools whose short schemas a local model reads in every session, loaded or not."""
     skills: tuple[str, ...] = ()
     """Skills that are known by name in this turn."""
+    ends: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Lines before the question about background commands that have ended, by ID."""
 
     def render(self) -> Line:
         """Return how many tools are loaded and known; the detail is their size and the reason."""
@@ -134,6 +141,28 @@ class TextArrived(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CallArriving(Event):
+    """A long call is still being written by the model; repeated while its arguments grow, and not stored."""
+
+    type: ClassVar[str] = "call_arriving"
+    name: str
+    path: str
+    """The file that it names; empty if none is known yet."""
+    lines: int
+    """Lines of its arguments so far."""
+    role: str
+
+    @property
+    def words(self) -> str:
+        """What the model writes: `write_file notes.md, 120 lines`."""
+        call = " ".join(filter(None, (self.name, self.path)))
+        return f"{visible_line(call, _CALL_CHARACTERS)}, {counted(self.lines, 'line')}"
+
+    def render(self) -> None:
+        """Screens show its words while it grows; the call itself follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reasoned(Event):
     """A model's complete reasoning before a reply; displayed folded and never sent as text to another model."""
 
@@ -168,6 +197,8 @@ class ModelReplied(Event):
     """The provider family that receives `message` again."""
     message: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The reply in litellm's form, with the provider's own fields (thinking blocks, signatures, call IDs)."""
+    has_unusable_call: bool = False
+    """Whether its first call is incomplete or unreadable, so that the model is asked again."""
 
     def render(self) -> None:
         """Its content follows in other events."""
@@ -316,7 +347,7 @@ class TurnFinished(Event):
         if self.status != "answered":
             parts.insert(0, ENDINGS[self.status])
         if self.saved_tokens > 0 and self.spent_nano:
-            parts.append(f"saved {tokens(self.saved_tokens)} tok")
+            parts.append(f"saved {tokens(self.saved_tokens)} tok of schemas")
         cached = f" ({usage.cached:,} cached)" if usage.cached else ""
         flow = f"{usage.input:,} tokens in{cached}, {usage.output:,} out"
         kind, icon = ("good", "√") if self.status == "answered" else ("warning", "■")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar, Literal
 
-from ecoshell.budget import NANO, counted
+from ecoshell.budget import NANO, Unit, counted
 from ecoshell.events.base import Event
 from ecoshell.events.figures import duration, span_text, usd_text
 from ecoshell.events.lines import Line
@@ -123,6 +123,22 @@ class SubagentFinished(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SubagentLimited(Event):
+    """A limit ended the subagent of `/task` and with it the turn; the user is not asked."""
+
+    type: ClassVar[str] = "subagent_limited"
+    name: str
+    scope: str
+    unit: Unit
+    need: int
+    left: int
+    message: str
+
+    def render(self) -> Line:
+        return Line("warning", "■", f"{self.name}: limit reached", self.message)
+
+
+@dataclass(frozen=True, slots=True)
 class AdvisorReplied(Event):
     """The advisor answered the session's model."""
 
@@ -168,9 +184,8 @@ class PlanWritten(Event):
     """Numbered or bulleted steps; at least 1."""
 
     def render(self) -> Line:
-        return Line(
-            "info", "≡", f"plan of {counted(self.steps, 'step')}", "/plan accept carries it out"
-        )
+        text = f"plan of {counted(self.steps, 'step')}"
+        return Line("info", "≡", text, "/plan accept carries it out")
 
 
 @dataclass(frozen=True, slots=True)

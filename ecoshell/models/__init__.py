@@ -1,6 +1,7 @@
 """Models by name: local, remote and scripted ones behind one interface."""
 
 from ecoshell.models.interface import (
+    ArrivingCall,
     Delta,
     Model,
     PromptSize,
@@ -22,6 +23,7 @@ __all__ = [
     "HERE",
     "PER_PROMPT",
     "PER_TOOL_ARRAY",
+    "ArrivingCall",
     "Delta",
     "Model",
     "ModelRow",

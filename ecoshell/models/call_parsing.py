@@ -13,7 +13,7 @@ from ecoshell.messages import Call
 
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*"?)|,(?=\s*[}\]])', re.DOTALL)
 """A JSON string, or a trailing comma outside of strings."""
-_OLDER_HEAD = re.compile(r'\{\s*"(?:call|thought)"')
+_CALLER_HEAD = re.compile(r'\{\s*"call"')  # as the prompt of the umi mode's caller asks for
 _FENCE = re.compile(r"```[a-zA-Z_]*")
 _MAX_STARTS = 40  # opening braces that are tried, so that garbage does not take quadratic time
 CALL_NAME = re.compile(
@@ -133,14 +133,13 @@ def json_calls(text: str, place: int, marker: int) -> ParsedText:
         if inner is record and not ("name" in record and plainly):
             continue
         if not attempts:
-            thought = record.get("thought")
-            text_before = _FENCE.sub("", text[:start] if place < 0 else lead).strip()
-            lead = thought if isinstance(thought, str) else text_before.removesuffix("{").strip()
+            lead = _FENCE.sub("", text[:start] if place < 0 else lead).strip()
+            lead = lead.removesuffix("{").strip()
         arguments = inner.get("arguments", inner.get("parameters", {}))
         attempts.append(Attempt(inner.get("name"), arguments))
     if not attempts and place < 0:
-        older = _OLDER_HEAD.match(_FENCE.sub("", text, count=1).lstrip())
-        return ParsedText(text.strip(), broken=bool(older) or call_head(text) is not None)
+        starts_call = _CALLER_HEAD.match(_FENCE.sub("", text, count=1).lstrip())
+        return ParsedText(text.strip(), broken=bool(starts_call) or call_head(text) is not None)
     return ParsedText(lead.strip(), tuple(attempts), broken=not attempts)
 
 

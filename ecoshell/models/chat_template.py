@@ -32,7 +32,6 @@ CHATML = (
 _MARK = re.compile("\ue000([0-9]{1,9})(\ue002?)\ue001")
 _HARMLESS = re.compile(r"[\w\s.,:;()'\"/+*=%&!?@#$^~`{}\\-]*", re.ASCII)
 """Texts in tools and calls that contain no control token; templates may read them (`type == "string"`)."""
-_SEGMENTS_KEPT = 256
 _SECONDS = 10.0  # limit for one rendering, which takes milliseconds
 _FIX = "Use another GGUF of this model."
 
@@ -52,7 +51,7 @@ class ChatTemplate:
         self._render = _compile(text or CHATML, start, end)  # the one for tools, if it has two
         is_single = not plain or plain == text
         self._render_plain = self._render if is_single else _compile(plain or "", start, end)
-        self._controls: dict[str, tuple[int | str, ...]] = {}
+        self._split = lru_cache(maxsize=256)(self._split_uncached)
         self._folded = self._calls_as_text = False
         """Whether the system text moves into the first user message, and calls into the assistant's text; both are
         determined by trial renderings."""
@@ -86,16 +85,13 @@ class ChatTemplate:
                     plain += piece.lstrip() if strips and not plain and not data else piece
         return tokens + (self._vocabulary.tokens(plain) if plain else [])
 
-    def text(
-        self, messages: Sequence[Message], tools: Sequence[ToolSchema] = (), *, asks: bool = True
-    ) -> str:
-        """The prompt as text."""
-        return "".join(text for text, _ in self._segments(messages, tools, asks=asks))
+    def text(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> str:
+        return "".join(text for text, _ in self._segments(messages, tools))
 
     # -- rendering
 
     def _segments(
-        self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, asks: bool = True
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema]
     ) -> list[tuple[str, bool]]:
         """The prompt in pieces, each with a flag that marks data."""
         plain = [as_plain(message) for message in one_call_each(messages)]
@@ -109,7 +105,7 @@ class ChatTemplate:
             try:
                 chat = self._chat(shaped, tools, marks)
                 listing = None if listed_tools == () else marks.deep(functions)
-                rendered = (self._render if listing else self._render_plain)(chat, listing, asks)
+                rendered = (self._render if listing else self._render_plain)(chat, listing, True)
             except ValueError:  # the template rejects this order of roles, or the lack of tools
                 continue
             return marks.segments(rendered)
@@ -214,26 +210,19 @@ class ChatTemplate:
 
     # -- tokens
 
-    def _split(self, text: str) -> tuple[int | str, ...]:
+    def _split_uncached(self, text: str) -> tuple[int | str, ...]:
         """Split the template's own text into control tokens and the texts between them."""
-        if text not in self._controls:
-            if len(self._controls) >= _SEGMENTS_KEPT:
-                self._controls.clear()
-            pieces: list[int | str] = []
-            place = 0
-            for token in self._vocabulary.tokens(text, special=True):
-                if not self._vocabulary.controls(token):
-                    continue
-                name = self._vocabulary.piece(token, special=True).decode("utf-8", "replace")
-                at = text.find(name, place)
-                if at < 0:
-                    continue
+        pieces: list[int | str] = []
+        place = 0
+        for token in self._vocabulary.tokens(text, special=True):
+            if not self._vocabulary.controls(token):
+                continue
+            name = self._vocabulary.piece(token, special=True).decode("utf-8", "replace")
+            at = text.find(name, place)
+            if at >= 0:
                 pieces += [text[place:at], token] if at > place else [token]
                 place = at + len(name)
-            if place < len(text):
-                pieces.append(text[place:])
-            self._controls[text] = tuple(pieces)
-        return self._controls[text]
+        return (*pieces, text[place:]) if place < len(text) else tuple(pieces)
 
 
 _PROBE_QUESTION = (Message("system", "Probe system."), Message("user", "Probe question."))

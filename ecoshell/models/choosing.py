@@ -8,6 +8,7 @@ import ctypes
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
+from weakref import finalize
 
 from ecoshell.errors import ModelBroken
 from ecoshell.models.llama import Vocabulary, llama_library
@@ -63,7 +64,7 @@ def recommended(vocabulary: Vocabulary) -> Sampling:
 
 
 class Chooser:
-    """Samples the tokens of one generation. Call `close` at its end."""
+    """Samples the tokens of one generation."""
 
     def __init__(self, vocabulary: Vocabulary, sampling: Sampling, grammar: str = "") -> None:
         """Raises ModelBroken when the grammar does not compile."""
@@ -79,21 +80,13 @@ class Chooser:
         self.never_first: list[int] = []  # tokens excluded as the first; `never` always
         self._grammar = Grammar(vocabulary, grammar) if grammar else None
 
-    def close(self) -> None:
-        """Free the grammar."""
-        if self._grammar is not None:
-            self._grammar.close()
-            self._grammar = None
-
     def constrain(self, grammar: str, start: str = "") -> None:
         """Constrain further tokens to a grammar whose text starts with `start`; otherwise change nothing."""
         following = Grammar(self._vocabulary, grammar)
         for token in self._vocabulary.tokens(start, special=True) if start else ():
             if not following.allows([token])[0]:
-                following.close()
                 return
             following.accept(token)
-        self.close()
         self._grammar = following
 
     def choose(self, logits: Any) -> int:
@@ -157,12 +150,7 @@ class Grammar:
         if not self._sampler:
             text = "The grammar of the tools' arguments does not compile."
             raise ModelBroken(text, fix="Unregister a tool and retry.")
-
-    def close(self) -> None:
-        """Free the memory."""
-        if self._sampler:
-            self._library.llama_sampler_free(self._sampler)
-            self._sampler = None
+        finalize(self, self._library.llama_sampler_free, self._sampler).atexit = False
 
     def allows(self, tokens: list[int]) -> list[bool]:
         """Which of the tokens may come next."""
@@ -173,5 +161,4 @@ class Grammar:
         return [data[i].logit == 0.0 for i in range(len(tokens))]
 
     def accept(self, token: int) -> None:
-        """Advance by an allowed token."""
         self._library.llama_sampler_accept(self._sampler, token)

@@ -23,7 +23,6 @@ _UNION_DEPTH = 3  # nested unions that are followed; deeper ones allow any type
 _KEY_RULE = "[a-zA-Z0-9_.-]+"
 _PYTHON_VALUE = re.compile(r"\s*(?:(?:True|False|None)\s*\Z|[\[{])")
 """Values that are read as Python literals if they are not JSON: some templates print them, so models write them."""
-_TEXT = re.compile(r"\S|\Z")
 
 
 @dataclass(frozen=True)
@@ -170,13 +169,6 @@ class Elements:
     def _value(self, text: str, place: int, kinds: Kinds, end: str) -> tuple[Any, int] | None:
         """The value at a place and the end of its element; None if the element is not closed."""
         tag = self.value_end.strip()
-        if kinds != STRING:  # JSON tells where it ends, whatever its strings contain
-            begin = _after_space(text, place)
-            decoded_end = _json_end(text, begin)
-            if decoded_end is not None:
-                stop = _after_space(text, decoded_end)
-                if text.startswith(tag, stop):
-                    return read_value(text[begin:decoded_end], kinds), stop + len(tag)
         parts = (part.strip() for part in (self.key[0], self.call_end, end))
         follows = "|".join(re.escape(part) for part in parts if part)
         closing = re.compile(rf"{re.escape(tag)}(?=\s*(?:{follows}))").search(text, place)
@@ -263,13 +255,6 @@ def _json_value(text: str) -> Any:
     return json.loads(json.dumps(value, allow_nan=False))
 
 
-def _json_end(text: str, place: int) -> int | None:
-    try:
-        return json.JSONDecoder(parse_constant=refuse_constant).raw_decode(text, place)[1]
-    except (ValueError, RecursionError):
-        return None
-
-
 def _fits(value: Any, kinds: Kinds) -> bool:
     kind = _kind(value)
     integral = isinstance(value, float) and value.is_integer() and "integer" in kinds
@@ -298,8 +283,3 @@ def open_end(text: str, tag: str) -> int:
 def _class_char(character: str) -> str:
     """A character as it is written in a character class of GBNF."""
     return f"\\{character}" if character in "]\\^-" else character
-
-
-def _after_space(text: str, place: int) -> int:
-    match = _TEXT.search(text, place)
-    return match.start() if match else len(text)

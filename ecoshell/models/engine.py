@@ -47,7 +47,6 @@ class Progress:
     cut: bool = False  # whether `max_tokens` or the context ended the generation
 
     def usage(self) -> Usage:
-        """The usage so far."""
         return Usage(self.input, self.output, cached=self.cached, reasoning=self.reasoning)
 
     def check(self) -> None:

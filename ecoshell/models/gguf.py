@@ -33,8 +33,6 @@ _SIZE_LABEL = re.compile(
 )
 _SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 TRAINED_FOR = "ecoshell.trained_for"  # entry with the role that an adapter was trained for
-_LORA_A, _LORA_B = ".lora_a", ".lora_b"
-_FLIPPED = "token_embd.weight"  # a matrix with swapped factors (`llama-adapter.cpp`)
 
 Shape = tuple[int, ...]  # lengths of a tensor's dimensions, the fastest one first
 
@@ -120,10 +118,7 @@ def check_base(path: Path) -> None:
 
 
 def check_adapter(path: Path, base: Path) -> None:
-    """Raise ModelMissing or ModelBroken if the file is not a LoRA adapter for this base.
-
-    Reads the metadata of both files, so it may block (0.1 s for a large vocabulary).
-    """
+    """Raise ModelMissing or ModelBroken if the file is not a LoRA adapter for this base's architecture."""
     check_file(path)
     adapter_header, expected = header(path), header(base).get("general.architecture")
     is_adapter = adapter_header.get("general.type") == "adapter"
@@ -136,19 +131,6 @@ def check_adapter(path: Path, base: Path) -> None:
     if architecture != expected and architecture and expected:
         text = f"The adapter {path} is for models of architecture {architecture}"
         raise ModelBroken(f"{text}; {base} is of architecture {expected}.", fix=FITTING_ADAPTER)
-    adapter_shapes, base_shapes = tensor_shapes(path), tensor_shapes(base)
-    for factor, a in adapter_shapes.items() if base_shapes else ():
-        name = factor.removesuffix(_LORA_A)
-        b = adapter_shapes.get(name + _LORA_B, ())
-        if name == factor or len(a) < 2 or len(b) < 2:
-            continue
-        if name not in base_shapes:
-            raise unfit_adapter(path, base, f"it changes {name}, which the base lacks")
-        adapted_shape = (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1])
-        base_shape = base_shapes[name]
-        if adapted_shape != base_shape[:2]:
-            sizes = [" × ".join(map(str, shape)) for shape in (adapted_shape, base_shape)]
-            raise unfit_adapter(path, base, f"it expects {name} to be {sizes[0]}, not {sizes[1]}")
 
 
 def tensor_shapes(path: Path) -> dict[str, Shape]:
@@ -172,11 +154,6 @@ def tensor_shapes(path: Path) -> dict[str, Shape]:
     except (OSError, EOFError, ValueError):
         return {}  # llama.cpp reports what is wrong when the file is loaded
     return shapes
-
-
-def unfit_adapter(path: Path, base: Path, reason: str) -> ModelBroken:
-    """The error for an adapter of another base."""
-    return ModelBroken(f"The adapter {path} does not fit {base}: {reason}.", fix=FITTING_ADAPTER)
 
 
 class _Reader:

@@ -82,9 +82,9 @@ def arguments_rule(schema: Node, notation: Notation = JSON) -> str:
     return _Writer(schema, notation).arguments(target)
 
 
-def value_rule(schema: Any, root: Node, notation: Notation = LOOSE) -> str:
+def value_rule(schema: Any, root: Node) -> str:
     """The expression for one value of a tool schema; `root` is the whole schema, which references refer to."""
-    return _Writer(root, notation).value(schema, MAX_DEPTH)
+    return _Writer(root, LOOSE).value(schema, MAX_DEPTH)
 
 
 def ending_grammar(endings: Sequence[str], max_tokens: int) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -45,7 +46,6 @@ class HostAddress:
 
     @property
     def socket_file(self) -> Path:
-        """The socket the host listens on."""
         return self.folder / f"{self.key}.sock"
 
     @property
@@ -137,7 +137,7 @@ def status(address: HostAddress) -> HostStatus | None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         address.require_private()
         with address.connect() as connection:
-            hello = _hello(connection)
+            hello = read_hello(connection)
             return HostStatus(int(hello["pid"]), float(hello["idle_seconds"]))
     return None
 
@@ -152,7 +152,7 @@ def stop_all(folder: Path) -> int:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             address.require_private()
             with address.connect() as connection:
-                pid = int(_hello(connection)["pid"])
+                pid = int(read_hello(connection)["pid"])
                 connection.sendall(b'{"stop": true}\n')
                 stopped += 1
                 with contextlib.suppress(OSError):
@@ -179,32 +179,13 @@ def await_end(address: HostAddress, seconds: float = PATIENCE) -> bool:
 
 def take_lock(address: HostAddress) -> int | None:
     """The descriptor of the lock, or None while another process holds it; raises OSError."""
-    import fcntl
-
     lock = os.open(address.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(lock).st_ino == address.lock_file.stat().st_ino:  # `sweep` may have removed it
-            return lock
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
+    except BlockingIOError:
         os.close(lock)
-        raise
-    os.close(lock)
-    return None
-
-
-def sweep(address: HostAddress) -> None:
-    """Remove sockets and locks of dead hosts of other versions."""
-    for other in _addresses(address.folder):
-        if other.key != address.key:
-            with contextlib.suppress(OSError):
-                lock = take_lock(other)
-                if lock is not None:
-                    other.socket_file.unlink(missing_ok=True)
-                    other.lock_file.unlink(missing_ok=True)
-                    os.close(lock)
+        return None
+    return lock
 
 
 def _addresses(folder: Path) -> Iterator[HostAddress]:
@@ -213,7 +194,7 @@ def _addresses(folder: Path) -> Iterator[HostAddress]:
             yield HostAddress(folder.absolute(), file.stem)
 
 
-def _hello(connection: socket.socket) -> dict[str, Any]:
+def read_hello(connection: socket.socket) -> dict[str, Any]:
     """The first line of a host; raises OSError and ValueError."""
     text = b""
     while not text.endswith(b"\n") and len(text) < HELLO_LIMIT:

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,32 +23,22 @@ from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnava
 from ecoshell.models import size_text
 from ecoshell.models.gguf import MAGIC
 from ecoshell.models.hub_names import HubName, model_of
-from ecoshell.models.local_models import pulled_folder
+from ecoshell.models.local_models import hub_home, pulled_folder
 from ecoshell.paths import NO_ROOM, make_private, remedy
 from ecoshell.secrecy import environ
 
 if TYPE_CHECKING:
     import httpx
 
-UNFINISHED = ".part"
-"""Suffix of incomplete files, which are never listed as models."""
+_UNFINISHED = ".part"  # suffix of incomplete files, which are never listed as models
 _CHUNK = 1 << 18
-_SPARE = 64 << 20
-"""Bytes of disk space that stay free."""
-_PATIENCE = 15.0
-"""Seconds without data from the hub before a request fails."""
-_MAX_ANSWER_BYTES = 1 << 23
-_MAX_ANSWER_SECONDS = 60.0
-"""Limits of answers that are not files."""
-_IS_FILE = "is_file"
-"""Marks requests for files."""
+_SPARE = 64 << 20  # bytes of disk space that stay free
+_PATIENCE = 15.0  # seconds without data from the hub before a request fails
+_MAX_DESCRIPTION_BYTES = 1 << 23
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 _FORBIDDEN_CHARACTERS = frozenset("\\:")
-"""Characters that file names may not contain."""
-_BUSY = frozenset({429, 500, 502, 503, 504})
-"""Statuses after which a file is requested again."""
-_TRIES = 4
-"""Consecutive failures without progress after which a download fails."""
+_BUSY = frozenset({429, 500, 502, 503, 504})  # statuses after which a file is requested again
+_TRIES = 4  # consecutive failures without progress after which a download fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +56,15 @@ class Pull:
 
     name: HubName
     revision: str
-    files: tuple[HubFile, ...]
-    """One file, or the parts in order."""
-    licence: str
-    """As stated by the repository; empty if it states none."""
+    files: tuple[HubFile, ...]  # one file, or the parts in order
+    licence: str  # as stated by the repository; empty if it states none
 
     @property
     def size_bytes(self) -> int:
-        """Total size."""
         return sum(file.size_bytes for file in self.files)
 
 
-Progress = Callable[[HubFile, int], None]
-"""Called with a file and its downloaded bytes."""
+Progress = Callable[[HubFile, int], None]  # called with a file and its downloaded bytes
 
 
 def default_endpoint() -> str:
@@ -89,21 +75,25 @@ def default_endpoint() -> str:
 class Hub:
     """A hub or mirror; methods block, and raise ModelMissing, ModelUnavailable and ModelBroken."""
 
-    def __init__(self, folder: Path, *, endpoint: str | None = None, pause: float = 1.0) -> None:
+    def __init__(self, folder: Path, *, pause: float = 1.0) -> None:
         """`folder` is the user's models folder, `pause` the seconds before a broken download is resumed."""
         self._folder = folder
-        self._endpoint = (endpoint or default_endpoint()).rstrip("/")
+        self._endpoint = default_endpoint().rstrip("/")
         self._pause = pause
 
     def find(self, name: HubName) -> Pull:
         """Look a name up without downloading anything."""
         url = f"{self._endpoint}/api/models/{quote(name.repo)}?blobs=true"
-        with self._translated_errors(name), self._opened(url, {}) as response:
-            info: Any = json.loads(response.read())
+        description = bytearray()
+        with self._translated_errors(name), self._opened(url) as response:
+            for piece in response.iter_bytes():
+                description += piece
+                if len(description) > _MAX_DESCRIPTION_BYTES:
+                    raise ValueError("the description does not end")
+            info: Any = json.loads(description)
             described: dict[str, Any] = {file["rfilename"]: file for file in info["siblings"] or ()}
-            files = tuple(
-                _described(name, chosen, described[chosen]) for chosen in model_of(name, described)
-            )
+            chosen = model_of(name, described)
+            files = tuple(_described(name, file, described[file]) for file in chosen)
             card: Any = info.get("cardData")
             licence: object = card.get("license") if card else None
             revision: object = info.get("sha")
@@ -114,9 +104,12 @@ class Hub:
                 licence if isinstance(licence, str) else "",
             )
 
-    def pull(self, pull: Pull, progress: Progress) -> Path:
+    def pull(
+        self, pull: Pull, progress: Progress, on_retry: Callable[[], None] = lambda: None
+    ) -> Path:
         """Download and verify missing files; returns the model's file or first part.
 
+        `on_retry` is called before the pause after which an interrupted download is tried again.
         Partial files of failed or interrupted downloads are kept and resumed the next time.
         """
         folder = pulled_folder(pull.name, self._folder)
@@ -125,7 +118,9 @@ class Hub:
                 make_private((folder / file.name).parent)
             need = 0
             for file in pull.files:
-                present = max(_size(folder / file.name), _size(folder / f"{file.name}{UNFINISHED}"))
+                present = max(
+                    _size(folder / file.name), _size(folder / f"{file.name}{_UNFINISHED}")
+                )
                 need += max(0, file.size_bytes - present)
             free = shutil.disk_usage(folder).free
         except OSError as error:
@@ -139,110 +134,97 @@ class Hub:
             )
         for file in pull.files:
             target = folder / file.name
-            part = target.with_name(target.name + UNFINISHED)
+            part = target.with_name(target.name + _UNFINISHED)
             lock = target.with_name(f".{target.name}.lock")
             with self._translated_errors(pull.name, part), _exclusive(pull.name, lock):
                 if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
-                    self._fetch(pull, file, part, progress)
+                    self._fetch(pull, file, part, progress, on_retry)
                     part.replace(target)
-                    _note(part).unlink(missing_ok=True)
         return folder / pull.files[0].name
 
-    def _fetch(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
+    def _fetch(
+        self,
+        pull: Pull,
+        file: HubFile,
+        part: Path,
+        progress: Progress,
+        on_retry: Callable[[], None],
+    ) -> None:
         """Download one file; broken connections are retried while there is progress.
 
         Raises ModelBroken, and deletes the file, if it does not match the hub's SHA-256 or is not a GGUF file.
         """
         from httpx import HTTPStatusError, TransportError
 
-        try:
-            part_sha256 = _note(part).read_text()
-        except (OSError, ValueError):
-            part_sha256 = ""
-        if part_sha256 != file.sha256 or _size(part) > file.size_bytes:  # a part of another version
-            part.unlink(missing_ok=True)
-            _note(part).write_text(file.sha256)
         failures, largest = 0, _size(part)
-        while (size := _size(part)) < file.size_bytes:
+        while True:
             try:
                 self._stream(pull, file, part, progress)
+                break
             except (TransportError, HTTPStatusError) as error:
                 if isinstance(error, HTTPStatusError) and error.response.status_code not in _BUSY:
                     raise
-                failures = (
-                    0 if _size(part) > largest else failures + 1
-                )  # without ranges every try starts at 0
+                failures = 0 if _size(part) > largest else failures + 1
                 largest = max(largest, _size(part))
-                if failures >= _TRIES:
+                if failures == _TRIES:
                     raise
+                on_retry()
                 time.sleep(self._pause * 2**failures)
-            else:
-                if _size(part) <= size:
-                    raise TransportError("the hub ended the file too early")
         with part.open("rb") as opened:
             magic = opened.read(len(MAGIC))
-            os.fsync(
-                opened.fileno()
-            )  # a power failure must not leave an empty file under the final name
-        error = None
+            # A power failure must not leave an empty file under the final name.
+            os.fsync(opened.fileno())
         if _sha256(part) != file.sha256:
-            error = self._wrong(file)
-        elif magic != MAGIC:
-            message = f"{file.name} is not a GGUF file."
-            error = ModelBroken(message, kept="Nothing was kept.", fix="Choose another repository.")
-        if error is not None:
+            raise self._wrong(file, part)
+        if magic != MAGIC:
             part.unlink()
-            _note(part).unlink(missing_ok=True)
-            raise error
+            message = f"{file.name} is not a GGUF file."
+            raise ModelBroken(message, kept="Nothing was kept.", fix="Choose another repository.")
 
     def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
         """Request the rest of a file; servers without ranges send all of it again."""
         from httpx import TransportError
 
-        path = f"{quote(pull.name.repo)}/resolve/{quote(pull.revision, safe='')}/{quote(file.name)}"
         downloaded = _size(part)
+        if downloaded >= file.size_bytes:
+            return
+        path = f"{quote(pull.name.repo)}/resolve/{quote(pull.revision, safe='')}/{quote(file.name)}"
         headers = {"Range": f"bytes={downloaded}-"} if downloaded else {}
-        with self._opened(f"{self._endpoint}/{path}", headers, is_file=True) as response:
-            mode = "ab" if downloaded and response.status_code == 206 else "wb"
-            length = str(file.size_bytes)
-            if (
-                downloaded
-                and mode == "wb"
-                and response.headers.get("Content-Length", length) != length
-            ):
+        with self._opened(f"{self._endpoint}/{path}", headers) as response:
+            resumes = downloaded > 0 and response.status_code == 206
+            length = response.headers.get("Content-Length")
+            if downloaded and not resumes and length not in (None, str(file.size_bytes)):
                 raise TransportError("the hub sent other content than the file")
-            with part.open(mode) as out:
+            with part.open("ab" if resumes else "wb") as out:
                 for chunk in response.iter_bytes(_CHUNK):
                     if out.tell() + len(chunk) > file.size_bytes:
-                        out.truncate(0)
-                        raise self._wrong(file)
+                        raise self._wrong(file, part)
                     out.write(chunk)
                     progress(file, out.tell())
+                if out.tell() < file.size_bytes:
+                    raise TransportError("the hub ended the file too early")
 
     @contextmanager
     def _opened(
-        self, url: str, headers: Mapping[str, str], *, is_file: bool = False
+        self, url: str, headers: Mapping[str, str] | None = None
     ) -> "Generator[httpx.Response]":
-        """Send a request; only answers that are files may have any size."""
+        """Send a request and yield the response, whose body is read by the caller."""
         import httpx
 
         if environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
             raise httpx.ConnectError("HF_HUB_OFFLINE is set")
-        token = _token()
-        own = {"Accept-Encoding": "identity", "User-Agent": f"ecoshell/{__version__}"}
-        own |= {"Authorization": f"Bearer {token}"} if token else {}
-        client = httpx.Client(
-            headers=own,
-            timeout=_PATIENCE,
-            follow_redirects=True,
-            event_hooks={"response": [_bound_answer]},
-        )
-        extensions = {_IS_FILE: True} if is_file else {}
-        with client, client.stream("GET", url, headers=headers, extensions=extensions) as response:
+        sent = {"Accept-Encoding": "identity", "User-Agent": f"ecoshell/{__version__}"}
+        sent |= headers or {}
+        if token := _token():
+            sent["Authorization"] = f"Bearer {token}"
+        options: dict[str, Any] = {"timeout": _PATIENCE, "follow_redirects": True}
+        with httpx.stream("GET", url, headers=sent, **options) as response:
             response.raise_for_status()
             yield response
 
-    def _wrong(self, file: HubFile) -> ModelBroken:
+    def _wrong(self, file: HubFile, part: Path) -> ModelBroken:
+        """Delete a file of other content; returns the error."""
+        part.unlink()
         return ModelBroken(
             f"{file.name} does not match the SHA-256 stated by {self._endpoint}.",
             kept="The file was deleted.",
@@ -262,59 +244,51 @@ class Hub:
             raise self._refused(name, error.response, _partial_text(part)) from error
         except httpx.HTTPError as error:
             reason = str(error).strip().rstrip(".") or type(error).__name__
-            partial = _partial_text(part)
+            text, fix = f"{self._endpoint} cannot be reached", "Check the network and HF_ENDPOINT."
+            if partial := _partial_text(part):
+                text, fix = "The download failed", "Pull it again to resume."
             raise ModelUnavailable(
-                f"The download failed: {reason}."
-                if partial
-                else f"{self._endpoint} cannot be reached: {reason}.",
-                kept=partial,
-                fix="Pull it again to resume." if partial else "Check the network and HF_ENDPOINT.",
-                billed=False,
+                f"{text}: {reason}.", kept=partial, fix=fix, billed=False
             ) from error
         except OSError as error:
             full = error.errno in NO_ROOM
+            room = "Free some space" if full else f"Check the permissions of {self._folder}"
             raise ModelMissing(
                 f"{name.short} could not be written: {error.strerror or error}.",
                 kept=_partial_text(part),
-                fix=f"{'Free some space' if full else f'Check the permissions of {self._folder}'} and pull it again.",
+                fix=f"{room} and pull it again.",
             ) from error
         except (
             *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
             httpx.InvalidURL,
         ) as error:
-            raise ModelUnavailable(
-                f"{self._endpoint} does not answer like a hub.",
-                fix="Check HF_ENDPOINT.",
-                billed=False,
-            ) from error
+            text = f"{self._endpoint} does not answer like a hub."
+            raise ModelUnavailable(text, fix="Check HF_ENDPOINT.", billed=False) from error
 
     def _refused(self, name: HubName, response: "httpx.Response", partial: str) -> EcoshellError:
-        """The error for an HTTP status."""
         status, code = response.status_code, response.headers.get("X-Error-Code", "")
-        gated = code == "GatedRepo"
+        if code != "GatedRepo" and status not in (401, 403, 404):
+            return ModelUnavailable(
+                f"{self._endpoint} answered with status {status}.",
+                kept=partial,
+                fix="Pull it again later.",
+                billed=False,
+            )
         if code == "RepoNotFound":
-            return ModelMissing(
-                f"The repository {name.repo} does not exist at {self._endpoint}, or it is private.",
-                fix="Check the name; for a private repository set a token: export HF_TOKEN=…",
-                billed=False,
+            text = (
+                f"The repository {name.repo} does not exist at {self._endpoint}, or it is private."
             )
-        if gated or status in (401, 403):
-            return ModelMissing(
-                f"The hub refuses {name.repo} (status {status}): it {'is' if gated else 'may be'} gated.",
-                fix=f"Accept its terms at {self._endpoint}/{name.repo}, then set a token of your account:"
-                " export HF_TOKEN=…, or hf auth login.",
-                billed=False,
+            fix = "Check the name; for a private repository set a token: export HF_TOKEN=…"
+        elif status == 404:
+            text, fix = f"{name.short} is not at {self._endpoint}.", "Check the name."
+        else:
+            gated = "is" if code == "GatedRepo" else "may be"
+            text = f"The hub refuses {name.repo} (status {status}): it {gated} gated."
+            fix = (
+                f"Accept its terms at {self._endpoint}/{name.repo}, then set a token of your account:"
+                " export HF_TOKEN=…, or hf auth login."
             )
-        if status == 404:
-            return ModelMissing(
-                f"{name.short} is not at {self._endpoint}.", fix="Check the name.", billed=False
-            )
-        return ModelUnavailable(
-            f"{self._endpoint} answered with status {status}.",
-            kept=partial,
-            fix="Pull it again later.",
-            billed=False,
-        )
+        return ModelMissing(text, fix=fix, billed=False)
 
 
 def _described(name: HubName, chosen: str, file: Any) -> HubFile:
@@ -353,48 +327,17 @@ def _token() -> str:
     """Return the token of the environment or of `hf auth login`; empty without any."""
     if token := environ.get("HF_TOKEN", "").strip():
         return token
-    home = environ.get("HF_HOME") or Path(
-        environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
-    )
-    file = Path(environ.get("HF_TOKEN_PATH") or Path(home, "token"))
+    file = Path(environ.get("HF_TOKEN_PATH") or hub_home() / "token")
     try:
         return file.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, ValueError, RuntimeError):
         return ""
 
 
-def _bound_answer(response: "httpx.Response") -> None:
-    """Limit the bytes and seconds of an answer, except of files, whose size `_stream` checks."""
-    import httpx
-
-    class Bounded(httpx.SyncByteStream):
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        def __iter__(self) -> Iterator[bytes]:
-            remaining, deadline = _MAX_ANSWER_BYTES, time.monotonic() + _MAX_ANSWER_SECONDS
-            for piece in self._stream:
-                remaining -= len(piece)
-                if remaining < 0 or time.monotonic() > deadline:
-                    raise httpx.DecodingError("the answer does not end")
-                yield piece
-
-        def close(self) -> None:
-            self._stream.close()
-
-    if not (response.is_success and _IS_FILE in response.request.extensions):
-        if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise httpx.DecodingError("the answer is compressed although that was not requested")
-        response.stream = Bounded(response.stream)
-
-
 def _partial_text(part: Path | None) -> str:
     """A sentence about a partial file, or an empty text."""
-    return (
-        f"The part downloaded so far is kept ({size_text(_size(part))})."
-        if part and _size(part)
-        else ""
-    )
+    size = _size(part) if part else 0
+    return f"The part downloaded so far is kept ({size_text(size)})." if size else ""
 
 
 def _size(path: Path) -> int:
@@ -402,11 +345,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _note(part: Path) -> Path:
-    """The file with the SHA-256 of the version that a part belongs to; parts of other versions are not resumed."""
-    return part.with_name(f"{part.name}.sha256")
 
 
 def _sha256(path: Path) -> str:

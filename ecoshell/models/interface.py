@@ -70,6 +70,7 @@ class Request:
     several: bool = False  # whether `want="call"` allows several; `either` always does
     max_tokens: int = 1024
     min_tokens: int = 16  # smallest useful output limit
+    repeatable: bool = False  # whether a reply that is cut may be asked for again with more room
     temperature: float | None = 0.0  # 0 takes the likeliest token; None is the model's default
     purpose: Purpose = "step"
     endings: tuple[str, ...] = ()
@@ -77,6 +78,15 @@ class Request:
     role: str = ""
     task: str = ""
     effort: Effort = "auto"  # filled in by the metered model
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivingCall:
+    """A long call while its arguments stream: the tool, the file that it names (or empty), and its lines so far."""
+
+    name: str
+    path: str
+    lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,7 @@ class Delta:
     reasoning: bool = False  # whether the text is reasoning
     answer: bool = False  # whether it is part of the answer in a call of `finish`
     unseen: int = 0  # bytes of calls received with this piece
+    call: ArrivingCall | None = None  # a call that has grown noticeably
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +125,6 @@ class Reply:
 
     @property
     def call(self) -> Call | None:
-        """The first call."""
         return self.calls[0] if self.calls else None
 
 

@@ -125,7 +125,6 @@ class Keys:
         return tuple(name for name in sorted(_VARIABLES) if names.intersection(_VARIABLES[name]))
 
     def how_to_give(self, provider: str) -> str:
-        """Instructions for a missing key."""
         variable = self.variables(provider)[0]
         return f"Set {variable}, or store the key with: keyring set {KEYRING_SERVICE} {variable}"
 

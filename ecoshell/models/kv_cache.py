@@ -101,7 +101,6 @@ class KVCache:
                 return
 
     def clear(self, adapter: Path | None = None) -> None:
-        """Clear all slots, or those of an adapter."""
         for slot in self._slots:
             if adapter is None or slot.fits(adapter):
                 self._clear(slot)

@@ -6,7 +6,6 @@ damaged files crash llama.cpp.
 """
 
 import ctypes
-import json
 import os
 import subprocess
 import sys
@@ -15,17 +14,19 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
+from weakref import finalize
 
 from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.models.embedded import embedded_path
-from ecoshell.models.gguf import check_file, unfit_adapter
-from ecoshell.paths import make_private, replacement, user_paths
+from ecoshell.models.gguf import FITTING_ADAPTER, check_file
+from ecoshell.paths import make_private, user_paths
 
 LLAMA = "llama_cpp"
 GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
@@ -102,7 +103,8 @@ def load_adapter(model: Any, path: Path, base: Path) -> Any:
     adapter, reason = _with_reason(lambda: load(model, os.fsencode(path)))
     if not adapter:
         reason = reason.rpartition("failed to apply lora adapter: ")[2]
-        raise unfit_adapter(path, base, reason)
+        text = f"The adapter {path} does not fit {base}: {reason}."
+        raise ModelBroken(text, fix=FITTING_ADAPTER)
     return adapter
 
 
@@ -119,17 +121,14 @@ class Vocabulary:
     def __init__(self, path: Path) -> None:
         self._library = llama_library()
         self._model = load_model(path, vocab_only=True)
+        # A thread that still counts keeps the tokenizer of a closed model until it is done.
+        self.close = finalize(self, self._library.llama_model_free, self._model)
+        self.close.atexit = False
         self.handle = self._library.llama_model_get_vocab(self._model)
         if not self.handle:
             text = f"{path} contains no tokenizer."
             raise ModelBroken(text, fix="Use a GGUF file of a text model.")
         self.size: int = self._library.llama_vocab_n_tokens(self.handle)
-
-    def close(self) -> None:
-        """Free the memory; the object is unusable afterwards."""
-        if self._model:
-            self._library.llama_model_free(self._model)
-            self._model = None
 
     def tokens(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
         """The tokens of a text.
@@ -157,11 +156,9 @@ class Vocabulary:
             room = -length
 
     def ends(self, token: int) -> bool:
-        """Whether this token ends a generation."""
         return bool(self._library.llama_vocab_is_eog(self.handle, token))
 
     def controls(self, token: int) -> bool:
-        """Whether this is a control token."""
         return bool(self._library.llama_vocab_is_control(self.handle, token))
 
     def strips_after(self, token: int) -> bool:
@@ -177,7 +174,6 @@ class Vocabulary:
         return pieces[0].decode(), pieces[1].decode()
 
     def metadata(self, key: str) -> str | None:
-        """A value of the file's metadata as text."""
         room = self._library.llama_model_meta_val_str(self._model, key.encode(), None, 0)
         if room < 0:
             return None
@@ -211,9 +207,7 @@ if model:
 os._exit(0)
 """
 _TRY_SECONDS = 600  # enough for many gigabytes on a slow disk
-_MAX_REMEMBERED = 200
 _trying = threading.Lock()
-_sound: set[str] = set()
 
 
 def try_file(path: Path) -> None:
@@ -222,46 +216,34 @@ def try_file(path: Path) -> None:
     Files that loaded are remembered by size and time. The embedded model is not tried, because its package was verified
     during installation.
     """
-    with _trying:
-        mark = _mark(path)
-        if mark in _sound:
+    with suppress(ModelMissing, OSError):
+        if path.resolve() == embedded_path().resolve():
             return
-        with suppress(ModelMissing, OSError):
-            if path.resolve() == embedded_path().resolve():
-                return
-        memory = user_paths().cache / "tried.json"
-        sound_files: list[Any] = []
-        with suppress(OSError, ValueError, RecursionError):
-            read = json.loads(memory.read_text(encoding="utf-8"))
-            sound_files = cast("list[Any]", read) if isinstance(read, list) else []
-        if mark not in sound_files:
-            try:
-                done = subprocess.run(
-                    [sys.executable, "-c", _TRY, str(path)],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=_TRY_SECONDS,
-                    check=False,
-                )
-                failure = f"signal {-done.returncode}" if done.returncode < 0 else ""
-            except subprocess.TimeoutExpired:
-                failure = f"no end after {_TRY_SECONDS} s"
-            if failure:
-                text = f"{path} is damaged: llama.cpp fails on it ({failure})."
-                raise ModelBroken(text, fix="Download it again.")
-            sound_files = [*sound_files[1 - _MAX_REMEMBERED :], mark]
-            with suppress(OSError):  # without a record the file is tried again
-                make_private(memory.parent)
-                with replacement(memory) as file:
-                    file.write(json.dumps(sound_files).encode())
-        _sound.add(mark)
+    with _trying:
+        mark = user_paths().cache / "tried" / _mark(path)
+        if mark.exists():
+            return
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _TRY, str(path)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TRY_SECONDS,
+                check=False,
+            )
+            failure = f"signal {-done.returncode}" if done.returncode < 0 else ""
+        except subprocess.TimeoutExpired:
+            failure = f"no end after {_TRY_SECONDS} s"
+        if failure:
+            text = f"{path} is damaged: llama.cpp fails on it ({failure})."
+            raise ModelBroken(text, fix="Download it again.")
+        with suppress(OSError):  # without a mark the file is tried again
+            make_private(mark.parent)
+            mark.touch()
 
 
 def _mark(path: Path) -> str:
     """Identifies this version of the file and of llama.cpp."""
-    try:
-        info = path.resolve().stat()
-        library = version("llama-cpp-python")
-    except (OSError, PackageNotFoundError):
-        return str(path)
-    return f"{path.resolve()} {info.st_size} {info.st_mtime_ns} {library}"
+    info, library = path.resolve().stat(), version("llama-cpp-python")
+    identity = f"{path.resolve()} {info.st_size} {info.st_mtime_ns} {library}"
+    return sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()

@@ -14,7 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock, get_native_id
-from typing import Any
 from weakref import WeakValueDictionary
 
 from ecoshell.budget import ZERO_PRICE
@@ -23,7 +22,7 @@ from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.call_parsing import call_json
 from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Chooser, Sampling, recommended
-from ecoshell.models.engine import Cancelled, Engine, EngineOptions, Progress
+from ecoshell.models.engine import Engine, EngineOptions, Progress
 from ecoshell.models.formats import GENERIC
 from ecoshell.models.gguf import TRAINED_FOR, check_adapter, check_base, header, parameters, size_of
 from ecoshell.models.kv_cache import CacheOwner
@@ -157,7 +156,10 @@ class LocalModel:
                 reply = replace(reply, text=quoting_reply.feed(reply.text) + quoting_reply.end())
             yield reply
         finally:
-            await _stopped(work, progress)
+            progress.stop.set()
+            await asyncio.wait([work])  # until its end, at most one token later
+            if not work.cancelled():
+                work.exception()  # marks it as retrieved
 
     async def aclose(self) -> None:
         """Free what no other model uses, after the running call."""
@@ -216,23 +218,20 @@ class LocalModel:
         chooser.never_first += never
         room, first_tokens = request.max_tokens - progress.output, never
         owner = CacheOwner(request.role, self._adapter)
-        try:
-            if request.want == "text" and request.tools and form.calls.opens:
-                marker = vocabulary.tokens(form.calls.opens, special=True)
-                chooser.never += marker if len(marker) == 1 else ()  # excludes calls
-            for token in engine.generate(prompt, chooser, room, progress, owner):
-                first_tokens = (*never, token) if first_tokens == never else first_tokens
-                progress.reasoning += reader.reasons
-                piece = vocabulary.piece(token, special=token in markers)
-                for delta in reader.feed(text.decode(piece), chooser) or [Delta("")]:
-                    emit(delta)
-                if reader.over:
-                    break
-                if reader.reasons and progress.reasoning == reader.most_reasoning and form.tags:
-                    chooser.forced.extend(vocabulary.tokens(f"\n{form.tags[1]}\n\n", special=True))
-            deltas = reader.feed(text.decode(b"", final=True), chooser)
-        finally:
-            chooser.close()
+        if request.want == "text" and request.tools and form.calls.opens:
+            marker = vocabulary.tokens(form.calls.opens, special=True)
+            chooser.never += marker if len(marker) == 1 else ()  # excludes calls
+        for token in engine.generate(prompt, chooser, room, progress, owner):
+            first_tokens = (*never, token) if first_tokens == never else first_tokens
+            progress.reasoning += reader.reasons
+            piece = vocabulary.piece(token, special=token in markers)
+            for delta in reader.feed(text.decode(piece), chooser) or [Delta("")]:
+                emit(delta)
+            if reader.over:
+                break
+            if reader.reasons and progress.reasoning == reader.most_reasoning and form.tags:
+                chooser.forced.extend(vocabulary.tokens(f"\n{form.tags[1]}\n\n", special=True))
+        deltas = reader.feed(text.decode(b"", final=True), chooser)
         for piece in (*deltas, *reader.finish()):
             emit(piece)
         return reader, first_tokens
@@ -254,14 +253,6 @@ class LocalModel:
         elif request.effort == "off":  # as templates with a switch write it
             tokens += self._runtime.vocabulary().tokens(f"{begin}\n\n{end}\n\n", special=True)
         return tokens
-
-
-async def _stopped(work: asyncio.Future[Any], progress: Progress) -> None:
-    """Stop the generation and wait for its end, at most one token later."""
-    progress.stop.set()
-    await asyncio.wait([work])
-    if not work.cancelled() and isinstance(work.exception(), Cancelled):
-        return  # reading the exception marks it as retrieved
 
 
 # -- shared by models of one file
@@ -322,8 +313,6 @@ class _Runtime:
             return
         if self.loaded_engine is not None:
             self.loaded_engine.close()
-        if self.loaded_vocabulary is not None:
-            self.loaded_vocabulary.close()
         self.loaded_engine = self.loaded_vocabulary = self._template = None
         self.worker.shutdown(wait=False)
 

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,11 +102,10 @@ def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
 # -- places
 
 
-def model_files(folder: Path, environ: Mapping[str, str] | None = None) -> list[ModelFile]:
+def model_files(folder: Path) -> list[ModelFile]:
     """All models, each once, those in the user's folder first; reads a few kilobytes of each file."""
-    environ = os.environ if environ is None else environ
     models: dict[Path, ModelFile] = {}
-    for place in (_own(folder), _hub_cache(environ), _other_caches(environ), _ollama(environ)):
+    for place in (_own(folder), _hub_cache(), _other_caches(), _ollama()):
         for path, name, hub in place:
             real = path.resolve()
             if real not in models and (model := _model(path, name, hub)):
@@ -114,13 +113,12 @@ def model_files(folder: Path, environ: Mapping[str, str] | None = None) -> list[
     return list(models.values())
 
 
-def hub_file(name: HubName, folder: Path, environ: Mapping[str, str] | None = None) -> Path:
+def hub_file(name: HubName, folder: Path) -> Path:
     """The file of a pulled model, in the models folder or the hub cache.
 
     Raises ModelMissing, which says how to pull it, and UsageError for an ambiguous name.
     """
-    environ = os.environ if environ is None else environ
-    cached = _hub_folder(environ) / f"models--{name.repo.replace('/', '--')}"
+    cached = _hub_folder() / f"models--{name.repo.replace('/', '--')}"
     for root in (pulled_folder(name, folder), *_snapshots(cached)):
         try:
             return root / _first(name, root)
@@ -164,8 +162,8 @@ def _own(folder: Path) -> _Candidates:
         yield file, OWN_FOLDER, _hub_name(repo, file, root) if len(inside) > 2 else None
 
 
-def _hub_cache(environ: Mapping[str, str]) -> _Candidates:
-    for repo in _listed(_hub_folder(environ)):
+def _hub_cache() -> _Candidates:
+    for repo in _listed(_hub_folder()):
         kind, _, repository = repo.name.partition("--")
         owner, _, name = repository.partition("--")
         if kind == "models" and name:
@@ -188,27 +186,22 @@ def _first(name: HubName, root: Path) -> str:
     return model_of(name, (file.relative_to(root).as_posix() for file in _files_below(root)))[0]
 
 
-def _other_caches(environ: Mapping[str, str]) -> _Candidates:
+def _other_caches() -> _Candidates:
     """Files of LM Studio and llama.cpp."""
-    home = _home(environ)
+    home = Path.home()
     homes = [home / ".lmstudio", home / ".cache" / "lm-studio"]
     if configured := _text(home / ".lmstudio-home-pointer").strip():  # a moved folder
         homes.insert(0, Path(configured))
-    if configured := environ.get("LLAMA_CACHE"):
-        cache = Path(configured)
-    elif sys.platform == "darwin":
-        cache = home / "Library" / "Caches" / "llama.cpp"
-    else:
-        cache = _cache_home(environ) / "llama.cpp"
+    caches = home / "Library" / "Caches" if sys.platform == "darwin" else _cache_home()
+    cache = Path(os.environ.get("LLAMA_CACHE") or caches / "llama.cpp")
     places = [*((base / "models", "LM Studio") for base in homes), (cache, "llama.cpp")]
     for folder, place in places:
         for file in _gguf_below(folder):
             yield file, place, None
 
 
-def _ollama(environ: Mapping[str, str]) -> _Candidates:
-    configured = environ.get("OLLAMA_MODELS")
-    user_folder = Path(configured) if configured else _home(environ) / ".ollama" / "models"
+def _ollama() -> _Candidates:
+    user_folder = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models")
     for folder in dict.fromkeys((user_folder, _OLLAMA_SERVICE_FOLDER)):
         manifests = folder / "manifests"
         for manifest in _files_below(manifests):
@@ -229,12 +222,17 @@ def _ollama(environ: Mapping[str, str]) -> _Candidates:
             yield folder / "blobs" / digest.replace(":", "-"), f"Ollama: {model}", None
 
 
-def _hub_folder(environ: Mapping[str, str]) -> Path:
+def _hub_folder() -> Path:
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if configured := environ.get(variable):
+        if configured := os.environ.get(variable):
             return expanded(configured)
-    home = environ.get("HF_HOME")
-    return (expanded(home) if home else _cache_home(environ) / "huggingface") / "hub"
+    return hub_home() / "hub"
+
+
+def hub_home() -> Path:
+    """The folder in which Hugging Face's programs keep their cache and token."""
+    home = os.environ.get("HF_HOME")
+    return expanded(home) if home else _cache_home() / "huggingface"
 
 
 def _snapshots(repo: Path) -> list[Path]:
@@ -244,14 +242,8 @@ def _snapshots(repo: Path) -> list[Path]:
     return sorted(revisions, key=lambda folder: (folder.name != main, folder.name))
 
 
-def _cache_home(environ: Mapping[str, str]) -> Path:
-    configured = environ.get("XDG_CACHE_HOME")
-    return Path(configured) if configured else _home(environ) / ".cache"
-
-
-def _home(environ: Mapping[str, str]) -> Path:
-    configured = environ.get("HOME") or environ.get("USERPROFILE")
-    return Path(configured) if configured else Path.home()
+def _cache_home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def _gguf_below(folder: Path) -> Iterator[Path]:

@@ -21,7 +21,7 @@ from ecoshell.errors import (
 )
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, ModelReplied, Notice
 from ecoshell.messages import Message, Usage
-from ecoshell.models import Model, PromptSize, Reply, Request, Traits, request_bound
+from ecoshell.models import Model, PromptSize, Purpose, Reply, Request, Traits, request_bound
 from ecoshell.models.prompt_counts import ReportedPrompts
 from ecoshell.models.reply_listener import CONVERSATION, ReplyListener
 from ecoshell.models.retrying import Retries, RetryPolicy
@@ -30,6 +30,10 @@ from ecoshell.secrecy import mask_secrets
 
 T = TypeVar("T")
 AccountOf = Callable[[], Account]  # returns the session and turn; calls fill in the rest
+_DECISIONS: frozenset[Purpose] = frozenset({"judge", "rank"})
+"""Purposes of requests that are answered with a word."""
+_DECISION_TOKENS = 1_024
+"""Output of such a request to a model that may be unable to answer without reasoning."""
 
 
 class MeteredModel:
@@ -39,8 +43,7 @@ class MeteredModel:
         self, model: Model, gate: Gate, account_of: AccountOf, *, retry: RetryPolicy | None = None
     ) -> None:
         self._model = model
-        self.count = model.count
-        """Counts the tokens of a plain text."""
+        self.count = model.count  # counts the tokens of a plain text
         self._gate = gate
         self._account_of = account_of
         self._retry = retry or RetryPolicy()
@@ -75,7 +78,7 @@ class MeteredModel:
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the request's prompt, bounded by the provider's counts of earlier prompts."""
-        request = self._with_effort(request)
+        request = self._adapted(request)
         size = self._model.size(request)
         reported = self._reported.bound(request, self._model.size)
         if reported is None or reported >= size.bound:
@@ -90,14 +93,14 @@ class MeteredModel:
             bound = request_bound(part, native_tools=traits.native_tools, model=traits.name)
             return PromptSize(0, bound, exact=False)
 
-        request = self._with_effort(request)
+        request = self._adapted(request)
         unread, reported = size_of(request), self._reported.bound(request, size_of)
         return unread.bound if reported is None else min(unread.bound, reported)
 
     async def count_prompt(self, request: Request) -> None:
         """Let the provider count a prompt before its first reply, if it can; later bounds use the count."""
         count_prompt = getattr(self._model, "count_prompt", None)
-        request = self._with_effort(replace(request, messages=mask_secrets(request.messages)))
+        request = self._adapted(replace(request, messages=mask_secrets(request.messages)))
         if count_prompt is None or self._reported.bound(request, self._model.size) is not None:
             return
         tokens: int | None = await count_prompt(request)
@@ -105,10 +108,18 @@ class MeteredModel:
             size = await asyncio.to_thread(self._model.size, request)
             self._reported.record(request, Usage(input=tokens), size)
 
-    def _with_effort(self, request: Request) -> Request:
-        """The request with the effort it is sent with: rankings, judgments and summaries have none."""
-        is_shown = request.purpose in CONVERSATION
-        return replace(request, effort=self.effort()) if is_shown else request
+    def _adapted(self, request: Request) -> Request:
+        """The request with the effort and the output that it is sent with.
+
+        A model that reasons shall decide in few words without that, and has room for what it cannot do without.
+        """
+        if request.purpose in CONVERSATION:
+            return replace(request, effort=self.effort())
+        if request.purpose in _DECISIONS and self.traits.reasons:
+            return replace(
+                request, effort="off", max_tokens=max(request.max_tokens, _DECISION_TOKENS)
+            )
+        return request
 
     async def warm(self, ahead: Request | None = None) -> None:
         """Start loading the model, and let a local one evaluate the expected prompt; returns at once.
@@ -119,7 +130,6 @@ class MeteredModel:
             await warm(ahead and replace(ahead, messages=mask_secrets(ahead.messages)))
 
     async def aclose(self) -> None:
-        """Close the model."""
         await self._model.aclose()
 
     def discard(self) -> None:
@@ -137,7 +147,6 @@ class MeteredModel:
         return await self._gate.set_aside(lambda: self.reservation(make(), role, slack))
 
     async def release(self, hold: Hold) -> None:
-        """Release an unused reservation."""
         await self._gate.release(hold)
 
     async def ask(
@@ -149,9 +158,11 @@ class MeteredModel:
         otherwise in a new one. Raises BudgetError and ModelError; if a cap in time stops the call, the LimitReached
         holds the text so far.
         """
-        request = self._with_effort(replace(request, messages=mask_secrets(request.messages)))
+        request = self._adapted(replace(request, messages=mask_secrets(request.messages)))
         counted, place = cache(partial(self.reservation, request, role)), aside
         retries, failure = Retries(self._retry), None
+        if load := getattr(self._model, "load", None):
+            await load()  # before the reservation: it costs nothing, and is no working time
         while True:
             try:
                 hold = await (
@@ -209,7 +220,8 @@ class MeteredModel:
         size, price = self.size(request), traits.price
         if price is not None and not size.cache_writes:
             price = replace(price, cache_writes=False)
-        return Ask(price, size.bound + slack, max_tokens, account, request.min_tokens)
+        minimum, repeatable = request.min_tokens, request.repeatable
+        return Ask(price, size.bound + slack, max_tokens, account, minimum, repeatable)
 
     async def _stream(self, request: Request, call: "MeteredCall") -> Reply:
         """Consume the model's stream, and cut it off if it exceeds the output limit."""
@@ -344,7 +356,6 @@ def _reserved(hold: Hold) -> BudgetHeld:
 
 
 def _grouped(reply: Reply, group: str) -> Reply:
-    """The reply and its calls with their group ID."""
     calls = tuple(replace(call, group=group) for call in reply.calls)
     return replace(reply, group=group, calls=calls)
 
@@ -361,4 +372,5 @@ def _replied(reply: Reply, account: Account, request: Request) -> ModelReplied:
         reasoning_tokens=reply.usage.reasoning if reply.usage else None,
         family=state.family if state else "",
         message=state.message if state else {},
+        has_unusable_call=bool(reply.fault),
     )

@@ -8,16 +8,25 @@ The host takes the lock before it creates the socket and keeps it until the proc
 address has at most one host, and a socket without a locked lock file is stale.
 """
 
+import asyncio
+import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    import asyncio
-
-    from ecoshell.models.host_address import HostAddress
-    from ecoshell.models.remote_worker import Worker
+from ecoshell.models import remote_worker
+from ecoshell.models.host_address import (
+    HostAddress,
+    environ_digest,
+    host_environ,
+    peer_user,
+    take_lock,
+)
+from ecoshell.secrecy import close_process
 
 _UNREAD_LIMIT = 1 << 26  # bytes kept for a client that does not read; then it is dropped
 _FIRST_CLIENT_SECONDS = 10.0  # minimum time a new host waits for the command that started it
@@ -41,16 +50,9 @@ def main() -> None:
     os.chdir("/")
     os.umask(0o077)
 
-    import asyncio
-    from pathlib import Path
-
-    from ecoshell.models.host_address import HostAddress
-    from ecoshell.models.remote_worker import limit_memory
-    from ecoshell.secrecy import close_process
-
     folder, key, memory, idle = sys.argv[1:5]
     close_process()  # asks carry keys
-    limit_memory(int(memory))
+    remote_worker.limit_memory(int(memory))
     address = HostAddress(Path(folder), key)
     address.require_private()
     if _lock(address):
@@ -59,23 +61,18 @@ def main() -> None:
         os.write(writing, b"\n")
 
 
-def _lock(address: "HostAddress") -> bool:
+def _lock(address: HostAddress) -> bool:
     """Become the host of this address; returns False when another process is."""
-    import time
-
-    from ecoshell.models.host_address import sweep, take_lock
-
     give_up = time.monotonic() + _LOCK_PATIENCE
     while take_lock(address) is None:
         if _answers(address) or time.monotonic() > give_up:
             return False
         time.sleep(0.01)
     address.socket_file.unlink(missing_ok=True)
-    sweep(address)
     return True
 
 
-def _answers(address: "HostAddress") -> bool:
+def _answers(address: HostAddress) -> bool:
     try:
         address.connect().close()
     except OSError:
@@ -84,52 +81,39 @@ def _answers(address: "HostAddress") -> bool:
 
 
 class _Host:
-    def __init__(self, address: "HostAddress", idle: float) -> None:
-        import asyncio
-
-        from ecoshell.models.host_address import environ_digest, host_environ
-
+    def __init__(self, address: HostAddress, idle: float) -> None:
         self._address = address
         self._idle = idle
         self._digest = environ_digest(host_environ(os.environ))
         self._loaded = asyncio.Event()
-        self._workers: set[Worker] = set()  # one for each client
+        self._workers: set[remote_worker.Worker] = set()  # one for each client
         self._used = 0.0  # when the last ask ended, by the loop's clock
 
     async def serve(self, listening: int) -> None:
         """Listen, report that to the descriptor, load litellm and serve until the host has been idle long enough."""
-        import asyncio
-
-        from ecoshell.models import remote_worker
-
         loop = asyncio.get_running_loop()
         self._used = loop.time() + _FIRST_CLIENT_SECONDS
         path = str(self._address.socket_file)
         await asyncio.start_unix_server(self._meet, path, limit=remote_worker.LINE_LIMIT)
         os.write(listening, b"\n")
         os.close(listening)
-        self._loading = asyncio.create_task(remote_worker.load(self._loaded))
-        warming: asyncio.Future[None] | None = None
+        self._loading = asyncio.create_task(self._load())
         while self._workers or loop.time() - self._used < self._idle:
             remaining = self._used + self._idle - loop.time()
-            is_idle = warming is not None and not self._workers
-            await asyncio.sleep(remaining if is_idle else min(_LOOK_SECONDS, max(remaining, 0.01)))
-            is_busy = any(worker.is_busy for worker in self._workers)
-            if warming is None and self._loaded.is_set() and not is_busy:
-                warming = asyncio.ensure_future(asyncio.to_thread(remote_worker.warm_litellm))
+            await asyncio.sleep(_LOOK_SECONDS if self._workers else max(remaining, 0.01))
         self._end()
 
-    async def _meet(self, reader: "asyncio.StreamReader", writer: "asyncio.StreamWriter") -> None:
+    async def _load(self) -> None:
+        await remote_worker.load(self._loaded)
+        while any(each.is_busy for each in self._workers):  # noqa: ASYNC110 - asks come first
+            await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.to_thread(remote_worker.warm_litellm)
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until it ends; a misbehaving client does not affect others."""
-        import asyncio
-        import json
-
-        from ecoshell.models import remote_worker
-        from ecoshell.models.host_address import peer_user
-
         connection = writer.get_extra_info("socket")
         loop, asks = asyncio.get_running_loop(), 0
-        worker = remote_worker.Worker(_Wire(writer), self._loaded)
+        worker = remote_worker.Worker(_bounded_write(writer.transport), self._loaded)
         try:
             if peer_user(connection) != os.geteuid():
                 return
@@ -165,20 +149,16 @@ class _Host:
         os._exit(0)  # which lets the lock go last of all
 
 
-class _Wire:
-    """Writes the worker's lines to a connection and drops a client that does not read them."""
+def _bounded_write(transport: asyncio.WriteTransport) -> Callable[[bytes], None]:
+    """Returns a function that writes to a client, and drops one that does not read."""
 
-    def __init__(self, writer: "asyncio.StreamWriter") -> None:
-        self._transport = writer.transport
+    def write(line: bytes) -> None:
+        if not transport.is_closing():
+            transport.write(line)
+            if transport.get_write_buffer_size() > _UNREAD_LIMIT:
+                transport.abort()
 
-    def write(self, line: bytes, /) -> Any:
-        if self._transport.is_closing():
-            return
-        self._transport.write(line)
-        if self._transport.get_write_buffer_size() > _UNREAD_LIMIT:
-            self._transport.abort()
-
-    def flush(self) -> None: ...
+    return write
 
 
 if __name__ == "__main__":

@@ -16,13 +16,11 @@ from ecoshell.secrecy import mask_secrets
 class SettledReply:
     """A reply to a request, with masked secrets, and what it cost."""
 
-    role: str
-    """`single`, `planner`, `caller`, `summarizer`, or the purpose of another call."""
+    role: str  # `single`, `planner`, `caller`, `summarizer`, or the purpose of another call
     request: Request
     reply: Reply
     traits: Traits
-    spent_nano: int | None
-    """None if unknown."""
+    spent_nano: int | None  # None if unknown
 
 
 class ReplyObserver(Protocol):

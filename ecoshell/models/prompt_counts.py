@@ -86,7 +86,7 @@ class ReportedPrompts:
     def _digests(self, request: Request, groups: tuple[Group, ...]) -> Iterator[str]:
         """Digests of the prompts with the first groups of a request: of one, of two, and so on."""
         tools = [[tool.as_function(), tool.deferred] for tool in request.tools]
-        settings = [self._model, request.want, request.several, request.min_tokens, request.effort]
+        settings = [self._model, request.want, *_settings(request)]
         digest = sha256(_canonical([settings, self._native_tools, self._defers_tools, tools]))
         for group in groups:
             digest.update(_canonical([_fields(message) for message in (group[0], *group[1])]))
@@ -116,10 +116,11 @@ class ReportedPrompts:
         bound += size_of(replace(frame, tools=tools)).bound if tools else 0
         if request.want != counted.want and request.tools and not tools:
             bound += PER_TOOL_ARRAY  # the tool choice changes the text before the array
-        if any(message.state is not None for message in added):
-            # Reasoning is counted again, and its text may be shorter than it was.
-            bound += prompt.usage.output
-        return bound
+        replies = sum(message.state is not None for message in added)
+        if replies > 1:
+            return None
+        # Reasoning is counted again, and its text may be shorter than it was; this report has only its own reply's.
+        return bound + (prompt.usage.output if replies else 0)
 
     def _searched(
         self, tools: Sequence[ToolSchema], added: Sequence[Message]
@@ -149,19 +150,6 @@ def _canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, default=dict).encode()
 
 
-def _settings(request: Request) -> Request:
-    """The part of a request, apart from messages and tools, that may change how its prompt is counted."""
-    return replace(
-        request,
-        messages=(),
-        tools=(),
-        callable_now=(),
-        want="either",
-        max_tokens=0,
-        temperature=None,
-        purpose="step",
-        endings=(),
-        grammar="",
-        role="",
-        task="",
-    )
+def _settings(request: Request) -> tuple[object, ...]:
+    """What may change how a prompt is counted, apart from messages, tools and `want`."""
+    return request.several, request.min_tokens, request.effort

@@ -180,16 +180,22 @@ def call_fault(call: Call, tool_schemas: Sequence[ToolSchema]) -> str:
         return f"The arguments of {call.name} contain half of a surrogate pair, which is not valid text."
     except ValueError:
         return f"The arguments of {call.name} contain a number that JSON cannot represent, or one that is too large."
+    fault = schema_fault(dict(call.arguments), tool_schema.parameters)
+    return fault and f"The arguments of {call.name} do not fit its parameters: {fault}."
+
+
+def schema_fault(value: Any, schema: Mapping[str, Any]) -> str:
+    """Where and how a JSON value violates a schema; empty if it fits, or if the schema is unusable."""
     from jsonschema import exceptions
     from jsonschema.validators import validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing.exceptions import Unresolvable
 
     best_match: Any = exceptions.best_match  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    schema = dict(tool_schema.parameters)
+    schema = dict(schema)
     kind: Any = validator_for(schema)
     try:
         kind.check_schema(schema)
-        error = best_match(kind(schema).iter_errors(dict(call.arguments)))
+        error = best_match(kind(schema).iter_errors(value))
     except (exceptions.SchemaError, Unresolvable, re.error, OverflowError):  # accepts everything
         return ""
     if error is None:
@@ -197,8 +203,7 @@ def call_fault(call: Call, tool_schemas: Sequence[ToolSchema]) -> str:
     where = ".".join(map(str, error.absolute_path))
     message = str(error.message)
     message = message if len(message) <= 300 else message[:299] + "…"
-    message = f"{where}: {message}" if where else message
-    return f"The arguments of {call.name} do not fit its parameters: {message}."
+    return f"{where}: {message}" if where else message
 
 
 def safe_name(name: str) -> str:

@@ -10,6 +10,7 @@ from ecoshell.models import size_text
 from ecoshell.models.hub import Hub, HubFile, Pull
 from ecoshell.models.hub_names import HubName
 
+_RETRYING = "connection lost, trying again"
 _UPDATE_SECONDS = 0.25
 _SPEED_SECONDS = 10.0  # the speed is the mean over so many seconds
 
@@ -19,7 +20,7 @@ class _Stopped(Exception):
 
 
 class ProgressText:
-    """Turns downloaded bytes into `412 MB of 2.5 GB · 8.1 MB/s · 4 min 20 s left`."""
+    """Turns downloaded bytes into `412 MB of 2.5 GB · 4 min 20 s left · 8.1 MB/s`."""
 
     def __init__(self, total: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._total = total
@@ -36,7 +37,8 @@ class ProgressText:
         if now <= start or done <= before:
             return text
         speed = (done - before) / (now - start)
-        return f"{text} · {size_text(int(speed))}/s · {duration((self._total - done) / speed)} left"
+        left = duration((self._total - done) / speed)
+        return f"{text} · {left} left · {size_text(int(speed))}/s"
 
 
 async def pull_model(hub: Hub, name: HubName, tell: Callable[[str], None]) -> Pull:
@@ -58,9 +60,14 @@ async def pull_model(hub: Hub, name: HubName, tell: Callable[[str], None]) -> Pu
                 last = time.monotonic()
                 earlier = pull.files[: pull.files.index(file)]
                 done = sum(each.size_bytes for each in earlier) + size
-                loop.call_soon_threadsafe(tell, f"downloading {name.short}: {progress.text(done)}")
+                loop.call_soon_threadsafe(tell, f"{progress.text(done)} · downloading {name.short}")
 
-        hub.pull(pull, count)
+        def retry() -> None:
+            if stopped.is_set():
+                raise _Stopped
+            loop.call_soon_threadsafe(tell, f"{_RETRYING} · downloading {name.short}")
+
+        hub.pull(pull, count, retry)
         return pull
 
     tell(f"looking up {name.short}")

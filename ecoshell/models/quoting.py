@@ -14,7 +14,7 @@ class Quoting:
     """
 
     def __init__(self, request: Request) -> None:
-        results = [message.text for message in request.messages if message.speaker == "tool"]
+        results = [message.result for message in request.messages if message.speaker == "tool"]
         self._result = results[-1].strip() if results else ""
         self._block = fenced(self._result) if "\n" in self._result else ""
         self._waiting, self._last_output = "", ""

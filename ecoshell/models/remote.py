@@ -12,7 +12,16 @@ from typing import Any
 from ecoshell.budget import PriceBook
 from ecoshell.errors import ModelError, ModelMissing, closest_words
 from ecoshell.images import image_tokens, images_in, without_images
-from ecoshell.models import Delta, PromptSize, Reply, Request, Traits, request_bound, text_bound
+from ecoshell.models import (
+    ArrivingCall,
+    Delta,
+    PromptSize,
+    Reply,
+    Request,
+    Traits,
+    request_bound,
+    text_bound,
+)
 from ecoshell.models.chat_body import chat_body, is_cached, mark_for_cache
 from ecoshell.models.effort import add_effort
 from ecoshell.models.embedded import NAME as EMBEDDED
@@ -55,6 +64,7 @@ class RemoteOptions:
     base_url: str | None = None  # address of an OpenAI-compatible server; None is the provider's
     native_tools: bool | None = None
     context: int | None = None
+    set_context: int | None = None  # what Ollama is asked to provide; None leaves it to the server
     vision: bool | None = None
     tool_search: bool | None = None  # whether deferred tools are used; None: by model
     silence: float = SILENCE
@@ -62,6 +72,8 @@ class RemoteOptions:
 
 
 _AS_KNOWN = RemoteOptions()
+_OLLAMA = ("ollama", "ollama_chat")
+"""Ollama cuts the beginning of prompts that exceed the context of a request."""
 _SIZE_IN_NAME = re.compile(
     r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2,}(?=m))([bm])(?![a-z0-9])"
 )
@@ -118,6 +130,7 @@ class RemoteModel:
         self._keys = keys
         self._process = process
         self._base_url = options.base_url
+        self._set_context = options.set_context if self._provider in _OLLAMA else None
         self._silence = options.silence
         self._deadline = options.deadline
         on_own_server = self._provider in PROVIDERS and own_server
@@ -150,6 +163,12 @@ class RemoteModel:
         self._counter.start()
         asyncio.get_running_loop().run_in_executor(None, load_readers)
         await self._process.warm(shared=self._shared)
+
+    async def load(self) -> None:
+        """Return when litellm is loaded; raises ModelMissing if the model is not available."""
+        if not self._process.has_loaded(shared=self._shared):
+            await asyncio.to_thread(self.check)
+            await self._process.load(shared=self._shared)
 
     def count(self, text: str) -> int:
         """Tokens of a plain text; an estimate if `size` is inexact."""
@@ -228,7 +247,8 @@ class RemoteModel:
                         yield Delta(line["reasoning"], reasoning=True)
                     for delta in reader.feed(line["delta"]) if line["delta"] else ():
                         yield delta
-                    yield Delta("", unseen=line["unseen"])
+                    call = ArrivingCall(**line["call"]) if "call" in line else None
+                    yield Delta("", unseen=line["unseen"], call=call)
                     if line["answer"]:
                         yield Delta(line["answer"], answer=True)
                 elif "reply" in line:
@@ -256,6 +276,8 @@ class RemoteModel:
             body["base_url"] = self._base_url
         elif self._provider in ("openai", "azure"):
             body["prompt_cache_key"] = cache_key(body)
+        if self._set_context:
+            body["num_ctx"] = self._set_context
         if request.temperature is not None:
             body["temperature"] = request.temperature
         add_effort(body, request, name, self._facts)
@@ -285,13 +307,18 @@ class RemoteModel:
     def _unknown(self, reason: str = "", *, billed: bool = False) -> ModelMissing:
         """The error for an unknown model, with similar names; slow, because it searches thousands of names."""
         name = self.traits.name
-        near = closest_words(name, (EMBEDDED, *self._book.names()))
+        near = closest_words(name, {EMBEDDED, *self._book.names()} - {name})
         hint = f"Did you mean {', '.join(near)}?" if near else _NAME_HELP
+        if self._base_url and self._provider not in PROVIDERS:
+            place = f"base_url = {self._base_url}"
+            hint = f"Check the name and {place}: the address of most servers ends in /v1."
         if name.endswith(".gguf"):
             hint = f"A file on this machine is named {LOCAL}{name}."
         elif download := download_command(self._provider, name.partition("/")[2]):
             hint = f"Download it with {download}, or choose another model with /model."
-        message = f"There is no model {name}." + (f" ({reason})" if reason else "")
+        message = f"There is no model {name}." + (
+            f" ({reason.removesuffix('.')})" if reason else ""
+        )
         return ModelMissing(message, fix=hint, billed=billed)
 
 

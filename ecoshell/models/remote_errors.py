@@ -32,10 +32,11 @@ _CONTEXT_FIX = (
 
 
 def shown_message(record: Mapping[str, Any], keys: Keys) -> str:
-    """The provider's message without keys, shortened."""
-    message = keys.redact(record["message"])
-    is_short = len(message) <= _MAX_MESSAGE_CHARS
-    return message if is_short else f"{message[: _MAX_MESSAGE_CHARS - 1]}…"
+    """The provider's message without keys, shortened, as a sentence."""
+    message = keys.redact(record["message"]).rstrip()
+    if len(message) > _MAX_MESSAGE_CHARS:
+        return f"{message[: _MAX_MESSAGE_CHARS - 1]}…"
+    return message if message.endswith((".", "!", "?", "…")) else f"{message}."
 
 
 def model_error(record: Mapping[str, Any], name: str, provider: str, keys: Keys) -> ModelError:

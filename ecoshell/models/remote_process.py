@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ecoshell.models.host_address import (
-    HELLO_LIMIT,
-    PATIENCE,
     HostAddress,
     environ_digest,
     host_address,
     host_environ,
+    read_hello,
 )
 from ecoshell.models.tokens import helper_environ
 from ecoshell.secrecy import removed_variables
@@ -34,7 +33,9 @@ _START_SECONDS = 60.0  # maximum time until a new host listens, also on a busy m
 _START_ATTEMPTS = 3  # an idle host may end just as a command connects to it
 
 Line = Mapping[str, Any]
-_LAST_FIELDS = frozenset({"reply", "error", "counted"})  # fields of the last line of a request
+_LAST_FIELDS = frozenset(
+    {"reply", "error", "counted", "loaded"}
+)  # fields of the last line of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class RemoteProcess:
         child.write({"environ": removed_variables()})
         return child
 
-    async def _connected(self, host: HostOptions) -> "_HostLink | None":
+    async def _connected(self, host: HostOptions) -> "_Link | None":
         """Connect to the host, starting one if necessary; returns None when no suitable host is available."""
         environ = host_environ(helper_environ())
         address = host_address(host.folder)
@@ -110,7 +111,7 @@ class RemoteProcess:
                         return None
                     continue
                 with suppress(ConnectionError):
-                    return await _HostLink.greeted(connection, environ_digest(environ))
+                    return await _greeted(connection, environ_digest(environ))
         except (OSError, ValueError, KeyError):  # no trustworthy host, or no answer from it
             pass
         return None
@@ -145,6 +146,20 @@ class RemoteProcess:
         async with aclosing(self._lines(request, seconds, shared=shared)) as lines:
             async for line in lines:
                 yield line
+
+    def has_loaded(self, *, shared: bool = False) -> bool:
+        """Whether the process that takes the next ask has loaded litellm."""
+        link = self._links.get(shared and self._host is not None)
+        return link is not None and link.alive and link.is_loaded
+
+    async def load(self, *, shared: bool = False) -> None:
+        """Return when the process that takes the next ask has loaded litellm, or has ended."""
+        link = await self.warm(shared=shared)
+        if link.is_loaded:
+            return
+        async with aclosing(self._lines({"load": True}, _START_SECONDS, shared=shared)) as lines:
+            async for line in lines:
+                link.is_loaded = "loaded" in line
 
     async def count(
         self, body: Mapping[str, Any], *, seconds: float, shared: bool = False
@@ -204,6 +219,7 @@ class _Link:
         self.alive = True
         self.inboxes: dict[int, asyncio.Queue[Line]] = {}
         self.sent: set[int] = set()
+        self.is_loaded = False
         self._reader = reader
         self._writer = writer
         self._words = ""  # the reason the process gave for ending, or the end of its error output
@@ -262,7 +278,6 @@ class _Link:
         self._writer.transport.abort()
 
     def end_process(self) -> None:
-        """Kill the process."""
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signal.SIGKILL)
 
@@ -274,29 +289,22 @@ class _Link:
             await self._writer.wait_closed()
 
 
-class _HostLink(_Link):
-    """A connection to the model host, which keeps running after it."""
+async def _greeted(connection: socket.socket, environ: str) -> _Link:
+    """The link to a model host, once that has greeted.
 
-    @classmethod
-    async def greeted(cls, connection: socket.socket, environ: str) -> "_HostLink":
-        """Wait for the host's greeting and return the connection.
-
-        Raises ConnectionError when the host is ending, and OSError or ValueError when it does not greet in time, or
-        was started with other variables.
-        """
+    Raises ConnectionError when the host is ending, and OSError, ValueError or KeyError when it does not greet in time,
+    or was started with other variables.
+    """
+    try:
+        hello = await asyncio.to_thread(read_hello, connection)
+        if hello["environ"] != environ:
+            raise ValueError("the host was started with other variables")
         connection.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_LINE_LIMIT)
-        try:
-            text = await asyncio.wait_for(reader.readline(), PATIENCE)
-            if not text:
-                raise ConnectionResetError("the host has ended")
-            hello = json.loads(text[:HELLO_LIMIT])
-            if hello["environ"] != environ:
-                raise ValueError("the host was started with other variables")
-            return cls(reader, writer, int(hello["pid"]))
-        except BaseException:
-            writer.close()
-            raise
+    except BaseException:
+        connection.close()
+        raise
+    return _Link(reader, writer, int(hello["pid"]))
 
 
 class _Child(_Link):

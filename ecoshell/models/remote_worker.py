@@ -4,10 +4,10 @@ It reads `{"environ": {…}}` (keys that were removed from the environment), `{"
 `{"id", "count": {…}, "seconds"}` and `{"id", "cancel": true}` from standard input and ends when that does. For each
 ask it writes `{"id", "sent": true}` before anything leaves this machine, `{"id", "delta": text, "reasoning": text,
 "answer": text, "unseen": bytes}` for each chunk (texts may be empty: arguments of calls other than `finish` are only
-counted), and finally either `{"id", "reply": {text, reasoning, calls, message, usage, finish}}` or `{"id", "error":
-{…}}` (see `failures`). An answer of more bytes or seconds than the ask allows is an error. A count is answered by
-`{"id", "counted": tokens}`, null if the provider has no endpoint that counts or does not answer. The program's argument
-is its memory limit in bytes.
+counted; `"call": {name, path, lines}` tells when a long one has grown), and finally either `{"id", "reply": {text,
+reasoning, calls, message, usage, finish}}` or `{"id", "error": {…}}` (see `failures`). An answer of more bytes or
+seconds than the ask allows is an error. A count is answered by `{"id", "counted": tokens}`, null if the provider has no
+endpoint that counts or does not answer. The program's argument is its memory limit in bytes.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, BinaryIO, NoReturn, Protocol
+from typing import Any, BinaryIO, NoReturn
 
 from ecoshell.models.failures import NoOutputLimit, Unfinished, causes, describe
 from ecoshell.models.streamed_answer import StreamedAnswer, finish_reason
@@ -58,14 +58,18 @@ def main() -> None:
     asyncio.run(_serve_standard_input(_take_stdout()))
 
 
-async def _serve_standard_input(wire: "Wire") -> None:
+async def _serve_standard_input(output: BinaryIO) -> None:
+    def write(line: bytes) -> None:
+        output.write(line)
+        output.flush()
+
     reader, ready = asyncio.StreamReader(limit=LINE_LIMIT), asyncio.Event()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(load(ready))
-        await Worker(wire, ready).serve(reader)
+        await Worker(write, ready).serve(reader)
         os._exit(0)
 
 
@@ -124,24 +128,15 @@ def warm_litellm() -> None:
             import_module(module)
 
 
-class Wire(Protocol):
-    """Destination of a worker's lines."""
-
-    def write(self, line: bytes, /) -> Any: ...
-
-    def flush(self) -> Any: ...
-
-
 @dataclass(eq=False)
 class Worker:
     """Runs any number of asks at once; one line of output belongs to one ask."""
 
-    _wire: Wire
+    _send: Callable[[bytes], object]  # writes a line
     _ready: asyncio.Event  # set once litellm is loaded; no ask begins before that
     _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
-        """Process lines until they end."""
         try:
             while line := await reader.readline():
                 message = json.loads(line)
@@ -153,10 +148,11 @@ class Worker:
             end_process()
 
     def take(self, message: dict[str, Any]) -> None:
-        """Start or cancel an ask."""
         number: int = message["id"]
         if "cancel" not in message:
-            work = self._count if "count" in message else self._answer
+            work = self._answer
+            if "count" in message or "load" in message:
+                work = self._count if "count" in message else self._load
             task = self._tasks[number] = asyncio.create_task(work(number, message))
             task.add_done_callback(lambda _: self._tasks.pop(number, None))
         elif task := self._tasks.get(number):
@@ -164,11 +160,9 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any ask is running."""
         return bool(self._tasks)
 
     def cancel(self) -> None:
-        """Cancel all asks."""
         for task in self._tasks.values():
             task.cancel()
 
@@ -192,6 +186,11 @@ class Worker:
             failure = late if deadline.expired() else error
             record = describe(failure, began=answer.began, traffic=traffic)
             self._write({"id": number, "error": record})
+
+    async def _load(self, number: int, _message: dict[str, Any]) -> None:
+        """Say when litellm is loaded."""
+        await self._ready.wait()
+        self._write({"id": number, "loaded": True})
 
     async def _count(self, number: int, message: dict[str, Any]) -> None:
         """Let the provider count a prompt; this is free and generates nothing."""
@@ -230,8 +229,7 @@ class Worker:
         answer.close(stream)
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        self._wire.write(json.dumps(record).encode() + b"\n")
-        self._wire.flush()
+        self._send(json.dumps(record).encode() + b"\n")
 
 
 def end_process(why: str = OUT_OF_MEMORY) -> NoReturn:
@@ -245,9 +243,9 @@ def end_process(why: str = OUT_OF_MEMORY) -> NoReturn:
 
 def _take_stdout() -> BinaryIO:
     """Reserve standard output for the protocol; other output goes to standard error."""
-    wire = os.fdopen(os.dup(1), "wb")
+    output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    return wire
+    return output
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import astuple, replace
 
-from ecoshell.events import Emit, Reasoned, TextArrived
+from ecoshell.events import CallArriving, Emit, Reasoned, TextArrived
 from ecoshell.messages import Usage
 from ecoshell.models import Delta, Purpose, Reply, Request, Traits
 from ecoshell.secrecy import MaskedStream, mask_secrets
@@ -24,10 +24,8 @@ class ReplyListener:
         self.usage: Usage | None = None  # the last plausible usage report
         self.texts: list[str] = []  # texts received so far, without reasoning and answers in calls
         self.answers: list[str] = []  # answers in calls received so far
-        self._received: dict[bool, list[str]] = {
-            False: [],
-            True: [],
-        }  # texts; answers in calls (True)
+        # Texts as they were received, and answers in calls (True).
+        self._received: dict[bool, list[str]] = {False: [], True: []}
         self._unseen = 0
         self._reply: Reply | None = None
         self._masks: dict[tuple[bool, bool], MaskedStream] = {}  # key masks of the streamed texts
@@ -49,7 +47,6 @@ class ReplyListener:
 
     @property
     def began(self) -> bool:
-        """Whether any part of a reply arrived."""
         return self._bytes > 0 or self._reply is not None
 
     @property
@@ -80,6 +77,8 @@ class ReplyListener:
         if piece.usage is not None:
             self.usage = piece.usage
         text = piece.text
+        if (call := piece.call) is not None and self._request.purpose in CONVERSATION:
+            self._emit(CallArriving(call.name, call.path, call.lines, self._role))
         self._bytes += piece.unseen
         self._unseen += piece.unseen
         if not text:
@@ -93,7 +92,6 @@ class ReplyListener:
         return None
 
     def _emit_text(self, text: str, *, reasoning: bool, answer: bool) -> None:
-        """Emit a piece of text with secrets masked."""
         if not text:
             return
         if not reasoning:

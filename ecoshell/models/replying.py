@@ -117,7 +117,6 @@ class ReplyReader:
         return []
 
     def reply(self, usage: Usage, *, cut: bool) -> Reply:
-        """The parsed reply."""
         reasoning = self._reasoning.strip()
         if self._unknown:
             text, call = self._text[: self._shown].strip(), Call(self._unknown)

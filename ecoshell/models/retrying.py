@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ecoshell.errors import ModelUnavailable
+from ecoshell.events.figures import duration
 from ecoshell.options import RETRY_SECONDS
 
 
@@ -49,12 +50,12 @@ class Retries:
         if elapsed + pause <= policy.seconds:
             return pause
         if error.retry_after is not None and error.retry_after > policy.seconds:
-            wait = f"The provider asks to wait {duration_text(error.retry_after)} (Retry-After)"
+            wait = f"The provider asks to wait {duration(error.retry_after)} (Retry-After)"
             limit = f"[models] retry_seconds = {policy.seconds:g}"
             error.message += f" {wait}, longer than {limit} allows."
         else:
             tries = "1 attempt" if self.failures == 1 else f"{self.failures} attempts"
-            error.message += f" Gave up after {tries} in {duration_text(elapsed)}."
+            error.message += f" Gave up after {tries} in {duration(elapsed)}."
         return None
 
     def notice(self, error: ModelUnavailable, pause: float) -> str:
@@ -62,13 +63,6 @@ class Retries:
         remaining = max(0.0, self.policy.seconds - (self.policy.clock() - self._first_failure))
         cause = "the provider asks to wait" if error.retry_after else "waiting"
         return (
-            f"{error.message} Retrying (attempt {self.failures + 1}): {cause} {duration_text(pause)}; "
-            f"gives up after {duration_text(remaining)} more."
+            f"{error.message} Retrying (attempt {self.failures + 1}): {cause} {duration(pause)}; "
+            f"gives up after {duration(remaining)} more."
         )
-
-
-def duration_text(seconds: float) -> str:
-    """A duration as people read it: `0.8 s`, `12 s`, `3 min`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -11,12 +11,13 @@ import re
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ecoshell.budget import ZERO_PRICE, Price
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
 from ecoshell.messages import Call, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
+from ecoshell.models.protocol import schema_fault
 from ecoshell.paths import is_special
 
 _BYTES_PER_TOKEN = 4
@@ -24,6 +25,28 @@ _MESSAGE_TOKENS = 8
 _CONTEXT = 128_000
 _NAME = "Give script:FILE.jsonl."
 _SHAPE = 'Each line is one JSON object such as {"text": "Hello."} or {"call": {"name": "read_file", "arguments": {}}}.'
+_CALL_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 1}, "arguments": {"type": "object"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+_COUNT_NAMES = ("input", "cached", "cache_write", "output", "reasoning")
+_LINE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "call": {**_CALL_SCHEMA, "type": ["object", "null"]},
+        "calls": {"type": "array", "items": _CALL_SCHEMA},
+        "usage": {
+            "type": ["object", "null"],
+            "properties": {name: {"type": "integer", "minimum": 0} for name in _COUNT_NAMES},
+            "additionalProperties": False,
+        },
+    },
+    "additionalProperties": False,
+    "anyOf": [{"required": ["text"]}, {"required": ["call"]}, {"required": ["calls"]}],
+}
 
 
 class ScriptModel:
@@ -103,44 +126,15 @@ def _bytes(text: str) -> int:
 
 def _reply(text: str, where: str) -> Reply:
     """Parse a line as a reply; raises UsageError with the line's position."""
-
-    def checked(value: object, part: str, *allowed: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise broken(f"has {part} that is not a JSON object")
-        record = cast("dict[str, Any]", value)
-        for name in record:
-            if allowed and name not in allowed:
-                raise broken(f"has {name!r}, which is not one of {', '.join(sorted(allowed))}")
-        return record
-
-    def broken(fault: str) -> UsageError:
-        return UsageError(f"{where} {fault}.", fix=_SHAPE)
-
     try:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise broken(f"is not JSON ({error})") from error
-    record = checked(line, "a reply", "text", "call", "calls", "usage")
-    reply_text = record.get("text", "")
-    if not isinstance(reply_text, str):
-        raise broken("has a text that is not a string")
-    calls = record.get("calls", [record["call"]] if record.get("call") is not None else [])
-    if not isinstance(calls, list):
-        raise broken("has calls that are not a list")
-    if not reply_text and not calls and "text" not in record:
-        raise broken("has neither text nor call")
-    reply_calls: list[Call] = []
-    for entry in cast("list[object]", calls):
-        call = checked(entry, "a call", "name", "arguments")
-        if not isinstance(call.get("name"), str) or not call["name"]:
-            raise broken("has a call without a name")
-        arguments = checked(call.get("arguments", {}), "a call's arguments")
-        reply_calls.append(Call(call["name"], arguments))
-    if record.get("usage") is None:
-        return Reply(reply_text, tuple(reply_calls))
-    fields = ("input", "cached", "cache_write", "output", "reasoning")
-    usage = checked(record["usage"], "a usage", *fields)
-    for name, count in usage.items():
-        if type(count) is not int or count < 0:
-            raise broken(f"has a usage whose {name} is not a whole number")
-    return Reply(reply_text, tuple(reply_calls), Usage(**usage))
+        raise UsageError(f"{where} is not JSON ({error}).", fix=_SHAPE) from error
+    if fault := schema_fault(line, _LINE_SCHEMA):
+        raise UsageError(f"{where} is not a reply: {fault}.", fix=_SHAPE)
+    calls = line.get("calls") or filter(None, [line.get("call")])
+    return Reply(
+        line.get("text", ""),
+        tuple(Call(call["name"], call.get("arguments", {})) for call in calls),
+        Usage(**line["usage"]) if line.get("usage") is not None else None,
+    )

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, cast
@@ -69,14 +70,13 @@ class _Program:
 
 
 class Servers:
-    """The local model servers; one that did not answer is not contacted again by the same object."""
+    """The local model servers."""
 
     def __init__(
-        self, environ: Mapping[str, str] | None = None, *, seconds: float | None = None
+        self, environ: Mapping[str, str] | None = None, *, seconds: float = SECONDS
     ) -> None:
-        self._seconds = SECONDS if seconds is None else seconds
+        self._seconds = seconds
         self._environ = os.environ if environ is None else environ
-        self._off: set[str] = set()
         self._known: dict[str, Served] = {}
         self._empty: tuple[_Program, ...] = ()
         self._asking = threading.Lock()
@@ -114,26 +114,20 @@ class Servers:
     def _ask(self, programs: "Sequence[_Program]") -> list[Served]:
         import_module("http.client")  # before the clock starts
         with self._asking:
-            queries = {
-                program.name: ServerQuery(program, address, time.monotonic() + self._seconds)
+            deadline = time.monotonic() + self._seconds
+            queries = [
+                ServerQuery(program, address, deadline)
                 for program in programs
-                if program.name not in self._off and (address := program.address(self._environ))
-            }
-            runs = [query.run for query in queries.values()]
-            threads = [threading.Thread(target=run, daemon=True) for run in runs]
+                if (address := program.address(self._environ))
+            ]
+            threads = [threading.Thread(target=query.run, daemon=True) for query in queries]
             for thread in threads:
                 thread.start()
-            for query, thread in zip(queries.values(), threads, strict=True):
-                thread.join(max(0.0, query.deadline - time.monotonic()))
-            models: list[Served] = []
-            for name, query in queries.items():
-                if query.off:
-                    self._off.add(name)
-                models += query.models[:_MAX_MODELS]
+            for thread in threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+            models = [model for query in queries for model in query.models[:_MAX_MODELS]]
             self._empty = tuple(
-                program
-                for program in programs
-                if (query := queries.get(program.name)) and query.answered and not query.models
+                query.program for query in queries if query.answered and not query.models
             )
             self._known.update((model.name, model) for model in models)
             return models
@@ -143,25 +137,20 @@ class Servers:
 class ServerQuery:
     """A query for a server's models; models not listed by the deadline stay unknown."""
 
-    _program: _Program
+    program: _Program
     base_url: str
     deadline: float
     models: list[Served] = field(default_factory=list[Served])
     answered: bool = False  # whether the server listed its models to the end
-    off: bool = False  # whether no such server listens; slow ones may be queried again
 
     def run(self) -> None:
         """Query the server; never raises."""
         from http.client import HTTPException
 
-        try:
-            for model in self._program.list_models(self):
+        with suppress(OSError, ValueError, HTTPException, RecursionError):
+            for model in self.program.list_models(self):
                 self.models.append(model)
             self.answered = True
-        except TimeoutError:
-            pass
-        except (OSError, ValueError, HTTPException, RecursionError):
-            self.off = not self.models
 
     def model(
         self,
@@ -174,9 +163,8 @@ class ServerQuery:
         """The model of a name on this server, if the name is valid."""
         is_text = isinstance(name, str) and name.strip() == name and name.isprintable()
         if is_text and 0 < len(name) <= _MAX_NAME_CHARS:
-            program = self._program
-            full_name = f"{program.providers[0]}/{name}"
-            yield Served(full_name, program.name, self.base_url, context, native_tools, size)
+            full_name, program = f"{self.program.providers[0]}/{name}", self.program.name
+            yield Served(full_name, program, self.base_url, context, native_tools, size)
 
     def get(self, path: str, body: Answer | None = None, *, needed: bool = False) -> Answer:
         """The JSON object at a path of the server (not of its base URL); empty on errors.

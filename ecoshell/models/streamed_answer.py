@@ -1,6 +1,8 @@
 """Collects the chunks of one answer from litellm: texts, calls, opaque fields of the provider, and the usage."""
 
 import json
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -16,6 +18,9 @@ a2a langflow langgraph nlp_cloud petals predibase replicate sagemaker sagemaker_
 _CUMULATIVE_FIELDS = frozenset({"tool_results", "tool_search_items"})  # repeated whole each time
 _DERIVED_FIELDS = frozenset({"thinking_blocks", "reasoning_content", "refusal"})
 """Fields litellm repeats from elsewhere in the message."""
+_PATH = re.compile(r'"path"\s*:\s*("(?:[^"\\]|\\.)*")')
+_PATH_CHARACTERS = 2_000
+"""Characters of arguments that are searched for the path."""
 _JOINED_FIELDS = frozenset({"text", "summary", "data"})  # their pieces are joined
 
 Fields = dict[str, Any]
@@ -39,9 +44,9 @@ class StreamedAnswer:
     usage: Fields | None = None
 
     def take(self, chunk: Any) -> dict[str, Any]:
-        """Add one chunk; returns its text, reasoning and answer, and the bytes that are not shown."""
+        """Add one chunk; returns its text, reasoning and answer, the bytes that are not shown, and a growing call."""
         text = reasoning = answer = ""
-        unseen = 0
+        unseen, growing = 0, None
         for choice in chunk.choices[:1]:
             self.finish = choice.finish_reason or self.finish
             text = text_of(choice.delta.content)
@@ -54,7 +59,10 @@ class StreamedAnswer:
                 unseen += len(part.function.name or "") + len(arguments)
                 if call is self.calls[0] and call["name"] == FINISH:
                     answer += self.answer.feed(arguments)
-        return {"delta": text, "reasoning": reasoning, "answer": answer, "unseen": unseen}
+                elif "\\n" in arguments:
+                    growing = _growing(call, arguments.count("\\n")) or growing
+        shown = {"delta": text, "reasoning": reasoning, "answer": answer, "unseen": unseen}
+        return shown | ({"call": growing} if growing else {})
 
     def _take_call(self, part: Any) -> Fields:
         """Add a piece of a call and return the call.
@@ -123,7 +131,6 @@ class StreamedAnswer:
         self.usage = _reported_usage(stream)
 
     def reply(self) -> Fields:
-        """The complete answer as a record."""
         return {
             "text": "".join(self.text),
             "reasoning": "".join(self.reasoning),
@@ -149,6 +156,19 @@ class StreamedAnswer:
         }
         content = {"content": "".join(self.text) or None}
         return content | {name: value for name, value in optional.items() if value}
+
+
+def _growing(call: Fields, lines: int) -> Fields | None:
+    """The name, path and lines of a call that has these further lines, if they are worth showing."""
+    call["lines"] = count = call.get("lines", 1) + lines
+    shown: int = call.get("shown", 0)
+    if count <= shown + shown // 16:
+        return None
+    call["shown"] = count
+    if "path" not in call and (match := _PATH.search(call["arguments"][:_PATH_CHARACTERS])):
+        with suppress(ValueError):  # the complete arguments are checked later
+            call["path"] = json.loads(match[1], strict=False)
+    return {"name": call["name"], "path": call.get("path", ""), "lines": count}
 
 
 def _sent_call(call: Fields) -> Fields:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
-REFUSALS = frozenset({400, 401, 403, 404, 413, 422, 429})
+REFUSALS = frozenset({400, 401, 403, 404, 413, 422, 429, 529})
 """Statuses that certainly precede any work. Others may follow billed work, as a gateway's 502 usually does."""
 
 _MAX_ERROR_BYTES = 1 << 16  # maximum bytes that are read of an error response

@@ -2,6 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from ecoshell.agent.view import View
 from ecoshell.budget import Hold
@@ -16,38 +17,36 @@ SINGLE = "single"
 PLANNER = "planner"
 CALLER = "caller"
 SUMMARIZER = "summarizer"
-ANSWER_SLACK = 1024
-"""Tokens by which the final request may outgrow its reservation: one more step's rationale and result."""
+ANSWER_SLACK = (
+    1024  # tokens of one more step, by which the final request may outgrow its reservation
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModeLimits:
+    """Output limits of a mode in tokens, and the temperature of its requests."""
+
+    max_tokens: int  # of a step
+    answer_tokens: int
+    temperature: float | None = 0.0  # as in `Request`
 
 
 class BaseMode(ABC):
     """What all modes share."""
 
-    role: str
-    """The role that produces each step."""
-    answer_role: str
-    """The role that writes the answer."""
+    role: str  # the role that produces each step
+    answer_role: str  # the role that writes the answer
     by_program: bool = False
-    finish: str = ""
-    """Finish reason of the last reply, in OpenAI's terms; empty if unknown."""
+    finish: str = ""  # finish reason of the last reply, in OpenAI's terms; empty if unknown
 
-    def __init__(
-        self,
-        leader: MeteredModel,
-        answerer: MeteredModel,
-        *,
-        max_tokens: int,
-        answer_tokens: int,
-        temperature: float | None,
-    ) -> None:
-        """`max_tokens` bounds a step's output, `answer_tokens` the answer's; `temperature` is as in `Request`."""
+    def __init__(self, leader: MeteredModel, answerer: MeteredModel, limits: ModeLimits) -> None:
         self.model = leader.traits.name
         self.answer_hold: Hold | None = None
         self._leader = leader
         self._answerer = answerer
-        self._max_tokens = max_tokens
-        self._answer_tokens = answer_tokens
-        self._temperature = temperature
+        self._max_tokens = limits.max_tokens
+        self._answer_tokens = limits.answer_tokens
+        self._temperature = limits.temperature
 
     @abstractmethod
     def _concluding(self, view: View, output: int, prompt_limit: int | None = None) -> Request:

@@ -13,8 +13,7 @@ from ecoshell.models.metered import MeteredModel
 
 CONTINUE = "Continue exactly where you stopped."
 _CONTINUATIONS = 3
-_CONTINUATION_TOKENS = 256
-"""A continuation with less room than this is not worth its prompt."""
+_CONTINUATION_TOKENS = 256  # a continuation with less room than this is not worth its prompt
 _OVERLAP_CHARACTERS = range(16, 401)
 """How much of its last text a model may repeat when it continues."""
 _MORE_ROOM = "To allow longer replies, raise [agent] max_output_tokens, or the cap with /budget."
@@ -26,20 +25,22 @@ async def completed(
     """The reply to `request`, continued if the output limit cut it.
 
     If nothing of it is usable (reasoning took all the room, or the only call was cut), the request is repeated once
-    with twice the room, up to the model's own maximum. Every request is reserved like any other. A reply that is still
-    cut is returned with a notice. Raises LimitReached if a cap has no room for the second attempt.
+    with at least twice the room, up to the model's own maximum. Every request is reserved like any other. A reply that
+    is still cut is returned with a notice. Raises LimitReached if a cap has no room for the second attempt.
     """
     if not _is_cut(reply):
         return reply
     if _is_unusable(reply):
         reached = reply.usage.output if reply.usage else request.max_tokens
         room = await _room(model, request)
-        more = 2 * reached if room is None else min(2 * reached, room)
+        more = max(2 * reached, request.max_tokens)  # a cap may have granted less than was asked
+        more = more if room is None else min(more, room)
         if more <= reached:
             emit(Notice(f"{_unusable_text(reply, reached)} {_MORE_ROOM}"))
             return reply
-        emit(Notice(f"{_unusable_text(reply, reached)} Asking once more, with {more:,}."))
-        request = replace(request, max_tokens=more, min_tokens=reached + (more - reached) // 2)
+        emit(Notice(f"{_unusable_text(reply, reached)} Asking once more, with up to {more:,}."))
+        least = reached + reached // 2
+        request = replace(request, max_tokens=more, min_tokens=least, repeatable=False)
         reply = await model.ask(request, emit, role=role)
         if not _is_cut(reply):
             return reply

@@ -10,16 +10,14 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from ecoshell.agent.view import View
-from ecoshell.messages import Attachment, Call, Message
+from ecoshell.messages import Call, Message
 from ecoshell.models import Reply, Request
 from ecoshell.modes.requests import prompt
 from ecoshell.strategies import Step, Thought, same
 
 _RUN, _WRITE = "run_python", "write_file"
-_ATTEMPT_LIMIT = 3
-"""Programs per request, each after a different failure."""
-_OUTPUT_CHARACTERS = 2_000
-"""Longer output is not used as the answer."""
+_ATTEMPT_LIMIT = 3  # programs per request, each after a different failure
+_OUTPUT_CHARACTERS = 2_000  # longer output is not used as the answer
 _PYTHON = re.compile(r"```(?:python|py)?\n(.+?)(?:```|\Z)", re.DOTALL)
 _TRIAL = "import runpy, sys\nsys.path.insert(0, {folder!r})\nrunpy.run_path({file!r}, run_name='__main__')"
 """A program that runs another file as Python would."""
@@ -107,28 +105,22 @@ def program_in(reply: Reply, view: View) -> Call | None:
     if not code:
         return None
     call = Call(_RUN, {"code": code})
-    candidates: list[tuple[Attachment, str]] = []
-    for file in (
-        view.attachments
-        if _WRITE in {schema.name for schema in view.registered} - view.forbidden
-        else ()
-    ):
+    may_write = _WRITE in {schema.name for schema in view.registered} - view.forbidden
+    sources = [file for file in view.attachments if may_write and file.name.endswith(".py")]
+    rewritten: list[str] = []
+    changed: list[Call] = []
+    for file in sources:
         names = set(_DEFINED_NAME.findall(file.text))
-        if (
-            file.name.endswith(".py")
-            and names
-            and not file.text.rpartition("\n")[2].startswith("[cut: ")
-        ):
-            text = _definitions(code, PurePosixPath(file.name).stem)
-            if names <= set(_DEFINED_NAME.findall(text)):
-                candidates.append((file, text))
-    changed = next(
-        (candidate for candidate in candidates if _changes(candidate[0].text, candidate[1])), None
-    )
+        is_whole = not file.text.rpartition("\n")[2].startswith("[cut: ")
+        text = _definitions(code, PurePosixPath(file.name).stem)
+        if names and is_whole and names <= set(_DEFINED_NAME.findall(text)):
+            rewritten.append(file.name)
+            if _changes(file.text, text):
+                changed.append(Call(_WRITE, {"path": file.name, "content": text}))
     if changed:
-        call = Call(_WRITE, {"path": changed[0].name, "content": changed[1]})
-    elif candidates:
-        call = _trial(candidates[0][0].name, view) or call
+        call = changed[0]
+    elif rewritten:
+        call = _trial(rewritten[0], view) or call
     return None if any(same(step.call, call) for step in view.path.steps) else call
 
 

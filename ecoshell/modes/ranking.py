@@ -8,8 +8,7 @@ from ecoshell.models import Request
 from ecoshell.modes.requests import prompt
 from ecoshell.strategies import Thought
 
-RANKER = "ranker"
-"""The role under which comparisons are accounted."""
+RANKER = "ranker"  # the role under which comparisons are accounted
 _MAX_TOKENS = 128
 _QUESTION_CHARACTERS = 2_000
 _THOUGHT_CHARACTERS = 600

@@ -15,16 +15,12 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies import Thought
 
 Messages = tuple[Message, ...]
-MakeRequest = Callable[[Messages], Request]
-"""Makes a request from the conversation, whose results may have been shortened."""
+MakeRequest = Callable[[Messages], Request]  # from the conversation, perhaps with shortened results
 
 UNUSABLE_CALL = "That call could not be used: {} Make one that can be used."
-LEAST_OUTPUT = 1_024
-"""Output tokens for which a request in a large context must have room."""
-_CUT_CHARACTERS = 80
-"""Characters kept of an observation that is cut."""
-_TRIM_STEPS = (4_000, 1_200, 400, _CUT_CHARACTERS)
-"""Characters kept of each result, tried in turn."""
+LEAST_OUTPUT = 1_024  # output tokens for which a request in a large context must have room
+_CUT_CHARACTERS = 80  # kept of an observation that is cut
+_TRIM_STEPS = (4_000, 1_200, 400, _CUT_CHARACTERS)  # characters kept of each result, in turn
 _CALL_SKIPPED = "This call was not made, because the one before it could not be used."
 
 
@@ -175,59 +171,36 @@ def in_context(
 ) -> Request:
     """Fit a request to the model's context and to `prompt_limit` tokens; unknown limits do not apply.
 
-    In a small context (below `LARGE_CONTEXT`), the oldest results are shortened one by one; in a large one, output
-    shrinks to the room left by the prompt. Raises ContextExceeded, which names the role, if too little room is left,
-    so that the turn is compacted.
+    In a small context (below `LARGE_CONTEXT`), the oldest results are shortened one by one. In a large one, results are
+    shortened only to keep to `prompt_limit`. Output shrinks to the room left by the prompt. Raises ContextExceeded,
+    which names the role, if too little room is left, so that the turn is compacted.
     """
     request, context = make(conversation), model.traits.context
     if context is None and prompt_limit is None:
         return request
-    if context is None or context >= LARGE_CONTEXT:
-        return _in_large_context(model, conversation, make, request, context, prompt_limit)
-    room = context - min(request.max_tokens, max(LEAST_OUTPUT, context // 8))
+    is_small = context is not None and context < LARGE_CONTEXT
+    least_output = max(LEAST_OUTPUT, context // 8) if context and is_small else LEAST_OUTPUT
+    room = None if context is None else context - min(request.max_tokens, least_output)
 
     def fits(size: PromptSize) -> bool:
-        return size.count <= room and (prompt_limit is None or size.bound <= prompt_limit)
+        if is_small and room is not None and size.count > room:
+            return False
+        return prompt_limit is None or size.bound <= prompt_limit
 
     size = model.size(request)
     if not fits(size):
-        request = make(fit(conversation, lambda messages: fits(model.size(make(messages)))))
+        trim = fit if is_small else fit_together
+        request = make(trim(conversation, lambda messages: fits(model.size(make(messages)))))
         size = model.size(request)
+    if context is None or room is None:
+        return request
     if size.count > room:
         owner = f"the {role}'s model {model.traits.name}" if role else model.traits.name
-        alternative = f", or choose a model with a larger context{f' with /role {role} MODEL' if role else ''}."
+        command = f" with /role {role} MODEL" if role else ""
         raise ContextExceeded(
             f"This takes about {size.count:,} tokens, and the context of {owner} has room for {max(0, room):,}.",
             kept="It was not sent." if role else "Nothing was sent.",
-            fix=f"Ask something shorter, put long text in a file{alternative}",
+            fix="Ask something shorter, put long text in a file, or choose a model with a larger"
+            f" context{command}.",
         )
     return replace(request, max_tokens=min(request.max_tokens, context - size.count))
-
-
-def _in_large_context(
-    model: MeteredModel,
-    conversation: Messages,
-    make: MakeRequest,
-    request: Request,
-    context: int | None,
-    prompt_limit: int | None,
-) -> Request:
-    """Limit output to the room in the context; shortens old results only to keep to `prompt_limit`."""
-    size = model.size(request)
-    if prompt_limit is not None and size.bound > prompt_limit:
-        request = make(
-            fit_together(
-                conversation, lambda messages: model.size(make(messages)).bound <= prompt_limit
-            )
-        )
-        size = model.size(request)
-    if context is None:
-        return request
-    room = context - size.count
-    if room < min(request.max_tokens, LEAST_OUTPUT):
-        raise ContextExceeded(
-            f"This takes about {size.count:,} tokens, and the context of {model.traits.name} is {context:,}.",
-            kept="It was not sent.",
-            fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
-        )
-    return replace(request, max_tokens=min(request.max_tokens, room))

@@ -12,7 +12,7 @@ from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.base import ANSWER_SLACK, SINGLE, BaseMode
+from ecoshell.modes.base import ANSWER_SLACK, SINGLE, BaseMode, ModeLimits
 from ecoshell.modes.requests import (
     UNUSABLE_CALL,
     broken_call,
@@ -33,24 +33,9 @@ class Single(BaseMode):
 
     role = answer_role = SINGLE
 
-    def __init__(
-        self,
-        model: MeteredModel,
-        *,
-        max_tokens: int,
-        answer_tokens: int,
-        temperature: float | None = 0.0,
-        name: str = "single",
-    ) -> None:
-        """`name` is the name of the mode that this object implements."""
-        super().__init__(
-            model,
-            model,
-            max_tokens=max_tokens,
-            answer_tokens=answer_tokens,
-            temperature=temperature,
-        )
-        self.name = name
+    def __init__(self, model: MeteredModel, limits: ModeLimits) -> None:
+        super().__init__(model, model, limits)
+        self.name = "single"  # of the mode that this object implements
         self._model = model
 
     def forecast(self, view: View) -> StepForecast:
@@ -58,7 +43,8 @@ class Single(BaseMode):
         conclusion = CallForecast(
             self._conclusion(step, view, self._answer_tokens), self._model, self.role
         )
-        return StepForecast((CallForecast(step, self._model, self.role),), conclusion, ANSWER_SLACK)
+        following = CallForecast(self._reminded(step, view), self._model, self.role)
+        return StepForecast((following,), conclusion, ANSWER_SLACK)
 
     async def think(self, view: View, emit: Emit) -> Thought:
         step = self._request(view)
@@ -111,6 +97,10 @@ class Single(BaseMode):
         messages = (*step.messages, Message("user", self._closing(view)))
         return replace(step, messages=messages, want="text", max_tokens=output, purpose="answer")
 
+    def _reminded(self, step: Request, view: View) -> Request:
+        """The step with what a small model is reminded of."""
+        return step
+
     def _closing(self, view: View) -> str:
         """The request for an answer when nothing more can be done."""
         return prompt("answer_now")
@@ -132,6 +122,7 @@ class Single(BaseMode):
             tools=array,
             callable_now=callable_now,
             max_tokens=self._max_tokens,
+            repeatable=True,
             temperature=self._temperature,
         )
 

@@ -5,9 +5,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
-from ecoshell.agent.mode import CallForecast, StepForecast
 from ecoshell.agent.untrusted import is_trusted
 from ecoshell.agent.view import View
 from ecoshell.catalog import Presentation
@@ -16,7 +14,7 @@ from ecoshell.events import Emit
 from ecoshell.messages import TOOL_REGISTER, ToolSchema
 from ecoshell.models import Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.base import ANSWER_SLACK
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.requests import (
     UNUSABLE_CALL,
     broken_call,
@@ -29,10 +27,8 @@ from ecoshell.modes.requests import (
 from ecoshell.modes.single import Single
 from ecoshell.strategies import Path, Step, Thought, same
 
-PROGRAM_PARAMETERS = 300_000_000
-"""A model with fewer weights writes no program worth running."""
-_LISTED_NAMES = 100
-"""More names than this are not listed in a grammar."""
+PROGRAM_PARAMETERS = 300_000_000  # a model with fewer writes no program worth running
+_LISTED_NAMES = 100  # more names are not listed in a grammar
 _REGISTRATIONS_IN_A_ROW = 2
 _QUESTION_CHARACTERS = 600
 _PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
@@ -41,22 +37,24 @@ _PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|
 
 @dataclass(frozen=True, slots=True)
 class SmallModelAids:
-    """The aids that one small model gets."""
+    """The aids that one small model gets.
+
+    - `grammar`: a grammar limits what it may register, and excludes a call that it has just repeated.
+    - `reminder`: each result ends with the question whether that is enough.
+    - `concludes_on_repeat`: after a repeated call that had succeeded, the next request is for the answer.
+    - `quotes_on_repeat`: after a repeated call that had succeeded, the earlier result is the answer.
+    - `concludes`: it can write an answer at a limit; otherwise the last result is quoted.
+    - `nudge`: if it stops at its first failure, it gets one request for another call.
+    - `by_program`: requests about files are first tried by one program.
+    """
 
     grammar: bool
-    """A grammar limits what it may register, and excludes a call that it has just repeated."""
     reminder: bool
-    """Each result ends with the question whether that is enough."""
     concludes_on_repeat: bool
-    """After a repeated call that had succeeded, the next request is for the answer."""
     quotes_on_repeat: bool
-    """After a repeated call that had succeeded, the earlier result is the answer."""
     concludes: bool
-    """Whether it can write an answer at a limit; if not, the last result is quoted."""
     nudge: bool
-    """A model that stops at its first failure gets one request for another call."""
     by_program: bool
-    """Requests about files are first tried by one program."""
 
 
 def small_model_aids(traits: Traits) -> SmallModelAids | None:
@@ -86,11 +84,9 @@ def with_question(name: str, question: str) -> str:
 
 def small_system_text(presentation: Presentation, *, searching: bool = False) -> str:
     """The system text of a small model in the single mode, the same throughout a session."""
-    names = [
-        "single",
-        *(["registering"] if presentation.registers else []),
-        *(["finishing"] if searching else []),
-    ]
+    names = ["single"]
+    names += ["registering"] if presentation.registers else []
+    names += ["finishing"] if searching else []
     return "\n\n".join(map(prompt, names))
 
 
@@ -132,36 +128,10 @@ def has_stopped_short(path: Path, reply: Reply) -> bool:
 class SmallSingle(Single):
     """One small model in every role, with the aids it needs."""
 
-    def __init__(
-        self,
-        model: MeteredModel,
-        *,
-        aids: SmallModelAids,
-        max_tokens: int,
-        answer_tokens: int,
-        temperature: float | None = 0.0,
-        name: str = "single",
-    ) -> None:
-        super().__init__(
-            model,
-            max_tokens=max_tokens,
-            answer_tokens=answer_tokens,
-            temperature=temperature,
-            name=name,
-        )
+    def __init__(self, model: MeteredModel, limits: ModeLimits, aids: SmallModelAids) -> None:
+        super().__init__(model, limits)
         self.by_program = aids.by_program
         self._aids = aids
-
-    def forecast(self, view: View) -> StepForecast:
-        step = self._request(view)
-        conclusion = CallForecast(
-            self._conclusion(step, view, self._answer_tokens), self._model, self.role
-        )
-        return StepForecast(
-            (CallForecast(self._reminded(step, view), self._model, self.role),),
-            conclusion,
-            ANSWER_SLACK,
-        )
 
     async def think(self, view: View, emit: Emit) -> Thought:
         if thought := await self._by_program(view, emit):
@@ -285,21 +255,7 @@ def _repeated(view: View) -> Step | None:
     return last if last is not None and last.observation.refused == "repeated" else None
 
 
-def single_mode(
-    model: MeteredModel,
-    *,
-    max_tokens: int,
-    answer_tokens: int,
-    temperature: float | None = 0.0,
-    name: str = "single",
-) -> Single:
+def single_mode(model: MeteredModel, limits: ModeLimits) -> Single:
     """One model in every role, with the aids it needs."""
     aids = small_model_aids(model.traits)
-    made = Single if aids is None else partial(SmallSingle, aids=aids)
-    return made(
-        model,
-        max_tokens=max_tokens,
-        answer_tokens=answer_tokens,
-        temperature=temperature,
-        name=name,
-    )
+    return Single(model, limits) if aids is None else SmallSingle(model, limits, aids)

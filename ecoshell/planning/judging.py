@@ -3,14 +3,12 @@
 A failed or empty result did not help. A call that was not run, or that had wrong arguments, says nothing about the
 tool: forbidding `read_file` after one mistyped path would end the task.
 
-The result is unwrapped from MCP and JSON first, and then checked for failures, mistakes of the caller and emptiness.
+The result is parsed if it is JSON, and then checked for failures, mistakes of the caller and emptiness.
 """
 
-import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -81,6 +79,7 @@ _WRONG_VALUE = _any(
     r"(?:is|not) an? (?:file|folder|directory|regular file|unit|binary file|JMESPath query|UTC offset|web address)",
     r"is not (?:JSON|UTF-8|one of|allowed)|not allowed|outside the workspace",
     r"permission denied|cannot be (?:read|computed|converted|applied|resolved|fetched: only)",
+    r"(?:binder|catalog|conversion|parser) error:",  # of DuckDB
     r"division by zero|syntax ?error|invalid expression|nested too deeply|takes \d+ argument",
     r"no (?:unit|time zone) is called|has several times",
     r"is unknown|cannot access|is empty:|nothing to run|is before `|must (?:be|have)\b|give (?:either )?`",
@@ -92,8 +91,9 @@ _ABSENT = _any(
     r"unsupported", r"there is no", r"is not ", r"must ", r"expected", r"required", r"missing", r"ambiguous",
 )  # fmt: skip
 """Words for missing or wrong things, which are mistakes of the caller if they refer to its arguments."""
+_QUOTED = re.compile(r"[`'\"]([^`'\"\n]{2,80})[`'\"]")
 _PROGRAM = re.compile(
-    r"^\[(?:exit status -?\d+|ended by signal \d+|stopped: the time limit was reached)\]\Z", re.M
+    r"^\[(?:exit status -?\d+|ended by signal \d+|stopped: the time limit [^\]\n]*)\]\Z", re.M
 )
 """The end of a failed program that the caller wrote."""
 
@@ -124,18 +124,11 @@ _ASKING = frozenset(_ASKING_WORDS.split())
 _NAME_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-# -- unwrapping results
+# -- results in JSON
 
 _MAX_DEPTH = 3
 _MAX_CHARS = 32_000
 """Maximum characters of a result that are examined."""
-_PRINTED = re.compile(r"meta=\S+ content=\[TextContent\(type='text', text=")
-_LITERAL = re.compile(r"""\btext=('(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?)""", re.DOTALL)
-_ENCODED = re.compile(
-    r'\{\s*(?:"_meta":\s*(?:null|\{\}),\s*)?"content":\s*\[\s*\{\s*"type":\s*"text",\s*"text":\s*"'
-)
-_MAX_ESCAPE = 12
-"""Maximum length of a truncated escape, which is dropped character by character until the rest can be parsed."""
 _BLANK: tuple[object, ...] = (None, "", [], {})
 _ERRORS = ("error", "errors", "exception", "error_message")
 _NO_ERROR = frozenset({"", "false", "no", "none", "null", "ok"})
@@ -152,7 +145,7 @@ _COUNTS = frozenset(_COUNT_NAMES.split())
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The unwrapped text of a result; `value` is its JSON object, list or null if `is_json`."""
+    """The text of a result; `value` is its JSON object, list or null if `is_json`."""
 
     text: str
     failed: bool
@@ -161,9 +154,8 @@ class Payload:
 
     @classmethod
     def of(cls, observation: Observation) -> "Payload":
-        """Unwrap an observation, also if it was truncated."""
-        text, is_error = unwrapped(observation.text[:_MAX_CHARS])
-        text, failed = text.strip(), is_error or not observation.ok
+        """Parse an observation."""
+        text, failed = observation.text[:_MAX_CHARS].strip(), not observation.ok
         try:
             value: Any = json.loads(text)
         except (ValueError, RecursionError):
@@ -173,62 +165,6 @@ class Payload:
         if value is None or isinstance(value, (dict, list)):
             return cls(text, failed, is_json=True, value=cast("Any", value))
         return cls(text, failed)
-
-
-def unwrapped(text: str) -> tuple[str, bool]:
-    """Return the text of an MCP result, in JSON or as printed by Python, and whether it is marked as an error.
-
-    Returns other texts unchanged.
-    """
-    failed = False
-    for _ in range(_MAX_DEPTH):
-        if _PRINTED.match(text):
-            is_error = text.rstrip().endswith("isError=True")
-            text = "\n".join(
-                _unquoted(literal[1:].removesuffix(literal[0]), literal[0])
-                for literal in _LITERAL.findall(text)
-            )
-        else:
-            inner = _json_result(text.lstrip())
-            if inner is None:
-                break
-            text, is_error = inner
-        failed = failed or is_error
-    return text, failed
-
-
-def _unquoted(literal: str, quote: str = "") -> str:
-    """Decode the inside of a Python literal, or of a JSON string if `quote` is empty; the end may be missing."""
-    for dropped in range(_MAX_ESCAPE):
-        body = literal[: len(literal) - dropped]
-        with suppress(ValueError, SyntaxError):
-            return str(
-                ast.literal_eval(f"{quote}{body}{quote}")
-                if quote
-                else json.loads(f'"{body}"', strict=False)
-            )
-    return literal
-
-
-def _json_result(text: str) -> tuple[str, bool] | None:
-    """Return the text of an MCP result in JSON and whether it is an error; None for other texts."""
-    if not text.startswith("{"):
-        return None
-    try:
-        value = cast("Mapping[str, Any]", json.loads(text))
-    except (ValueError, RecursionError):
-        head = _ENCODED.match(text)
-        return (_unquoted(text[head.end() :]), False) if head else None
-    content = value.get("content")
-    if not isinstance(content, list) or not ("isError" in value or "_meta" in value):
-        return None
-    parts: list[str] = []
-    for item in cast("Sequence[Any]", content):
-        fields = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {"text": item}
-        parts.append(
-            str(fields["text"]) if "text" in fields else f"[{fields.get('type', 'content')}]"
-        )
-    return "\n".join(parts), value.get("isError") is True
 
 
 def failing(value: Any, depth: int = 0) -> str:
@@ -249,17 +185,12 @@ def failing(value: Any, depth: int = 0) -> str:
                 break
         states = {str(fields.get(name, "")).lower() for name in _STATES}
         codes = [fields[name] for name in _CODES if type(fields.get(name)) is int]
-        failed = (
-            failed
-            or any(fields.get(name) is False for name in _SUCCESSES)
-            or fields.get("iserror") is True
-        )
+        failed = failed or any(fields.get(name) is False for name in _SUCCESSES)
+        failed = failed or fields.get("iserror") is True
         if failed or states & _FAILED or any(400 <= code < 600 for code in codes):
             details = (fields[name] for name in _MESSAGES if isinstance(fields.get(name), str))
-            return (
-                " ".join(part for part in (message, next(details, "")) if part)
-                or "it reports a failure"
-            )
+            reported = " ".join(filter(None, (message, next(details, ""))))
+            return reported or "it reports a failure"
     parts = children(value)
     if depth == _MAX_DEPTH or not parts or not all(_is_nested(part) and part for part in parts):
         return ""
@@ -393,9 +324,11 @@ def _failed(call: Call, message: str) -> Verdict:
     elif _OUTAGE.search(message):
         is_mistake = False
     else:
-        values = (value for value in texts(dict(call.arguments)) if len(value) > 1)
+        values = [value for value in texts(dict(call.arguments)) if len(value) > 1]
+        quoted = _QUOTED.findall(message)
         is_mistake = bool(_WRONG_VALUE.search(message)) or (
-            is_absent and any(value in message for value in values)
+            is_absent
+            and any(value in message or any(part in value for part in quoted) for value in values)
         )
     if is_mistake:
         return Verdict(None, "", f"the call was wrong, not the tool: {excerpt}")

@@ -25,6 +25,9 @@ class Part:
     seconds: Figure | None
     after: Collection[str] = ()
     """Labels of the parts that must end before it starts."""
+    max_price: float = math.inf
+    """The share that its price cannot exceed."""
+    max_seconds: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,10 @@ def quote(parts: Sequence[Part]) -> QuotedCost:
         total, ends = 0.0, dict[str, float]()
         for part in parts:
             deviation = source.gauss(0.0, 1.0)
-            total += _drawn(part.price, deviation)
+            total += min(part.max_price, _drawn(part.price, deviation))
             start = max((ends[label] for label in part.after if label in ends), default=0.0)
-            ends[part.label] = start + _drawn(part.seconds, deviation)
+            seconds = min(part.max_seconds, _drawn(part.seconds, deviation))
+            ends[part.label] = start + seconds
         prices.append(total)
         durations.append(max(ends.values(), default=0.0))
     figures = [

@@ -1,6 +1,6 @@
 """Sessions: their events in SQLite, the state of their tool graphs, and exports."""
 
 from ecoshell.sessions.log import EventLog
-from ecoshell.sessions.store import LastChoices, SessionInfo, SessionStore
+from ecoshell.sessions.store import SessionInfo, SessionStore
 
-__all__ = ["EventLog", "LastChoices", "SessionInfo", "SessionStore"]
+__all__ = ["EventLog", "SessionInfo", "SessionStore"]

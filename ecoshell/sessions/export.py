@@ -68,11 +68,9 @@ def as_markdown(
     title = literal(session.title) if session and session.title else "A session with ecoshell"
     blocks = [f"# {title}"]
     if session is not None:
-        workspace = code(session.workspace)
         parent = f", for a subagent of {code(session.parent)}" if session.parent else ""
-        blocks.append(
-            f"Session {code(session.id)}{parent}, started {iso_time(session.created)} in {workspace}"
-        )
+        start = f"started {iso_time(session.created)} in {code(session.workspace)}"
+        blocks.append(f"Session {code(session.id)}{parent}, {start}")
     plan: PlanChanged | None = None
     for at, event in events:
         if isinstance(event, TurnStarted):
@@ -156,9 +154,8 @@ def write_new(
         raise UsageError(message, fix="Choose another file name.") from None
     except OSError as error:
         fix = remedy(error, "Choose another file name.")
-        raise StoreError(
-            f"{file} cannot be written: {error.strerror}.", kept=kept, fix=fix
-        ) from error
+        message = f"{file} cannot be written: {error.strerror}."
+        raise StoreError(message, kept=kept, fix=fix) from error
 
 
 def _turn_heading(at: float, event: TurnStarted) -> tuple[str, ...]:
@@ -166,9 +163,8 @@ def _turn_heading(at: float, event: TurnStarted) -> tuple[str, ...]:
     blocks = [f"## {event.turn}. {literal(heading)}"]
     if heading != event.question.strip():
         blocks.append(quoted(event.question))
-    blocks.append(
-        " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
-    )
+    names = map(code, (event.model, event.mode, event.strategy))
+    blocks.append(" · ".join((iso_time(at), *names)))
     for attachment in event.attachments:
         blocks.append(_paragraph(attachment_line(attachment)))
         if not attachment.image:

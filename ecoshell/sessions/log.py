@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ecoshell.events import Event
+from ecoshell.events import CallArriving, Event
 from ecoshell.sessions.store import SessionStore
 
 
@@ -30,7 +30,9 @@ class EventLog:
         await self.flush()
 
     def queue(self, session: str, event: Event) -> None:
-        """Add an event to the next write."""
+        """Add an event to the next write, unless it matters only to those who watch."""
+        if isinstance(event, CallArriving):
+            return
         self._number += 1
         self._pending.append((self._number, session, event))
 

@@ -15,7 +15,7 @@ from ecoshell.budget.database import Database, storable
 from ecoshell.errors import UsageError
 from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
 from ecoshell.messages import visible_line
-from ecoshell.options import NO_ROLE_MODELS, ROLES, RoleModels
+from ecoshell.options import EFFORTS, NO_ROLE_MODELS, ROLES, Effort, RoleModels
 
 T = TypeVar("T", bound=Event)
 
@@ -41,6 +41,8 @@ _IN_MEMORY = (
 _UNCHANGED = "Nothing was changed."
 _ID_CHARACTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 """Without characters that look alike."""
+_USED = "parent = '' AND EXISTS (SELECT 1 FROM events WHERE session = id)"
+"""Sessions of the user with events."""
 _PAGE = 500
 """Events per read transaction, so that readers do not block writers for long."""
 _decode = json.JSONDecoder().decode
@@ -73,13 +75,14 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class LastChoices:
-    """Models, mode and workspace of the last question; `mode` is empty before the first one."""
+    """Models, mode, workspace and effort of the last question; `mode` is empty before the first one."""
 
     model: str
     mode: str
     roles: RoleModels
     workspace: str
     advisor: str = ""
+    effort: Effort | None = None
 
 
 class SessionStore(Database):
@@ -91,12 +94,9 @@ class SessionStore(Database):
     def __init__(
         self, path: Path, *, busy_seconds: float = 10.0, clock: Callable[[], float] = time.time
     ) -> None:
+        upgrades = (_WITH_PARENTS,)
         super().__init__(
-            path,
-            schema=SCHEMA,
-            version=VERSION,
-            upgrades=(_WITH_PARENTS,),
-            busy_seconds=busy_seconds,
+            path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds
         )
         self._clock = clock
         self._empty_sessions: dict[str, tuple[str, str, float, float, str, str, str]] = {}
@@ -156,8 +156,8 @@ class SessionStore(Database):
     def history(self, session: str) -> Sequence[Event]:
         """Return the events for resuming a session.
 
-        Streamed pieces of text, most of a long session, are only included for turns that were cut
-        short, as their full texts were never written.
+        Streamed pieces of text, most of a long session, are only included for turns without an
+        answer, as their full texts were never written.
         """
         rows = [*self._read(session, "AND NOT json GLOB ?")]
         cut_short: list[tuple[int, int]] = []
@@ -168,7 +168,7 @@ class SessionStore(Database):
                     cut_short.append((start, seq))
                 start = seq
             elif isinstance(event, TurnFinished) and start is not None:
-                if event.status in ("interrupted", "error"):
+                if not event.answer:
                     cut_short.append((start, seq))
                 start = None
         if start is not None:
@@ -211,12 +211,9 @@ class SessionStore(Database):
 
     def list(self, limit: int = 50) -> tuple[SessionInfo, ...]:
         """Return the sessions with events, most recently used first, without those of subagents."""
+        query = f"SELECT * FROM sessions WHERE {_USED} ORDER BY updated DESC, id LIMIT ?"
         with self.reading() as db:
-            rows = db.execute(
-                """SELECT * FROM sessions WHERE parent = '' AND EXISTS (SELECT 1 FROM events WHERE session = id)
-                ORDER BY updated DESC, id LIMIT ?""",
-                (min(limit, _MAX_SEQ),),
-            ).fetchall()
+            rows = db.execute(query, (min(limit, _MAX_SEQ),)).fetchall()
         return tuple(SessionInfo(**dict(row)) for row in rows)
 
     def sessions_with(self, kind: type[Event]) -> tuple[str, ...]:
@@ -237,11 +234,10 @@ class SessionStore(Database):
     def find(self, prefix: str) -> str:
         """Return the ID with this prefix; raises UsageError unless exactly one matches."""
         start = prefix.strip().lower()
+        query = "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY updated DESC LIMIT ?"
         with self.reading() as db:
-            rows = db.execute(
-                "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY updated DESC LIMIT ?",
-                (len(start), storable(start), _MATCHES_SHOWN + 1),
-            ).fetchall()
+            values = (len(start), storable(start), _MATCHES_SHOWN + 1)
+            rows = db.execute(query, values).fetchall()
         ids = [str(row["id"]) for row in rows]
         if start in ids:
             return start
@@ -249,11 +245,10 @@ class SessionStore(Database):
             raise _unknown_session(prefix)
         if len(ids) > 1:
             more = ", …" if len(ids) > _MATCHES_SHOWN else ""
-            matches = ", ".join(ids[:_MATCHES_SHOWN])
-            raise UsageError(
-                f"{prefix!r} matches several sessions: {matches}{more}.",
-                fix="Type more characters.",
+            message = (
+                f"{prefix!r} matches several sessions: {', '.join(ids[:_MATCHES_SHOWN])}{more}."
             )
+            raise UsageError(message, fix="Type more characters.")
         return ids[0]
 
     def info(self, session: str) -> SessionInfo:
@@ -278,21 +273,19 @@ class SessionStore(Database):
         if not isinstance(turn, TurnStarted):
             return LastChoices(info.model, "", NO_ROLE_MODELS, info.workspace)
         roles = RoleModels(**dict(zip(ROLES, turn.roles, strict=False)))
-        return LastChoices(
-            turn.session_model or turn.model, turn.mode, roles, info.workspace, turn.advisor
-        )
+        model = turn.session_model or turn.model
+        efforts: Sequence[Effort] = [level for level in EFFORTS if level == turn.effort]
+        effort = efforts[0] if efforts else None
+        return LastChoices(model, turn.mode, roles, info.workspace, turn.advisor, effort)
 
     def latest(self, workspace: str) -> str:
         """Return the ID of the last used session of a folder; raises UsageError without one."""
-        query = """SELECT id FROM sessions WHERE workspace = ? AND parent = ''
-            AND EXISTS (SELECT 1 FROM events WHERE session = id) ORDER BY updated DESC, id LIMIT 1"""
+        query = f"SELECT id FROM sessions WHERE workspace = ? AND {_USED} ORDER BY updated DESC, id"
         with self.reading() as db:
             row = db.execute(query, (storable(workspace),)).fetchone()
         if row is None:
-            raise UsageError(
-                f"No session was started in {workspace}.",
-                fix="Start without --continue; `ecoshell sessions` lists all.",
-            )
+            fix = "Start without --continue; `ecoshell sessions` lists all."
+            raise UsageError(f"No session was started in {workspace}.", fix=fix)
         return str(row["id"])
 
     def title(self, session: str) -> str:

@@ -19,14 +19,8 @@ from ecoshell.events import (
 )
 
 STATES: tuple[NodeState, ...] = (
-    "done",
-    "running",
-    "waiting",
-    "failed",
-    "denied",
-    "stopped",
-    "skipped",
-)
+    "done", "running", "waiting", "failed", "denied", "stopped", "skipped"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +68,9 @@ class ToolGraph:
     @property
     def spent_nano(self) -> int | None:
         """The cost of its nodes; None if a part is unknown."""
-        changes = self.changes
-        costs = [
-            changes[node.label].spent_nano for node in self.plan.nodes if node.label in changes
-        ]
         total = 0
-        for nano in costs:
+        for label in {node.label for node in self.plan.nodes} & self.changes.keys():
+            nano = self.changes[label].spent_nano
             if nano is None:
                 return None
             total += nano

@@ -1,9 +1,6 @@
-"""The settings: declared in `schema`, loaded from a file and the environment, edited in place.
+"""The settings: declared in `schema`, loaded from a file and the environment, edited in place."""
 
-This package imports pydantic: import it inside functions where the first frame must not wait for it.
-"""
-
-from ecoshell.settings.descriptions import NAMED, Description, descriptions, section_descriptions
+from ecoshell.settings.descriptions import NAMED, descriptions, section_descriptions
 from ecoshell.settings.keys import KeyPath, dotted, parse_key
 from ecoshell.settings.load import DEFAULT, Loaded, load_settings, read_settings
 from ecoshell.settings.problems import problem
@@ -13,7 +10,6 @@ __all__ = [
     "DEFAULT",
     "NAMED",
     "PREFIX",
-    "Description",
     "KeyPath",
     "Loaded",
     "Source",

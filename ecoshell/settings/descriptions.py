@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, is_dataclass
 from functools import cache
-from typing import Any, Literal, get_args, get_origin
-
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from typing import Any, Literal, cast, get_args, get_origin
 
 from ecoshell.settings import schema
+from ecoshell.settings.convert import Field, split_annotations, table_fields
 from ecoshell.settings.keys import KeyPath
-from ecoshell.settings.schema import ModelSettings, ModelsSettings, Settings
+from ecoshell.settings.schema import Settings
 
 NAMED = "*"
 """A name chosen by the user in a key's path: `("models", "*", "price", "input")`."""
@@ -53,19 +51,16 @@ def generic_path(path: KeyPath) -> KeyPath:
 
 
 def setting_fields(
-    table: type[BaseModel] = Settings, prefix: KeyPath = ()
-) -> Iterator[tuple[KeyPath, type[BaseModel], FieldInfo]]:
+    table: type[Any] = Settings, prefix: KeyPath = ()
+) -> Iterator[tuple[KeyPath, type[Any], Field]]:
     """Yield the path, the table and the field of every setting that holds a value, in schema order."""
-    for name, field in table.model_fields.items():
-        path, subtable = (*prefix, name), _table_of(field)
-        if subtable is None:
+    for name, field in table_fields(table).items():
+        path = prefix if field.holds_other_keys else (*prefix, name)
+        subtable, is_named = _table_of(field.type)
+        if subtable is not None:
+            yield from setting_fields(subtable, (*path, NAMED) if is_named else path)
+        elif not field.holds_other_keys:
             yield path, table, field
-        else:
-            yield from setting_fields(
-                subtable, (*path, NAMED) if get_origin(field.annotation) is Mapping else path
-            )
-    if table is ModelsSettings:
-        yield from setting_fields(ModelSettings, (*prefix, NAMED))
 
 
 @cache
@@ -74,11 +69,10 @@ def descriptions() -> Mapping[KeyPath, Description]:
     docstrings = _field_docstrings()
     described: dict[KeyPath, Description] = {}
     for path, table, field in setting_fields():
-        kind, choices = kind_of(field)
-        default = field.get_default(call_default_factory=True) if not field.is_required() else None
-        declarations = (
-            (base.__name__, path[-1]) for base in table.__mro__
-        )  # a base class may declare the field
+        kind, choices = kind_of(field.type)
+        default = None if field.default is MISSING else field.default
+        # a base class may declare the field
+        declarations = ((base.__name__, path[-1]) for base in table.__mro__)
         text = next((docstrings[name] for name in declarations if name in docstrings), "")
         described[path] = Description(path, text, kind, default, choices)
     return described
@@ -88,40 +82,34 @@ def section_descriptions() -> Mapping[str, str]:
     """Describe every top-level table of the file."""
     import inspect
 
-    tables = {name: _table_of(field) for name, field in Settings.model_fields.items()}
+    tables = {name: _table_of(field.type)[0] for name, field in table_fields(Settings).items()}
     return {
         name: inspect.getdoc(table) or "" for name, table in tables.items() if table is not None
     }
 
 
-def kind_of(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
-    """Return the kind of a field's value, and the words it may be."""
-    annotation, members = (
-        field.annotation,
-        [part for part in get_args(field.annotation) if part is not type(None)],
-    )
-    if get_origin(annotation) is Literal:
-        return "choice", tuple(map(str, get_args(annotation)))
-    if annotation is tuple or get_origin(annotation) is tuple:
+def kind_of(annotated: Any) -> tuple[Kind, tuple[str, ...]]:
+    """Return the kind of a type's values, and the words they may be."""
+    bare, _ = split_annotations(annotated)
+    members = [part for part in get_args(bare) if part is not type(None)]
+    if get_origin(bare) is Literal:
+        return "choice", tuple(map(str, get_args(bare)))
+    if get_origin(bare) is tuple:
         return "list", ()
     words = next((part for part in members if get_origin(part) is Literal), None)
     if str in members and words is not None:  # plugins may add words
         return "choice", tuple(map(str, get_args(words)))
-    types = [
-        get_args(part)[0] if get_origin(part) not in (None, Literal) else part
-        for part in members or [annotation]
-    ]
+    types = [split_annotations(part)[0] for part in members or [bare]]
     if types == [bool]:
         return "switch", ("true", "false")
     return ("text" if types == [str] else "value"), ()
 
 
-def _table_of(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the table a field holds, or None for a value."""
-    types = (field.annotation, *get_args(field.annotation))
-    return next(
-        (part for part in types if isinstance(part, type) and issubclass(part, BaseModel)), None
-    )
+def _table_of(annotated: Any) -> tuple[type[Any] | None, bool]:
+    """Return the table that a type holds, if any, and whether it holds several by name."""
+    bare, _ = split_annotations(annotated)
+    table = next((part for part in (bare, *get_args(bare)) if is_dataclass(part)), None)
+    return cast("type[Any] | None", table), get_origin(bare) is Mapping
 
 
 def _field_docstrings() -> Mapping[tuple[str, str], str]:

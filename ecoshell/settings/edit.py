@@ -1,7 +1,7 @@
 """Writes settings into the user's file, keeping comments, order and formatting.
 
-A change that would make the settings invalid is refused, and the file stays unchanged. If another program saves the
-file in the meantime, the change is repeated on the new content.
+A change that would make the settings invalid is refused, and so is one while another program saves the file; the file
+then stays unchanged.
 """
 
 import fcntl
@@ -16,13 +16,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, cast
 
-from pydantic import ValidationError
-
 from ecoshell.errors import SettingsError
 from ecoshell.paths import make_private, remedy, replacement
+from ecoshell.settings.convert import InvalidTable, to_settings, to_values
 from ecoshell.settings.descriptions import descriptions, generic_path
 from ecoshell.settings.keys import KeyPath, dotted
-from ecoshell.settings.problems import path_of, problem, summarize
+from ecoshell.settings.problems import problem, summarize
 from ecoshell.settings.schema import Settings
 from ecoshell.settings.source import Source, parse_value, read_bytes
 
@@ -30,7 +29,7 @@ REMOVED = None
 """Instead of a value: removes the key, so that its default applies."""
 Changes = Mapping[KeyPath, str | None]
 """Typed values by key."""
-_WRITE_ATTEMPTS = 5
+_NOT_WRITTEN = "Nothing was written."
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -41,51 +40,41 @@ def write_settings(file: Path, changes: Changes) -> Settings:
     SettingsError, which names the invalid key or the problem the file already had.
     """
     target = Path(os.path.realpath(file))
-    for _ in range(_WRITE_ATTEMPTS):
-        content = read_bytes(target)
-        text, settings = edited(file, content, changes)
-        try:
-            make_private(target.parent)
+    try:
+        make_private(target.parent)
+        with _locked(target.parent):
+            content = read_bytes(target)
+            text, settings = edited(file, content, changes)
             mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-            with _locked(target.parent), replacement(target, mode) as temporary:
+            with replacement(target, mode) as temporary:
                 temporary.write(text.encode())
                 if read_bytes(target) != content:
-                    raise _FileChanged
-        except _FileChanged:
-            continue
-        except OSError as error:
-            raise SettingsError(
-                f"{target} cannot be written ({error.strerror}).",
-                kept="The file is unchanged.",
-                fix=remedy(error, "Make the file and its folder writable."),
-            ) from error
-        return settings
-    raise SettingsError(
-        f"{file} is being changed by another program.",
-        kept="Nothing was written.",
-        fix="Try again later.",
-    )
+                    message = f"{file} is being changed by another program."
+                    raise SettingsError(message, kept=_NOT_WRITTEN, fix="Try again.")
+    except OSError as error:
+        raise SettingsError(
+            f"{target} cannot be written ({error.strerror}).",
+            kept="The file is unchanged.",
+            fix=remedy(error, "Make the file and its folder writable."),
+        ) from error
+    return settings
 
 
 def edited(file: Path, content: bytes, changes: Changes) -> tuple[str, Settings]:
     """Return the file's text after the changes, and the resulting settings; raises SettingsError."""
     source = Source(file, content)
     values, settings = validated(file, source, changes)
-    validated_table = settings.model_dump()
+    validated_table = to_values(settings)
     toml_values = {
         path: REMOVED if value is REMOVED else _toml_value(_value_at(validated_table, path))
         for path, value in values.items()
     }
     text = edited_text(content.decode("utf-8"), toml_values)
-    expected = _with_values(
-        source.data, {path: _without_floats(value) for path, value in toml_values.items()}
-    )
+    plain_values = {path: _without_floats(value) for path, value in toml_values.items()}
+    expected = _with_values(source.data, plain_values)
     if _without_empty_tables(Source(file, text.encode()).data) != _without_empty_tables(expected):
-        raise SettingsError(
-            f"The layout of {file} does not allow this change.",
-            kept="The file is unchanged.",
-            fix="Edit it by hand.",
-        )
+        message = f"The layout of {file} does not allow this change."
+        raise SettingsError(message, kept="The file is unchanged.", fix="Edit it by hand.")
     return text, settings
 
 
@@ -96,18 +85,14 @@ def validated(file: Path, source: Source, changes: Changes) -> tuple[dict[KeyPat
     """
     values = {path: _parsed(path, typed) for path, typed in changes.items()}
     try:
-        return values, Settings.model_validate(_with_values(source.data, values))
-    except ValidationError as error:
-        details = error.errors()
-        for detail in details:
-            if any(_concerns(path_of(detail), path) for path in changes):
-                invalid = problem(detail, str(file))
-                raise SettingsError(
-                    invalid.message, kept="Nothing was written.", fix=invalid.fix
-                ) from error
-        raise summarize(
-            [problem(detail, source.place(path_of(detail))) for detail in details]
-        ) from error
+        return values, to_settings(Settings, _with_values(source.data, values))
+    except InvalidTable as error:
+        for value in error.problems:
+            if any(_concerns(value.path, path) for path in changes):
+                invalid = problem(value, str(file))
+                raise SettingsError(invalid.message, kept=_NOT_WRITTEN, fix=invalid.fix) from error
+        problems = [problem(value, source.place(value.path)) for value in error.problems]
+        raise summarize(problems) from error
 
 
 def edited_text(text: str, changes: Mapping[KeyPath, Any]) -> str:
@@ -133,12 +118,10 @@ def edited_text(text: str, changes: Mapping[KeyPath, Any]) -> str:
         table: Any = document
         for depth, part in enumerate(path[:-1], start=1):
             if not isinstance(table.get(part), dict):
-                inline = isinstance(table, InlineTable)  # it can only hold inline tables
-                table[part] = (
-                    tomlkit.inline_table()
-                    if inline
-                    else tomlkit.table(is_super_table=depth < len(path) - 1)
-                )
+                subtable: Any = tomlkit.table(is_super_table=depth < len(path) - 1)
+                if isinstance(table, InlineTable):  # it can only hold inline tables
+                    subtable = tomlkit.inline_table()
+                table[part] = subtable
             table = table[part]
         _set_in(table, path[-1], value)
     result = tomlkit.dumps(document)
@@ -177,11 +160,8 @@ def _parsed(path: KeyPath, typed: str | None) -> Any:
     try:
         "".join((*path, typed)).encode()
     except UnicodeEncodeError:
-        raise SettingsError(
-            f"The value of {dotted(path)} is not UTF-8 text.",
-            kept="Nothing was written.",
-            fix="Type it in UTF-8.",
-        ) from None
+        message = f"The value of {dotted(path)} is not UTF-8 text."
+        raise SettingsError(message, kept=_NOT_WRITTEN, fix="Type it in UTF-8.") from None
     setting, table_of_texts = (descriptions().get(generic_path(key)) for key in (path, path[:-1]))
     if table_of_texts is not None or (setting is not None and setting.kind == "text"):
         return typed
@@ -237,12 +217,11 @@ def _with_values(data: Mapping[str, Any], values: Mapping[KeyPath, Any]) -> dict
 
 def _without_empty_tables(table: Mapping[str, Any]) -> dict[str, Any]:
     """Copy nested tables without empty subtables, which have no effect."""
-    copy = {
-        key: _without_empty_tables(cast("dict[str, Any]", value))
-        if isinstance(value, dict)
-        else value
-        for key, value in table.items()
-    }
+    copy: dict[str, Any] = {}
+    for key, value in table.items():
+        copy[key] = value
+        if isinstance(value, dict):
+            copy[key] = _without_empty_tables(cast("dict[str, Any]", value))
     return {key: value for key, value in copy.items() if value != {}}
 
 
@@ -265,7 +244,3 @@ def _locked(folder: Path) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-class _FileChanged(Exception):
-    """Another program wrote the file in the meantime."""

@@ -56,9 +56,8 @@ def parse_key(key: str) -> KeyPath:
     table: Any = {}
     with suppress(tomllib.TOMLDecodeError):
         table = tomllib.loads(f"{key} = 0")
-    if (
-        "\n" in key or not table or table == tomllib.loads(f"{key} = 1")
-    ):  # the text sets a value itself
+    # in the third case, the text sets a value itself
+    if "\n" in key or not table or table == tomllib.loads(f"{key} = 1"):
         raise ValueError(f"{key!r} is not a key")
     while isinstance(table, dict):
         ((part, table),) = cast("dict[str, Any]", table).items()
@@ -74,9 +73,8 @@ def closest_key(path: KeyPath, keys: Sequence[KeyPath]) -> KeyPath | None:
 
 
 def _quoted(part: str) -> str:
-    return json.dumps(part, ensure_ascii=False).replace(
-        "\x7f", r"\u007f"
-    )  # TOML escapes DEL, JSON does not
+    # TOML escapes DEL, JSON does not
+    return json.dumps(part, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def _paths(table: Mapping[str, Any]) -> Iterator[KeyPath]:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import ValidationError
-
 from ecoshell.errors import SettingsError
-from ecoshell.settings.keys import KeyPath, dotted
-from ecoshell.settings.problems import path_of, problem, summarize
+from ecoshell.settings.convert import InvalidTable, to_settings, to_values
+from ecoshell.settings.keys import KeyPath
+from ecoshell.settings.problems import problem, summarize
 from ecoshell.settings.schema import Settings
 from ecoshell.settings.source import Source, read_bytes
 
@@ -32,24 +31,13 @@ class Loaded:
         self, prefix: KeyPath = (), table: Mapping[str, Any] | None = None
     ) -> Iterator[SettingOrigin]:
         """Yield every key of a table, by default of all settings, in schema order; secrets are hidden."""
-        for name, value in (self.settings.model_dump() if table is None else table).items():
+        for name, value in (to_values(self.settings) if table is None else table).items():
             path = (*prefix, name)
             if isinstance(value, dict):
                 yield from self.rows(path, cast("dict[str, Any]", value))
             else:
                 secret = path[:2] == ("mcp", "servers") and path[3] in ("env", "headers", "oauth")
                 yield path, HIDDEN if secret else value, self.origins.get(path, DEFAULT)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings about settings of older versions that no longer have an effect."""
-        key = ("experience", "similarity")
-        if self.settings.experience.similarity != "embeddings":
-            return ()
-        warning = (
-            f'{dotted(key)} = "embeddings" has no effect: questions are compared by their words.'
-        )
-        return (f"{self.origins.get(key, DEFAULT)}: {warning}",)
 
 
 def load_settings(file: Path, environ: Mapping[str, str]) -> Loaded:
@@ -70,13 +58,11 @@ def read_settings(
         return None, (error,)
     unknown_variables = source.add_environment(environ)
     try:
-        settings = Settings.model_validate(source.data)
-    except ValidationError as error:
-        details = sorted(error.errors(), key=lambda detail: source.line(path_of(detail)) or 0)
-        return None, (
-            *(problem(detail, source.place(path_of(detail))) for detail in details),
-            *unknown_variables,
-        )
-    return (
-        (None, unknown_variables) if unknown_variables else (Loaded(settings, source.origins()), ())
-    )
+        settings = to_settings(Settings, source.data)
+    except InvalidTable as error:
+        invalid = sorted(error.problems, key=lambda value: source.line(value.path) or 0)
+        problems = [problem(value, source.place(value.path)) for value in invalid]
+        return None, (*problems, *unknown_variables)
+    if unknown_variables:
+        return None, unknown_variables
+    return Loaded(settings, source.origins()), ()

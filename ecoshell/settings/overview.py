@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import SettingsError
+from ecoshell.settings.convert import to_values
 from ecoshell.settings.descriptions import NAMED, Description, descriptions
 from ecoshell.settings.edit import REMOVED, Changes, validated
 from ecoshell.settings.keys import KeyPath, dotted
@@ -44,11 +45,7 @@ class SettingRow:
     def changes(self, typed: str | None) -> Changes:
         """Return the changes for a typed text; None or blank text restores the default. Raises SettingsError."""
         if typed is None or not typed.strip():
-            is_required_rate = (
-                len(self.path) > 3
-                and self.path[-2] == _PRICE
-                and self.path[-1] in ("input", "output")
-            )
+            is_required_rate = self.path[-2:] in ((_PRICE, "input"), (_PRICE, "output"))
             return {self.path[:-1] if is_required_rate else self.path: REMOVED}
         if self.path[-1] != _PRICE:
             return {self.path: typed.strip()}
@@ -82,7 +79,7 @@ def overview(file: Path, environ: Mapping[str, str], models: Sequence[str] = ())
     loaded, problems = read_settings(file, environ)
     if loaded is None:
         return Overview(file, (), problems)
-    values = loaded.settings.model_dump()
+    values = to_values(loaded.settings)
     rows: list[SettingRow] = []
     for setting, name in _entries(loaded, models):
         path = tuple(name if part == NAMED else part for part in setting.path)

@@ -1,12 +1,11 @@
-"""Converts validation errors of the schema to SettingsErrors that name the place, the key and a fix."""
+"""Converts invalid values to SettingsErrors that name the place, the key and a fix."""
 
 import re
 from collections.abc import Sequence
 from decimal import Decimal
 
-from pydantic_core import ErrorDetails
-
 from ecoshell.errors import SettingsError
+from ecoshell.settings.convert import NOT_A_TABLE, InvalidValue
 from ecoshell.settings.descriptions import NAMED, generic_path, setting_fields
 from ecoshell.settings.keys import KeyPath, closest_key, dotted
 
@@ -16,39 +15,18 @@ _SECRET_NAME = re.compile(r"(?:^|_)(?:api_?key|key|token|secret|password)$", re.
 _SHOWN_LENGTH = 40
 
 
-def path_of(detail: ErrorDetails) -> KeyPath:
-    """Return the key an error is about, without the index of a list item."""
-    path: list[str] = []
-    for part in detail["loc"]:
-        if not isinstance(part, str):
-            break
-        path.append(part)
-    return tuple(path)
-
-
-def problem(detail: ErrorDetails, place: str) -> SettingsError:
-    """Convert an error of a key that was set at this place."""
-    path, kind = path_of(detail), detail["type"]
-    key = dotted(path)
-    not_plugin_table = (
-        kind == "dict_type" and path[0] == "plugins"
-    )  # there, a table may have any name
-    if kind == "extra_forbidden" or not_plugin_table:
+def problem(invalid: InvalidValue, place: str) -> SettingsError:
+    """Convert an invalid value of a key that was set at this place."""
+    path, requirement, key = invalid.path, invalid.requirement, dotted(invalid.path)
+    # any table may be there
+    is_plugin_setting = path[0] == "plugins" and requirement == NOT_A_TABLE
+    if invalid.kind == "unknown" or is_plugin_setting:
         return SettingsError(f"{place}: unknown key {key}", fix=_fix_of_unknown(path))
-    if kind == "missing":
+    if invalid.kind == "missing":
         return SettingsError(f"{place}: {key} is missing", fix=f"Set {key} too.")
-    if kind == "value_error":
-        requirement = str(detail.get("ctx", {}).get("error", detail["msg"]))
-    elif kind in ("model_type", "mapping_type"):
-        requirement = "must be a table"
-    elif kind == "tuple_type":
-        requirement = 'must be a list, such as ["one", "two"]'
-    else:
-        requirement = detail["msg"].replace("Input should be", "must be", 1)
-    value = str(detail["input"]) if isinstance(detail["input"], (int, Decimal, str)) else ""
-    if (
-        value and len(value) <= _SHOWN_LENGTH and "://" not in value
-    ):  # an address may contain a password
+    value = str(invalid.value) if isinstance(invalid.value, (int, Decimal, str)) else ""
+    may_hold_password = "://" in value
+    if value and len(value) <= _SHOWN_LENGTH and not may_hold_password:
         requirement += f", not {value!r}"
     return SettingsError(f"{place}: {key} {requirement}", fix=SHOW_ALL)
 
@@ -59,11 +37,8 @@ def summarize(problems: Sequence[SettingsError]) -> SettingsError:
     if not remaining:
         return first
     follow = "problem follows" if remaining == 1 else "problems follow"
-    return SettingsError(
-        first.message,
-        kept=f"{remaining} more {follow}: `ecoshell config check` lists all.",
-        fix=first.fix,
-    )
+    kept = f"{remaining} more {follow}: `ecoshell config check` lists all."
+    return SettingsError(first.message, kept=kept, fix=first.fix)
 
 
 def _fix_of_unknown(path: KeyPath) -> str:

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ecoshell.options import (
     RETRY_SECONDS,
@@ -15,6 +14,7 @@ from ecoshell.options import (
     Presentation,
     Registration,
 )
+from ecoshell.settings.convert import Checked, OtherKeys
 from ecoshell.settings.value_types import (
     Address,
     AmountText,
@@ -25,7 +25,6 @@ from ecoshell.settings.value_types import (
     Dollars,
     DollarsOrOff,
     EnvironmentText,
-    Flag,
     Fraction,
     LedgerAddress,
     Name,
@@ -38,17 +37,26 @@ from ecoshell.settings.value_types import (
     TimeLimit,
 )
 
-_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""Tool names begin with the server's name, and providers restrict them."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""Names of servers and hooks. Tool names begin with the server's name, and providers restrict them."""
 
 
-class Section(BaseModel):
-    """A table of the settings file; rejects unknown keys."""
+def _name_check(what: str) -> Checked:
+    """Check the names of a table, which become parts of other names."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    def check(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+        invalid = next((name for name in tables if not _NAME.fullmatch(name)), None)
+        if invalid is not None:
+            raise ValueError(
+                f"cannot have a {what} named {invalid!r}; use letters, digits, - and _, at most 40"
+            )
+        return tables
+
+    return Checked(check)
 
 
-class BudgetSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class BudgetSettings:
     """Caps in dollars, tokens or working time, and when to ask before spending."""
 
     turn: AmountText | None = None
@@ -68,7 +76,8 @@ class BudgetSettings(Section):
     """Project of the calls in the team ledger; the default is the name of the workspace folder."""
 
 
-class AgentSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
     """How the agent works: registration, mode, strategy and limits."""
 
     registration: Registration = "auto"
@@ -117,19 +126,20 @@ class AgentSettings(Section):
     """Share of what a cap leaves that the upper end of a quote may take without asking."""
 
 
-class PlanSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings:
     """The plan: which uses of tools the budget allows, decided before tools run."""
 
     mode: Literal["off", "btp", "prompt", "btp+prompt"] = "btp"
     """Plan the uses of tools (btp), write costs and budget into the prompt (prompt), or both."""
     threshold: Fraction = 0.15
     """Lowest value at which a tool with a history is worth a use; τ in the paper."""
-    strict: Flag = False
+    strict: bool = False
     """Refuse every unplanned call under a cap, as in the paper. Otherwise a call is refused only if the answer or a
     better, cheaper use would become unaffordable, or if the tool's recent results did not help."""
-    earned_uses: Flag = True
+    earned_uses: bool = True
     """Allow a tool one more use in the turn after a use that helped, while the budget allows it."""
-    budget_line: Flag = True
+    budget_line: bool = True
     """Tell a capable model under a cap the remaining budget and the cost of a step, in one line after each step."""
     judge: Annotated[Literal["rules", "classifier", "model"] | str, Name] = "rules"
     """What decides whether a result helped: rules, the classifier of `ecoshell experience train`, the model (one paid
@@ -141,7 +151,8 @@ class PlanSettings(Section):
     profiled tool."""
 
 
-class GraphSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class GraphSettings:
     """How finished tool graphs are scored."""
 
     alpha: Fraction = 0.5
@@ -152,23 +163,24 @@ class GraphSettings(Section):
     """Command that reads the answer from standard input and exits with 0 if it is correct."""
 
 
-class ExperienceSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class ExperienceSettings:
     """The record of each use of a tool; it stays on this machine."""
 
-    record: Flag = True
+    record: bool = True
     """Record uses of tools."""
-    similarity: Literal["auto", "words", "embeddings"] = "auto"
-    """No effect: questions are always compared by their words. Accepted so that older files stay valid."""
 
 
-class RegistrationSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class RegistrationSettings:
     """Limits of the list of tool names."""
 
     names_share: PositiveFraction = 0.1
     """Share of the context that tool names may take before only a shortlist is shown."""
 
 
-class LocalSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class LocalSettings:
     """Models on this machine."""
 
     n_gpu_layers: AutoOrLayers = "auto"
@@ -177,18 +189,20 @@ class LocalSettings(Section):
     """Processor threads of a local model."""
     context: ContextTokens = 8192
     """Context of a local model in tokens."""
-    ask_servers: Flag = True
+    ask_servers: bool = True
     """List the models of Ollama, LM Studio, llama.cpp and vLLM servers on this machine."""
 
 
-class RemoteSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class RemoteSettings:
     """Remote models."""
 
     host_idle_seconds: SecondsUpToDay = 600
     """Seconds without a request after which the model host ends; 0 disables it, and each command loads litellm."""
 
 
-class ApprovalSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class ApprovalSettings:
     """Rules `tool`, `tool:pattern` or `effect:pattern`, such as `run_command:git status*` or `read:secrets/*`; deny
     wins over ask, ask over allow."""
 
@@ -203,13 +217,14 @@ class ApprovalSettings(Section):
     """Calls that need approval even if they only read."""
 
 
-class SandboxSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class SandboxSettings:
     """The sandbox of run_command and run_python: they write the workspace and a temporary folder, and read no
     secrets."""
 
     mode: Literal["auto", "off", "strict"] = "auto"
     """Use the sandbox where the machine has one (auto), never, or refuse commands without one (strict)."""
-    auto_accept: Flag = False
+    auto_accept: bool = False
     """Run sandboxed commands without approval; deny and ask rules still apply."""
     network: tuple[Text, ...] = ()
     """Commands that may use the network, such as `pip install *`; others ask after they failed without it."""
@@ -217,31 +232,35 @@ class SandboxSettings(Section):
     """Commands that run outside the sandbox, such as `docker *`."""
 
 
-class ToolsSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class ToolsSettings:
     """Limits and prices of tools."""
 
-    allow_private_addresses: Flag = False
+    allow_private_addresses: bool = False
     """Let fetch_url reach this machine and its local network."""
     command_seconds: TimeLimit = 120
     """Time limit of run_command and run_python."""
-    prices: Mapping[str, Dollars] = Field(default_factory=dict[str, str])
+    prices: Mapping[str, Dollars] = field(default_factory=dict[str, Any])
     """Dollars per use by tool name, for tools that call a paid service."""
 
 
-class PluginsSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class PluginsSettings:
     """Which plugins are used; the table `[plugins.NAME]` holds the settings of one plugin."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     enabled: tuple[Text, ...] = ()
     """Packaged plugins, such as `train`, whose hooks are used in addition to `git`, `data` and `web`, which are on by
     default; commands are always available."""
     disabled: tuple[Text, ...] = ()
     """Plugins that are not loaded, such as `web`."""
+    named: Annotated[Mapping[str, Mapping[str, Any]], OtherKeys()] = field(
+        default_factory=dict[str, Any]
+    )
+    """The settings of single plugins, by name."""
 
 
-class HookSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class HookSettings:
     """One hook: a command that reads its event as JSON on standard input."""
 
     on: HookPoint
@@ -255,80 +274,64 @@ class HookSettings(Section):
     """Time limit of this hook; the default is `[hooks] seconds`."""
 
 
-class HooksSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class HooksSettings:
     """Commands that run before and after tools, turns and sessions, and at a cap."""
 
     seconds: TimeLimit = 10
     """Time limit of a hook that states none."""
-    commands: Mapping[str, HookSettings] = Field(default_factory=dict[str, HookSettings])
-
-    @field_validator("commands")
-    @classmethod
-    def _check_names(cls, commands: Mapping[str, HookSettings]) -> Mapping[str, HookSettings]:
-        invalid = next((name for name in commands if not _SERVER_NAME.fullmatch(name)), None)
-        if invalid is not None:
-            raise ValueError(
-                f"cannot have a hook named {invalid!r}; use letters, digits, - and _, at most 40"
-            )
-        return commands
+    commands: Annotated[Mapping[str, HookSettings], _name_check("hook")] = field(
+        default_factory=dict[str, HookSettings]
+    )
 
 
 EnvironmentTexts = Mapping[str, EnvironmentText]
 
 
-class McpServerSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class McpServerSettings:
     """One MCP server: a command to start, or an address to connect to."""
 
     command: Text | None = None
     """Program to start; it is used over its standard input and output."""
     args: tuple[str, ...] = ()
     """Arguments of the command."""
-    env: EnvironmentTexts = Field(default_factory=dict[str, str])
+    env: EnvironmentTexts = field(default_factory=dict[str, Any])
     """Environment variables in addition to the few that every server gets; `${NAME}` inserts a variable of yours."""
     cwd: Text | None = None
     """Working folder of the command; the default is the workspace."""
     url: Address | None = None
     """Address of a server reached over HTTP (streamable HTTP)."""
-    headers: EnvironmentTexts = Field(default_factory=dict[str, str])
+    headers: EnvironmentTexts = field(default_factory=dict[str, Any])
     """HTTP headers of each request, such as `Authorization`."""
-    oauth: EnvironmentTexts = Field(default_factory=dict[str, str])
+    oauth: EnvironmentTexts = field(default_factory=dict[str, Any])
     """OAuth client data for servers that require it: `client_id`, `client_secret`, `method`, `scope` and
     `metadata_url`."""
-    trusted: Flag = False
+    trusted: bool = False
     """Believe the annotations of its tools: a tool that declares itself read-only runs without approval."""
-    sampling: Flag = False
+    sampling: bool = False
     """Let the server use the session's model without approval, within the caps."""
-    enabled: Flag = True
+    enabled: bool = True
     """Offer the server's tools to the agent."""
     seconds: TimeLimit = 60
     """Time limit of one call."""
 
-    @model_validator(mode="after")
-    def _require_command_or_url(self) -> "McpServerSettings":
+    def __post_init__(self) -> None:
         if (self.command is None) == (self.url is None):
             raise ValueError("must have either a command to start or a url to connect to")
-        return self
 
 
-class McpSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class McpSettings:
     """MCP servers whose tools the agent may use."""
 
-    servers: Mapping[str, McpServerSettings] = Field(default_factory=dict[str, McpServerSettings])
-
-    @field_validator("servers")
-    @classmethod
-    def _check_names(
-        cls, servers: Mapping[str, McpServerSettings]
-    ) -> Mapping[str, McpServerSettings]:
-        invalid = next((name for name in servers if not _SERVER_NAME.fullmatch(name)), None)
-        if invalid is not None:
-            raise ValueError(
-                f"cannot have a server named {invalid!r}; use letters, digits, - and _, at most 40"
-            )
-        return servers
+    servers: Annotated[Mapping[str, McpServerSettings], _name_check("server")] = field(
+        default_factory=dict[str, McpServerSettings]
+    )
 
 
-class PriceSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class PriceSettings:
     """Dollars per million tokens; an unset price is that of input or output."""
 
     input: Rate
@@ -343,42 +346,41 @@ class PriceSettings(Section):
     """Price of reasoning tokens."""
 
 
-class ModelSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
     """Properties of one model that override the price list."""
 
     base_url: Address | None = None
     """Address of an OpenAI-compatible server."""
-    native_tools: Flag | None = None
+    native_tools: bool | None = None
     """Send tool schemas to the provider; false writes calls as text."""
     context: PositiveWhole | None = None
     """Context of the model in tokens."""
-    vision: Flag | None = None
+    vision: bool | None = None
     """Whether the model accepts images; the default is the price list's answer."""
-    tool_search: Flag | None = None
+    tool_search: bool | None = None
     """Whether the provider loads deferred tools by its own search; the default depends on name and address."""
-    trusted: Flag | None = None
+    trusted: bool | None = None
     """Whether the model may write and run what the request does not name; the default depends on its size."""
     price: PriceSettings | None = None
 
 
-class ModelsSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class ModelsSettings:
     """Fallback models, and a table `[models."NAME"]` for each model whose properties you set."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, ModelSettings] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     fallback: tuple[Text, ...] = ()
     """Models that take over, in this order, when the model in use is unavailable; caps stay in force."""
     retry_seconds: SecondsUpToDay = RETRY_SECONDS
     """How long a call is retried after a provider refuses it (429), fails (5xx) or cannot be reached; 0 is never."""
+    named: Annotated[Mapping[str, ModelSettings], OtherKeys()] = field(
+        default_factory=dict[str, ModelSettings]
+    )
+    """The tables of single models, by name."""
 
-    @property
-    def named(self) -> Mapping[str, ModelSettings]:
-        """The tables of single models, by name."""
-        return self.__pydantic_extra__
 
-
-class RoleSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class RoleSettings:
     """Models of the roles of the mode umi; the default of each is the session's model."""
 
     planner: Text | None = None
@@ -389,37 +391,39 @@ class RoleSettings(Section):
     """Model that writes the answer."""
 
 
+def _check_presets(presets: Mapping[str, RoleSettings]) -> Mapping[str, RoleSettings]:
+    reserved = {*(role.name for role in fields(RoleSettings)), "-"}
+    invalid = next((name for name in presets if name in reserved or not name.strip()), None)
+    if invalid is not None:
+        raise ValueError(f"cannot have a preset named {invalid!r}; choose another name")
+    return presets
+
+
+@dataclass(frozen=True, kw_only=True)
 class UmiSettings(RoleSettings):
     """Models of the mode umi, set per role or by a preset."""
 
     preset: Text | None = None
     """Preset in use from the start; models of single roles override it."""
-    presets: Mapping[str, RoleSettings] = Field(default_factory=dict[str, RoleSettings])
+    presets: Annotated[Mapping[str, RoleSettings], Checked(_check_presets)] = field(
+        default_factory=dict[str, RoleSettings]
+    )
 
-    @field_validator("presets")
-    @classmethod
-    def _check_preset_names(cls, presets: Mapping[str, RoleSettings]) -> Mapping[str, RoleSettings]:
-        reserved = {*RoleSettings.model_fields, "-"}
-        invalid = next((name for name in presets if name in reserved or not name.strip()), None)
-        if invalid is not None:
-            raise ValueError(f"cannot have a preset named {invalid!r}; choose another name")
-        return presets
-
-    @model_validator(mode="after")
-    def _check_preset(self) -> "UmiSettings":
+    def __post_init__(self) -> None:
         if self.preset is not None and self.preset not in self.presets:
             available = ", ".join(self.presets) or "none"
             raise ValueError(f"has no preset {self.preset!r}; available: {available}")
-        return self
 
 
-class ModesSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class ModesSettings:
     """Settings of the modes."""
 
     umi: UmiSettings = UmiSettings()
 
 
-class TuiSettings(Section):
+@dataclass(frozen=True, kw_only=True)
+class TuiSettings:
     """Appearance of the chat."""
 
     theme: Text | None = None
@@ -428,7 +432,8 @@ class TuiSettings(Section):
     """How a finished turn or a question is announced while the terminal does not have the focus."""
 
 
-class Settings(Section):
+@dataclass(frozen=True, kw_only=True)
+class Settings:
     """All settings; each has a default."""
 
     model: Text = "embedded"

@@ -57,16 +57,9 @@ class Source:
                 f"{file} line {line}: this is not TOML: {message}",
                 fix='Texts need quotes, as in model = "embedded".',
             ) from error
-        except (
-            ValueError,
-            InvalidOperation,
-            RecursionError,
-        ) as error:  # too many digits, or nested too deeply
-            reason = (
-                "it is nested too deeply"
-                if isinstance(error, RecursionError)
-                else "a number in it is too long"
-            )
+        except (ValueError, InvalidOperation, RecursionError) as error:
+            is_deep = isinstance(error, RecursionError)
+            reason = "it is nested too deeply" if is_deep else "a number in it is too long"
             raise SettingsError(
                 f"{file} cannot be read: {reason}.", fix="Correct it, or move it away."
             ) from error
@@ -78,7 +71,9 @@ class Source:
         if not texts:
             return ()
         keys = variables()
-        text_keys = {path for path, _, field in setting_fields() if kind_of(field)[0] == "text"}
+        text_keys = {
+            path for path, _, field in setting_fields() if kind_of(field.type)[0] == "text"
+        }
         problems: list[SettingsError] = []
         for name, text in texts.items():
             path = keys.get(name.replace("__", "_"))

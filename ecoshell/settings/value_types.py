@@ -1,28 +1,19 @@
-"""Types of setting values: pydantic annotations that validate and normalise what the file or a variable holds."""
+"""Types of setting values: annotations that check and normalise what the file or a variable holds."""
 
 import re
 from contextlib import suppress
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
-
 from ecoshell.budget import Amount, nano_to_usd_text, parse_amount
 from ecoshell.errors import UsageError
+from ecoshell.settings.convert import Checked, Parsed
 
 _PLAIN_NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 _AMOUNT_DIGITS_LIMIT = 64
 """Digits of a number written without an exponent; larger numbers cannot be amounts."""
-_MAX_TEMPERATURE = 2
-_MIN_CONTEXT_SHARE, _MAX_CONTEXT_SHARE = 0.3, 0.95
-
-
-def _reject_boolean(value: Any) -> Any:
-    """Reject true and false, which pydantic would take for 1 and 0."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    return value
+_MAX_RATE = 1_000_000
 
 
 def _amount_text(value: Any) -> str:
@@ -38,38 +29,55 @@ def _amount(value: Any) -> Amount | None:
         return None
 
 
-def _rate(value: Any) -> Any:
-    """Convert a rate typed like an amount, such as `15c`; return any other value unchanged."""
+def _rate(value: Any) -> Decimal:
+    """Convert a number, or a rate typed like an amount, such as `15c`."""
     is_text = isinstance(value, str) and not _PLAIN_NUMBER.fullmatch(value.strip())
     amount = _amount(value) if is_text else None
-    if amount is None or amount.unit != "usd":
-        return _reject_boolean(value)
-    return Decimal(nano_to_usd_text(amount.value))
+    text = nano_to_usd_text(amount.value) if amount and amount.unit == "usd" else str(value)
+    with suppress(InvalidOperation):
+        if not isinstance(value, bool) and 0 <= (rate := Decimal(text)) <= _MAX_RATE:
+            return rate
+    raise ValueError(f"must be a number from 0 to {_MAX_RATE:,}")
 
 
-def _auto_or_at_least(minimum: int) -> PlainValidator:
-    def check(value: Any) -> int | Literal["auto"]:
-        if value == "auto":
-            return "auto"
-        if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
-            return value
-        raise ValueError(f'must be "auto" or a whole number of at least {minimum}')
+def _whole(minimum: int, maximum: int | None = None, *, word: str = "") -> Parsed:
+    """Accept a whole number within bounds, or one word."""
+    bounds = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+    requirement = f"must be {_quoted_word(word)}a whole number {bounds}"
 
-    return PlainValidator(check)
-
-
-def _number_or(word: str, minimum: float, maximum: float) -> PlainValidator:
-    """Accept a number within bounds, or one word."""
-
-    def check(value: Any) -> Any:
-        if value == word:
+    def convert(value: Any) -> int | str:
+        if word and value == word:
             return word
-        with suppress(TypeError, ValueError):
-            if not isinstance(value, bool) and minimum <= (number := float(value)) <= maximum:
-                return number
-        raise ValueError(f'must be "{word}" or a number from {minimum:g} to {maximum:g}')
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if is_whole and minimum <= value <= (value if maximum is None else maximum):
+            return value
+        raise ValueError(requirement)
 
-    return PlainValidator(check)
+    return Parsed(convert)
+
+
+def _number(minimum: float, maximum: float, *, word: str = "", above: bool = False) -> Parsed:
+    """Accept a number within bounds, `above` the minimum or from it, or one word."""
+    bounds = (
+        f"above {minimum:g}, up to {maximum:g}" if above else f"from {minimum:g} to {maximum:g}"
+    )
+    requirement = f"must be {_quoted_word(word)}a number {bounds}"
+
+    def convert(value: Any) -> float | str:
+        if word and value == word:
+            return word
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
+            is_inside = minimum <= number <= maximum and not (above and number == minimum)
+            if is_inside and not isinstance(value, bool):
+                return number
+        raise ValueError(requirement)
+
+    return Parsed(convert)
+
+
+def _quoted_word(word: str) -> str:
+    return f'"{word}" or ' if word else ""
 
 
 def _name(value: Any) -> str:
@@ -97,9 +105,7 @@ def _not_empty(value: str) -> str:
     return value.strip()
 
 
-def _amount_or_refuse(
-    requirement: str, *, units: bool = False, off: bool = False
-) -> PlainValidator:
+def _amount_or_refuse(requirement: str, *, units: bool = False, off: bool = False) -> Parsed:
     """Accept dollars and, if allowed, amounts of other `units` or the word `off`; `requirement` is the error."""
 
     def check(value: Any) -> str:
@@ -110,7 +116,7 @@ def _amount_or_refuse(
             raise ValueError(requirement)
         return _amount_text(value)
 
-    return PlainValidator(check)
+    return Parsed(check)
 
 
 def _ledger_address(value: str) -> str:
@@ -122,11 +128,13 @@ def _ledger_address(value: str) -> str:
         raise ValueError(f"is not the address of a team ledger. {error}") from None
 
 
-def _environment_text(value: Any) -> Any:
+def _environment_text(value: Any) -> str:
     """Convert a number or boolean to the text an environment variable would hold."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, (int, Decimal)) else value
+    if isinstance(value, (int, float, Decimal, str)):
+        return str(value)
+    raise ValueError("must be text")
 
 
 AmountText = Annotated[
@@ -140,25 +148,22 @@ Dollars = Annotated[str, _amount_or_refuse('must be dollars, such as "0.05"')]
 DollarsOrOff = Annotated[
     str, _amount_or_refuse('must be dollars, such as "0.05", or "off"', off=True)
 ]
-Rate = Annotated[Decimal, BeforeValidator(_rate), Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+Rate = Annotated[Decimal, Parsed(_rate)]
 
-Flag = Annotated[bool, Field(strict=True)]
-Text = Annotated[str, AfterValidator(_not_empty)]
-Name = PlainValidator(_name)
-Address = Annotated[str, AfterValidator(_address)]
-LedgerAddress = Annotated[str, AfterValidator(_ledger_address)]
-EnvironmentText = Annotated[str, BeforeValidator(_environment_text)]
+Text = Annotated[str, Checked(_not_empty)]
+Name = Parsed(_name)
+Address = Annotated[str, Checked(_address)]
+LedgerAddress = Annotated[str, Checked(_ledger_address)]
+EnvironmentText = Annotated[str, Parsed(_environment_text)]
 
-PositiveWhole = Annotated[int, Field(strict=True, ge=1)]
-ContextTokens = Annotated[int, Field(strict=True, ge=512)]
-SecondsUpToDay = Annotated[int, Field(strict=True, ge=0, le=86_400)]
-TimeLimit = Annotated[float, BeforeValidator(_reject_boolean), Field(gt=0, le=86_400)]
-Fraction = Annotated[float, BeforeValidator(_reject_boolean), Field(ge=0, le=1)]
-PositiveFraction = Annotated[float, BeforeValidator(_reject_boolean), Field(gt=0, le=1)]
+PositiveWhole = Annotated[int, _whole(1)]
+ContextTokens = Annotated[int, _whole(512)]
+SecondsUpToDay = Annotated[int, _whole(0, 86_400)]
+TimeLimit = Annotated[float, _number(0, 86_400, above=True)]
+Fraction = Annotated[float, _number(0, 1)]
+PositiveFraction = Annotated[float, _number(0, 1, above=True)]
 
-AutoOrWhole = Annotated[int | Literal["auto"], _auto_or_at_least(1)]
-AutoOrLayers = Annotated[int | Literal["auto"], _auto_or_at_least(-1)]
-AutoOrTemperature = Annotated[float | Literal["auto"], _number_or("auto", 0, _MAX_TEMPERATURE)]
-OffOrContextShare = Annotated[
-    float | Literal["off"], _number_or("off", _MIN_CONTEXT_SHARE, _MAX_CONTEXT_SHARE)
-]
+AutoOrWhole = Annotated[int | Literal["auto"], _whole(1, word="auto")]
+AutoOrLayers = Annotated[int | Literal["auto"], _whole(-1, word="auto")]
+AutoOrTemperature = Annotated[float | Literal["auto"], _number(0, 2, word="auto")]
+OffOrContextShare = Annotated[float | Literal["off"], _number(0.3, 0.95, word="off")]

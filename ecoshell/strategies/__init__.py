@@ -11,7 +11,6 @@ from ecoshell.strategies.protocol import (
     Outcome,
     Path,
     Rank,
-    Request,
     RunGraph,
     Sibling,
     Step,
@@ -21,10 +20,8 @@ from ecoshell.strategies.protocol import (
     Thought,
     act,
     ending,
-    is_new,
     same,
     stalled_after,
-    think,
 )
 
 __all__ = [
@@ -38,7 +35,6 @@ __all__ = [
     "Outcome",
     "Path",
     "Rank",
-    "Request",
     "RunGraph",
     "Sibling",
     "Step",
@@ -48,8 +44,6 @@ __all__ = [
     "Thought",
     "act",
     "ending",
-    "is_new",
     "same",
     "stalled_after",
-    "think",
 ]

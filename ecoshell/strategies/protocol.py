@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from ecoshell.events import Event
 from ecoshell.messages import (
     FINISH,
     META_TOOLS,
@@ -73,7 +74,6 @@ class Path:
     """Images attached to the question; set by the driver."""
 
     def then(self, *steps: Step) -> "Path":
-        """Return the path extended by these steps."""
         return replace(self, steps=(*self.steps, *steps))
 
     @property
@@ -104,7 +104,6 @@ class Path:
 
     @property
     def results(self) -> int:
-        """The number of steps with a result."""
         return len(self.result_steps)
 
 
@@ -123,7 +122,6 @@ class AskModel:
 
     path: Path
     siblings: tuple[Sibling, ...] = ()
-    """Siblings of the requested thought."""
     proposal: bool = False
     """Whether the thought is one of several candidates and may never be executed."""
 
@@ -195,14 +193,19 @@ Request = AskModel | CallTool | Rank | Backtrack | DraftGraph | RunGraph
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a strategy ended; `exhausted` means neither an answer nor a reason to give up."""
+    """How a strategy ended; `exhausted` means neither an answer nor a reason to give up.
 
-    ending: Literal["answered", "gave_up", "exhausted"]
+    `limit` and `error` are the ends of a subagent that did all the work.
+    """
+
+    ending: Literal["answered", "gave_up", "exhausted", "limit", "error"]
     answer: str
     path: Path
     """The final path; without an answer, the path with the most results."""
     why: str = ""
     """Why the strategy is exhausted, if not because of the step limit."""
+    cause: Event | None = None
+    """The event of the limit or error; None if a subagent reached its step limit."""
 
 
 Thinking = Generator[Request, Any, Outcome]
@@ -222,13 +225,6 @@ class StrategySpec:
     """Whether the strategy backtracks; backtracking undoes nothing."""
     parallel: bool = False
     """Whether the strategy runs tool graphs."""
-
-
-def think(
-    path: Path, siblings: tuple[Sibling, ...] = (), *, proposal: bool = False
-) -> Generator[Request, Any, Thought]:
-    """Request the next thought."""
-    return (yield AskModel(path, siblings, proposal))
 
 
 def act(path: Path, thought: Thought) -> Generator[Request, Any, tuple[Step, ...]]:

@@ -1,6 +1,7 @@
 """ReAct: one path that alternates thoughts and calls (EcoAct §3.1)."""
 
 from ecoshell.strategies.protocol import (
+    AskModel,
     Outcome,
     Path,
     StrategySpec,
@@ -10,7 +11,6 @@ from ecoshell.strategies.protocol import (
     ending,
     is_new,
     stalled_after,
-    think,
 )
 
 
@@ -26,10 +26,10 @@ def extend(path: Path, max_steps: int, thought: Thought | None = None) -> Thinki
     """
     idle, patience = 0, stalled_after(max_steps)
     for _ in range(max_steps):
-        thought = thought or (yield from think(path))
-        if outcome := ending(thought, path):
+        next_thought: Thought = thought or (yield AskModel(path))
+        if outcome := ending(next_thought, path):
             return outcome
-        steps = yield from act(path, thought)
+        steps = yield from act(path, next_thought)
         idle = 0 if any(is_new(step, path) for step in steps) else idle + 1
         path, thought = path.then(*steps), None
         if idle == patience:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ecoshell.messages import Call
 from ecoshell.strategies.protocol import (
     FOUND_MOST,
+    AskModel,
     Backtrack,
     Outcome,
     Path,
@@ -25,7 +25,6 @@ from ecoshell.strategies.protocol import (
     act,
     ending,
     same,
-    think,
 )
 
 DFSDT_DEPTH = 12
@@ -69,7 +68,6 @@ class Search:
 
     @property
     def here(self) -> Node:
-        """The current node."""
         return self._nodes[-1]
 
     @property
@@ -80,14 +78,15 @@ class Search:
     def think(self, *siblings: Sibling, proposal: bool = False) -> Generator[Request, Any, Thought]:
         """Request a thought at the current node and count it."""
         self.thoughts_left -= 1
-        return (yield from think(self.here.path, siblings, proposal=proposal))
+        return (yield AskModel(self.here.path, siblings, proposal))
 
-    def refuse(self, call: Call, outcome: Outcome | None) -> DeadEnd | None:
-        """Return why a call is a dead end; None if it may run."""
+    def refuse(self, thought: Thought, outcome: Outcome | None) -> DeadEnd | None:
+        """Return why a thought is a dead end; None if its calls may run."""
         if outcome is not None:
             self.given_up = outcome.answer
             return DeadEnd(f"given up: {outcome.answer}")
-        if any(same(call, sibling.call) for sibling in self.here.failed_children):
+        call, failed = thought.call, self.here.failed_children
+        if call is not None and any(same(call, sibling.call) for sibling in failed):
             return DeadEnd("nothing else was found to try")
         return DeadEnd(f"no answer after {self._depth} steps") if self.deepest else None
 
@@ -143,10 +142,10 @@ def depth_first(
     while search.thoughts_left > 0:
         path = search.here.path
         thought = yield from propose(search)
-        outcome, call = ending(thought, path), thought.call
-        if call is None or (outcome is not None and outcome.ending == "answered"):
-            return outcome or Outcome("answered", thought.rationale, path)
-        end = search.refuse(call, outcome)
+        outcome = ending(thought, path)
+        if outcome is not None and outcome.ending == "answered":
+            return outcome
+        end = search.refuse(thought, outcome)
         if end is None:
             for step in (yield from act(path, thought)):
                 end = search.enter(step)

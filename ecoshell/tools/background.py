@@ -3,8 +3,9 @@
 import asyncio
 import contextvars
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from ecoshell.errors import ToolError
 from ecoshell.events import BackgroundEnded, BackgroundStarted, Event
@@ -12,6 +13,18 @@ from ecoshell.tools.output import UnreadOutput
 
 MAX_RUNNING = 8
 MAX_KEPT = 32  # ended commands whose output is kept
+COMMAND_OUTPUT = "command_output"
+"""The tool that reads the output of a background command."""
+
+
+def end_text(status: int | None) -> str:
+    """`exit status 0`, or `stopped` without an exit status."""
+    return "stopped" if status is None else f"exit status {status}"
+
+
+def state_mark(command: str, state: str) -> str:
+    """The last line of what the model reads of a command, such as `[b1: exit status 0]`."""
+    return f"[{command}: {state}]"
 
 
 @dataclass(eq=False)
@@ -35,10 +48,12 @@ class BackgroundCommand:
         """`running for 12 s`, `exit status 0` or `stopped`."""
         if self.ended is None:
             return f"running for {self.seconds:.0f} s"
-        return "stopped" if self.status is None else f"exit status {self.status}"
+        return end_text(self.status)
 
 
-Run = Callable[[UnreadOutput], Awaitable[int]]  # runs a program and returns its exit status
+Run = Callable[
+    [UnreadOutput], Coroutine[Any, Any, int]
+]  # runs a program and returns its exit status
 
 
 @dataclass(eq=False)
@@ -46,8 +61,9 @@ class BackgroundCommands:
     """The background commands of a session."""
 
     report: Callable[[Event], None] = lambda event: None  # receives starts and ends
+    count: int = 0
+    """The number of commands that the session has started, also before it was resumed."""
     _commands: dict[str, BackgroundCommand] = field(default_factory=dict[str, BackgroundCommand])
-    _count: int = 0
 
     def __reduce__(self) -> "tuple[type[BackgroundCommands], tuple[()]]":
         """Pickle as empty: tools in a worker process neither start nor read commands."""
@@ -64,20 +80,15 @@ class BackgroundCommands:
             names = ", ".join(command.id for command in self.running)
             text = f"{MAX_RUNNING} commands run in the background ({names})"
             raise ToolError(f"{text}: end one with command_stop first.")
-        self._count += 1
-        command = BackgroundCommand(f"b{self._count}", text, output)
+        self.count += 1
+        command = BackgroundCommand(f"b{self.count}", text, output)
         self._commands[command.id] = command
         while len(self._commands) > MAX_RUNNING + MAX_KEPT:
-            del self._commands[
-                next(each.id for each in self._commands.values() if each.ended is not None)
-            ]
+            oldest = next(each for each in self._commands.values() if each.ended is not None)
+            del self._commands[oldest.id]
         self.report(BackgroundStarted(command.id, text))
-
-        async def to_end() -> int:
-            return await run(output)
-
         # A context of its own, so that the measurement of the tool that started it ends with that tool.
-        command.task = asyncio.create_task(to_end(), context=contextvars.Context())
+        command.task = asyncio.create_task(run(output), context=contextvars.Context())
         command.task.add_done_callback(lambda task: self._end(command, task))
         return command
 
@@ -115,6 +126,6 @@ class BackgroundCommands:
             if failure is None:
                 command.status = task.result()
             else:
-                command.output.feed(f"{failure}\n".encode())
+                command.output.feed_line(str(failure))
         seconds = round(command.seconds, 3)
         self.report(BackgroundEnded(command.id, command.command, command.status, seconds))

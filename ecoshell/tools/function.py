@@ -7,13 +7,13 @@ import inspect
 import json
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
+    NotRequired,
     Union,
     cast,
     get_args,
@@ -82,6 +82,8 @@ class FunctionTool:
     ) -> None:
         """`preview` takes the same arguments and returns the file changes of a run as a unified diff."""
         self._function = function
+        self.notes: Mapping[str, str] = {}
+        """Additions to the descriptions of arguments, by name."""
         self._preview = preview
         self._schema: ToolSchema | None = None
         self._arguments: Arguments | None = None
@@ -95,18 +97,18 @@ class FunctionTool:
         """The name, description and parameters that a model sees."""
         if self._schema is None:
             description = (inspect.getdoc(self._function) or "").partition("\n")[0]
-            self._schema = ToolSchema(self.name, description, parameters_of(self._function))
+            parameters = parameters_of(self._function)
+            for name, note in self.notes.items():
+                about = parameters["properties"][name]["description"].rstrip(".")
+                parameters["properties"][name]["description"] = f"{about}; {note}."
+            self._schema = ToolSchema(self.name, description, parameters)
         return self._schema
 
     @cached_property
     def subjects(self) -> Mapping[str, Subject]:
         """The arguments with a Subject in their `Annotated`."""
         hints = get_type_hints(self._function, include_extras=True)
-        subjects = {
-            name: _subject(hints[name])
-            for name in inspect.signature(self._function).parameters
-            if name in hints
-        }
+        subjects = {name: _subject(hint) for name, hint in hints.items() if name != "return"}
         return {name: subject for name, subject in subjects.items() if subject is not None}
 
     def preview(self, arguments: Mapping[str, Any]) -> str:
@@ -217,14 +219,9 @@ def _default(value: Any) -> dict[str, Any]:
     """Return the schema entry of a default value; empty if JSON cannot represent it."""
     try:
         json.dumps(value, allow_nan=False)
-        return {"default": value}
-    except (TypeError, ValueError):  # a path, a date, a member of an enumeration
-        from pydantic_core import to_jsonable_python
-    with suppress(ValueError):
-        plain = to_jsonable_python(value)
-        json.dumps(plain, allow_nan=False)
-        return {"default": plain}
-    return {}
+    except (TypeError, ValueError):
+        return {}
+    return {"default": value}
 
 
 def split_annotation(annotation: Any) -> tuple[Any, str]:
@@ -257,7 +254,8 @@ def _type_schema(annotation: Any) -> dict[str, Any]:
         if len(members) == 1:  # "or None" is expressed by the argument not being required.
             return _type_schema(members[0])
     if origin is list and arguments:
-        return {"type": "array", "items": _type_schema(arguments[0])}
+        kind, _ = split_annotation(arguments[0])
+        return {"type": "array", "items": _type_schema(kind)}
     from pydantic import TypeAdapter  # heavy, and seldom needed
 
     schema = TypeAdapter(annotation).json_schema()
@@ -273,11 +271,9 @@ def _clean(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -
     schema: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
-        return (
-            {"type": "object"}
-            if name in inside
-            else _clean(definitions[name], definitions, (*inside, name))
-        )
+        if name in inside:
+            return {"type": "object"}
+        return _clean(definitions[name], definitions, (*inside, name))
     cleaned = {
         key: _clean(value, definitions, inside)
         for key, value in schema.items()
@@ -297,50 +293,40 @@ class Arguments:
     """Validation and conversion of one function's arguments."""
 
     def __init__(self, function: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
-        from pydantic import ConfigDict, Field, create_model  # heavy: only for a tool that is run
+        from pydantic import ConfigDict, TypeAdapter  # heavy: only for a tool that is run
+        from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
         self._properties: Mapping[str, Any] = parameters["properties"]
-        required = frozenset(parameters.get("required", ()))
-        self._optional = frozenset(self._properties) - required
-        """Optional arguments, for which null means that they are missing."""
+        self._required = frozenset(parameters.get("required", ()))
         hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
-        self._names: dict[str, str] = {}
-        """The argument of each field of the model, where names such as `copy` are taken."""
-        for number, name in enumerate(inspect.signature(function).parameters):
+        for name in self._properties:
             kind, _ = split_annotation(hints.get(name, str))
-            default = ... if name in required else None
-            fields[f"field_{number}"] = (kind, Field(default, alias=name))
-            self._names[f"field_{number}"] = name
-        config = ConfigDict(
+            fields[name] = kind if name in self._required else NotRequired[kind]
+        make: Any = TypedDict
+        record = make("Arguments", fields)
+        record.__pydantic_config__ = ConfigDict(
             extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=True
         )
-        self._model = create_model("Arguments", __config__=config, **fields)
+        self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(record)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the converted arguments; raises ToolError that names each wrong one and its expected type."""
+        """Return the converted arguments; raises ToolError that names each wrong one and its expected type.
+
+        For optional arguments, null means that they are missing.
+        """
         from pydantic import ValidationError
 
         values = {
             name: value
             for name, value in arguments.items()
-            if value is not None or name not in self._optional
+            if value is not None or name in self._required or name not in self._properties
         }
         try:
-            checked = self._model.model_validate(values)
+            return self._adapter.validate_python(values)
         except ValidationError as error:
-            faults = [
-                self._fault(detail)
-                for detail in error.errors(include_url=False, include_context=False)
-            ]
-        else:
-            present = checked.model_fields_set
-            return {
-                name: getattr(checked, field)
-                for field, name in self._names.items()
-                if field in present
-            }
-        raise ToolError("; ".join(faults) + ".")
+            details = error.errors(include_url=False, include_context=False)
+            raise ToolError("; ".join(map(self._fault, details)) + ".") from None
 
     def _fault(self, detail: "ErrorDetails") -> str:
         name = str(detail["loc"][0]) if detail["loc"] else ""
@@ -353,11 +339,8 @@ class Arguments:
             return f"`{name}` is not an argument ({hint})"
         value = json.dumps(detail["input"], ensure_ascii=False, default=repr)
         value = value if len(value) <= _MAX_VALUE_CHARS else value[: _MAX_VALUE_CHARS - 1] + "…"
-        if (
-            is_top_level
-            and detail["type"].endswith(_TYPE_ERRORS)
-            and (expected := self._expected(name))
-        ):
+        expected = self._expected(name)
+        if is_top_level and expected and detail["type"].endswith(_TYPE_ERRORS):
             return f"`{name}` must be {expected}, not {value}"
         path = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
         return f"`{path}`: {detail['msg']}, not {value}"

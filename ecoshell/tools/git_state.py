@@ -3,8 +3,10 @@
 import asyncio
 import os
 import re
+import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 QUIET = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
@@ -37,25 +39,22 @@ class GitState:
 
 async def git(root: Path, *arguments: str, seconds: float) -> str | None:
     """Return the output of a git command in this folder; None without git or a repository, or after a timeout."""
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "git", *QUIET, *arguments,
-            cwd=root, stdin=nothing, stdout=pipe, stderr=nothing, env={**os.environ, **ENVIRONMENT},
-        )  # fmt: skip
-    except OSError:
-        return None
-    try:
-        async with asyncio.timeout(seconds):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return None
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    return os.fsdecode(output) if process.returncode == 0 else None
+    run = partial(
+        subprocess.run,
+        ["git", *QUIET, *arguments],
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **ENVIRONMENT},
+        timeout=seconds,
+        check=False,
+    )
+    # In a thread: if a turn ends while an asyncio subprocess starts, asyncio may print a warning.
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = await asyncio.to_thread(run)
+        return os.fsdecode(done.stdout) if done.returncode == 0 else None
+    return None
 
 
 async def state_of(root: Path, seconds: float) -> GitState | None:
@@ -114,16 +113,7 @@ async def why_not_plain(root: Path, command: str) -> str:
     Reasons are unusual settings, hooks, and submodules, which have separate settings.
     """
     settings, staged, hooks = await asyncio.gather(
-        git(
-            root,
-            "config",
-            "--show-scope",
-            "--includes",
-            "--name-only",
-            "-z",
-            "--list",
-            seconds=_SECONDS,
-        ),
+        git(root, *_SETTINGS, "-z", seconds=_SECONDS),
         git(root, "ls-files", "--stage", "-z", ":/", seconds=_SECONDS),
         git(root, "rev-parse", "--git-path", "hooks", seconds=_SECONDS),
     )
@@ -135,24 +125,17 @@ async def why_not_plain(root: Path, command: str) -> str:
             return f"the repository setting {name} can make git run a program"
     if re.search(r"(?:^|\0)160000 ", staged):
         return "the repository has submodules, whose settings can make git run a program"
-    if command not in _HOOKLESS and (
-        hook := await asyncio.to_thread(_hook_in, root / hooks.rstrip("\n"))
-    ):
-        return f"git may run the repository's hook {hook}"
-    return ""
+    if command in _HOOKLESS:
+        return ""
+    hook = await asyncio.to_thread(_hook_in, root / hooks.rstrip("\n"))
+    return f"git may run the repository's hook {hook}" if hook else ""
 
 
 def _hook_in(folder: Path) -> str:
     """Return the name of an executable hook."""
     try:
         with os.scandir(folder) as entries:
-            return next(
-                (
-                    entry.name
-                    for entry in entries
-                    if "." not in entry.name and os.access(entry, os.X_OK)
-                ),
-                "",
-            )
+            hooks = (entry for entry in entries if "." not in entry.name)
+            return next((hook.name for hook in hooks if os.access(hook, os.X_OK)), "")
     except OSError:
         return ""

@@ -1,6 +1,5 @@
 """Output of programs in bounded memory."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 from ecoshell.tools.running import truncation_mark
@@ -30,6 +29,11 @@ class OutputWindow:
         """Whether bytes were dropped."""
         return self.total > len(self._head) + len(self._tail)
 
+    @property
+    def ends_line(self) -> bool:
+        """Whether the next byte begins a line."""
+        return not self.total or (self._tail or self._head).endswith(b"\n")
+
     def feed(self, data: bytes) -> None:
         """Add the next bytes of the stream."""
         self.total += len(data)
@@ -47,19 +51,34 @@ class OutputWindow:
         return f"{head}\n{truncation_mark(size, self.total, 'bytes')}\n{tail}"
 
 
+_RECENT_BYTES = 8_000
+
+
 class UnreadOutput:
-    """Takes output as it arrives, and gives each part once."""
+    """Takes output as it arrives, and gives each part once; its last lines can be read again."""
 
     def __init__(self, size: int) -> None:
         """`size` is the number of bytes that are kept until they are read."""
-        self._new_window: Callable[[], OutputWindow] = lambda: OutputWindow(size)
-        self._window = self._new_window()
+        self._size = size
+        self._window = OutputWindow(size)
+        self._recent = bytearray()
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes of the stream."""
         self._window.feed(data)
+        self._recent += data[-_RECENT_BYTES:]
+        del self._recent[:-_RECENT_BYTES]
+
+    def feed_line(self, text: str) -> None:
+        """Add a line after the present output."""
+        start = "" if self._window.ends_line else "\n"
+        self.feed(f"{start}{text}\n".encode())
 
     def take(self) -> str:
         """Return the output since the last call, with a mark for dropped bytes."""
-        window, self._window = self._window, self._new_window()
+        window, self._window = self._window, OutputWindow(self._size)
         return window.text()
+
+    def last_lines(self, count: int) -> str:
+        """Return up to this many of the last lines, whether `take` returned them or not."""
+        return "\n".join(self._recent.decode(errors="replace").splitlines()[-count:])

@@ -22,10 +22,8 @@ def locations(workspace: Path, path: str) -> tuple[str, str] | None:
         return None
     try:
         top, alias = os.path.realpath(workspace), posixpath.abspath(workspace)
-        normal, real = (
-            posixpath.normpath(posixpath.join(top, path)),
-            os.path.realpath(posixpath.join(top, path)),
-        )
+        absolute = posixpath.join(top, path)
+        normal, real = posixpath.normpath(absolute), os.path.realpath(absolute)
     except (OSError, ValueError):
         return None
     if f"{normal}/".startswith(f"{alias}/"):  # the path starts with a link to the workspace
@@ -45,17 +43,14 @@ def folded_patterns(workspace: Path, pattern: str) -> set[str]:
     """The absolute forms of a rule's pattern, as written and with its links resolved, folded."""
     top, stem = os.path.realpath(workspace), GLOB.split(pattern)[0]
     folder = stem if stem == pattern else stem[: stem.rfind("/") + 1]
-    resolved = glob.escape(
-        os.path.realpath(posixpath.join(top, folder))
-    )  # links before the first wildcard
+    # Links are resolved before the first wildcard.
+    resolved = glob.escape(os.path.realpath(posixpath.join(top, folder)))
     if len(folder) < len(pattern):
         resolved = f"{resolved}/{pattern[len(folder) :]}"
-    patterns = {
-        absolute_pattern(top, pattern),
-        resolved,
-        *([pattern] if pattern.startswith("*") else []),
-    }
-    return {fold(each) for each in patterns}
+    patterns = [absolute_pattern(top, pattern), resolved]
+    if pattern.startswith("*"):
+        patterns.append(pattern)
+    return set(map(fold, patterns))
 
 
 def is_within(patterns: Iterable[str], path: str) -> bool:
@@ -86,8 +81,6 @@ def ancestors(path: str) -> Iterator[str]:
 def fold(text: str) -> str:
     """A path in the form in which the most tolerant file system compares it, where `.GIT` is `.git`."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return (
-        plain
-        if plain.isascii()
-        else "".join(char for char in plain if unicodedata.category(char) != "Cf")
-    )
+    if plain.isascii():
+        return plain
+    return "".join(char for char in plain if unicodedata.category(char) != "Cf")

@@ -55,11 +55,8 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
                 outcomes[path] = _take_back(workspace, of_file, copy, over=bool(over))
                 if outcomes[path] == "changed":
                     changed.append(Changed(path, _changes(path, workspace.read_bytes(path), copy)))
-            except (
-                ToolError,
-                UsageError,
-                OSError,
-            ):  # The workspace was removed, or the file is not writable.
+            except (ToolError, UsageError, OSError):
+                # The workspace was removed, or the file is not writable.
                 outcomes[path] = "kept"
         created = {
             folder for of_file in by_file.values() for write in of_file for folder in write.folders
@@ -80,17 +77,14 @@ def _take_back(
     Unless `over`, a file that was changed between or after these writes is not restored.
     """
     first = writes[0]
-    no_copy = first.lost or (first.existed and copy is None)
-    if (
-        no_copy or workspace.name(workspace.resolve(first.path)) != first.path
-    ):  # A link leads elsewhere.
+    has_no_copy = first.lost or (first.existed and copy is None)
+    leads_elsewhere = workspace.name(workspace.resolve(first.path)) != first.path
+    if has_no_copy or leads_elsewhere:
         return "kept"
     now = workspace.read_bytes(first.path)
-    own_digests = {
-        "",
-        *(write.after for write in writes),
-        *([] if copy is None else [digest(copy)]),
-    }
+    own_digests = {"", *(write.after for write in writes)}
+    if copy is not None:
+        own_digests.add(digest(copy))
     replaced = {write.found for write in writes}
     if not over and now != copy and (now is None or not {digest(now), *replaced} <= own_digests):
         return "changed"
@@ -105,8 +99,6 @@ def _changes(path: str, now: bytes | None, copy: bytes | None) -> str:
     if max(len(now or b""), len(copy or b"")) > _MAX_DIFF_BYTES:
         return ""
     try:
-        return unified(
-            path, None if now is None else now.decode(), "" if copy is None else copy.decode()
-        )
+        return unified(path, None if now is None else now.decode(), (copy or b"").decode())
     except UnicodeDecodeError:
         return ""

@@ -9,7 +9,7 @@ import contextvars
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
@@ -18,7 +18,7 @@ from ecoshell.images import MAX_IMAGES
 from ecoshell.messages import Image, Observation
 from ecoshell.tools import LASTING, Limits, Tool
 from ecoshell.tools.measuring import measured
-from ecoshell.worker import CancelToken, cancel_token, checkpoint
+from ecoshell.worker import CancelToken, cancel_token
 
 T = TypeVar("T")
 
@@ -27,11 +27,17 @@ _FIELD_TYPES = {"text": str, "ok": bool, "truncated": bool, "changes": str, "ima
 _running_tasks: set[asyncio.Task[Observation]] = set()  # asyncio holds tasks weakly
 
 
-async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) -> Observation:
+async def contained(
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    limits: Limits,
+    keep: Callable[[Observation], None] = lambda result: None,
+) -> Observation:
     """Run a tool within its limits of time and result size, and measure it.
 
-    A cancellation is raised after at most `limits.grace` seconds. A tool that does not end within that time after a
-    timeout or cancellation continues in the background, and its result is dropped. Raises what the tool raises.
+    A cancellation is raised after at most `limits.grace` seconds; `keep` receives what the tool returned in that time.
+    A tool that does not end within that time after a timeout or cancellation continues in the background, and its
+    result is dropped. Raises what the tool raises.
     """
     name, started = tool.schema.name, time.monotonic()
     token = CancelToken(started + limits.seconds)
@@ -42,15 +48,18 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
     running.add_done_callback(_forget)
     asyncio._unregister_task(running)  # pyright: ignore[reportPrivateUsage] - asyncio documents it, for other loops
     running._log_destroy_pending = False  # pyright: ignore - as asyncio.gather does
+    is_stopped = True
     try:
         await asyncio.wait([running], timeout=limits.seconds)
         # Otherwise the deadline ended it.
-        in_time = running.done() and time.monotonic() < token.deadline
+        in_time, is_stopped = running.done() and time.monotonic() < token.deadline, False
     finally:
         token.cancelled.set()
         if not running.done():
             running.cancel()
             await asyncio.wait([running], timeout=limits.grace)
+        if is_stopped and running.done() and not (running.cancelled() or running.exception()):
+            keep(running.result())
     if not in_time:
         text = f"{name} was stopped: it took longer than {limits.seconds:g} s."
         if not running.done():
@@ -109,10 +118,8 @@ async def in_thread(work: Callable[[], T]) -> T:
     return outcome.result()
 
 
-def truncation_mark(count: int, total: int | None, unit: str = "characters") -> str:
-    """Return the mark of a truncated text; `total` is None if unknown."""
-    if total is None:
-        return f"[truncated: only the first {count} {unit} shown]"
+def truncation_mark(count: int, total: int, unit: str = "characters") -> str:
+    """Return the mark of a truncated text."""
     return f"[truncated: {count} of {total} {unit} shown]"
 
 
@@ -153,20 +160,10 @@ def to_observation(name: str, outcome: Any, limits: Limits) -> Observation:
     """Convert a function's result to an observation; other types become JSON. May block."""
     if isinstance(outcome, Observation):
         return validated(name, outcome, limits)
-    if isinstance(outcome, str):
-        return validated(name, Observation(outcome), limits)
-    chunks = list[str]()
-    limit = limits.result.characters
-    length = 0
-    encoder = json.JSONEncoder(ensure_ascii=False, default=str)
-    for chunk in encoder.iterencode(_head(outcome, limit, iter(range(limit)))):
-        checkpoint()
-        chunks.append(chunk)
-        length += len(chunk)
-        if length > limit:
-            text = f"{''.join(chunks)[:limit]}\n{truncation_mark(limit, None)}"
-            return validated(name, Observation(text, truncated=True), limits)
-    return validated(name, Observation("".join(chunks)), limits)
+    if not isinstance(outcome, str):  # in pieces, which do not keep other threads waiting
+        encoder = json.JSONEncoder(ensure_ascii=False, default=str)
+        outcome = "".join(encoder.iterencode(outcome))
+    return validated(name, Observation(outcome), limits)
 
 
 def failed(name: str, error: BaseException, limits: Limits) -> Observation:
@@ -177,19 +174,3 @@ def failed(name: str, error: BaseException, limits: Limits) -> Observation:
     with contextlib.suppress(Exception):  # Formatting a foreign exception may fail too.
         description = f"{description}: {error}"
     return validated(name, Observation(f"{name} failed: {description}", ok=False), limits)
-
-
-def _head(value: Any, limit: int, room: Iterator[int]) -> Any:
-    """Cut a value to the parts that the first `limit` characters of its JSON can show; `room` limits their number."""
-    if isinstance(value, str | bytes):
-        return value[:limit]
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return {
-            key[:limit] if isinstance(key, str) else key: _head(inner, limit, room)
-            for (key, inner), _ in zip(items, room, strict=False)
-        }
-    if isinstance(value, list | tuple):
-        elements = cast("list[Any] | tuple[Any, ...]", value)
-        return [_head(inner, limit, room) for inner, _ in zip(elements, room, strict=False)]
-    return value

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -140,9 +140,13 @@ class Sandbox:
         return {**variables, "TMPDIR": folder, "XDG_CACHE_HOME": f"{folder}/.cache"}
 
     @contextmanager
-    def prepared(self) -> Generator[None]:
-        """Hold the reserved paths while a command runs, and remove what redirects git afterwards."""
+    def prepared(self) -> Generator[list[str]]:
+        """Hold the reserved paths while a command runs, and remove what redirects git afterwards.
+
+        Yields a list that is filled at the end: the new paths that other programs execute later.
+        """
         made: list[Path] = []
+        created: list[str] = []
         for path in (self.workspace / name for name in _RESERVED):
             is_free = path in _placeholders or not os.path.lexists(path)
             is_free = is_free or (path.name == ".ecoshell" and _is_empty(path))
@@ -151,13 +155,19 @@ class Sandbox:
                     path.mkdir(exist_ok=True)
                     _placeholders[path] += 1
                     made.append(path)
+        names = [
+            name
+            for name in _EXECUTED_LATER.split()
+            if not os.path.lexists(self.workspace / name) and name not in _LATER
+        ]
         worktree = self._worktree
         later = [self.workspace / name for name in _LATER]
         later += [] if worktree is None else [worktree.settings]
         absent = [path for path in later if not os.path.lexists(path)]
         try:
-            yield
+            yield created
         finally:
+            created += [name for name in names if os.path.lexists(self.workspace / name)]
             for path in made:
                 _placeholders[path] -= 1
                 if not _placeholders[path]:
@@ -212,26 +222,38 @@ class Sandbox:
         for path in _programs():
             options += ["--ro-bind", path, path]
         options += ["--bind", top, top]
-        git = self.workspace / ".git"
-        if git.is_dir() and not git.is_symlink():  # A mount point cannot be renamed.
-            options += ["--bind", str(git), str(git)]
         if (worktree := self._worktree) is not None:
             options += ["--ro-bind", str(worktree.repository), str(worktree.repository)]
             for path in worktree.writable():
                 options += ["--bind", str(path), str(path)]
-        for path in self.protected():
-            options += ["--ro-bind", str(path), str(path)]
-        guarded = protection.get()
-        for path, is_unread in guarded.paths() if guarded is not None else ():
-            source = _cover(path) if is_unread else path
+        covers = self._covers(readable)
+        for path in self._folders_of(covers):  # A mount point cannot be renamed.
+            options += ["--bind", str(path), str(path)]
+        for path, source in covers.items():
             options += ["--ro-bind", str(source), str(path)]
-        for path in (*self.secrets(), *self._sockets()):
-            if _is_visible(path) or path.is_relative_to(self.workspace):
-                inside = [place for place in self._readable(readable) if place.is_relative_to(path)]
-                options += ["--ro-bind", str(_cover(path, inside)), str(path)]
         for place in self._readable(readable):
             options += ["--ro-bind", str(place), str(place)]
         return options
+
+    def _covers(self, readable: Sequence[Path]) -> dict[Path, Path]:
+        """Return what lies read-only over each path that commands do not read or write, outer folders first."""
+        covers = {path: path for path in self.protected()}
+        guarded = protection.get()
+        for path, is_unread in guarded.paths() if guarded is not None else ():
+            if _is_visible(path) or path.is_relative_to(self.workspace):
+                covers[path] = _cover(path) if is_unread else path
+        for path in (*self.secrets(), *self._sockets()):
+            if _is_visible(path) or path.is_relative_to(self.workspace):
+                inside = [place for place in self._readable(readable) if place.is_relative_to(path)]
+                covers[path] = _cover(path, inside)
+        hidden = {path for path, source in covers.items() if source != path}
+        return {path: covers[path] for path in sorted(covers) if hidden.isdisjoint(path.parents)}
+
+    def _folders_of(self, paths: Iterable[Path]) -> list[Path]:
+        """Return the folders of the workspace, without itself, that contain one of these, outer folders first."""
+        inside = (path for path in paths if path.is_relative_to(self.workspace))
+        folders = {folder for path in inside for folder in path.parents}
+        return sorted(folder for folder in folders if self.workspace in folder.parents)
 
     def _readable(self, places: Sequence[Path]) -> list[Path]:
         """Return the folders of these that lie in one of ecoshell's own or are hidden with all temporary files."""
@@ -269,13 +291,16 @@ class Sandbox:
         if worktree is not None:
             for path in (self.workspace / ".git", *worktree.fixed(), worktree.settings):
                 lines.append(f"(deny file-write* (subpath {_quoted(path)}))")
-        lines.append(f"(deny file-write-unlink (literal {_quoted(self.workspace / '.git')}))")
-        for path in self.secrets():
+        secrets, guarded = [*self.secrets()], protection.get()
+        rules = [] if guarded is None else [*guarded.paths()]
+        names = (self.workspace / name for name in _EXECUTED_LATER.split())
+        for path in self._folders_of([*names, *secrets, *(path for path, _ in rules)]):
+            lines.append(f"(deny file-write-create file-write-unlink (literal {_quoted(path)}))")
+        for path in secrets:
             lines.append(f"(deny file-read* file-write* (subpath {_quoted(path)}))")
         for path in self._readable(readable):
             lines.append(f"(allow file-read* (subpath {_quoted(path)}))")
-        guarded = protection.get()
-        for path, is_unread in guarded.paths() if guarded is not None else ():
+        for path, is_unread in rules:
             reading = "file-read* " if is_unread else ""
             lines.append(f"(deny {reading}file-write* (subpath {_quoted(path)}))")
         if not network:

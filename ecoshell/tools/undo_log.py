@@ -19,6 +19,8 @@ from ecoshell.paths import is_special, make_private
 TEMPORARY = ".*.part"
 """Name pattern of files being written and of their notes."""
 _INDEX = "index.jsonl"
+_TEXTS = ("root", "path", "copy", "after", "lost", "found")
+"""Fields of a `SavedWrite` that a damaged index could give another type."""
 _MAX_AGE_SECONDS = 30 * 86_400.0
 """Copies of sessions unused for this long are removed."""
 
@@ -116,9 +118,7 @@ class UndoLog:
         descriptor = None
         try:
             if self._session:
-                with suppress(
-                    OSError
-                ):  # `keep` has already reported that the folder is not writable.
+                with suppress(OSError):  # `keep` has reported a folder that is not writable.
                     descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     os.write(descriptor, os.fsencode(folder))
@@ -132,9 +132,8 @@ class UndoLog:
         """Remove temporary files of killed processes from workspaces."""
         for note in self._folder.glob(TEMPORARY) if self._folder.is_dir() else ():
             with suppress(OSError), note.open("rb") as file:
-                fcntl.flock(
-                    file, fcntl.LOCK_EX | fcntl.LOCK_NB
-                )  # raises while the writing process is alive
+                # Raises while the writing process is alive.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 folder = os.fsdecode(file.read())
                 if folder:
                     Path(folder, note.name).unlink(missing_ok=True)
@@ -165,11 +164,7 @@ class UndoLog:
                 write = replace(SavedWrite(**record), folders=tuple(map(str, record["folders"])))
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue
-            if {
-                *map(
-                    type, (write.root, write.path, write.copy, write.after, write.lost, write.found)
-                )
-            } == {str}:
+            if all(isinstance(getattr(write, name), str) for name in _TEXTS):
                 writes.append(write)
         return tuple(writes)
 
@@ -220,32 +215,22 @@ class UndoLog:
         """Make room by removing the oldest turns; returns the reason if the copy still does not fit."""
         if size > self.file_bytes:
             return f"it was larger than {self.file_bytes:,} bytes"
-        folders = self._turn_folders(place.parent)
         sizes = {
-            folder: sum(file.stat().st_size for file in folder.iterdir()) for folder in folders
+            folder: sum(file.stat().st_size for file in folder.iterdir())
+            for folder in self._turn_folders(place.parent)
         }
-        used = sum(sizes.values())
-        for folder in folders:
-            if used + size <= self._total_bytes:
-                return ""
-            if folder != place:
+        excess = sum(sizes.values()) + size - self._total_bytes
+        for folder, folder_size in sizes.items():
+            if excess > 0 and folder != place:
                 shutil.rmtree(folder, ignore_errors=True)
-                used -= sizes[folder]
-        return (
-            ""
-            if used + size <= self._total_bytes
-            else "this turn changed too much to copy all of it"
-        )
+                excess -= folder_size
+        return "this turn changed too much to copy all of it" if excess > 0 else ""
 
     def _turn_folders(self, session: Path) -> Sequence[Path]:
         """Return the folders of the session's turns, oldest first."""
         numbered = [(folder.name.partition(".")[0], folder) for folder in session.iterdir()]
-        return [
-            folder
-            for _, folder in sorted(
-                (int(turn), folder) for turn, folder in numbered if turn.isdecimal()
-            )
-        ]
+        turns = sorted((int(turn), folder) for turn, folder in numbered if turn.isdecimal())
+        return [folder for _, folder in turns]
 
     def _place(self, session: str, copies: str) -> Path:
         return self._folder / session / copies

@@ -19,9 +19,8 @@ from ecoshell.tools.undo_log import FileState, UndoLog
 from ecoshell.worker import checkpoint, in_worker
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = (
-    os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-)  # A FIFO created after the check must not block.
+# A FIFO created after the check must not block.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -185,12 +184,8 @@ class Workspace:
         real = self.resolve(path)
         if real == self.root:
             raise ToolError(f"{path} is the workspace itself, not a file.")
-        missing = [
-            folder
-            for folder in reversed(real.parents)
-            if folder.is_relative_to(self.root) and not folder.exists()
-        ]
-        folders = tuple(map(self.name, missing))
+        inside = (folder for folder in reversed(real.parents) if folder.is_relative_to(self.root))
+        folders = tuple(self.name(folder) for folder in inside if not folder.exists())
         with self._errors(path), self._descend(real.parent, create=True) as parent:
             mode = old = None
             with suppress(FileNotFoundError):
@@ -198,9 +193,8 @@ class Workspace:
                 if not os.access(real.name, os.W_OK, dir_fd=parent, effective_ids=True):
                     raise PermissionError(errno.EACCES, "it is read-only")
             if self._undo is not None:
-                if (
-                    mode is not None
-                ):  # One byte more than the limit shows that the file is too large.
+                if mode is not None:
+                    # One byte more than the limit shows that the file is too large.
                     with os.fdopen(os.open(real.name, _READ, dir_fd=parent), "rb") as file:
                         old = file.read(self._undo.file_bytes + 1)
                 self._undo.keep(
@@ -259,9 +253,8 @@ class Workspace:
                     file.flush()
                     os.fsync(file.fileno())
                     if mode is not None:
-                        os.fchmod(
-                            file.fileno(), _copy_owner(file.fileno(), real.name, mode, parent)
-                        )
+                        rights = _copy_owner(file.fileno(), real.name, mode, parent)
+                        os.fchmod(file.fileno(), rights)
                 os.replace(temporary, real.name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
                 os.unlink(temporary, dir_fd=parent)
@@ -309,28 +302,17 @@ class Workspace:
 
     def _nearest(self, path: str) -> list[str]:
         target = Path(path).name.casefold()
-        by_name: dict[str, list[str]] = {}
-        room = _NEAREST_WALK
-        for folder, folders, files in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            names = sorted([*files, *folders])[:room]
-            for name in names:
-                by_name.setdefault(name.casefold(), []).append(self.name(Path(folder) / name))
-            room -= len(names)
-            if not room:
-                break
+        by_name: dict[str, str] = {}
+        with self._descend(self.root) as descriptor:
+            for entry in itertools.islice(walk(descriptor), _NEAREST_WALK):
+                if entry.is_file or entry.is_folder:
+                    by_name.setdefault(entry.name.casefold(), entry.path)
         near = [name for name in by_name if Path(name).stem == target]
         with suppress(ToolError):  # Comparing thousands of long names can time out.
             near += in_worker(
                 difflib.get_close_matches, target, list(by_name), seconds=_NEAREST_SECONDS
             )
-        existing = (
-            path
-            for name in dict.fromkeys(near)
-            for path in by_name[name]
-            if (self.root / path).exists()
-        )
-        return list(itertools.islice(existing, 3))
+        return [by_name[name] for name in dict.fromkeys(near)][:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,10 +324,16 @@ class Entry:
     folder: int
     status: os.stat_result
     depth: int
-    is_folder: bool
-    """Whether it is a folder and not a link to one."""
-    is_file: bool
-    """Whether it is a regular file."""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder and not a link to one."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.status.st_mode)
 
     def open(self) -> BinaryIO:
         """Open the entry for reading before the walk continues; raises OSError if it was replaced by a link."""
@@ -354,9 +342,8 @@ class Entry:
 
     def target(self) -> str:
         """Return the target of a symbolic link; empty for other entries."""
-        return (
-            os.readlink(self.name, dir_fd=self.folder) if stat.S_ISLNK(self.status.st_mode) else ""
-        )
+        is_link = stat.S_ISLNK(self.status.st_mode)
+        return os.readlink(self.name, dir_fd=self.folder) if is_link else ""
 
 
 def walk(
@@ -374,16 +361,8 @@ def walk(
                 status = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:  # deleted since the folder was read
                 continue
-            is_folder, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
-            yield Entry(
-                f"{base}/{name}".removeprefix("./"),
-                name,
-                parent,
-                status,
-                level + 1,
-                is_folder,
-                is_file,
-            )
+            path = f"{base}/{name}".removeprefix("./")
+            yield Entry(path, name, parent, status, level + 1)
         inner = depth is None or level + 1 < depth
         folders[:] = sorted(set(folders) - HIDDEN - CLOSED) if inner else []
 

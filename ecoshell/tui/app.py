@@ -30,6 +30,7 @@ from ecoshell.tui.transcript.view import Transcript
 if TYPE_CHECKING:
     from ecoshell.agent import UserInterface
     from ecoshell.agent.shell import Shell
+    from ecoshell.events import Event
 
 Build = Callable[[Options, "UserInterface"], Awaitable["Shell"]]
 _GARBAGE = (50_000, 20, 50)
@@ -49,9 +50,8 @@ class ChatApp(ThemedApp[int]):
     """A chat with one shell; returns the exit status."""
 
     TITLE = "ecoshell"
-    CSS_PATH = Path(__file__).with_name(
-        "chat.tcss"
-    )  # of the app: Textual does not read that of a default screen
+    # of the app: Textual does not read that of a default screen
+    CSS_PATH = Path(__file__).with_name("chat.tcss")
     COMMANDS = {lambda: import_module("ecoshell.tui.screens.palette").ChatCommands}  # noqa: RUF012 - as declared by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "commands", priority=True),
@@ -72,7 +72,7 @@ class ChatApp(ThemedApp[int]):
         self.shell: Shell | None = None
         self.opened = asyncio.Event()
         """Set once the shell is open and its past is shown."""
-        self.chat = ChatScreen(self.paths, options.model)
+        self.chat = ChatScreen(self.paths, options.model or chosen_setting(self.paths, "model", ""))
 
     def get_driver_class(self) -> type[Driver]:
         """The driver that survives invalid input bytes and a lost terminal, except on Windows."""
@@ -95,6 +95,14 @@ class ChatApp(ThemedApp[int]):
         gc.freeze()  # objects created so far stay alive
         gc.set_threshold(*_GARBAGE)
         gc.enable()
+        self.run_worker(self._fill())
+
+    async def _fill(self) -> None:
+        """Mount the panels and open the shell, which import modules at the same time.
+
+        If two threads import modules of a package while it is being imported, Python may report a deadlock.
+        """
+        await asyncio.to_thread(import_module, "ecoshell.events")
         self.run_worker(self.chat.query_one(SideLayout).mount_panels())
         self.run_worker(self._show_theme_problems())
         self.run_worker(self.open_shell())
@@ -146,7 +154,7 @@ class ChatApp(ThemedApp[int]):
             return
         from ecoshell.tui import alerts  # not needed for the first frame
 
-        mode = chosen_setting(self.paths, "notify", alerts.DEFAULT)
+        mode = chosen_setting(self.paths, "tui.notify", alerts.DEFAULT)
         chosen = mode if mode in alerts.MODES else alerts.DEFAULT
         self._driver.write(alerts.alert_sequence(chosen, text, os.environ))
         self._driver.flush()
@@ -203,10 +211,14 @@ async def _session(app: ChatApp) -> int:
     try:
         status = await app.run_async()
     finally:
+        events: list[Event] = []
         if app.shell is not None:
+            app.shell.on_event = events.append
             await app.shell.aclose()
+    lines = [f"{line.icon} {line.words}" for event in events if (line := event.render())]
     if app.shell is not None and app.shell.resume_hint:
-        with suppress(OSError):  # the terminal may be gone
-            sys.stdout.write(f"{app.shell.resume_hint}\n")
-            sys.stdout.flush()
+        lines.append(app.shell.resume_hint)
+    with suppress(OSError):  # the terminal may be gone
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
     return app.return_code or 0 if status is None else status

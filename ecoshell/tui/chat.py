@@ -15,8 +15,8 @@ from textual.screen import Screen
 from textual.widgets import TextArea
 
 from ecoshell import __version__
-from ecoshell.errors import EcoshellError, ModelMissing
-from ecoshell.options import EFFORTS
+from ecoshell.errors import EcoshellError, ModelMissing, UsageError
+from ecoshell.options import EFFORTS, EMBEDDED
 from ecoshell.paths import Paths
 from ecoshell.tui.keys import Hint, KeyLine
 from ecoshell.tui.memory import release_free_memory
@@ -26,6 +26,7 @@ from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.welcome import is_first_start, welcome_block
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
+from ecoshell.tui.themes import chosen_setting
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
@@ -37,12 +38,15 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.tui.app import ChatApp
     from ecoshell.tui.controller import ChatController, TranscriptController
     from ecoshell.tui.questions import Question
+    from ecoshell.tui.screens.start_question import StartQuestion
     from ecoshell.tui.side.panel import ToolRequested
 
 T = TypeVar("T")
 
 _QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 _MODEL_COMMAND = "/model "
+_PULL = "pull "
+_PULL_COMMAND = f"{_MODEL_COMMAND}{_PULL}"
 _BUILD_SECONDS = 1.0
 """Time between two looks at the progress of a compilation."""
 _WIDE = 100
@@ -99,16 +103,15 @@ class ChatScreen(Screen[None]):
     HELP = "Type below. The conversation is shown above, plan and costs in the panels."
     app: "ChatApp"
 
-    def __init__(self, paths: Paths, model: str | None) -> None:
+    def __init__(self, paths: Paths, model: str) -> None:
+        """`model` is the chosen model; empty if the user has not chosen one."""
         columns, lines = get_terminal_size()
-        width, height = (
-            "-wide" if columns >= _WIDE else "-narrow",
-            "-tall" if lines >= _TALL else "-short",
-        )
+        width = "-wide" if columns >= _WIDE else "-narrow"
+        height = "-tall" if lines >= _TALL else "-short"
         super().__init__(classes=f"{width} {height}")  # avoids a second styling by Textual
         self._paths = paths
         self._model = model or "the model"
-        self._chooses_model = model is None
+        self._chooses_model = not model
         self._failed = self._first = False
         self._view: TranscriptController | None = None
         self.controller: ChatController | None = None
@@ -125,11 +128,9 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         self._first = is_first_start(self._paths)
         self.query_one(Transcript).column.add(welcome_block(__version__))
-        prompt = self.query_one(Prompt)
-        prompt.send = self._typed
-        self.watch(
-            self.query_one(Transcript), "has_news", self.query_one(PromptBar).show_news, init=False
-        )
+        self.query_one(Prompt).send = self._typed
+        show_news = self.query_one(PromptBar).show_news
+        self.watch(self.query_one(Transcript), "has_news", show_news, init=False)
 
     @property
     def view(self) -> "TranscriptController":
@@ -138,9 +139,8 @@ class ChatScreen(Screen[None]):
             from ecoshell.tui.controller import TranscriptController
 
             title, transcript = self.query_one(TitleBar), self.query_one(Transcript)
-            self._view = TranscriptController(
-                title, transcript, self.query_one(SideLayout), self.query_one(PromptBar)
-            )
+            body, bar = self.query_one(SideLayout), self.query_one(PromptBar)
+            self._view = TranscriptController(title, transcript, body, bar)
         return self._view
 
     @property
@@ -173,49 +173,45 @@ class ChatScreen(Screen[None]):
         """Introduce the model; at the first start, let the user choose one, and suggest requests."""
         first = self._first and not controller.shell.past and self._chooses_model
         offers = await controller.starting_models() if first else ()
-        if (
-            len(offers) > 1
-            and not controller.busy
-            and (chosen := await self._choose(offers)) is not None
-        ):
+        chosen = None
+        if len(offers) > 1 and not controller.busy:
+            chosen = await self._choose(offers)
+        if chosen is not None:
             await self._use(controller, chosen)
+            self._send_queued()
         await controller.introduce(first=self._first)
         await asyncio.to_thread(release_free_memory)
 
     async def choose_another_model(self) -> bool:
-        """Wait while llama.cpp compiles, and let the user choose a model that does not need it.
+        """Wait while llama.cpp compiles and, if no model was chosen, let the user choose one that does not need it.
 
         Returns whether the shell can be opened now; raises ModelMissing if llama.cpp could not be installed.
         """
         from ecoshell.assembly.first_run import models_without_llama
         from ecoshell.models.local_build import failed_build
 
-        offers = await asyncio.to_thread(models_without_llama)
-        compiling = asyncio.create_task(self._wait_for_llama())
-        choosing = asyncio.create_task(self._choose(offers)) if offers else None
-        pending: set[asyncio.Task[bool] | asyncio.Task[StartingModel | None]] = {compiling}
-        if choosing is not None:
-            pending.add(choosing)
+        offers = await asyncio.to_thread(models_without_llama) if self._chooses_model else ()
+        ways = [self._wait_for_llama(), self._choose_without_llama(offers)]
+        tasks = [asyncio.create_task(way) for way in ways]
         try:
-            while pending:
-                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                if compiling.done() and compiling.result():
+            for finished in asyncio.as_completed(tasks):
+                if await finished:
                     return True
-                if (
-                    choosing is not None
-                    and choosing.done()
-                    and (chosen := choosing.result()) is not None
-                ):
-                    self.app.options = replace(self.app.options, model=chosen.name)
-                    await self._store_model(chosen.name)
-                    return True
-                pending = {task for task in pending if not task.done()}
-            if (build := await asyncio.to_thread(failed_build)) is not None:
-                raise ModelMissing(f"{build.words}.", fix=build.fix)
-            return False
         finally:
-            for task in pending:
+            for task in tasks:
                 task.cancel()
+        if (build := await asyncio.to_thread(failed_build)) is not None:
+            raise ModelMissing(f"{build.words}.", fix=build.fix)
+        return False
+
+    async def _choose_without_llama(self, offers: "Sequence[StartingModel]") -> bool:
+        """Let the user choose the model to open the shell with; return whether one was chosen."""
+        chosen = await self._choose(offers) if offers else None
+        if chosen is None:
+            return False
+        self.app.options = replace(self.app.options, model=chosen.name)
+        await self._store_model(chosen.name)
+        return True
 
     async def _choose(self, offers: "Sequence[StartingModel]") -> "StartingModel | None":
         from ecoshell.tui.screens.start_question import StartQuestion
@@ -238,26 +234,27 @@ class ChatScreen(Screen[None]):
         self.view.title.state = f"opening {self._model} …"
         return True
 
+    @property
+    def _opens_demo(self) -> bool:
+        """Whether later chats open the demo model."""
+        return chosen_setting(self.app.paths, "model", EMBEDDED) == EMBEDDED
+
     async def _store_model(self, name: str) -> None:
         """Store the model of later chats in the settings."""
         from ecoshell.settings.edit import write_settings
 
+        file = self.app.paths.settings_file
         try:
-            await asyncio.to_thread(
-                write_settings, self.app.paths.settings_file, {("model",): name}
-            )
+            await asyncio.to_thread(write_settings, file, {("model",): name})
         except EcoshellError as error:
             self.view.show_result("/model", error)
 
     async def _use(self, controller: "ChatController", offer: "StartingModel") -> None:
         """Change to a model of the first run, after its download if it needs one, and store it in the settings."""
-        name = offer.name
-        pull = f"pull {name.removeprefix('hf:')}" if offer.source == "download" else name
-        if await controller.command(f"/model {pull}") is None or controller.status is None:
-            return
-        if offer.source == "download" and controller.status.model != name:
-            return  # it was stopped
-        await self._store_model(name)
+        if offer.source == "download":
+            await self._carry_out(controller, f"{_PULL_COMMAND}{offer.name.removeprefix('hf:')}")
+        elif await controller.command(f"{_MODEL_COMMAND}{offer.name}") is not None:
+            await self._store_model(offer.name)
 
     def failed(self, error: Exception, kept: str = "") -> None:
         """Show why the shell could not be opened, and return waiting input to the prompt."""
@@ -270,13 +267,10 @@ class ChatScreen(Screen[None]):
     @on(TextArea.Changed)
     def warm(self) -> None:
         """Load the model once the user starts typing; an idle chat needs no memory for it."""
-        if (
-            self.controller is not None
-            and not self.controller.warmed
-            and self.query_one(Prompt).text
-        ):
-            self.controller.warmed = True
-            self.run_worker(self.controller.warm())
+        controller = self.controller
+        if controller is not None and not controller.warmed and self.query_one(Prompt).text:
+            controller.warmed = True
+            self.run_worker(controller.warm())
 
     # -- input
 
@@ -295,31 +289,70 @@ class ChatScreen(Screen[None]):
         elif text in _QUIT_COMMANDS:
             bar.prompt.take()
             self.app.call_later(self.app.action_quit)
-        elif text.startswith("/") and _screen_commands().knows(text):
+        elif text.startswith("/") and (
+            _screen_commands().knows(text) or self._opens_first_models(text)
+        ):
             self._send(bar.prompt.take())
         elif self.controller is None and bar.waiting is not None:
             bar.queue = (*bar.queue, bar.prompt.take())
         elif self.controller is None:  # the first question waits visibly for the shell
-            bar.waiting = bar.prompt.take()
-            if self._failed and (name := text.removeprefix(_MODEL_COMMAND).strip()) != text:
-                bar.waiting, self._model = None, name
-                self.app.options = replace(self.app.options, model=name)
+            draft = bar.prompt.take()
+            if self._failed and text.startswith(_MODEL_COMMAND):
+                self._open_with(text.removeprefix(_MODEL_COMMAND).strip())
+                return
+            bar.waiting = draft
             self.view.show_waiting(text, self._model)
             if self._failed:
-                self._failed = False
-                self.app.run_worker(self.app.open_shell())  # try again
+                self._open_again()
         else:
             if self.controller.stoppable and not text.startswith("/"):
                 bar.queue = (*bar.queue, bar.prompt.take())
             else:
                 self._send(bar.prompt.take())
-            for question in self.query_one(
-                QuestionArea
-            ).children:  # give the focus back to an open question
-                question.focus()
+            for question in self.query_one(QuestionArea).children:
+                question.focus()  # as before the input
+
+    def _opens_first_models(self, line: str) -> bool:
+        """Whether this line opens the models while no shell is open: the last start failed, or a model is asked for."""
+        is_waiting = self._failed or self._start_question is not None
+        return line == _MODEL_COMMAND.strip() and self.controller is None and is_waiting
+
+    @property
+    def _start_question(self) -> "StartQuestion | None":
+        """The open question for the first model."""
+        from ecoshell.tui.screens.start_question import StartQuestion
+
+        return next(iter(self.query(StartQuestion)), None)
+
+    def _open_again(self) -> None:
+        self._failed = False
+        self.app.run_worker(self.app.open_shell())
+
+    def _open_with(self, name: str) -> None:
+        """Open the shell with another model, after a failed start."""
+        self._model = name
+        self.app.options = replace(self.app.options, model=name)
+        self.view.show_waiting(f"{_MODEL_COMMAND}{name}", name)
+        self._open_again()
+
+    async def _choose_first_model(self) -> None:
+        """Let the user choose the model to open the shell with."""
+        from ecoshell.assembly.first_run import ModelsBeforeStart
+        from ecoshell.models import StartingModel
+        from ecoshell.tui.screens.pickers import ModelPicker
+
+        line = await self.app.push_screen_wait(ModelPicker(ModelsBeforeStart()))
+        name = (line or "").removeprefix(_MODEL_COMMAND)
+        if name.startswith(_PULL):
+            fix = f"Choose another model, or run: ecoshell models pull {name.removeprefix(_PULL)}."
+            error = UsageError("No model can be downloaded before the chat is open.", fix=fix)
+            self.view.show_result(f"{_MODEL_COMMAND}{name}", error)
+        elif name and (question := self._start_question) is not None:
+            question.resolve(StartingModel(name, "key", ""))
+        elif name and self._failed:
+            self._open_with(name)
 
     def _send(self, draft: Draft) -> None:
-        """Send the input in a worker."""
         line = draft.text.strip()
         if line.startswith("/"):
             self.run_worker(self._command(line))
@@ -349,19 +382,14 @@ class ChatScreen(Screen[None]):
         if answer == "change":
             self.begin(f"/plan accept {plan.text}")
         elif answer:
-            await self._carry_out(
-                controller, f"/plan accept{' edits' if answer == 'edits' else ''}"
-            )
+            line = "/plan accept edits" if answer == "edits" else "/plan accept"
+            await self._carry_out(controller, line)
 
     def _send_queued(self) -> None:
         """Send the oldest queued input, unless something is running or the app is quitting."""
         bar = self.query_one(PromptBar)
-        if (
-            bar.queue
-            and self.controller is not None
-            and not self.controller.stoppable
-            and not self.leaving
-        ):
+        is_busy = self.controller is None or self.controller.stoppable
+        if bar.queue and not is_busy and not self.leaving:
             queued, bar.queue = bar.queue[0], bar.queue[1:]
             self._send(queued)
 
@@ -390,17 +418,30 @@ class ChatScreen(Screen[None]):
             chosen = line if screen is None else await self.app.push_screen_wait(screen)
             if chosen:
                 await self._carry_out(self.controller, chosen)
+        elif self._opens_first_models(line):
+            await self._choose_first_model()
+        else:
+            self.query_one(PromptBar).hint(f"{line} is available once the chat is open.")
         self._send_queued()
 
     async def _carry_out(self, controller: "ChatController", line: str) -> None:
+        """Run a command of the shell; a model that replaces the demo is stored for later chats."""
+        replaces_demo = line.startswith(_PULL_COMMAND) and controller.shell.model_name == EMBEDDED
         printed = await controller.command(line)
         if printed is None:
             return
+        model = controller.shell.model_name
+        if replaces_demo and model != EMBEDDED and self._opens_demo:
+            await self._store_model(model)
         if printed.effect == "quit":
             self.app.call_later(self.app.action_quit)
         elif printed.effect == "ask":
-            controller.begin_turn()
-            await self._asked(controller, Draft(printed.value, printed.attachments))
+            draft, bar = Draft(printed.value, printed.attachments), self.query_one(PromptBar)
+            if controller.busy:
+                bar.queue = (*bar.queue, draft)
+            else:
+                controller.begin_turn()
+                await self._asked(controller, draft)
         elif printed.effect == "copy":
             self.app.copy_to_clipboard(printed.value)
 
@@ -435,10 +476,8 @@ class ChatScreen(Screen[None]):
 
     @work
     async def action_help(self) -> None:
-        from ecoshell.tui.screens.help import (
-            HelpScreen,
-            key_groups,
-        )  # not needed for the first frame
+        # not needed for the first frame
+        from ecoshell.tui.screens.help import HelpScreen, key_groups
 
         chosen = await self.app.push_screen_wait(HelpScreen(key_groups(self), self.overview))
         if chosen:
@@ -451,24 +490,20 @@ class ChatScreen(Screen[None]):
 
         if (controller := self.controller) is None:
             return
-        line = await self.app.push_screen_wait(
-            SchemaScreen(controller.shell, tool, planned=planned)
-        )
-        if line:
+        screen = SchemaScreen(controller.shell, tool, planned=planned)
+        if line := await self.app.push_screen_wait(screen):
             await self._carry_out(controller, line)
 
     def action_mode(self) -> None:
         if self.controller is None:
             return
         if self.controller.busy:
-            self.query_one(PromptBar).hint(
-                "A turn is running; change the mode after it, or stop it with esc."
-            )
+            hint = "A turn is running; change the mode after it, or stop it with esc."
+            self.query_one(PromptBar).hint(hint)
         else:
             status = self.controller.status
-            self.action_run(
-                "/mode single" if status is not None and status.mode == "umi" else "/mode umi"
-            )
+            is_umi = status is not None and status.mode == "umi"
+            self.action_run("/mode single" if is_umi else "/mode umi")
 
     def action_effort(self) -> None:
         """Switch to the next effort level, from the last to the first."""
@@ -487,9 +522,8 @@ class ChatScreen(Screen[None]):
         from ecoshell.tui.side.plan import PlanPanel  # not needed for the first frame
 
         if not any(panel.explain() for panel in self.query(PlanPanel)):
-            self.query_one(PromptBar).hint(
-                "There is no plan yet; it is made before the first step of a question."
-            )
+            hint = "There is no plan yet; it is made before the first step of a question."
+            self.query_one(PromptBar).hint(hint)
 
     async def action_open(self, tab: str = "") -> None:
         """Focus a tab of the panels; without one, toggle all panels."""
@@ -552,9 +586,8 @@ class QuestionArea(Vertical):
             try:
                 await self.mount(question)
                 self.post_message(self.Asked(str(question.border_title)))
-                if not question.takes_focus and (
-                    prompt.text or prompt.mode == "search" or prompt.typing
-                ):
+                is_typing = prompt.text or prompt.mode == "search" or prompt.typing
+                if is_typing and not question.takes_focus:
                     question.border_subtitle = "shift+tab to answer"
                 elif not question.takes_focus:
                     question.focus()

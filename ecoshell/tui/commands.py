@@ -50,27 +50,19 @@ async def _theme(app: "ThemedApp[int]", argument: str) -> Printed:
     if name not in names:
         raise UsageError(f"Unknown theme {name!r}.", fix=f"Available: {', '.join(names)}.")
     app.apply_theme(name)
+    file = app.paths.settings_file
     try:
-        edit: Any = await asyncio.to_thread(
-            import_module, "ecoshell.settings.edit"
-        )  # pydantic comes with it
-        await asyncio.to_thread(
-            edit.write_settings, app.paths.settings_file, {("tui", "theme"): name}
-        )
+        edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")
+        await asyncio.to_thread(edit.write_settings, file, {("tui", "theme"): name})
     except SettingsError as error:
-        raise SettingsError(
-            error.message,
-            kept=f"Theme {name!r} applies until you quit. {error.kept}",
-            fix=error.fix,
-        ) from error
+        kept = f"Theme {name!r} applies until you quit. {error.kept}"
+        raise SettingsError(error.message, kept=kept, fix=error.fix) from error
+    text = f"The theme is {name} and stored in the settings."
     if os.environ.get(THEME_VARIABLE, "").strip():
-        return Printed(
-            f"The theme is {name} until you quit: {THEME_VARIABLE} overrides the settings."
-        )
-    return Printed(
-        f"The theme is {name} and stored in the settings."
-        + (f" {NO_COLOR}" if app.forced_mono else "")
-    )
+        text = f"The theme is {name} until you quit: {THEME_VARIABLE} overrides the settings."
+    elif app.forced_mono:
+        text = f"{text} {NO_COLOR}"
+    return Printed(text)
 
 
 async def _settings(app: "ChatApp", argument: str) -> Printed:
@@ -86,15 +78,12 @@ async def _search(app: "ChatApp", argument: str) -> Printed:
     return Printed("")
 
 
-THEME: Command[Any] = Command(
-    "theme",
-    "[NAME]",
-    "change the theme",
-    _theme,
-    lambda app: sorted(
-        name for name, theme in app.available_themes.items() if isinstance(theme, FileTheme)
-    ),
-)
+def _theme_names(app: "ThemedApp[int]") -> list[str]:
+    themes = app.available_themes.items()
+    return sorted(name for name, theme in themes if isinstance(theme, FileTheme))
+
+
+THEME: Command[Any] = Command("theme", "[NAME]", "change the theme", _theme, _theme_names)
 CHAT_COMMANDS: "CommandTable[ChatApp]" = CommandTable(
     {
         "settings": Command("settings", "", "view and change the settings", _settings),

@@ -15,11 +15,13 @@ from ecoshell.events import (
     BudgetChanged,
     BudgetHeld,
     BudgetSettled,
+    CallArriving,
     ContextTold,
     CostWanted,
     ErrorHappened,
     Event,
     LimitHit,
+    Notice,
     PlanChanged,
     PlanWritten,
     Quote,
@@ -51,19 +53,14 @@ if TYPE_CHECKING:
 
 
 READ_ONLY = "read-only"
-_RETRY_HINT = "Send any message to try again, or /model NAME to use another model."
+_RETRY_HINT = "Send any message to try again, or choose another model with F7 or /model NAME."
 _SINGLE_ROLE = "single"
 _MODEL_CELLS = 28
 _EVENTS_PER_SLICE = 200
 """Past events shown before other tasks run."""
 _STATUS_EVENTS = (
-    BudgetHeld,
-    BudgetSettled,
-    ContextTold,
-    ToolRegistered,
-    ToolsOffered,
-    TurnFinished,
-)
+    BudgetHeld, BudgetSettled, ContextTold, ToolRegistered, ToolsOffered, TurnFinished,
+)  # fmt: skip
 """Events after which the shell's status is read again."""
 _ANSWER_MODULES = ("markdown_it", "pygments.lexers")
 
@@ -94,19 +91,19 @@ class TranscriptController:
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
         is_quote = isinstance(event, Quote) and bool(event.reason)
-        if (
-            is_quote or isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))
-        ) and self._working:
+        if not self._working:
+            return
+        if is_quote or isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)):
             self._bar.set_activity("waiting for your answer")
-        elif self._working:
-            role, model = self._body.side.state.thinking or (_SINGLE_ROLE, self._model)
-            activity = "working" if role == _SINGLE_ROLE else f"{visible_line(role)} is thinking"
-            name = (
-                ""
-                if model == self._model
-                else f" · {model_name(visible_line(model), _MODEL_CELLS)}"
-            )
-            self._bar.set_activity(f"{activity}{name}{self._estimate}")
+            return
+        if isinstance(event, CallArriving):
+            self._bar.set_activity(event.words)
+            return
+        role, model = self._body.side.state.thinking or (_SINGLE_ROLE, self._model)
+        activity = "working" if role == _SINGLE_ROLE else f"{visible_line(role)} is thinking"
+        if model != self._model:
+            activity += f" · {model_name(visible_line(model), _MODEL_CELLS)}"
+        self._bar.set_activity(f"{activity}{self._estimate}")
 
     def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
         self._model = status.model
@@ -130,9 +127,8 @@ class TranscriptController:
     def show_failure(self, error: Exception, kept: str = "") -> None:
         self.title.state = "not ready"
         self.column.drop()
-        self.column.add(
-            event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_RETRY_HINT)
-        )
+        block = event_blocks.error(ErrorHappened.of(error, kept))
+        self.column.add(block, event_blocks.notice(_RETRY_HINT))
 
     def show_waiting(self, question: str, model: str) -> None:
         self.title.state = f"opening {model} …"
@@ -141,31 +137,40 @@ class TranscriptController:
     def show_result(self, line: str, result: str | EcoshellError) -> None:
         """Show a command and its result, unless the result is empty."""
         if isinstance(result, EcoshellError):
-            self.column.insert(
-                event_blocks.question(line), event_blocks.error(ErrorHappened.of(result))
-            )
-        elif result:
-            self.column.insert(event_blocks.question(line), event_blocks.command_output(result))
+            block = event_blocks.error(ErrorHappened.of(result))
+        else:
+            block = event_blocks.command_output(result)
+        if result:
+            self.column.insert(event_blocks.question(line), block)
 
     def clear(self) -> None:
         self._transcript.clear()
         self.presenter = EventPresenter(self.column, panels_shown=lambda: self._body.shows_panels)
 
-    async def replay(self, past: Sequence[Event]) -> None:
-        """Show a session from its past events, yielding to other tasks in between."""
+    async def replay(self, past: Sequence[Event], resumed: Notice | None) -> None:
+        """Show a session from its past events, yielding to other tasks in between.
+
+        The notice `resumed` among them follows a turn that was cut off.
+        """
         self._bar.todo.show(())
+        side = self._body.side
+        side.state.clear()
         gc.disable()  # all new objects stay alive; collecting would take half as long again
         try:
             with self._transcript.filling():
                 for at, event in enumerate(past, 1):
+                    if event is resumed:
+                        self.presenter.end_activity()
                     self.presenter.show(event)
                     self._bar.todo.handle(event)
+                    side.state.handle(event)
                     if at % _EVENTS_PER_SLICE == 0:
                         await asyncio.sleep(0)
                 self.presenter.end_activity()
-            await self._body.side.replay(past)
         finally:
             gc.enable()
+        side.state.end_activity()
+        side.redraw()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -178,7 +183,6 @@ class ChatController:
     warmed: bool = False
     """Whether loading the model was started."""
     status: "ShellStatus | None" = None
-    """The shell's last status."""
     _sent: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a command runs; later input waits for it."""
     _marking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -196,7 +200,7 @@ class ChatController:
 
     async def load(self) -> None:
         """Show the session's past and the shell's status."""
-        await self.view.replay(self.shell.past)
+        await self.view.replay(self.shell.past, self.shell.resumed)
         await self.refresh()
         if (why := self.shell.read_only) is not None:
             self.view.title.state = READ_ONLY
@@ -217,13 +221,12 @@ class ChatController:
             if introduction and not self.busy:
                 self.view.column.insert(event_blocks.command_output(introduction))
             if introduction and first and not self.busy:
-                status = self.status
-                block = requests_block(
-                    await self.shell.files(),
-                    is_free=status is not None and status.is_free,
-                    is_capped=status is not None and bool(status.caps),
-                )
-                self.view.column.insert(block)
+                status, cap = self.status, "0.10"
+                if status is not None and not status.is_priced:
+                    cap = status.token_cap
+                if status is not None and status.caps:
+                    cap = ""
+                self.view.column.insert(requests_block(await self.shell.files(), cap=cap))
 
     def begin_turn(self) -> None:
         """Become busy at once, before the input is handled."""
@@ -263,24 +266,36 @@ class ChatController:
         """Run a slash command and show its output; None if it failed."""
         with self._errors_shown():
             async with self._sent:
-                self.view.column.insert(event_blocks.question(line))
-                printed = await self.shell.command(line)
-                if printed.effect in ("clear", "session"):
-                    self.view.clear()
-                if printed.text:
-                    self.view.column.insert(event_blocks.command_output(printed.text))
-                await (self.load() if printed.effect == "session" else self.refresh())
-                return printed
+                with self._events_held():
+                    self.view.column.insert(event_blocks.question(line))
+                    printed = await self.shell.command(line)
+                    if printed.effect in ("clear", "session"):
+                        self.view.clear()
+                    if printed.text:
+                        self.view.column.insert(event_blocks.command_output(printed.text))
+                    await (self.load() if printed.effect == "session" else self.refresh())
+                    return printed
         return None
+
+    @contextmanager
+    def _events_held(self) -> Generator[None]:
+        """Show events outside turns only at the end of a command, which may clear the transcript."""
+        events: list[Event] = []
+        self.shell.on_event = events.append
+        try:
+            yield
+        finally:
+            self.shell.on_event = self._handle
+            for event in events:
+                self._handle(event)
 
     async def next_approval_mode(self) -> None:
         """Change what runs without asking: ask, plan mode, accept edits."""
         with self._errors_shown():
             modes = list(APPROVAL_MODES)
             at = modes.index(self.shell.approval_mode)
-            self.view.hint(
-                APPROVAL_MODES[self.shell.set_approval_mode(modes[(at + 1) % len(modes)])]
-            )
+            mode = self.shell.set_approval_mode(modes[(at + 1) % len(modes)])
+            self.view.hint(APPROVAL_MODES[mode])
             await self.refresh()
 
     def take_plan(self) -> "tuple[PlanWritten | None, Quote | None]":

@@ -10,6 +10,7 @@ line from a lane to a node is interrupted where it crosses another lane (`╰─
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from rich.cells import cell_len
@@ -52,11 +53,8 @@ _LAYOUTS: tuple[_Layout, ...] = (
     (True, True, 2), (True, False, 2), (True, False, 1), (True, False, 0), (False, False, 0),
 )  # fmt: skip
 _LAYOUTS_AFTER_LANES: tuple[_Layout, ...] = (
-    (True, True, 2),
-    (False, True, 2),
-    (False, False, 2),
-    (False, False, 1),
-)
+    (True, True, 2), (False, True, 2), (False, False, 2), (False, False, 1),
+)  # fmt: skip
 """Lanes already show which node waits for which."""
 
 
@@ -104,13 +102,8 @@ def rails(waits: Mapping[str, Sequence[str]], limit: int = MAX_LANES) -> tuple[R
                 row += "─" if connected else " "
             row += "─" if place >= first else " "
         lanes = ["" if place in ending else lane for place, lane in enumerate(lanes)]
-        drawn.append(
-            (
-                row,
-                "─" if incoming or own is not None else " ",
-                "".join("│ " if lane else "  " for lane in lanes),
-            )
-        )
+        fill = "─" if incoming or own is not None else " "
+        drawn.append((row, fill, "".join("│ " if lane else "  " for lane in lanes)))
     width = 2 * len(lanes)
     return tuple(Rail(row.ljust(width, fill), below.ljust(width)) for row, fill, below in drawn)
 
@@ -129,19 +122,13 @@ class _Texts:
 
 
 def _texts_of(graph: ToolGraph, node: GraphNode) -> _Texts:
-    """The texts of a node in its current state."""
-    waits = [
-        visible_line(label[:_MAX_LABEL_LENGTH])
-        for label in node.after[: _MAX_NAMED_WAITS + 1]
-        if label != TASK
-    ]
+    names = [name for name in node.after[: _MAX_NAMED_WAITS + 1] if name != TASK]
+    waits = [visible_line(name[:_MAX_LABEL_LENGTH]) for name in names]
     more = len(node.after) - _MAX_NAMED_WAITS
     if more > 0:
         waits = [*waits[: _MAX_NAMED_WAITS - 1], f"{more + 1:,} more"]
-    label, words = (
-        visible_line(node.label[:_MAX_LABEL_LENGTH]),
-        f"after {', '.join(waits)}" if waits else "",
-    )
+    label = visible_line(node.label[:_MAX_LABEL_LENGTH])
+    words = f"after {', '.join(waits)}" if waits else ""
     if node.label in graph.plan.kept and node.label not in graph.changes:
         return _Texts(label, words, ("kept", ""), ("kept", ""))
     time = "?" if node.seconds is None else f"≈{duration(node.seconds)}"
@@ -177,10 +164,8 @@ def _columns_of(
     room = width - (drawn + 1 if drawn else 0) - _SIGN_CELLS - word - mark
     longest = _longest(text.label for text in texts)
     for waiting, full, count in _LAYOUTS_AFTER_LANES if drawn or lanes == 0 else _LAYOUTS:
-        widths = (
-            _longest((text.full if full else text.short)[column] for text in texts)
-            for column in range(count)
-        )
+        shown = [text.full if full else text.short for text in texts]
+        widths = (_longest(pair[column] for pair in shown) for column in range(count))
         figures = tuple(cells for cells in widths if cells)
         remaining = room - sum(cells + _GAP for cells in figures)
         waits = _longest(text.waits for text in texts) if waiting else 0
@@ -220,17 +205,12 @@ class Drawing:
         for at, label in enumerate(self._nodes):
             self._lines.append((at, label, ""))
             result = graph.result(label)
-            if (
-                reasons
-                and result is not None
-                and result.state in ("failed", "denied")
-                and result.reason.strip()
-            ):
+            if not reasons or result is None or not result.reason.strip():
+                continue
+            if result.state in ("failed", "denied"):
                 self._lines.append((at, label, result.reason))
         self.height = len(self._lines)
         """The number of lines, independent of the width."""
-        self._rails: tuple[Rail, ...] | None = None
-        self._texts: dict[str, _Texts] = {}
         self._columns: tuple[int, _Columns] | None = None
 
     @property
@@ -239,59 +219,50 @@ class Drawing:
         states = (self._graph.state(label) for _, label, _ in self._lines)
         return next((at for at, state in enumerate(states) if state in ("waiting", "running")), 0)
 
+    @cached_property
+    def _rails(self) -> tuple[Rail, ...] | None:
+        return rails({label: node.after for label, node in self._nodes.items()})
+
+    @cached_property
+    def _texts(self) -> dict[str, _Texts]:
+        return {label: _texts_of(self._graph, node) for label, node in self._nodes.items()}
+
     def lines(self, width: int, start: int = 0, stop: int | None = None) -> Iterator[DrawnLine]:
         """Lines of the drawing, each at most `width` cells wide."""
-        if self._columns is None:
-            self._rails = rails({label: node.after for label, node in self._nodes.items()})
-            self._texts = {
-                label: _texts_of(self._graph, node) for label, node in self._nodes.items()
-            }
         if self._columns is None or self._columns[0] != width:
             lanes = len(self._rails[0].row) if self._rails else None
-            columns = _columns_of(
-                [*self._texts.values()], lanes, width, marked=bool(self._critical)
-            )
-            self._columns = width, columns
+            texts, is_marked = [*self._texts.values()], bool(self._critical)
+            self._columns = width, _columns_of(texts, lanes, width, marked=is_marked)
         columns = self._columns[1]
         for at, label, reason in self._lines[start:stop]:
             rail = self._rails[at] if self._rails and columns.lanes else None
-            pieces: tuple[DrawnPiece, ...]
-            if reason:
-                why = f"{' ' * _SIGN_CELLS}└ {visible_line(reason)}"
-                pieces = ((f"{rail.row_below} " if rail else "", "muted"), (why, "error"))
-            else:
-                state, texts = self._graph.state(label), self._texts[label]
-                mark = align_left(CRITICAL if label in self._critical else "", columns.mark)
-                name = align_left(fit_middle(texts.label, columns.name), columns.name)
-                waits = (
-                    " " * _GAP + align_left(fit(texts.waits, columns.waits), columns.waits)
-                    if columns.waits
-                    else ""
-                )
-                figures = zip(
-                    texts.full if columns.full else texts.short, columns.figures, strict=False
-                )
-                pieces = (
-                    (f"{rail.row} " if rail else "", "muted"),
-                    (
-                        f"{align_left(SIGNS[state], _SIGN_CELLS)}{align_left(state, columns.word)}",
-                        _TONES[state],
-                    ),
-                    (mark, "warning"),
-                    (name, "text"),
-                    (waits, "muted"),
-                    (
-                        "".join(
-                            " " * _GAP + align_right(figure, cells) for figure, cells in figures
-                        ),
-                        "muted",
-                    ),
-                )
+            lanes = f"{rail.row_below if reason else rail.row} " if rail else ""
+            why: DrawnPiece = (f"{' ' * _SIGN_CELLS}└ {visible_line(reason)}", "error")
+            pieces = (why,) if reason else self._node(label, columns)
+            whole: DrawnLine = ((lanes, "muted"), *pieces)
             line: list[DrawnPiece] = []
             room = width
-            for text, tone in pieces:
+            for text, tone in whole:
                 fitted = fit(text, room)
                 room -= cell_len(fitted)
                 if fitted:
                     line.append((fitted, tone))
             yield tuple(line)
+
+    def _node(self, label: str, columns: _Columns) -> DrawnLine:
+        """A node in its columns, without its lanes."""
+        state, texts = self._graph.state(label), self._texts[label]
+        sign = f"{align_left(SIGNS[state], _SIGN_CELLS)}{align_left(state, columns.word)}"
+        mark = align_left(CRITICAL if label in self._critical else "", columns.mark)
+        name = align_left(fit_middle(texts.label, columns.name), columns.name)
+        gap = " " * _GAP
+        waits = gap + align_left(texts.waits, columns.waits) if columns.waits else ""
+        shown = zip(texts.full if columns.full else texts.short, columns.figures, strict=False)
+        figures = "".join(gap + align_right(figure, cells) for figure, cells in shown)
+        return (
+            (sign, _TONES[state]),
+            (mark, "warning"),
+            (name, "text"),
+            (waits, "muted"),
+            (figures, "muted"),
+        )

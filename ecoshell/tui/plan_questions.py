@@ -12,46 +12,47 @@ from ecoshell.events.work import quote_text
 from ecoshell.messages import visible, visible_line
 from ecoshell.tui.questions import SECONDARY, Choices, Question, choice
 
-_MAX_NODES = 9
+_KEYS = "123456789abcdefhijklmopqrstuvwxz"
+"""A key for each node; `g`, `n` and `y` decide, and a click excludes further nodes."""
 
 
 class QuoteQuestion(Question[QuoteChoice]):
     """May this work start, and with which nodes?"""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(str(number), f"leave({number})", f"node {number}", show=False)
-            for number in range(1, _MAX_NODES + 1)
-        ),
+        *(Binding(key, f"leave({n})", f"node {n}", show=False) for n, key in enumerate(_KEYS, 1)),
         Binding("g,y", "start", "start"),
         Binding("n", "refuse", "do not start"),
         Binding("escape", "refuse", "do not start", show=False),
     ]
     HELP = (
-        "Nothing has started yet. g or y: start. A number: leave that node out, and what depends on it; again: take it "
-        "back in. n or esc: do not start; the agent answers with the results so far."
+        "Nothing has started yet. g or y: start. The key of a node, or a click: leave it out, and what depends on it; "
+        "again: take it back in. n or esc: do not start; the agent answers with the results so far."
     )
 
     def __init__(self, quoted: Quote) -> None:
         self._quoted = quoted
         self._without: set[str] = set()
-        self._rows = [Choices() for _ in quoted.labels[:_MAX_NODES]]
+        self._rows = [Choices() for _ in quoted.labels]
         about = Static(Content(f"{quote_text(quoted)}\n{visible(quoted.reason)}"), markup=False)
         super().__init__("$ start this plan", QuoteChoice("refuse"), about, *self._rows)
 
     def redraw(self) -> None:
-        for number, (label, row) in enumerate(
-            zip(self._quoted.labels, self._rows, strict=False), 1
-        ):
+        pairs = zip(self._quoted.labels, self._rows, strict=True)
+        for number, (label, row) in enumerate(pairs, 1):
+            key = _KEYS[number - 1 : number] or "·"
             state = "left out" if label in self._without else "runs"
             words = Content.assemble(visible_line(label), (f"  {state}", SECONDARY))
-            row.choices = [choice(str(number), words, f"leave({number})")]
+            row.choices = [choice(key, words, f"leave({number})")]
         super().redraw()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of nodes that do not exist start a message instead."""
+        return action != "leave" or parameters <= (len(self._quoted.labels),)
+
     def action_leave(self, number: int) -> None:
-        if number <= len(self._quoted.labels):
-            self._without ^= {self._quoted.labels[number - 1]}
-            self.redraw()
+        self._without ^= {self._quoted.labels[number - 1]}
+        self.redraw()
 
     def action_start(self) -> None:
         without = tuple(label for label in self._quoted.labels if label in self._without)
@@ -82,9 +83,8 @@ class PlanQuestion(Question[str]):
 
     def __init__(self, plan: PlanWritten, quoted: Quote | None) -> None:
         text = "" if quoted is None else f"Expected: {quote_text(quoted)}"
-        super().__init__(
-            f"≡ carry out this plan ({plan.steps})", "", Static(Content(text), markup=False)
-        )
+        about = Static(Content(text), markup=False)
+        super().__init__(f"≡ carry out this plan ({plan.steps})", "", about)
 
     def action_decide(self, word: str) -> None:
         self.resolve(word)

@@ -30,6 +30,7 @@ from ecoshell.agent import (
 from ecoshell.budget import Unit, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
+from ecoshell.events.tools import argument_text
 from ecoshell.messages import visible, visible_line
 from ecoshell.tui.keys import KeysInOrder, LineInput, TextInput, act_at_once
 from ecoshell.tui.prompt.prompt import Prompt
@@ -56,10 +57,20 @@ _UNFOLDED_LINES = 400
 _DIFF_STYLES = {"+": "$text-success", "-": "$text-error", "@": SECONDARY, "[": SECONDARY}
 
 
+def start_message(widget: Widget, event: Key) -> None:
+    """Start a message in the prompt with a typed letter."""
+    if event.character and event.is_printable:
+        event.stop()
+        widget.screen.query_one(Prompt).focus().insert(event.character)
+
+
 def choice(key: str, words: Content | str, action: str) -> Content:
     """One answer: its key and words; a click on it runs the question's action."""
     text = Content.assemble((f" {key} ", "reverse"), " ", words)
     return text.stylize(Style.from_meta({"@click": f"choose({action!r})"}))
+
+
+_BACK = choice("esc", "back", "back")
 
 
 class Choices(Static):
@@ -75,11 +86,9 @@ class Choices(Static):
         return len(self._lines(width))
 
     def render(self) -> Content:
-        """The choices, each on one line."""
         return Content("\n").join(self._lines(self.size.width))
 
     async def action_choose(self, action: str) -> None:
-        """Answer with the clicked choice."""
         await self.query_ancestor(Question).run_action(action)
 
     def _lines(self, width: int) -> list[Content]:
@@ -201,14 +210,10 @@ class Question(VerticalScroll, Generic[T]):
             return
         if await act_at_once(self, event.key):
             event.stop()
-        elif (
-            event.character and event.is_printable and event.key not in self.screen.active_bindings
-        ):
-            event.stop()
-            self.screen.query_one(Prompt).focus().insert(event.character)
+        elif event.key not in self.screen.active_bindings:
+            start_message(self, event)
 
     def on_paste(self, event: Paste) -> None:
-        """Pasted text goes into the prompt."""
         if self.has_focus:
             event.stop()
             self.screen.query_one(Prompt).focus().post_message(Paste(event.text))
@@ -237,9 +242,8 @@ class TrustQuestion(Question[Trust]):
         until = "You will be asked again when the file changes."
         title = f"? {visible_line(wanted.render().text)}"
         self._instructions = Static(markup=False)
-        super().__init__(
-            title, "later", self._instructions, note=f"{visible_line(wanted.file)}\n{until}"
-        )
+        note = f"{visible_line(wanted.file)}\n{until}"
+        super().__init__(title, "later", self._instructions, note=note)
         self._wanted = wanted
 
     def redraw(self) -> None:
@@ -305,12 +309,10 @@ class ApprovalQuestion(Question[Approval]):
         if wanted.changes:  # lines keep their signs, so that they can be read without colour
             lines = visible(wanted.changes).split("\n")
             new = [Content.styled("a new file:", SECONDARY)] if lines[0] == "--- /dev/null" else []
-            hunks = (
-                lines[2:] if lines[0].startswith("--- ") else lines
-            )  # the arguments name the file
-            diff = Content("\n").join(
-                [*new, *(Content.styled(line, _DIFF_STYLES.get(line[:1], "")) for line in hunks)]
-            )
+            if lines[0].startswith("--- "):  # the arguments name the file
+                lines = lines[2:]
+            hunks = (Content.styled(line, _DIFF_STYLES.get(line[:1], "")) for line in lines)
+            diff = Content("\n").join([*new, *hunks])
             about.insert(2, Static(diff, classes="changes", markup=False))
         line = wanted.render()
         title = f"? {visible_line(line.text)}"
@@ -337,10 +339,7 @@ class ApprovalQuestion(Question[Approval]):
         """Ask what to do instead of the call."""
         self._field.select_on_focus = False
         self.ask_for("what to do instead", self._field.value)
-        self._choices.choices = (
-            choice("enter", "no, and do this instead", "refuse"),
-            choice("esc", "back", "back"),
-        )
+        self._choices.choices = (choice("enter", "no, and do this instead", "refuse"), _BACK)
 
     @on(Input.Submitted)
     def action_refuse(self) -> None:
@@ -353,10 +352,7 @@ class ApprovalQuestion(Question[Approval]):
             char if visible(char) == char else json.dumps(char)[1:-1] for char in text
         )
         self.add_class("-editing")
-        self._choices.choices = (
-            choice("enter", "run it with these", "submit"),
-            choice("esc", "back", "back"),
-        )
+        self._choices.choices = (choice("enter", "run it with these", "submit"), _BACK)
         self._editor.focus()
         self.call_after_refresh(self._editor.scroll_visible, animate=False)
 
@@ -374,25 +370,16 @@ class ApprovalQuestion(Question[Approval]):
         # a server's text is the question itself, and shown in full
         lines = _UNFOLDED_LINES if self._wanted.of_server else _RATIONALE_LINES
         why, more = self.preview(self._wanted.rationale.strip(), lines)
-        self._why.update(
-            Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, SECONDARY))
-        )
+        why = Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, SECONDARY))
+        self._why.update(why)
         rows: list[Content] = []
         lines = _ARGUMENT_LINES_WITH_DIFF if self._wanted.changes else _ARGUMENT_LINES
-        for name, value in self._wanted.arguments.items():
-            written = (
-                value
-                if isinstance(value, str)
-                else json.dumps(value, ensure_ascii=False, default=str)
-            )
-            text, more = self.preview(written, lines)
-            label = f"{visible_line(name)} = "
-            rows.append(
-                Content.assemble((label, SECONDARY), text.replace("\n", "\n  "), (more, SECONDARY))
-            )
-        self._call.update(
-            Content("\n").join(rows) if rows else Content.styled("without arguments", SECONDARY)
-        )
+        for name, value in self._wanted.shown_arguments.items():
+            text, more = self.preview(argument_text(value), lines)
+            label, text = f"{visible_line(name)} = ", text.replace("\n", "\n  ")
+            rows.append(Content.assemble((label, SECONDARY), text, (more, SECONDARY)))
+        nothing = Content.styled("without arguments", SECONDARY)
+        self._call.update(Content("\n").join(rows) if rows else nothing)
         super().redraw()
 
 
@@ -400,10 +387,7 @@ class MoneyQuestion(Question[M]):
     """A question with other models to choose from, and an input for an amount or a model's name."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(str(number), f"take({number})", f"model {number}", show=False)
-            for number in range(1, 10)
-        ),
+        *(Binding(f"{n}", f"take({n})", f"model {n}", show=False) for n in range(1, 10)),
         Binding("escape", "back", "back", show=False),
     ]
 

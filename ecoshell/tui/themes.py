@@ -27,7 +27,6 @@ MONO = "mono"
 """The theme without colours, for NO_COLOR and monochrome terminals."""
 VARIABLE = "ECOSHELL_TUI_THEME"
 _PACKAGE = Path(__file__).resolve().parents[1]
-_MAX_FILE_BYTES = 64 * 1024
 _NAME = re.compile(r"[\w-]+", re.ASCII)
 _DARK = {
     "background": "#14181c", "foreground": "#d6dbdf", "success": "#93c47d", "warning": "#e2b86b", "error": "#ea8a8a",
@@ -49,6 +48,25 @@ _FALLBACKS = {
     "diff": ("success", "error", "secondary"),
 }
 """The colours used for code and diffs if a theme defines none."""
+_VARIABLES = {
+    "muted": ("foreground-muted", "text-muted", "text-disabled"),
+    "foreground": (
+        "block-cursor-blurred-foreground", "input-selection-foreground", "screen-selection-foreground",
+    ),
+    "primary": (
+        "block-cursor-background", "footer-key-foreground", "link-color", "scrollbar-hover", "scrollbar-active",
+    ),
+    "background": (
+        "block-cursor-foreground", "link-color-hover", "scrollbar-background", "scrollbar-background-hover",
+        "scrollbar-background-active", "scrollbar-corner-color",
+    ),
+    "panel": ("block-hover-background",),
+    "selected": (
+        "block-cursor-blurred-background", "input-selection-background", "screen-selection-background",
+    ),
+    "border": ("border-blurred", "scrollbar"),
+}  # fmt: skip
+"""Textual's variables for each colour, whose default values would be hard to read or to tell apart."""
 _FLAGS = ("dark", "colorless")
 _MUTED, _SELECTED = 0.3, 0.3
 """Blending of muted text with the background, and of selections from it."""
@@ -77,74 +95,29 @@ def _check_keys(keys: Iterable[str], allowed: tuple[str, ...], kind: str) -> Non
             raise ValueError(f"unknown {kind} {key!r}; {hint}")
 
 
-def _variables(colors: Palette) -> dict[str, str]:
-    """Textual's variables whose default values would be hard to read or to tell apart."""
-    ground, text, muted, primary = (
-        colors[key] for key in ("background", "foreground", "muted", "primary")
-    )
-    selected, border = (
-        ground.blend(primary, _SELECTED),
-        ground.blend(text, _GRAPHIC[ground.brightness < text.brightness]),
-    )
-    variables = {
-        **dict.fromkeys(("foreground-muted", "text-muted", "text-disabled"), muted),
-        **dict.fromkeys(("block-cursor-blurred-foreground", "input-selection-foreground"), text),
-        **dict.fromkeys(
-            ("block-cursor-background", "footer-key-foreground", "link-color"), primary
-        ),
-        **dict.fromkeys(("block-cursor-foreground", "link-color-hover"), ground),
-        **dict.fromkeys(
-            ("block-cursor-blurred-background", "input-selection-background"), selected
-        ),
-        "screen-selection-background": selected,
-        "screen-selection-foreground": text,
-        "block-hover-background": colors["panel"],
-        "border-blurred": border,
-        "scrollbar": border,
-        **dict.fromkeys(("scrollbar-hover", "scrollbar-active"), primary),
-        **dict.fromkeys(("scrollbar-background", "scrollbar-corner-color"), ground),
-        **dict.fromkeys(("scrollbar-background-hover", "scrollbar-background-active"), ground),
-    }
-    return {key: color.hex for key, color in variables.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenTheme:
-    """A theme file with an error."""
-
-    file: Path
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class Themes:
-    """All themes, the selected one, and messages about broken files and unknown names."""
+    """All themes, and messages about broken files and an unknown selected name."""
 
     all: tuple[FileTheme, ...]
-    chosen: str
-    broken: tuple[BrokenTheme, ...] = ()
-    complaints: tuple[str, ...] = ()
+    complaints: tuple[str, ...]
 
 
 def load_themes(paths: Paths) -> Themes:
-    """Load all themes, the user's last so that they override others, and the selected name."""
+    """Load all themes, the user's last so that they override others."""
     themes: dict[str, FileTheme] = {}
-    broken: list[BrokenTheme] = []
+    complaints: list[str] = []
     for folder in reversed([*_folders(paths)]):
         for file in sorted(folder.glob("*.toml")):
             try:
                 themes[file.stem] = read_theme(file)
-            except (OSError, ValueError) as error:
-                reason = (
-                    error.strerror if isinstance(error, OSError) else None
-                )  # without the file name
-                broken.append(BrokenTheme(file, reason or str(error)))
-    complaints = [f"The theme {theme.file} cannot be used: {theme.reason}." for theme in broken]
+            except (OSError, ValueError, RecursionError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                complaints.append(f"The theme {file} cannot be used: {reason}.")
     name = selected_theme(paths)
     if name not in themes:
         complaints.append(f"Unknown theme {name!r}; available: {', '.join(sorted(themes))}.")
-        name = DEFAULT
-    return Themes(tuple(themes.values()), name, tuple(broken), tuple(complaints))
+    return Themes(tuple(themes.values()), tuple(complaints))
 
 
 def load_theme(paths: Paths, name: str) -> FileTheme:
@@ -154,23 +127,19 @@ def load_theme(paths: Paths, name: str) -> FileTheme:
     """
     if name == Path(name).name:  # not a path
         for folder in _folders(paths):
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, RecursionError):
                 return read_theme(folder / f"{name}.toml")
     return read_theme(_shipped_folder() / f"{DEFAULT}.toml")
 
 
 def read_theme(file: Path) -> FileTheme:
-    """Read a theme from a TOML file; raises OSError, or ValueError if it is invalid."""
+    """Read a theme from a TOML file; raises OSError, or ValueError or RecursionError if it is invalid."""
     if not file.is_file():
         raise ValueError("it is not a file")
-    if file.stat().st_size > _MAX_FILE_BYTES:
-        raise ValueError(f"it is larger than {_MAX_FILE_BYTES // 1024} KiB")
     try:
         record = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
     if not _NAME.fullmatch(file.stem):
         raise ValueError("a theme's name has letters, digits, '-' and '_' only")
     _check_keys(record, (*_FLAGS, *_SECTIONS), "key")
@@ -188,9 +157,7 @@ def read_theme(file: Path) -> FileTheme:
             with suppress(ColorParseError):
                 palette[key] = Color.parse(str(value))
             color = palette.get(key)
-            if (
-                color is None or color.auto or color.ansi is not None or color.a != 1
-            ):  # missing or not opaque
+            if color is None or color.auto or color.ansi is not None or color.a != 1:
                 raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
         if name == "colors" and "primary" not in palette:
             raise ValueError("it has no color 'primary'")
@@ -212,31 +179,31 @@ def read_theme(file: Path) -> FileTheme:
         for key, source in zip(_SECTIONS[section], sources, strict=True)
     }
     main = {key: color.hex for key, color in colors.items() if key != "muted"}
-    variables = _variables(colors) | {key: color.hex for key, color in more.items()}
+    colors["selected"] = ground.blend(primary, _SELECTED)
+    colors["border"] = ground.blend(text, _GRAPHIC[ground.brightness < text.brightness])
+    variables = {name: colors[key].hex for key, names in _VARIABLES.items() for name in names}
+    variables |= {key: color.hex for key, color in more.items()}
     return FileTheme(name=file.stem, **main, **flags, variables=variables)
 
 
 def selected_theme(paths: Paths) -> str:
     """The theme named by the environment or the settings."""
-    return chosen_setting(paths, "theme", DEFAULT)
+    return chosen_setting(paths, "tui.theme", DEFAULT)
 
 
-def chosen_setting(paths: Paths, name: str, default: str) -> str:
-    """A setting of `[tui]` from the environment or the settings file, without validating the others."""
-    if value := os.environ.get(f"ECOSHELL_TUI_{name.upper()}", "").strip():
+def chosen_setting(paths: Paths, key: str, default: str) -> str:
+    """A text such as `tui.theme` from the environment or the settings file, without validating the others."""
+    if value := os.environ.get(f"ECOSHELL_{key.replace('.', '_').upper()}", "").strip():
         return value
     if not paths.settings_file.is_file():  # reading a pipe would block
         return default
     try:
-        record = tomllib.loads(paths.settings_file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
+        value = tomllib.loads(paths.settings_file.read_text(encoding="utf-8-sig"))
+        for part in key.split("."):
+            value = value.get(part, {})
+        return str(value or default)
+    except (OSError, ValueError, RecursionError, AttributeError):  # reported with the settings
         return default
-    section = record.get("tui")
-    return (
-        str(cast("dict[str, Any]", section).get(name, default))
-        if isinstance(section, dict)
-        else default
-    )
 
 
 def _folders(paths: Paths) -> Iterator[Path]:

@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 
 import acp
 from acp import PROTOCOL_VERSION, RequestError, schema
-from pydantic import ValidationError
 
 from ecoshell import __version__
 from ecoshell.assembly import load_settings, open_store
@@ -23,6 +22,7 @@ from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.sessions import SessionStore
+from ecoshell.settings.convert import InvalidTable, to_settings
 from ecoshell.settings.schema import McpServerSettings, Settings
 from ecoshell.tools.workspace import Workspace, workspace_folder
 from ecoshell_acp.failures import BAD_PARAMETERS, NOT_FOUND, protocol_errors
@@ -232,26 +232,21 @@ def _with_servers(settings: Settings, servers: Iterable[McpServer]) -> Settings:
         base = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name).strip("-")[:36] or "server"
         numbered = (f"{base}-{number}" for number in itertools.count(2))
         name = next(name for name in itertools.chain([base], numbered) if name not in added)
+        match server:
+            case schema.HttpMcpServer():
+                headers = {header.name: header.value for header in server.headers}
+                entry = {"url": server.url, "headers": headers}
+            case schema.McpServerStdio():
+                env = {variable.name: variable.value for variable in server.env}
+                entry = {"command": server.command, "args": server.args, "env": env}
+            case _:
+                raise UsageError(f"The server {server.name} uses an unsupported transport.")
         try:
-            match server:
-                case schema.HttpMcpServer():
-                    headers = {header.name: header.value for header in server.headers}
-                    added[name] = McpServerSettings(url=server.url, headers=headers)
-                case schema.McpServerStdio():
-                    env = {variable.name: variable.value for variable in server.env}
-                    added[name] = McpServerSettings(
-                        command=server.command, args=tuple(server.args), env=env
-                    )
-                case _:
-                    raise UsageError(f"The server {server.name} uses an unsupported transport.")
-        except ValidationError as error:
-            raise UsageError(
-                f"The server {server.name} cannot be used: {error.errors()[0]['msg']}."
-            ) from error
+            added[name] = to_settings(McpServerSettings, entry)
+        except InvalidTable as error:
+            raise UsageError(f"The server {server.name} cannot be used: {error}.") from error
     servers_by_name = {**settings.mcp.servers, **added}
-    return settings.model_copy(
-        update={"mcp": settings.mcp.model_copy(update={"servers": servers_by_name})}
-    )
+    return replace(settings, mcp=replace(settings.mcp, servers=servers_by_name))
 
 
 def _folder(cwd: str) -> Path:

@@ -25,7 +25,7 @@ from ecoshell.planning.btp.evidence import Evidence, Past
 from ecoshell.planning.btp.experience import Columns
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.planning.btp.value import chance, frequency_bound, priors, value
-from ecoshell.planning.judging import by_rules, unwrapped
+from ecoshell.planning.judging import by_rules
 from ecoshell.strategies import (
     AskModel,
     Backtrack,
@@ -40,6 +40,7 @@ from ecoshell.strategies import (
     same,
 )
 from ecoshell_bench.reading import RunRecord, StepRecord
+from ecoshell_train.envelopes import unwrapped
 from ecoshell_train.records import read_records
 
 MAX_STEPS = 24
@@ -104,7 +105,8 @@ def _action(step: StepRecord, number: int, query: str) -> Action:
     if not isinstance(arguments, dict):
         arguments = {"": arguments}
     call = Call(step.tool, cast("dict[str, Any]", arguments), str(number))
-    observation = Observation(step.observation, ok=not unwrapped(step.observation)[1])
+    text, failed = unwrapped(step.observation)
+    observation = Observation(text, ok=not failed)
     return Action(call, observation, by_rules(query, call, observation).helpful)
 
 
@@ -188,6 +190,7 @@ class RecordedStore:
             step_tokens=[0] * count,
             seconds=[0.0] * count,
             model=[""] * count,
+            subagent_model=[""] * count,
         )
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:

@@ -26,6 +26,8 @@ DataFiles = Annotated[
 ]
 Query = Annotated[str, "One SELECT in DuckDB's SQL."]
 Kind = Literal["bar", "line", "scatter"]
+_MIN_TABLE = 500
+"""Characters of the table below a plot, at least."""
 
 
 class DataTools:
@@ -55,7 +57,12 @@ class DataTools:
         if plot == "no":
             return result.as_table(self._result.characters - 200)
         text, rows = self._in_worker(plots.draw_text, plot, result)
-        return Observation(text + result.truncation(rows), truncated=result.total > rows)
+        text, truncated = text + result.truncation(rows), result.total > rows
+        if omitted := plots.omitted(plot, result):
+            text += f"\n\nNot drawn: {', '.join(omitted)}. All columns:\n"
+            table = result.as_table(max(_MIN_TABLE, self._result.characters - 200 - len(text)))
+            text, truncated = text + table.text, truncated or table.truncated
+        return Observation(text, truncated=truncated)
 
     def data_plot(
         self,

@@ -50,6 +50,12 @@ def draw_text(kind: str, result: QueryResult) -> tuple[str, int]:
     return "\n".join(line.rstrip() for line in text.splitlines()), len(result.rows)
 
 
+def omitted(kind: str, result: QueryResult) -> list[str]:
+    """Return the columns that a plot as text does not show."""
+    drawn = {0, *_numeric_columns(result)[: 1 if kind == "bar" else None]}
+    return [_label(name) for index, name in enumerate(result.columns) if index not in drawn]
+
+
 def draw_png(kind: str, result: QueryResult) -> tuple[bytes, int]:
     """Return a plot as a PNG image and its number of rows; raises ToolError without a numeric column."""
     numbers = _numbers(result)
@@ -81,8 +87,7 @@ def draw_png(kind: str, result: QueryResult) -> tuple[bytes, int]:
 
 def _numbers(result: QueryResult) -> list[tuple[str, list[float | None]]]:
     """Return the names and values of the numeric columns after the first."""
-    indices = [index for index, kind in enumerate(result.types) if index and is_number(kind)]
-    indices = indices[: len(_MARKS)]
+    indices = _numeric_columns(result)
     if not indices or not result.rows:
         columns = zip(result.columns, result.types, strict=True)
         kinds = ", ".join(f"{_label(name)} {kind}" for name, kind in columns)
@@ -94,6 +99,12 @@ def _numbers(result: QueryResult) -> list[tuple[str, list[float | None]]]:
         (_label(result.columns[index]), [_float(row[index]) for row in result.rows])
         for index in indices
     ]
+
+
+def _numeric_columns(result: QueryResult) -> list[int]:
+    """Return the positions of the numeric columns after the first, as many as one plot can mark."""
+    columns = [index for index, kind in enumerate(result.types) if index and is_number(kind)]
+    return columns[: len(_MARKS)]
 
 
 def _x_values(result: QueryResult) -> Sequence[float | datetime | None]:

@@ -44,7 +44,7 @@ CLIENT_SECONDS = 120.0
 REPLY_SECONDS = 3600.0
 _LARGE_BODY_BYTES = 1 << 16
 """Larger bodies are read in a thread."""
-_UNBILLED = REFUSALS | {402, 405, 409, 415, 529}
+_UNBILLED = REFUSALS | {402, 405, 409, 415}
 """Statuses that certainly precede any work; 529 is Anthropic's overload."""
 _EVENTS_PER_TOKEN, _BYTES_PER_TOKEN, _SPARE_TOKENS, _SPARE_BYTES = 16, 1 << 14, 512, 1 << 23
 """Limits after which a reply is cut off, because its provider ignores the output limit."""

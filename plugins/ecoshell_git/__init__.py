@@ -49,7 +49,7 @@ class GitTools:
     async def git_status(self, path: Where = ".") -> Observation:
         """Show the branch and which files are changed, staged or untracked."""
         return await self._read(
-            "status", "--short", "--branch", "--ignore-submodules=all", "--", self._within(path)
+            "status", "--short", "--branch", "--ignore-submodules=all", path=path
         )
 
     async def git_diff(
@@ -60,9 +60,7 @@ class GitTools:
     ) -> Observation:
         """Show changes that are not committed, or those since or between revisions, as a diff."""
         selection = ["--cached"] if staged else []
-        return await self._read(
-            "diff", *_PLAIN_DIFF, *selection, *_revision(revision), "--", self._within(path)
-        )
+        return await self._read("diff", *_PLAIN_DIFF, *selection, *_revision(revision), path=path)
 
     async def git_log(
         self,
@@ -76,16 +74,12 @@ class GitTools:
             "--date=short",
             f"--max-count={max(1, min(count, _MAX_COMMITS))}",
         )
-        return await self._read(
-            "log", *_PLAIN_DIFF, *form, *_revision(revision), "--", self._within(path)
-        )
+        return await self._read("log", *_PLAIN_DIFF, *form, *_revision(revision), path=path)
 
     async def git_show(self, revision: Revision = "HEAD", path: Where = ".") -> Observation:
         """Show one commit: its message, and what it changed as a diff."""
         commit = _revision(f"{revision.strip() or 'HEAD'}^0")
-        return await self._read(
-            "show", *_PLAIN_DIFF, "--stat", "--patch", *commit, "--", self._within(path)
-        )
+        return await self._read("show", *_PLAIN_DIFF, "--stat", "--patch", *commit, path=path)
 
     async def git_blame(
         self,
@@ -95,9 +89,7 @@ class GitTools:
     ) -> Observation:
         """Show who changed each line of a file last, in which commit."""
         lines = f"-L{max(1, first)},{last if last > 0 else ''}"
-        return await self._read(
-            "blame", "--no-textconv", "--date=short", lines, "--", self._within(path)
-        )
+        return await self._read("blame", "--no-textconv", "--date=short", lines, path=path)
 
     async def git_commit(
         self,
@@ -146,19 +138,21 @@ class GitTools:
         """Return the names of files and links, including broken links."""
         return [name for name in names if os.path.lexists(self._workspace.root / name)]
 
-    async def _read(self, command: str, *arguments: str) -> Observation:
-        """Run a reading command; raises ToolError if the repository could make it run a program."""
-        await self._require_own_repository()
+    async def _read(self, command: str, *arguments: str, path: str) -> Observation:
+        """Run a reading command on a path; raises ToolError if the repository could make it run a program."""
+        names = [self._within(path)]
+        if await self._require_own_repository() == self._workspace.root and names == ["."]:
+            names = []  # With a path, git leaves out merges and empty commits.
         if why := await why_not_plain(
             self._workspace.root, "status"
         ):  # Hooks are off: see _READ_OPTIONS.
             raise ToolError(
                 f"git {command} was not run: {why}. Use run_command, which needs approval."
             )
-        return await self._git(*_READ_OPTIONS, command, *arguments)
+        return await self._git(*_READ_OPTIONS, command, *arguments, "--", *names)
 
-    async def _require_own_repository(self) -> None:
-        """Raise ToolError unless the workspace is in a repository with its data in its own folder."""
+    async def _require_own_repository(self) -> Path:
+        """Return the top folder; raises ToolError unless the repository has its data in its own folder."""
         root = self._workspace.root
         places = ("--show-toplevel", "--absolute-git-dir", "--git-common-dir")
         output = await git(root, "rev-parse", *places, seconds=_CHECK_SECONDS)
@@ -167,6 +161,7 @@ class GitTools:
         top, data, common = (root / place for place in output.split("\n")[:3])
         if where := await asyncio.to_thread(_elsewhere, top, data, common):
             raise ToolError(f"The git repository of {root} is kept elsewhere, in {where}.")
+        return top
 
     async def _git(self, *words: str) -> Observation:
         finished = await run_process(

@@ -25,9 +25,9 @@ from ecoshell.budget import (
     Hold,
     Settlement,
     ToolHold,
-    fitting_output,
     limit_reached,
     price_unknown,
+    reserved_output,
 )
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.entries import LEASE, Entry, alive
@@ -215,7 +215,7 @@ class TeamLedger(Ledger):
                 return place(ask)
             lease = self._lease_of(ask.account.model)
         try:  # Usually the lease has room for the whole call.
-            return place(_within(ask, lease.id, ask.max_tokens))
+            return place(_within(ask, lease.id, ask.usual_tokens))
         except LimitReached:
             pass
         with self._lock_leases:
@@ -227,7 +227,7 @@ class TeamLedger(Ledger):
                 try:
                     account = ask.account
                     caps = self.own_caps(account.session, account.turn, task=account.task)
-                    output = fitting_output(leased, caps)
+                    output = reserved_output(leased, caps)
                 except LimitReached:
                     if not free:
                         raise
@@ -431,7 +431,7 @@ def _within(ask: Ask, lease: str, minimum: int | None = None) -> Ask:
     old = ask.account
     account = Account(old.session, old.turn, old.role, old.model, old.purpose, lease, old.task)
     min_tokens = ask.min_tokens if minimum is None else minimum
-    return Ask(ask.price, ask.prompt_tokens, ask.max_tokens, account, min_tokens)
+    return Ask(ask.price, ask.prompt_tokens, ask.max_tokens, account, min_tokens, ask.repeatable)
 
 
 def _cap_state(share: Share, *, spent: int = 0, held: int = 0) -> CapState:

@@ -40,7 +40,8 @@ from ecoshell.planning.btp.redaction import redacted_value
 from ecoshell.secrecy import environ, mask_secrets
 from ecoshell.sessions import SessionStore
 from ecoshell.tools.workspace import Workspace, workspace_folder
-from ecoshell_train.data import ROLES, Example, Step, Task, played, replayed
+from ecoshell_train.examples import ROLES, Example, played, replayed
+from ecoshell_train.tasks import Step, Task
 
 _MAX_SESSIONS = 1_000_000
 

@@ -18,9 +18,10 @@ from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import META_TOOLS, Call, ToolSchema
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
-from ecoshell.planning.judging import unwrapped
-from ecoshell_train.data import Example, Step, Task, played, replayed
+from ecoshell_train.envelopes import unwrapped
+from ecoshell_train.examples import Example, played, replayed
 from ecoshell_train.records import Filled, Text, read_records
+from ecoshell_train.tasks import Step, Task
 
 Decision = Literal["call", "finish", "give_up"]
 Split = Literal["held", "rest", "all"]

@@ -22,8 +22,8 @@ from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import LOCAL, local_files
 from ecoshell.options import Options
 from ecoshell.paths import remedy
-from ecoshell_train import data, sessions, trainer, trajectories
-from ecoshell_train.data import ROLES, Example
+from ecoshell_train import sessions, trainer, trajectories
+from ecoshell_train.examples import ROLES, Example, examples, joined
 from ecoshell_train.export import MODULES, architecture, read_adapter, write_adapter, write_base
 from ecoshell_train.trainer import Estimate, Progress, Recipe, Tell
 
@@ -91,7 +91,7 @@ def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     with TemporaryDirectory() as folder:
         base, local = _base(args.base, args.out or Path(folder))
         _start_adapter(args)
-        sample = data.examples(
+        sample = examples(
             local, min(args.tasks, _SAMPLE_TASKS), recipe.seed, "train", _played(args)
         )
         note = ""
@@ -134,8 +134,8 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
             stage="tasks",
         )
     )
-    training = data.examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
-    validation = data.examples(local, args.held, seed, "held", ways, out / "held.jsonl")
+    training = examples(local, args.tasks, seed, "train", ways, out / "tasks.jsonl")
+    validation = examples(local, args.held, seed, "held", ways, out / "held.jsonl")
     results: dict[str, Any] = {}
     if args.from_sessions:
         from_sessions = sessions.session_examples(local, ways, out / "sessions.jsonl")
@@ -255,7 +255,7 @@ def _played(args: argparse.Namespace) -> list[Options]:
 
 
 def _of(examples: Sequence[Example], roles: Sequence[str]) -> list[Example]:
-    return data.joined(example for example in examples if example.role in roles)
+    return joined(example for example in examples if example.role in roles)
 
 
 def _require(examples: Sequence[Example], note: str) -> None:

@@ -21,10 +21,6 @@ from ecoshell_web import pages
 from ecoshell_web.fetching import HTML, Fetcher, Page
 from ecoshell_web.pages import Excerpt, excerpt
 
-_NO_SERVER = (
-    "No search server is configured. Tell the user to set a SearXNG server: "
-    "ecoshell config set plugins.web.searxng https://searxng.example.org"
-)
 _MAX_RESULTS = 20
 _SNIPPET_CHARACTERS = 300
 _MARK_CHARACTERS = 200
@@ -60,8 +56,6 @@ class WebTools:
         count: Annotated[int, "How many results."] = 8,
     ) -> Observation:
         """Search the web (internet) for pages about something: titles, addresses and snippets."""
-        if not self._searxng:
-            raise ToolError(_NO_SERVER)
         if not query.strip():
             raise ToolError("`query` is empty.")
         address = f"{self._searxng}/search?{urlencode({'q': query, 'format': 'json'})}"
@@ -159,11 +153,12 @@ def _results(page: Page, count: int) -> Iterator[str]:
 
 @hookimpl
 def tools(options: ToolOptions, settings: Mapping[str, Any]) -> list[FunctionTool]:
-    """Return `fetch_url`, `web_search` and `web_extract`."""
-    methods = WebTools(options, _address(settings))
+    """Return `fetch_url` and `web_extract`, and `web_search` if a search server is configured."""
+    methods = WebTools(options, server := _address(settings))
     limits = Limits(options.fetch_seconds, options.result)
     reach: tuple[Effect, ...] = ("network",)
-    functions = (methods.fetch_url, methods.web_search, methods.web_extract)
+    searches = (methods.web_search,) if server else ()
+    functions = (methods.fetch_url, *searches, methods.web_extract)
     return [FunctionTool(function, effects=reach, limits=limits) for function in functions]
 
 

@@ -568,18 +568,18 @@ async def test_the_user_is_asked_at_a_cap_like_in_a_chat(tmp_path, choice, reaso
     ],
 )
 async def test_the_user_starts_trims_or_refuses_quoted_work(tmp_path, choice, started, chosen):
-    graph = say('["count_text", ["<task>"], "list_files", ["<task>"]]')
+    graph = say('["list_files", ["<task>"], "count_text", ["<task>", "list_files"]]')
     (tmp_path / "home" / "config").mkdir(parents=True)
     settings = tmp_path / "home" / "config" / "config.toml"
     settings.write_text('[agent]\nstrategy = "graph"\nregistration = "all"\nquote_share = 0.0001\n')
-    nodes = [say("", "count_text", text="one"), say("", "list_files")]
+    nodes = [say("", "list_files"), say("", "count_text", text="one")]
     lines = [graph, *(line for line in nodes if line["call"]["name"] in started), finish("Done.")]
     async with editor(tmp_path, lines, "--price", "1,4", "--budget", "1.00") as opened:
         opened.choose = lambda options: choice
         session = await opened.new()
         assert await opened.ask(session, "Count and list.") == "end_turn"
     ((card, options, previous),) = opened.asked
-    assert [*options] == ["start", "without:count_text", "without:list_files", "refuse"]
+    assert [*options] == ["start", "without:list_files", "without:count_text", "refuse"]
     assert card.title.startswith("quote for 2 nodes: $")
     assert "of the remaining budget" in card.content[0].content.text
     assert card.tool_call_id in [

@@ -9,6 +9,7 @@ from agent_play import Recorder
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.assembly.shell import assemble
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.single import Single
 from ecoshell.options import Options
 
@@ -38,9 +39,7 @@ def play(home, tmp_path):
         )
         model = recorder(script, price=shell.deps.models.current.model.traits.price)
         metered = MeteredModel(model, shell.deps.budget.gate, shell.deps.budget.account)
-        shell.deps.models.current = ModelSet(
-            metered, Single(metered, max_tokens=200, answer_tokens=100)
-        )
+        shell.deps.models.current = ModelSet(metered, Single(metered, ModeLimits(200, 100)))
         shell.requests = model.requests
         try:
             yield shell

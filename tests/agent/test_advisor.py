@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 from agent_play import finish, is_replayed, of, say, turn
+from ledger_totals import wrong_totals
 
 from ecoshell.agent.advisor import EMPTY_ANSWER, is_stuck
 from ecoshell.budget import NANO
@@ -19,6 +20,7 @@ from ecoshell.events import (
     TurnFinished,
 )
 from ecoshell.messages import Call, Observation
+from ecoshell.models.script import ScriptModel
 from ecoshell.strategies import Step
 
 PRICE = (Decimal(1), Decimal(4))
@@ -66,6 +68,33 @@ async def test_model_asks_at_a_decision_point_and_the_cost_is_a_row_of_its_own(p
     assert any(line.startswith("advisor") for line in cost.splitlines())
 
 
+async def test_advisor_reads_the_tools_the_request_and_the_steps(play, advisor, monkeypatch):
+    requests, stream = [], ScriptModel.stream
+
+    def record(self, request):
+        requests.append(request)
+        return stream(self, request)
+
+    monkeypatch.setattr(ScriptModel, "stream", record)
+    async with play([*MISSING, finish("gone")], advisor=advisor(ADVICE)) as shell:
+        await turn(shell, "How many lines?")
+    (request,) = (request for request in requests if request.purpose == "sample")
+    text = request.messages[-1].text
+    tools, _, rest = text.partition("\n\n")
+    assert "\nread_file(path, start_line, end_line): Read a text file" in tools
+    assert "\ngit_log(revision, path, count): " in tools
+    assert "ask_advisor" not in tools
+    assert rest.startswith("The request:\nHow many lines?\n\nDone so far:\nread_file(path=")
+    assert request.max_tokens == 8_192  # a model that reasons needs most of it before it writes
+
+
+async def test_advice_that_ends_in_reasoning_is_reported(play, advisor):
+    async with play([*MISSING, finish("gone")], advisor=advisor(say("", usage=USAGE))) as shell:
+        events = await turn(shell)
+    assert any("wrote no advice" in note.text for note in of(events, Notice))
+    assert not of(events, AdvisorReplied)
+
+
 async def test_stuck_model_gets_advice_once_in_a_turn(play, advisor):
     lines = [*MISSING, READ, finish("3 lines"), *MISSING[:3], finish("gone")]
     async with play(
@@ -87,6 +116,29 @@ async def test_stuck_model_gets_advice_once_in_a_turn(play, advisor):
     assert len(of(again, AdvisorReplied)) == 1
 
 
+def edit(name):
+    return say("", "edit_file", path=name, old_text="a", new_text="b")
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [MISSING[:3], [edit(f"missing{at}.txt") for at in range(4)]],
+    ids=["concurrent", "in order"],
+)
+async def test_advice_comes_after_all_failing_calls_of_one_reply(play, advisor, failing):
+    reply = {"calls": [line["call"] for line in failing]}
+    options = {"advisor": advisor(ADVICE), "registration": "all", "yes": True}
+    async with play([reply, READ, finish("3 lines")], **options) as shell:
+        events = await turn(shell)
+        assert is_replayed(shell)
+    (advice,) = of(events, AdvisorReplied)
+    ended = [event for event in events[: events.index(advice)] if isinstance(event, CallFinished)]
+    assert len(ended) == len(failing) - 1  # the last one ends with the advice
+    assert [followed.call for followed in of(events, AdviceFollowed)] == [
+        'read_file(path="notes.txt")'
+    ]
+
+
 async def test_empty_answer_is_given_again_after_advice(play, advisor):
     async with play(
         [say(""), say("There are 3 lines.")], advisor=advisor(ADVICE), registration="all"
@@ -105,7 +157,7 @@ async def test_advice_stays_within_its_share(play, advisor):
     ) as shell:
         events = await turn(shell)
         rows = {row.key: row for row in shell.ledger.rows("role", shell.session)}
-        assert shell.ledger.verify() == ()
+        assert wrong_totals(shell.ledger) == ()
     results = [event.observation for event in of(events, CallFinished)]
     assert "advisor's share (30% of the remaining budget) does not allow" in results[-1]
     assert 0 < rows["advisor"].spent_nano <= 30_000_000

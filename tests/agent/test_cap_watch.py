@@ -60,7 +60,7 @@ async def test_a_turn_reports_a_nearly_used_cap_once_in_all_outputs(play, capsys
     (near,) = of(events, CapNear)
     assert near.spent == spent
     assert text.count("85 % of the session's cap of") == 1
-    output = AnswerOutput()
+    output = AnswerOutput(lambda: None)
     output.show(near)
     assert "85 % of the session's cap of" in capsys.readouterr().err
     assert block_of(near).text().startswith("85 % of the session's cap of")

@@ -1,4 +1,5 @@
 from ecoshell.agent.command_table import CommandTable, Printed
+from ecoshell.models.model_rows import StartingModel
 
 TABLE: CommandTable[list[str]] = CommandTable()
 
@@ -17,3 +18,20 @@ async def test_a_slash_command_is_one_function_with_its_usage_and_completions():
     assert [completion.text for completion in TABLE.complete(texts, "/say he")] == [
         "/say hello you"
     ]
+
+
+async def test_any_whitespace_ends_the_name_of_a_command():
+    assert TABLE.knows("/say\nhello")
+    assert (await TABLE.run([], "/Say\thello\n\nyou ")).text == "hello\n\nyou"
+
+
+async def test_model_names_the_models_to_change_to(play, monkeypatch):
+    offers = (
+        StartingModel("openai/gpt-5-mini", "key", "your openai key"),
+        StartingModel("hf:unsloth/Qwen3-4B-GGUF:Q4_K_M", "download", "download: 2.5 GB"),
+    )
+    async with play([]) as shell:
+        monkeypatch.setattr(shell.deps.models.factory, "starting_models", lambda: offers)
+        printed = (await shell.command("/model")).text
+    assert "/model openai/gpt-5-mini " in printed
+    assert "/model pull unsloth/Qwen3-4B-GGUF:Q4_K_M  download: 2.5 GB" in printed

@@ -14,6 +14,7 @@ from ecoshell.budget import ZERO_PRICE, Price, Rates
 from ecoshell.errors import LimitReached, ModelBroken, ModelMissing, UsageError
 from ecoshell.events import BudgetSettled, CallFinished, Compacted, TurnFinished
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.single import Single
 
 PRICE = (Decimal(1), Decimal(4))
@@ -44,7 +45,7 @@ class ScriptedFactory:
         if name not in self.models:
             raise ModelMissing(f"No API key for {name}.")
         metered = MeteredModel(self.models[name], self._deps.budget.gate, self._deps.budget.account)
-        return ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        return ModelSet(metered, Single(metered, ModeLimits(200, 100)))
 
     async def aclose(self):
         pass
@@ -66,7 +67,7 @@ async def test_the_model_gets_the_summary_and_the_transcript_stays_complete(play
         stored = [event for _, event in shell.store.events(shell.session)]
     texts = [message.text for message in request.messages[1:]]
     assert texts[0] == "What was said and done so far, in short:\nThe user asked for notes.txt."
-    assert "And now?\n\nBudget: " in texts[2]
+    assert "And now?\n\n[Budget: " in texts[2]
     assert not any(LONG.strip() in text for text in texts)
     assert (summarising.purpose, summarising.task) == ("compact", summarising.messages[-1].text)
     first = shell.requests[0].messages

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from agent_play import User, finish, of, say, turn
 
-from ecoshell.events import ApprovalWanted, CallFinished, Notice, SandboxBlocked
+from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, Notice, SandboxBlocked
 from ecoshell.tools.sandbox import backend
 
 WORKS = sys.platform in ("linux", "darwin") and not backend(Path("/nowhere")).problem
@@ -64,6 +64,19 @@ async def test_network_is_allowed_by_the_user_after_a_failure(play, connect):
     assert result.ok
     assert "connected" in result.observation
     assert "The user allowed running it with network" in result.observation
+
+
+async def test_both_questions_about_a_command_of_a_subagent_name_it(
+    play, settings, connect, tmp_path
+):
+    child = tmp_path / "child.jsonl"
+    child.write_text("".join(json.dumps(line) + "\n" for line in script(connect)))
+    settings(agent={"task_model": f"script:{child}"})
+    async with play([finish("unused")], user=User("once", "once")) as shell:
+        events = await turn(shell, "/task Connect.")
+    assert len(of(events, ApprovalWanted)) == 2
+    decisions = of(events, ApprovalWanted | ApprovalGiven)
+    assert [event.agent for event in decisions] == ["subagent"] * 4
 
 
 @pytest.mark.parametrize("yes", [False, True])

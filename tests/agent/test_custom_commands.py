@@ -1,6 +1,7 @@
 """Commands made from Markdown files: their questions, what holds for them only, and trust."""
 
 import json
+from contextlib import AsyncExitStack
 from decimal import Decimal
 
 import pytest
@@ -46,6 +47,8 @@ def own(tmp_path):
         ("Say $1", "/fix $2 $ARGUMENTS", "Say $2"),
         ("Say $1 $2", "/fix it's late", "Say it's late"),
         ("Say $1", "/FIX hi", "Say hi"),
+        ("Say $ARGUMENTS", "/fix\nthis\n\n  and that", "Say this\n\n  and that"),
+        ("Say $1", "/fix\tthis", "Say this"),
     ],
 )
 async def test_arguments_take_their_places(play, own, body, typed, question):
@@ -89,7 +92,44 @@ async def test_model_effort_and_cap_hold_for_the_question_only(play, own, tmp_pa
         assert seen == [(f"script:{other}", "high", 250_000_000)]
         assert (deps.settings.effort, await deps.budget.caps()) == ("auto", ())
         assert deps.models.session_model == f"script:{tmp_path / 'script.jsonl'}"
-        assert shell.store.last_choices(shell.session).model == deps.models.session_model
+        last = shell.store.last_choices(shell.session)
+        assert (last.model, last.effort) == (deps.models.session_model, "auto")
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_retry_applies_cap_model_and_effort_again(play, own, tmp_path, resumed):
+    other = tmp_path / "other.jsonl"
+    other.write_text(f"{json.dumps(say('From the other model.'))}\n" * 2)
+    file = f"---\nmodel: script:{other}\neffort: high\ncap: 0.25\n---\nDesign $1."
+    write(own, "design.md", file)
+    async with AsyncExitStack() as stack:
+        shell = await stack.enter_async_context(play(DONE))
+        started = of(await turn(shell, "/design it"), TurnStarted)[0]
+        assert (started.question, started.line) == ("Design it.", "/design it")
+        if resumed:
+            await stack.aclose()
+            shell = await stack.enter_async_context(play(DONE, resume=shell.session))
+        (own / "design.md").unlink()
+        with pytest.raises(UsageError, match="The command /design was removed"):
+            await shell.command("/retry")
+        assert shell.conversation.memory.last_turn.question == "Design it."
+        write(own, "design.md", file)
+        printed = await shell.command("/retry")
+        assert (printed.effect, printed.value) == ("ask", "/design it")
+        seen = []
+        async for event in shell.ask(printed.value, printed.attachments):
+            if isinstance(event, TurnStarted):
+                caps = {cap.scope: cap.limit for cap in await shell.deps.budget.caps()}
+                effort = shell.deps.settings.effort
+                seen.append((event.question, event.model, effort, caps["turn"]))
+        assert seen == [("Design it.", f"script:{other}", "high", 250_000_000)]
+
+
+async def test_retry_asks_typed_text_and_a_task_as_typed(play):
+    async with play(DONE) as shell:
+        for line in ("Design it.", "/task 0.05: Design it."):
+            assert of(await turn(shell, line), TurnStarted)[0].line == ""
+            assert (await shell.command("/retry")).value == line
 
 
 @pytest.mark.parametrize(
@@ -249,4 +289,4 @@ def test_commands_of_the_screen_are_reserved():
     from ecoshell.agent.command_table import SCREEN_COMMANDS
     from ecoshell.tui.commands import CHAT_COMMANDS
 
-    assert CHAT_COMMANDS.keys() == SCREEN_COMMANDS
+    assert CHAT_COMMANDS.keys() | {"exit"} == SCREEN_COMMANDS

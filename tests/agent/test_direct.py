@@ -5,7 +5,7 @@ from agent_play import of, register, say, turn, with_traits
 
 from ecoshell.catalog.presentation import LOCAL_ARRAY
 from ecoshell.errors import LimitReached
-from ecoshell.events import Answer, CallFinished
+from ecoshell.events import Answer, CallFinished, PlanChanged
 from ecoshell.messages import Call, Message, ToolSchema
 from ecoshell.models import Reply, Request
 from ecoshell.modes.requests import repair_request
@@ -269,3 +269,29 @@ async def test_a_model_without_a_grammar_gets_an_error_for_an_unknown_name(play)
         events = await turn(shell)
         assert registrable(shell.requests[0]) == [None]
     assert [event.refused for event in of(events, CallFinished)] == ["unknown"]
+
+
+def tiny(shell):
+    """Give the scripted model a grammar and the size of the embedded model."""
+    return with_traits(shell, calls_undeclared=True, parameters=135_000_000)
+
+
+async def test_the_first_call_that_registers_a_tool_costs_no_registration_step(play):
+    async with play([COUNT, say("3 lines.")], budget="60000tok") as shell:
+        before = await tiny(shell).conversation.setup.forecast("How long is it?")
+        first, *_ = of(await turn(shell), PlanChanged)
+    for plan in (before.event(), first):
+        costs = {row.tool: row.cost for row in plan.rows}
+        assert costs["count_text"] == costs["read_file"] > 0
+
+
+async def test_a_small_model_reads_no_list_of_tools_that_its_grammar_excludes(play):
+    async with play([COUNT, say("3 lines."), say("Yes.")], budget="60000tok") as shell:
+        tiny(shell).deps.settings.strict, shell.deps.settings.earned = True, False
+        events = await turn(shell, "How long is it?")
+        await turn(shell, "Sure?")
+        requests = shell.requests
+    assert {row.tool: row.why for row in of(events, PlanChanged)[-1].rows}["count_text"] == "quota"
+    assert "count_text" not in {schema.name for schema in requests[1].callable_now}
+    texts = [message.text for request in requests for message in request.messages]
+    assert not [text for text in texts if "Not to be used" in text]

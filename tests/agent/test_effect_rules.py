@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -62,15 +63,26 @@ READS = [
     ("run_command", {"command": "cat < hidden/k"}),
     ("run_command", {"command": "cp --from=secrets/k x"}),
     ("run_command", {"command": "cat docs/key | wc"}),
+    ("run_command", {"command": "cd secrets && cat k"}),
 ]
 UNCERTAIN = [
     ("run_command", {"command": "cat sec*/k"}),
-    ("run_command", {"command": "cd secrets && cat k"}),
     ("run_command", {"command": "grep -r a ."}),
     ("run_command", {"command": "cat $(echo secrets/k)"}),
     ("run_python", {"code": "print(open('sec' + 'rets/k').read())"}),
 ]
 """What is not visible in the arguments; only the sandbox holds it."""
+HIDDEN = [
+    "python3 w.py",
+    "make",
+    "./cat docs/a.md",
+    "git diff",
+    "grep -r line",
+    "grep -A 3 --recursive line",
+    "ls && pytest",
+    "wc --files0-from=list",
+]
+"""Plain lines of programs that use more than their arguments name."""
 FREE = [
     ("read_file", {"path": "docs/a.md"}),
     ("search_text", {"text": "a"}),
@@ -96,6 +108,59 @@ def test_rule_on_reading_holds_for_every_tool(ground, rule, name, arguments):
 def test_uncertain_programs_match_only_outside_the_sandbox(ground, name, arguments):
     assert verdict(ground, name, arguments, deny=("read:secrets/*",)) == "deny"
     assert verdict(ground, name, arguments, ask=("read:secrets/*",)) == "ask"
+
+
+@pytest.mark.parametrize("command", [*HIDDEN, "cd src && cat ../secrets/k"])
+@pytest.mark.parametrize("rule", ["read:secrets/*", "write:secrets/*", "network:*.internal"])
+def test_programs_that_use_more_than_they_name_match_without_a_sandbox(ground, rule, command):
+    arguments, is_named = {"command": command}, command not in HIDDEN
+    expected = "ask" if is_named and rule.startswith("network") else "deny"
+    assert verdict(ground, "run_command", arguments, deny=(rule,)) == expected
+    if expected == "deny":
+        assert verdict(ground, "run_command", arguments, ask=(rule,), allow=("*",)) == "ask"
+    assert verdict(ground, "run_command", arguments, allow=("run_command",)) == "allow"
+    assert verdict(ground, "run_command", arguments, deny=("execute:rm *",), yes=True) == "allow"
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("rule", "held"),
+    [
+        ("write:docs/*", True),
+        ("write:docs/**", True),
+        ("write:./docs/", True),
+        ("write:docs", True),
+        ("write:docs/a.md", True),
+        ("write:/etc/*", True),
+        ("write:docs/a*", False),
+        ("write:*.md", False),
+        ("write:docs/new.md", False),
+        ("write:docs/new/*", False),
+        ("write:docs/a.md/*", False),
+        ("write:hidden/*", False),
+        ("read:hidden/*", False),
+        ("read:/etc/*.d/*", False),
+        ("read:*.pem", True),
+        ("read:/etc/*", True),
+        ("read:secrets/new", True),
+    ],
+)
+@pytest.mark.parametrize("network", [(), ("python3 *",)])
+def test_rule_that_the_sandbox_cannot_hold_matches_as_without_one(ground, rule, held, network):
+    arguments = {"command": "python3 w.py"}
+    rules = {"auto_accept": True, "network": network}
+    denied = verdict(ground, "run_command", arguments, confined=True, deny=(rule,), **rules)
+    assert denied == ("deny" if not held else "ask" if network else "allow")
+    asked = verdict(ground, "run_command", arguments, confined=True, ask=(rule,), **rules)
+    assert asked == ("allow" if held and not network else "ask")
+
+
+@needs_sandbox
+def test_rule_that_compares_too_many_files_is_not_held(ground, monkeypatch):
+    monkeypatch.setattr("ecoshell.tools.protection._MAX_PATHS", 3)
+    arguments, rules = {"command": "python3 w.py"}, {"confined": True, "auto_accept": True}
+    for rule, expected in (("read:*.pem", "deny"), ("read:secrets/*", "allow")):
+        assert verdict(ground, "run_command", arguments, deny=(rule,), **rules) == expected
 
 
 @needs_sandbox
@@ -171,11 +236,16 @@ def rules(tmp_path: Path, home: Path):
     (home / "secrets/key.txt").write_text("two keys\n")
     os.link(home / "notes.txt", home / "plain.txt")
 
-    def write(**approval: list[str]) -> None:
+    def write(sandbox: Mapping[str, object] | None = None, **approval: list[str]) -> None:
         file = tmp_path / "home/config/config.toml"
         file.parent.mkdir(parents=True)
-        lines = [f"{decision} = {json.dumps(names)}" for decision, names in approval.items()]
-        file.write_text("\n".join(["[approval]", *lines]))
+        tables = {"approval": approval, "sandbox": sandbox or {}}
+        lines = [
+            line
+            for name, table in tables.items()
+            for line in (f"[{name}]", *(f"{key} = {json.dumps(table[key])}" for key in table))
+        ]
+        file.write_text("\n".join(lines))
 
     return write
 
@@ -215,6 +285,17 @@ async def test_sandboxed_programs_do_not_read_protected_files(play, rules):
     assert len(results) == len(commands)
     assert not any("two keys" in event.observation for event in results)
     assert not any(event.ok for event in results)
+
+
+@needs_sandbox
+@pytest.mark.parametrize("decision", ["deny", "ask"])
+async def test_no_later_call_reads_a_protected_file_by_another_name(play, rules, decision):
+    rules(**{decision: ["read:secrets/*"]}, sandbox={"auto_accept": True})
+    lines = [say("", "run_command", command=text) for text in ("mv secrets s4", "cat s4/key.txt")]
+    lines += [say("", "read_file", path="s4/key.txt"), finish()]
+    async with play(lines, user=User()) as shell:
+        events = await turn(shell)
+    assert not any(event.ok for event in of(events, CallFinished))
 
 
 def test_schema_of_tools_does_not_mention_rules(ground):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from ecoshell.cli.parser import build_parser
@@ -22,6 +24,20 @@ async def test_the_effort_is_shown_set_and_sent_with_steps_only(play):
         assert shell.requests[-1].effort == "auto"
         with pytest.raises(UsageError, match="Unknown effort 'huge'"):
             await shell.command("/effort huge")
+
+
+@pytest.mark.parametrize("purpose", ["rank", "judge"])
+async def test_a_model_that_reasons_decides_without_it_where_it_can(play, purpose):
+    async with play([{"text": "A"}, {"text": "A"}], effort="high") as shell:
+        model = shell.deps.models.current.model
+        request = Request((Message("user", "?"),), want="text", max_tokens=16, purpose=purpose)
+        await model.ask(request, lambda _: None)
+        model._model.traits = replace(model._model.traits, reasons=True)
+        await model.ask(request, lambda _: None)
+    assert [(sent.effort, sent.max_tokens) for sent in shell.requests] == [
+        ("auto", 16),
+        ("off", 1_024),
+    ]
 
 
 @pytest.mark.parametrize("command", ["chat", "line", "ask"])

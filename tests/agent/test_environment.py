@@ -13,6 +13,7 @@ from ecoshell.agent.model_set import ModelSet
 from ecoshell.events import ContextTold, Notice, TrustGiven, TrustWanted, TurnFinished
 from ecoshell.models import estimate
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.single import Single
 from ecoshell.tools.workspace import Workspace
 
@@ -209,9 +210,7 @@ async def test_a_small_model_trained_on_single_turns_gets_each_question_as_its_f
         small = Recorder(script)
         small.traits = replace(small.traits, small=True, trained="single")
         metered = MeteredModel(small, shell.deps.budget.gate, shell.deps.budget.account)
-        shell.deps.models.current = ModelSet(
-            metered, Single(metered, max_tokens=200, answer_tokens=100)
-        )
+        shell.deps.models.current = ModelSet(metered, Single(metered, ModeLimits(200, 100)))
         for question in ("Say one.", "Say two."):
             assert context_of(await turn(shell, question))
     first, second = ([message.text for message in request.messages] for request in small.requests)

@@ -16,6 +16,7 @@ from ecoshell.messages import Call, Usage
 from ecoshell.models import Delta, Reply
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.single import Single
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
@@ -91,7 +92,7 @@ def fail(shell, good, error, piece=None):
     models, budget = shell.deps.models, shell.deps.budget
     failing = Failing(models.current.model._model, good, error, piece)
     metered = MeteredModel(failing, budget.gate, budget.account, retry=RetryPolicy(seconds=0))
-    models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
+    models.current = ModelSet(metered, Single(metered, ModeLimits(200, 100)))
 
 
 def fall_back_on(shell, *names):

@@ -119,6 +119,19 @@ async def test_a_failing_hook_breaks_no_turn(play, own, command, status, text):
         assert of(events, TurnFinished)[0].status == "answered"
 
 
+async def test_a_failing_hook_of_a_sessions_end_is_reported_and_recorded(play, own):
+    own(table("bye", "session_end", "exit 3"))
+    async with play(STEPS) as shell:
+        shown, first = [], shell.session
+        shell.on_event = shown.append
+        await turn(shell, "Read it.")
+        await shell.command("/new")
+        assert [(event.name, event.status) for event in shown] == [("bye", 3)]
+        assert of(shell.store.history(first), HookRan) == shown
+        await turn(shell, "Again.")
+    assert [event.name for event in shown] == ["bye", "bye"]
+
+
 async def test_a_hook_sees_no_secrets(play, own, home, monkeypatch):
     monkeypatch.setenv("SERVICE_API_KEY", "sk-12345678901234567890")
     (home / "notes.txt").write_text("key sk-12345678901234567890\n")
@@ -203,8 +216,24 @@ async def test_a_faulty_file_is_a_sentence_and_the_turn_goes_on(
 
 async def test_without_hooks_nothing_is_around_the_tools(play):
     async with play(STEPS) as shell:
-        assert shell.deps.hooks is None
+        assert shell.deps.hooks() is None
         assert not of(await turn(shell, "Read it."), HookRan)
+        assert "There are no hooks" in (await shell.command("/hooks")).text
+
+
+async def test_hooks_created_during_a_session_run_with_the_next_question(play, home):
+    file = home / ".ecoshell" / "hooks.toml"
+    async with play([READ, say("Done.")] * 2, trust_project=True) as shell:
+        assert of(await turn(shell, "Read it."), CallFinished)[0].ok
+        file.parent.mkdir()
+        file.write_text(table("guard", "before_tool", "echo not now >&2; exit 2"))
+        assert "read with the next question" in (await shell.command("/hooks")).text
+        events = await turn(shell, "Again.")
+        assert [event.name for event in of(events, HookRan)] == ["guard"]
+        assert of(events, CallFinished)[0].refused == "hook"
+        assert "guard" in (await shell.command("/hooks")).text
+        file.unlink()
+        assert not of(await turn(shell, "Again."), HookRan)
         assert "There are no hooks" in (await shell.command("/hooks")).text
 
 

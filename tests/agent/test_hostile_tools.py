@@ -52,7 +52,7 @@ async def never_end():
 
 async def act(tool, **limits):
     runner = Runner(Catalog([tool]), unstated=Limits(**limits))
-    context = CallContext(Trajectory("do it"), frozenset(), lambda event: None)
+    context = CallContext(Trajectory("do it"), set(), lambda event: None)
     return await runner.execute(Call(tool.schema.name), context)
 
 
@@ -312,10 +312,10 @@ async def main():
     tools = [FunctionTool(endless, effects=(), limits=Limits(seconds=0.05)), Foreign(stubborn)]
     runner = Runner(Catalog(tools), unstated=Limits(seconds=0.05))
     for tool in tools:
-        result = await runner.execute(Call(tool.schema.name), CallContext(Path("x"), frozenset(), print))
+        result = await runner.execute(Call(tool.schema.name), CallContext(Path("x"), set(), print))
         print(result.ok, flush=True)
     # one more is running when the program ends
-    asyncio.create_task(runner.execute(Call("foreign"), CallContext(Path("x"), frozenset(), print)))
+    asyncio.create_task(runner.execute(Call("foreign"), CallContext(Path("x"), set(), print)))
     await asyncio.sleep(0)
 
 asyncio.run(main())

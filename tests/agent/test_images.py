@@ -11,7 +11,7 @@ from pictures import png
 
 from ecoshell.agent.memory import Memory
 from ecoshell.errors import UsageError
-from ecoshell.events import CallFinished, Notice, TurnStarted, from_json, to_json
+from ecoshell.events import CallFinished, Notice, SubagentFinished, TurnStarted, from_json, to_json
 from ecoshell.images import attached, image_of
 from ecoshell.paths import user_paths
 
@@ -108,6 +108,31 @@ async def test_a_model_without_vision_gets_no_image(play, monkeypatch):
                 pass
         assert refused.value.fix.endswith("vision = true.")
         assert shell.requests == []
+
+
+@pytest.mark.parametrize("blind", ["script.jsonl", "child.jsonl"])
+async def test_images_of_the_command_task_need_vision_of_the_subagents_model(
+    play, tmp_path, monkeypatch, blind
+):
+    child, config = tmp_path / "child.jsonl", tmp_path / "home/config"
+    child.write_text(json.dumps(say("Grey.")))
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f"[agent]\ntask_model = 'script:{child}'\n")
+    async with play([]) as shell:
+
+        def traits(model):
+            own = model._model.traits
+            return replace(own, vision=not own.name.endswith(blind))
+
+        monkeypatch.setattr(type(shell.deps.models.current.model), "traits", property(traits))
+        question = shell.ask("/task What is this?", [attached(IMAGE)])
+        if blind == "child.jsonl":
+            with pytest.raises(UsageError, match="cannot see images") as refused:
+                await anext(question)
+            assert "[agent] task_model" in refused.value.fix
+        else:
+            (ended,) = of([event async for event in question], SubagentFinished)
+            assert ended.status == "answered"
 
 
 async def test_read_file_shows_an_image(play, photo):

@@ -18,6 +18,7 @@ from ecoshell.events import BudgetHeld, BudgetSettled, Notice, TextArrived
 from ecoshell.messages import Call, Observation
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.single import Single
 from ecoshell_train.classifier import Classifier, TrainedJudge, features, save
 
@@ -55,7 +56,7 @@ def bench(tmp_path, ledger):
             scripted, Gate(ledger), lambda: ACCOUNT, retry=RetryPolicy(seconds=0)
         )
         trained = {"classifier": TrainedJudge(tmp_path / "judge.json").judge}
-        model_set = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        model_set = ModelSet(metered, Single(metered, ModeLimits(200, 100)))
         return Judge(kind=lambda: kind, models=lambda: model_set, more=trained), scripted
 
     return create

@@ -11,6 +11,8 @@ from ecoshell.agent.session_settings import (
     result_characters,
     step_limit,
 )
+from ecoshell.agent.turn_usage import BudgetLine, TurnUsage
+from ecoshell.budget import CapState
 from ecoshell.events import CallFinished, CallJudged, ToolsOffered
 from ecoshell.models import Traits
 
@@ -97,12 +99,30 @@ async def test_a_model_under_a_cap_sees_the_remaining_budget_after_each_step(pla
     assert (
         first.messages[-1]
         .text.rpartition("\n")[2]
-        .startswith("Budget: 50,000 tokens of 50,000 tokens left")
+        .startswith("[Budget: 50,000 tokens of 50,000 tokens left")
     )
-    assert second.messages[-1].text.rpartition("\n")[2].startswith("Budget: ")
+    assert second.messages[-1].text.rpartition("\n")[2].startswith("[Budget: ")
     assert "a step costs about" in second.messages[-1].text
     assert third.messages[: len(second.messages)] == second.messages
     assert [bool(event.note) for event in of(events, CallJudged)] == [True, True]
+
+
+def cap(scope, limit, spent, unit="usd"):
+    return CapState(scope, unit, limit, spent, 0)
+
+
+@pytest.mark.parametrize(
+    ("caps", "rest"),
+    [
+        ([cap("task", 980_000_000, 0), cap("session", 2_000_000_000, 35_000_000)], "$0.98 of"),
+        ([cap("session", 2_000_000_000, 1_500_000_000), cap("day", 10**12, 0)], "$0.50 of"),
+        ([cap("session", 10**9, 0), cap("turn", 900, 500, "tokens")], "400 tokens of"),
+    ],
+)
+async def test_the_budget_line_names_the_cap_that_binds_first(play, caps, rest):
+    async with play([]) as shell:
+        line = BudgetLine(shell.deps.settings, shell.deps.models, TurnUsage())
+        assert f"Budget: {rest}" in line.text(caps)
 
 
 async def test_the_budget_line_can_be_turned_off(play):

@@ -3,6 +3,7 @@
 import pytest
 from agent_play import finish, of, register, turn
 
+from ecoshell.catalog import CORE
 from ecoshell.events import CallFinished, ToolRegistered, ToolsOffered
 from ecoshell.models.tokens import counter_for
 from ecoshell.paths import user_paths
@@ -59,6 +60,16 @@ async def test_names_of_a_thousand_tools_take_under_five_thousand_tokens(play, c
     else:
         assert {"server7.list_branch", "server7.search_issue_comment"} <= set(offered.names)
         assert len(offered.names) < 1000
+
+
+async def test_core_set_is_loaded_however_many_names_there_are(play, configured):
+    configured(LONG)
+    async with play([finish("ok")]) as shell:
+        before = await shell.status()
+        (offered,) = of(await turn(shell, "What is the time?"), ToolsOffered)
+    assert offered.loaded == offered.core == CORE
+    assert {tool.name for tool in before.tools if tool.ahead} == {*CORE}
+    assert len(offered.names) < 1000
 
 
 async def test_schemas_take_at_most_half_of_an_assumed_context(play, configured):

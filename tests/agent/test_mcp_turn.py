@@ -124,7 +124,9 @@ async def test_a_changing_server_keeps_the_prefix_of_the_prompt(
 
         async def changed(*tools):
             listed_tools = server.tools
-            listed.write_text(json.dumps(tools))
+            following = listed.with_suffix(".new")
+            following.write_text(json.dumps(tools))
+            following.replace(listed)  # the server never reads half of it
             async with asyncio.timeout(240):
                 while server.tools is listed_tools:  # noqa: ASYNC110 - the provider replaces its list
                     await asyncio.sleep(0.05)
@@ -273,37 +275,6 @@ async def test_a_template_is_offered_and_is_no_resource_before_it_is_filled_in(p
         assert "it is a template; fill in {day}" in "\n".join(notice.text for notice in notices)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "tool"), [(SERVER, "edit"), ((SUPPORT / "hostile_mcp.py", "subscribes"), "go")]
-)
-async def test_a_change_of_an_attached_resource_is_reported_with_the_next_question(
-    play, configured, arguments, tool
-):
-    configured(tried=arguments)
-    address = "notes://today?short=1"
-    async with play([finish("-")] * 4) as shell:
-        (started,) = of(await turn(shell, f'What is on, @"tried:{address}"?'), TurnStarted)
-        assert started.attachments
-        server = shell.deps.providers.servers["tried"]
-        (edit,) = [candidate for candidate in server.tools if candidate.listed.name == tool]
-        for changed in ("notes://another", address):  # the first one was never attached
-            await edit.run({"address": changed})
-        async with asyncio.timeout(600):
-            while not server._updated:  # noqa: ASYNC110 - the update arrives separately from the result
-                await asyncio.sleep(0.05)
-        notice = f"@tried:{address} has changed since it was attached; mention it again to attach the new version."
-        thanked = await turn(shell, "Thanks.")
-        assert [event.text for event in of(thanked, Notice) if "has changed" in event.text] == [
-            notice
-        ]
-        assert "has changed" not in str(of(await turn(shell, "Bye."), Notice))
-        await edit.run({"address": address})
-        async with asyncio.timeout(600):
-            while not server._updated:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.05)
-        assert "has changed" not in str(of(await turn(shell, f'Now @"tried:{address}"?'), Notice))
-
-
 async def test_arguments_of_a_prompt_are_completed_by_the_server(play, configured):
     configured(tried=SERVER)
     async with play([finish("-")]) as shell:
@@ -341,7 +312,7 @@ async def test_arguments_of_a_prompt_are_completed_by_the_server(play, configure
 async def test_a_prompt_of_a_server_becomes_the_question(play, configured):
     configured(tried=SERVER)
     async with play([]) as shell:
-        printed = await shell.command("/tried:review notes.txt tone=plain")
+        printed = await shell.command("/tried:review\nnotes.txt tone=plain")
         assert (printed.effect, printed.value) == ("ask", "Review notes.txt in a plain tone.")
         assert (await shell.command('/tried:review "a file.txt" very strict')).value.endswith(
             "Review a file.txt in a very strict tone."

@@ -3,17 +3,20 @@
 import asyncio
 
 import pytest
-from agent_play import finish, is_replayed, register, say, turn
+from agent_play import Recorder, finish, is_replayed, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
+    BudgetHeld,
     CallFinished,
     CallStarted,
     CommandRan,
     Compacted,
+    ModelReplied,
     Rationale,
+    TextArrived,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
@@ -22,6 +25,7 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Attachment, Call, Message, ToolSchema, Usage
+from ecoshell.models import Delta
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
 
@@ -77,6 +81,69 @@ async def test_a_stopped_call_is_replayed(play, home):
     assert call.call.name == "run_command"
     assert result.text == "The turn ended before run_command did."
     assert ending.text == "[interrupted]"
+
+
+async def test_the_output_of_a_stopped_command_is_kept(play, home):
+    command = "echo before; touch started; sleep 30"
+    lines = [say("Wait.", "run_command", command=command), finish("never")]
+    async with asyncio.timeout(120), play(lines, registration="all", yes=True) as shell:
+        async for event in shell.ask("Sleep."):
+            if isinstance(event, CallStarted):
+                while not (home / "started").exists():  # noqa: ASYNC110 - the command is stopped after it
+                    await asyncio.sleep(0.01)
+                await shell.stop()
+        assert is_replayed(shell)
+        result = shell.conversation.memory.messages[-2]
+    expected = "The turn ended before run_command did. Its output so far:\nbefore"
+    assert result.text == expected
+
+
+class Pausing(Recorder):
+    """Stops writing for good after the first "half "."""
+
+    _pauses = True
+
+    async def stream(self, request):
+        async for piece in super().stream(request):
+            yield piece
+            if self._pauses and isinstance(piece, Delta) and piece.text == "half ":
+                self._pauses = False
+                await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_the_text_of_a_stopped_reply_is_part_of_the_next_prompt(play, killed):
+    lines = [COUNT, say("The first half of it and the second."), finish("And the second half.")]
+    async with play(lines, registration="all", recorder=Pausing) as shell:
+        async for event in shell.ask("Write it."):
+            if isinstance(event, TextArrived) and event.text == "half ":
+                await shell.stop()
+        assert is_replayed(shell)
+        history = shell.store.history(shell.session)
+        if killed:  # the process wrote no end of the turn
+            history = [event for event in history if not isinstance(event, TurnFinished)]
+        again = Memory(shell.deps.catalog, history)
+        assert again.messages == shell.conversation.memory.messages
+        await turn(shell, "Go on where you stopped.")
+        *_, ending, _ = shell.requests[-1].messages
+    assert ending == Message("assistant", "The first half\n\n[interrupted]")
+
+
+async def test_the_text_before_a_stopped_continuation_is_part_of_the_next_prompt(play):
+    first = "word " * 200
+    lines = [say(first + "more"), say("and the half of it"), finish("And the rest.")]
+    async with play(lines, registration="all", recorder=Pausing) as shell:
+        shown = ""
+        async for event in shell.ask("Write it."):
+            if isinstance(event, TextArrived):
+                shown += event.text
+                if event.text == "half ":
+                    await shell.stop()
+        assert is_replayed(shell)
+        await turn(shell, "Go on where you stopped.")
+        *_, ending, _ = shell.requests[-1].messages
+    assert shown.count("word") > 100
+    assert ending == Message("assistant", f"{shown.strip()}\n\n[interrupted]")
 
 
 async def test_a_failed_turn_is_replayed(play):
@@ -141,6 +208,15 @@ def finished(number=1, status="answered"):
     return TurnFinished(number, status, "done", 5, Usage(), 1, (), 0.0)
 
 
+def text(piece, channel="thought"):
+    return TextArrived(piece, channel, "single")
+
+
+def cut(*, has_unusable_call=False):
+    return ModelReplied("m1", "single", "m", "length", has_unusable_call=has_unusable_call)
+
+
+HELD = BudgetHeld(2, "single", "m", 0, 0, 100, clamped=False)
 OFFER = ToolsOffered(
     ("read_file", "count_text"), (), "stable", 1, 2, True, "", "Tools to register: read_file"
 )
@@ -183,6 +259,31 @@ def test_a_killed_turn_is_replayed_as_interrupted():
         memory(started(), started(2, "again"), Answer("yes"), finished(2)).messages[-3].text
         == "[interrupted]"
     )
+
+
+@pytest.mark.parametrize(
+    ("events", "ending"),
+    [
+        ([Rationale("Why.", "planner"), text("Part")], "Why.\n\nPart\n\n[interrupted]"),
+        ([text("Think."), text("Ans", "answer")], "Think.\n\nAns\n\n[interrupted]"),
+        ([text("Secret", "reasoning")], "[interrupted]"),
+        ([text('{"name": "read_f')], "[interrupted]"),
+        ([text("Failed"), HELD, text("Retried")], "Retried\n\n[interrupted]"),
+        ([text("One "), cut(), HELD, HELD, text("two")], "One two\n\n[interrupted]"),
+        ([text("One "), cut(), HELD, text("tw"), HELD, text("two")], "One two\n\n[interrupted]"),
+        (
+            [text("Call "), cut(has_unusable_call=True), HELD, text("Again")],
+            "Again\n\n[interrupted]",
+        ),
+        (
+            [text("One"), cut(), Rationale("One", "single"), HELD, text("Tw"), HELD, text("Two")],
+            "One\n\nTwo\n\n[interrupted]",
+        ),
+        ([text("Done."), Rationale("Done.", "single"), Answer("Done.")], "Done."),
+    ],
+)
+def test_only_the_visible_text_of_the_last_reply_is_kept(events, ending):
+    assert memory(started(), *events).messages[-1].text == ending
 
 
 def test_the_registration_of_a_removed_tool_is_omitted():

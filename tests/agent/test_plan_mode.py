@@ -76,7 +76,9 @@ async def test_an_accepted_plan_runs_under_its_quote_and_the_bill_follows(play, 
         (cap,) = (cap for cap in caps if cap.scope == "turn")
         assert cap.limit >= quote.high_nano
         assert not [cap for cap in await shell.deps.budget.caps() if cap.scope == "turn"]
-        assert of(events, TurnStarted)[0].question == "Carry out your plan, step by step."
+        assert (
+            of(events, TurnStarted)[0].question == f"Carry out your plan, step by step:\n\n{PLAN}"
+        )
         (bill,) = of(events, Bill)
         assert (bill.id, bill.kind) == (quote.id, "plan")
         assert float(bill.spent_usd) == pytest.approx(of(events, TurnFinished)[0].spent_nano / 1e9)

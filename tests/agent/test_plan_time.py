@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from agent_play import finish, of, say, turn
 
+from ecoshell.agent.plan_text import plan_summary
 from ecoshell.budget import Ask
-from ecoshell.events import PlanChanged
+from ecoshell.events import BudgetSettled, PlanChanged
 from ecoshell.messages import Usage
 from ecoshell.planning.btp.experience import Use
 
@@ -78,6 +79,17 @@ async def test_without_experience_the_cost_follows_from_the_speed_of_the_model_o
     assert row(known, "count_text").cost > 1_000
     assert "estimated from the model's speed" in known_why
     assert known.high >= known.low > 0
+
+
+async def test_the_speed_observed_in_the_first_turn_estimates_the_rest_of_it(play):
+    async with play([], registration="all", budget="10min") as shell:
+        plan = await shell.conversation.setup.forecast(QUESTION)
+        assert "speed is unknown" in plan_summary(plan.event())
+        usage = Usage(1_000, 100)
+        plan.see(BudgetSettled(1, "single", "m", 0, usage, reported=True, seconds=22.0))
+        known = plan.event()
+    assert known.high >= known.low > 0
+    assert "speed is unknown" not in plan_summary(known)
 
 
 async def test_a_free_model_without_a_cap_is_planned_in_tokens(play):

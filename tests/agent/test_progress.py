@@ -3,11 +3,19 @@
 import json
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import Recorder, finish, is_replayed, of, register, say, turn, with_traits
 
 from ecoshell.agent.session_settings import STEPS
 from ecoshell.agent.tool_calls import MOST_CALLS
-from ecoshell.events import Answer, CallFinished, CallStarted, ErrorHappened, Notice, StepStarted
+from ecoshell.events import (
+    Answer,
+    CallFinished,
+    CallJudged,
+    CallStarted,
+    ErrorHappened,
+    Notice,
+    StepStarted,
+)
 from ecoshell.strategies import stalled_after
 
 COUNT = say("", "count_text", path="notes.txt")
@@ -68,9 +76,14 @@ async def test_calls_beyond_the_limit_of_a_reply_are_dropped_with_a_notice(play)
     assert f"90 calls in one reply; only the first {MOST_CALLS} run" in of(events, Notice)[0].text
 
 
-async def test_a_repeated_call_gets_the_stored_result_and_is_then_refused(play):
+def small(shell):
+    """Give the scripted model 1.5 billion parameters."""
+    return with_traits(shell, parameters=1_500_000_000)
+
+
+async def test_a_repeated_call_of_a_small_model_gets_the_stored_result_and_is_then_refused(play):
     async with play([COUNT, COUNT, COUNT, finish("3")], registration="all") as shell:
-        events = await turn(shell)
+        events = await turn(small(shell))
         results = [
             message.text for message in shell.requests[3].messages if message.speaker == "tool"
         ]
@@ -84,8 +97,48 @@ async def test_a_repeated_call_gets_the_stored_result_and_is_then_refused(play):
 async def test_a_registration_does_not_allow_a_repeated_call(play):
     lines = [register("count_text"), COUNT, register("run_command"), COUNT, finish("3")]
     async with play(lines, registration="names") as shell:
-        events = await turn(shell)
+        events = await turn(small(shell))
     assert [event.refused for event in of(events, CallFinished)] == ["", "repeated"]
+
+
+async def test_a_capable_model_counts_again_what_someone_else_changed(play, home):
+    class Changing(Recorder):
+        async def stream(self, request):
+            if self.requests:
+                (home / "notes.txt").write_text("one\ntwo\nthree\nfour\n")
+            async for piece in super().stream(request):
+                yield piece
+
+    lines = [COUNT, COUNT, finish("4")]
+    async with play(lines, registration="all", recorder=Changing) as shell:
+        first, second = of(await turn(shell), CallFinished)
+    assert "3 lines" in first.observation
+    assert "4 lines" in second.observation
+    assert not second.refused
+
+
+async def test_a_command_runs_as_often_as_a_capable_model_calls_it(play, home):
+    run = say("", "run_command", command="echo x >> runs; wc -l < runs")
+    async with play([run] * 4 + [finish("4")], registration="all", yes=True) as shell:
+        events = await turn(shell)
+    assert [event.observation.strip() for event in of(events, CallFinished)] == ["1", "2", "3", "4"]
+    assert not any("in a row" in event.note for event in of(events, CallJudged))
+
+
+async def test_a_capable_model_is_told_when_a_call_has_the_same_result_for_the_third_time(play):
+    async with play([COUNT] * 4 + [finish("3")], registration="all") as shell:
+        events = await turn(shell)
+        results = [
+            message.text for message in shell.requests[4].messages if message.speaker == "tool"
+        ]
+        assert is_replayed(shell)
+    assert [event.refused for event in of(events, CallFinished)] == [""] * 4
+    assert results[0] == results[1]
+    assert "3 lines" in results[2]
+    assert results[2].endswith(
+        "[count_text had this result 3 times in a row with these arguments.]"
+    )
+    assert "4 times in a row" in results[3]
 
 
 async def test_a_write_allows_a_repeated_call(play):
@@ -110,7 +163,7 @@ async def test_a_failed_program_allows_a_repeated_call(play):
 async def test_a_model_that_repeats_itself_is_stopped_and_its_result_is_kept(play, strategy):
     script = [COUNT] * 24
     async with play(script, registration="all", strategy=strategy) as shell:
-        events = await turn(shell)
+        events = await turn(small(shell))
         steps = len(of(events, StepStarted))
     made = [event for event in of(events, CallFinished) if not event.refused]
     assert len(made) == 1

@@ -204,7 +204,13 @@ def replies_with_images(prompt):
     return Reply((Reasoning(f"Step {made}."), Text("I look."), *calls, numbers))
 
 
-@pytest.mark.parametrize("model", PROVIDERS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(model, marks=() if model == STRICTEST[0] else pytest.mark.slow)
+        for model in PROVIDERS
+    ],
+)
 async def test_thirty_steps_with_images_compaction_a_switch_and_a_resume_pass(
     opened, emulators, home, model
 ):
@@ -318,7 +324,13 @@ UNUSUAL = {
 }
 
 
-@pytest.mark.parametrize("case", UNUSUAL)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case == "10,000 calls" else ())
+        for case in UNUSUAL
+    ],
+)
 async def test_unusual_replies_of_openai_servers_are_accepted(opened, emulators, case):
     emulator, (reply, requests, answer) = emulators["openai/gpt-5-mini"], UNUSUAL[case]
     emulator.script([reply, Reply((Text("Answer"),))])

@@ -1,10 +1,16 @@
 """Programs that call tools: through the same checks, with results that stay out of the context."""
 
+import asyncio
+import os
+from pathlib import Path
+
 import pytest
 from agent_play import User, finish, is_replayed, of, say, turn
 
 from ecoshell.events import ApprovalWanted, CallFinished, CallStarted, TurnFinished
 from ecoshell.messages import PROGRAM
+from ecoshell.tools.builtin.commands import created_mark
+from ecoshell.tools.sandbox import backend
 
 
 def program(code: str) -> list[dict[str, object]]:
@@ -90,9 +96,12 @@ async def test_rules_hold_for_calls_of_a_program(play, home, monkeypatch):
             "while True: print('x' * 1000)",
             "[stopped: the program reached its time limit; calls that it made are done]",
         ),
+        ('print(\'\\x1e{"name": "a record"}\')', '{"name": "a record"}\n[0 tool calls]'),
+        ("input()", "EOFError"),
+        ("import subprocess\nsubprocess.run('cat')\nprint('read')", "read\n[0 tool calls]"),
         (
-            "import os\nos.write(1, b'\\x1enot json\\n')\nprint(input())",
-            "The call is not valid JSON.",
+            "tools.write_file(path='a', content='x' * 2_000_000)",
+            "The arguments of write_file are too long: 2,000,",
         ),
         ("tools.run_program(code='1')", "A program cannot run another one."),
         ("tools.nothing()", "There is no tool called 'nothing'."),
@@ -128,6 +137,24 @@ async def test_mistakes_end_in_a_sentence_and_the_turn_goes_on(play, home, monke
     assert of(events, TurnFinished)[0].answer == "done"
 
 
+async def test_calls_between_parts_of_a_line_and_in_threads_get_their_own_results(play, home):
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+for number in range(8):
+    print(number, end=": ")
+    print(tools.count_text(text="a " * number).split()[1])
+def words(number):
+    return tools.count_text(text="a " * number).split(", ")[1]
+with ThreadPoolExecutor(8) as pool:
+    print(list(pool.map(words, range(40))) == [f"{n} word{'s' * (n != 1)}" for n in range(40)])
+"""
+    async with play(program(code), yes=True) as shell:
+        events = await turn(shell)
+    lines = of(events, CallFinished)[-1].observation.splitlines()
+    assert [line.partition(":")[0] for line in lines[:8]] == [f"{number}" for number in range(8)]
+    assert lines[8:] == ["True", "[48 tool calls: count_text 48]"]
+
+
 async def test_stopping_the_turn_stops_the_program(play, home):
     code = 'tools.write_file(path="started", content="x")\nimport time\ntime.sleep(1000)'
     async with play(program(code), yes=True) as shell:
@@ -135,3 +162,18 @@ async def test_stopping_the_turn_stops_the_program(play, home):
             if isinstance(event, CallFinished) and event.name == "write_file":
                 await shell.stop()
         assert shell.conversation.busy is False
+
+
+@pytest.mark.skipif(bool(backend(Path("/nowhere")).problem), reason="no sandbox works here")
+@pytest.mark.parametrize("ending", ["", "import time; time.sleep(1000)"])
+async def test_a_program_names_new_files_that_other_programs_execute(play, home, ending):
+    os.mkfifo(home / "gate")
+    code = f"import os\nos.mkdir('.husky')\nopen('gate', 'w').close()\n{ending}"
+    async with play(program(code), yes=True) as shell:
+        asking = asyncio.create_task(turn(shell))
+        await asyncio.to_thread((home / "gate").read_text)
+        if ending:
+            await shell.stop()
+        events = await asking
+    outer = of(events, CallFinished)[-1]
+    assert outer.observation.splitlines()[-1] == created_mark([".husky"])

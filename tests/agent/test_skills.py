@@ -134,6 +134,18 @@ async def test_a_deferring_model_can_load_a_skill(play, own):
         assert "pdf" in shell.conversation.memory.library
 
 
+@pytest.mark.parametrize("place", ["home/config/skills", "workspace/.ecoshell/skills"])
+async def test_a_first_skill_created_during_a_session_is_known_with_the_next_question(
+    play, tmp_path, place
+):
+    async with play([say("Done."), register("pdf"), say("Done.")], trust_project=True) as shell:
+        assert not of(await turn(shell, "One."), ToolsOffered)[0].skills
+        skill_set.write(tmp_path / place, PDF, BODY)
+        assert of(await turn(shell, "Two."), ToolsOffered)[0].skills == ("pdf",)
+        assert BODY.strip() in shell.requests[-1].messages[-1].text
+        assert is_replayed(shell)
+
+
 async def test_skills_of_the_project_need_trust_until_they_change(play, home):
     skill_set.write(home / ".ecoshell/skills", PDF, BODY)
     user = User("later", "yes", "no")

@@ -1,6 +1,7 @@
 """Limits and expensive steps: the requests to the user, the offered models and the effect of each choice."""
 
 import json
+from copy import copy
 from dataclasses import replace
 from decimal import Decimal
 
@@ -9,8 +10,9 @@ from agent_play import User, finish, of, register, say, turn
 
 from ecoshell.agent import CostChoice, LimitChoice, enough_text
 from ecoshell.agent.mode import CostBound, with_room
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.assembly.live import apply
-from ecoshell.budget import CapState, nano_to_usd_text
+from ecoshell.budget import ASSUMED_FREE, CapState, nano_to_usd_text
 from ecoshell.events import (
     BudgetHeld,
     CostChosen,
@@ -22,8 +24,11 @@ from ecoshell.events import (
     from_json,
     to_json,
 )
+from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.base import ModeLimits
+from ecoshell.modes.single import Single
 from ecoshell.options import Options
-from ecoshell.settings.schema import Settings
+from ecoshell.settings.schema import BudgetSettings, Settings
 
 PRICE = (Decimal(1), Decimal(4))
 COUNT = say("Count them.", "count_text", path="notes.txt")
@@ -59,6 +64,21 @@ async def test_a_limit_offers_local_and_cheaper_models_with_their_price(play, ch
     assert 0 < offers[cheap].most_nano < user.asked[0].need
     assert all(offer.fits for offer in offers.values())
     assert user.asked[0].offers[0].name == "embedded"  # the cheapest first
+
+
+async def test_a_model_of_a_server_on_this_machine_is_offered_as_local(play, monkeypatch):
+    user = User(LimitChoice("stop"))
+    async with play([finish("ok")], price=PRICE, budget="0.001", user=user) as shell:
+        models, budget = shell.deps.models, shell.deps.budget
+        model = copy(models.current.model._model)
+        model.traits = replace(model.traits, name="ollama/a", local=False, price=ASSUMED_FREE)
+        metered = MeteredModel(model, budget.gate, budget.account)
+        served = ModelSet(metered, Single(metered, ModeLimits(200, 100)))
+        monkeypatch.setattr(models.factory, "substitutes", lambda _: ["ollama/a"])
+        monkeypatch.setattr(models.factory, "make", lambda *_: served)
+        await turn(shell)
+    (offer,) = user.asked[0].offers
+    assert (offer.name, offer.local, offer.most_nano) == ("ollama/a", True, 0)
 
 
 async def test_an_offer_is_an_upper_bound_of_the_later_reservation(play, cheap):
@@ -262,6 +282,15 @@ async def test_the_next_step_is_estimated_in_advance(play):
             assert reserved.held_tokens <= status.next_tokens
 
 
+async def test_the_estimate_is_what_a_step_takes_of_the_caps(play):
+    dear = (Decimal(1), Decimal(40))
+    async with play([finish("ok")], registration="names", price=dear, budget="0.80") as shell:
+        status = await shell.status()
+        reserved = of(await turn(shell), BudgetHeld)[0]
+    assert reserved.held_nano <= status.next_nano < 400_000_000
+    assert not reserved.clamped
+
+
 async def test_the_estimate_follows_the_running_turn(play):
     statuses = []
     async with play([COUNT, finish("ok")], registration="all", price=PRICE) as shell:
@@ -276,8 +305,15 @@ async def test_without_a_price_the_estimate_is_unknown(play):
         model = shell.deps.models.current.model._model
         model.traits = replace(model.traits, price=None)
         status = await shell.status()
+        await turn(shell)
+        budget, cost = await shell.command("/budget"), await shell.command("/cost")
+        token_cap = (await shell.status()).token_cap
     assert status.next_nano is None
     assert status.next_tokens > 0
+    assert not status.is_priced
+    for printed in (budget, cost):
+        assert "0.50" not in printed.text
+        assert f"/budget {token_cap} or /budget 2min" in printed.text
 
 
 def test_a_dollar_cap_cannot_cover_an_unknown_price():
@@ -290,7 +326,27 @@ async def test_the_threshold_can_be_changed_while_the_shell_runs(play, ask_above
     user = User()
     async with play([finish("ok")], price=PRICE, user=user) as shell:
         assert await apply(
-            shell, Settings(budget={"ask_above": "off"}), ("budget", "ask_above"), Options()
+            shell,
+            Settings(budget=BudgetSettings(ask_above="off")),
+            ("budget", "ask_above"),
+            Options(),
         )
         events = await turn(shell)
     assert (events[-1].status, user.asked) == ("answered", [])
+
+
+@pytest.mark.parametrize(
+    ("registration", "suggested"),
+    [("names", "20000tok"), ("auto", "50000tok"), ("all", "100000tok")],
+)
+async def test_the_suggested_cap_has_room_for_several_steps(play, registration, suggested):
+    async with play([COUNT, finish("3 lines")], registration=registration) as shell:
+        status = await shell.status()
+        assert status.token_cap == suggested
+        assert f"/budget {suggested} or" in (await shell.command("/budget")).text
+        assert f"/budget {suggested} limits" in (await shell.command("/budget 0.50")).text
+        await shell.command("/budget off")
+        await shell.command(f"/budget {suggested}")
+        events = await turn(shell)
+    assert of(events, LimitHit) == []
+    assert events[-1].answer == "3 lines"

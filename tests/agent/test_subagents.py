@@ -7,23 +7,29 @@ import sys
 from decimal import Decimal
 
 import pytest
-from agent_play import User, finish, of, register, say, turn
+from agent_play import User, finish, is_replayed, of, register, say, turn
 from graph_turns import plan
+from ledger_totals import wrong_totals
 
 from ecoshell import Agent
 from ecoshell.agent.subagents import cheapest
 from ecoshell.agent.task_command import delegation_of
+from ecoshell.api import Outcome
 from ecoshell.assembly.shell import assemble
+from ecoshell.errors import LimitReached, ModelError, UsageError
 from ecoshell.events import (
+    ApprovalGiven,
     ApprovalWanted,
     CallFinished,
     NodeChanged,
     Notice,
     SubagentFinished,
+    SubagentLimited,
     SubagentStarted,
     TurnFinished,
     TurnStarted,
 )
+from ecoshell.messages import Attachment
 from ecoshell.options import Options, RoleModels
 from ecoshell.tools import Delegation
 
@@ -94,7 +100,7 @@ async def test_a_subagent_works_in_its_own_session_and_returns_summary_and_cost(
         assert [info.id for info in shell.store.list()] == [shell.session]
         own = [event for _, event in shell.store.events(ended.session)]
         assert of(own, TurnStarted)[0].question.startswith("Count the lines.")
-        assert shell.ledger.verify() == ()
+        assert wrong_totals(shell.ledger) == ()
 
 
 async def test_tasks_of_one_reply_run_in_parallel_and_each_gets_an_equal_part_of_the_cap(
@@ -109,8 +115,8 @@ async def test_tasks_of_one_reply_run_in_parallel_and_each_gets_an_equal_part_of
         first_end = events.index(ended[0])
         assert all(events.index(start) < first_end for start in started)
         shares = [Decimal(start.share_usd) for start in started]
-        assert all(Decimal("0.12") < share < Decimal("0.5") for share in shares)
-        assert sum(shares) < 1
+        assert all(Decimal("0.24") < share < Decimal("0.25") for share in shares)
+        assert max(shares) - min(shares) < Decimal("0.000001")
         assert len({start.session for start in started}) == 3
 
 
@@ -141,10 +147,23 @@ async def test_a_subagent_answers_at_its_share_and_the_turn_goes_on(play, child)
         (ended,) = of(events, SubagentFinished)
         assert (ended.status, of(events, TurnFinished)[0].status) == ("limit", "answered")
         assert ended.spent_nano <= 60_000_000
-        assert "limit reached" in results(events)[0]
+        reason = "limit reached because its share was too small for a further step, $0.0"
+        assert reason in results(events)[0]
         caps = {cap.scope: cap for cap in shell.ledger.caps(shell.session, 1, task=ended.session)}
         assert caps["task"].limit == caps["task"].spent + caps["task"].held <= 60_000_000
         assert caps["session"].held == 0
+
+
+async def test_a_subagent_that_meets_another_cap_than_its_share_names_that_cap(play, child):
+    child(*[say("", "count_text", text=f"text {number}") for number in range(50)], say("Enough."))
+    script = [register("task"), delegate(budget="5"), say("I continue.")]
+    async with play(script, price=PRICE, budget="60000tok") as shell:
+        events = await turn(shell)
+        assert [event.status for event in of(events, SubagentFinished)] == ["limit"]
+        (result,) = results(events)
+        assert "limit reached, $" in result
+        assert "the session's cap of 60,000 tokens has" in result
+        assert "share was too small" not in result
 
 
 BAD = {
@@ -210,7 +229,7 @@ async def test_delegation_ends_at_depth_two(play, child, named):
             shell.session, 1, task=f"{child_start.session}/{grandchild.session}"
         )
         assert [cap.scope for cap in caps] == ["task", "task", "session"]
-        assert shell.ledger.verify() == ()
+        assert wrong_totals(shell.ledger) == ()
         shell.store.delete(shell.session)
         for session in (child_start.session, grandchild.session):
             assert not [*shell.store.events(session)]
@@ -246,6 +265,14 @@ async def test_the_user_approves_the_calls_of_a_subagent_by_the_same_rules(
         assert (home / "new.txt").exists() is (decision == "once")
         if user is not None:
             assert user.asked == [wanted]
+
+
+async def test_the_refusal_of_plan_mode_names_the_subagent(play, child, home):
+    child(say("", "write_file", path="new.txt", content="x"), say("Refused."))
+    lines = [register("task"), delegate(), say("1. Write it.")]
+    async with play(lines, user=User(), approval_mode="plan") as shell:
+        (given,) = of(await turn(shell), ApprovalGiven)
+    assert (given.agent, given.by) == ("subagent", "plan mode")
 
 
 async def test_read_only_holds_inside(play, child, home):
@@ -382,6 +409,16 @@ async def test_a_definition_of_the_project_needs_trust(play, child, home, decisi
             assert [wanted.text for wanted in user.asked] == [AGENT]
 
 
+async def test_the_users_definition_takes_precedence_over_one_of_the_project(play, child, home):
+    child(say("3 lines."))
+    define(home / ".ecoshell/agents", AGENT.replace("0.03", "0.02"))
+    define(home / "../home/config/agents")
+    script = [register("task"), delegate(agent="counter"), say("Done.")]
+    async with play(script, price=PRICE, budget="1") as shell:
+        (ended,) = of(await turn(shell), SubagentFinished)
+    assert (ended.name, ended.share_usd) == ("counter", "0.03")
+
+
 FAULTS = {
     "an unknown tool": (
         "tools: count_txt",
@@ -455,14 +492,28 @@ async def test_the_default_model_is_the_cheapest_of_the_roles(play, home, tmp_pa
         ("/task counter: Count.", Delegation("Count.", agent="counter")),
         ("/task counter 0.05: Count.", Delegation("Count.", agent="counter", budget="0.05")),
         ("/task 20000tok: Count.", Delegation("Count.", budget="20000tok")),
-        ("/task other 0.05: Count.", Delegation("other 0.05: Count.")),
+        ("/task 0.05 Count.", Delegation("Count.", budget="0.05")),
+        ("/task 0.05 Count: all.", Delegation("Count: all.", budget="0.05")),
+        ("/task counter 2min Count.", Delegation("Count.", agent="counter", budget="2min")),
+        ("/task counter Count.", Delegation("counter Count.")),
+        ("/task 3 files: count them.", Delegation("3 files: count them.")),
+        ("/task Step 2: count.", Delegation("Step 2: count.")),
+        ("/task\nCount:\nall.", Delegation("Count:\nall.")),
+        ("/task\t0.05\nCount.", Delegation("Count.", budget="0.05")),
         ("/task", None),
+        ("  ", None),
         ("/tasks now", None),
         ("What is /task x?", None),
     ],
 )
 def test_a_line_names_agent_and_budget_before_a_colon(line, delegation):
     assert delegation_of(line, {"counter"}) == delegation
+
+
+def test_an_unknown_agent_before_an_amount_is_an_error_with_the_closest_name():
+    with pytest.raises(UsageError, match="Unknown agent 'countre'") as caught:
+        delegation_of("/task countre 0.05: Count.", {"counter", "reviewer"})
+    assert caught.value.fix == "Did you mean counter?"
 
 
 async def test_the_command_delegates_a_question_without_a_step_of_the_sessions_model(play, child):
@@ -480,6 +531,46 @@ async def test_the_command_delegates_a_question_without_a_step_of_the_sessions_m
             "Two words."
         )
         assert "No agent is defined." in (await shell.command("/task")).text
+
+
+async def test_the_command_passes_attachments_to_the_subagent_and_delegations_do_not(play, child):
+    child(say("One line."), say("Nothing."))
+    log = Attachment("piped input", "a line of the log")
+    async with play([delegate(), say("Done.")], price=PRICE) as shell:
+        events = [event async for event in shell.ask("/task Sum up @notes.txt.", (log,))]
+        events += [event async for event in shell.ask("Delegate it.", (log,))]
+        attached = []
+        for ended in of(events, SubagentFinished):
+            own = [event for _, event in shell.store.events(ended.session)]
+            attached.append([file.name for file in of(own, TurnStarted)[0].attachments])
+    assert attached == [["notes.txt", "piped input"], []]
+
+
+async def test_the_command_ends_as_its_subagent_at_a_limit(play, child):
+    lines = [say("Two so far.", "count_text", text=f"text {number}") for number in range(50)]
+    child(*lines, price={"input": "10", "output": "40"})
+    async with play([], price=PRICE, budget="1") as shell:
+        events, outcome = await turn(shell, "/task 0.06: Count."), Outcome()
+        assert is_replayed(shell)
+    for event in events:
+        outcome.see(event)
+    assert (outcome.status, outcome.exit_status) == ("limit", 3)
+    assert outcome.answer.startswith("Two so far.")
+    assert isinstance(outcome.failure, LimitReached)
+    assert (outcome.failure.scope, outcome.failure.unit) == ("task", "usd")
+    (limited,) = of(events, SubagentLimited)
+    assert (limited.name, limited.message) == ("subagent", outcome.failure.message)
+
+
+async def test_the_command_ends_as_its_subagent_after_an_error(play, child):
+    child()
+    async with play([say("I see.")], price=PRICE) as shell:
+        events, outcome = await turn(shell, "/task Count."), Outcome()
+        assert is_replayed(shell)
+    for event in events:
+        outcome.see(event)
+    assert (outcome.status, outcome.exit_status) == ("error", 1)
+    assert isinstance(outcome.failure, ModelError)
 
 
 async def test_the_command_lists_agents_with_their_problems(play, child, home):

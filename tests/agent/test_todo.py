@@ -46,6 +46,12 @@ async def test_the_list_is_registered_by_name_reported_and_resumed(play):
         ]
 
 
+async def test_the_result_counts_a_single_item(play):
+    async with play([todo(read_the_code="pending"), finish("Done.")]) as shell:
+        finished = of(await turn(shell), CallFinished)[0]
+        assert finished.observation == "The task list has 1 item, 0 of them done."
+
+
 async def test_the_model_reads_the_list_again_after_a_summary(play):
     async with play([STARTED, finish(LONG), SUMMARY, finish("next")]) as shell:
         await turn(shell)

@@ -1,62 +1,27 @@
 """Details of one tool, from a real session."""
 
 import asyncio
-import time
 
 import pytest
 from agent_play import finish, register, say, turn
 
-from ecoshell.agent.shell_status import RegistrationTime as Time
-from ecoshell.agent.shell_status import registration_time
 from ecoshell.errors import UsageError
-from ecoshell.events import ToolRegistered, ToolUnregistered, TurnStarted
-
-
-def registered(name: str, step: int = 1) -> ToolRegistered:
-    return ToolRegistered(name, 100, True, step, "agent")
-
-
-def started(turn: int) -> TurnStarted:
-    return TurnStarted(turn, "?", "m", "single", "react")
-
-
-@pytest.mark.parametrize(
-    ("events", "since"),
-    [
-        ([], None),
-        ([(1.0, started(1)), (2.0, registered("a", 3)), (3.0, registered("b"))], Time(2.0, 1, 3)),
-        ([(1.0, registered("a", 0)), (2.0, started(1)), (3.0, registered("a"))], Time(1.0, 0, 0)),
-        ([(1.0, registered("a")), (2.0, ToolUnregistered("a"))], None),
-        ([(1.0, registered("a")), (2.0, ToolUnregistered("a")), (3.0, registered("a", 2))], Time(3.0, 0, 2)),
-    ],
-    ids=["never", "in a turn", "before the first turn", "unregistered", "again"],
-)  # fmt: skip
-def test_the_time_of_a_registration_comes_from_the_events(events, since):
-    assert registration_time("a", events) == since
 
 
 async def test_an_unregistered_tool_has_details(play):
     async with play([finish("x")]) as shell:
         tool_details = await shell.tool_details("read_file")
-    assert (tool_details.schema.name, tool_details.by, tool_details.since, tool_details.why) == (
-        "read_file",
-        "",
-        None,
-        "",
-    )
+    assert (tool_details.schema.name, tool_details.by, tool_details.why) == ("read_file", "", "")
     assert tool_details.effects == ("read",)
     assert tool_details.tokens > 10
 
 
-async def test_details_of_a_tool_registered_by_the_agent_give_time_and_reason(play):
-    start = time.time() - 1
+async def test_details_of_a_tool_registered_by_the_agent_give_the_reason(play):
     lines = [register("count_text"), say("", "count_text", path="notes.txt"), finish("Three.")]
     async with play(lines, registration="names") as shell:
         await turn(shell)
         tool_details = await shell.tool_details("count_text")
     assert tool_details.by == "agent"
-    assert (tool_details.since.turn, tool_details.since.step) == (1, 1)
-    assert start < tool_details.since.at < time.time() + 1
     assert "count_text" in tool_details.why
 
 
@@ -66,8 +31,7 @@ async def test_details_of_a_tool_registered_by_the_user_until_its_removal(play):
         registered_tool = await shell.tool_details("read_file")
         await shell.command("/unregister read_file")
         unregistered_tool = await shell.tool_details("read_file")
-    assert (registered_tool.by, registered_tool.since.turn) == ("user", 0)
-    assert (unregistered_tool.by, unregistered_tool.since) == ("", None)
+    assert (registered_tool.by, unregistered_tool.by) == ("user", "")
 
 
 async def test_a_registered_tool_cannot_be_registered_again(play):
@@ -89,6 +53,9 @@ async def test_the_tools_command_says_who_registered_or_removed_a_tool(play):
         assert await why(shell, "count_text") == "count_text was registered by the agent."
         assert await why(shell, "read_file") == "read_file was registered by you."
         assert "name only" in await why(shell, "fetch_url")
+    async with play([say("", "count_text", path="notes.txt"), finish("x")]) as shell:
+        await turn(shell)
+        assert await why(shell, "count_text") == "count_text was registered by its first call."
     async with play([finish("x")], registration="all") as shell:
         await turn(shell)
         assert "unregistered" not in await why(shell, "read_file")

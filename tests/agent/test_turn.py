@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import threading
 from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
@@ -315,9 +316,10 @@ async def test_a_turn_cancelled_twice_ends_before_the_next_starts(play, monkeypa
 
 
 async def test_parallel_reads_end_with_the_turn(play, monkeypatch):
-    ended = []
+    ended, began = [], threading.Event()
 
     async def slow() -> str:
+        began.set()
         try:
             await asyncio.sleep(0.5)
         finally:
@@ -336,6 +338,7 @@ async def test_parallel_reads_end_with_the_turn(play, monkeypatch):
 
         def locked(account, tool, *amounts):
             if tool == "paid":
+                assert began.wait(240)
                 raise StoreError("The ledger is locked.")
             return start(account, tool, *amounts)
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, register, say, turn
 
+from ecoshell.budget import NANO, Account, Ask
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     CallFinished,
@@ -32,6 +33,28 @@ CREATE = say("", "write_file", path="new/made.txt", content="made\n")
 def request_texts(shell, number=-1):
     """The texts of one request, without the system message."""
     return [message.text for message in shell.requests[number].messages[1:]]
+
+
+async def test_an_unknown_cost_is_listed_and_set_in_its_session(play):
+    async with play([finish("ok")], price=(Decimal(1), Decimal(4)), budget="0.50") as shell:
+
+        def unreported(session):
+            account = Account(session, 1, "single", "m", "step")
+            hold = shell.ledger.hold(Ask(shell.deps.models.current.price, 1_000, 500, account))
+            shell.ledger.settle(hold, None)
+            return hold.entry
+
+        mine, other = unreported(shell.session), unreported("another")
+        listed = (await shell.command("/cost reconcile")).text
+        assert f"/cost reconcile {mine}=0.0031" in listed
+        assert "another" not in listed
+        for typed in (f"{other}=0.1", "x=1", f"{mine}=lots"):
+            with pytest.raises(UsageError):
+                await shell.command(f"/cost reconcile {typed}")
+        await shell.command(f"/cost reconcile {mine}=0.1")
+        assert (await shell.deps.budget.caps())[0].spent == NANO // 10
+        assert (await shell.command("/cost reconcile")).text.startswith("The cost of every call")
+        assert [entry.id for entry in shell.ledger.unreconciled()] == [other]
 
 
 async def test_a_mentioned_file_is_attached_recorded_and_sent(play):

@@ -181,7 +181,9 @@ async def test_the_introduction_says_which_model_answers_and_how_to_get_a_better
         await shell.aclose()
 
 
-async def test_where_nothing_better_is_there_the_introduction_names_one_to_pull(home, monkeypatch):
+async def test_where_nothing_better_is_there_the_introduction_names_one_that_can_be_pulled(
+    home, monkeypatch
+):
     monkeypatch.setenv("ECOSHELL_LOCAL_ASK_SERVERS", "false")
     for variable in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
@@ -191,6 +193,9 @@ async def test_where_nothing_better_is_there_the_introduction_names_one_to_pull(
             f"downloads a better one ({suggested_download(memory_bytes()).summary})"
             in await shell.introduction()
         )
+        monkeypatch.setattr("ecoshell.assembly.first_run.is_reachable", lambda _: False)
+        await shell.starting_models()
+        assert "download" not in await shell.introduction()
         monkeypatch.setenv("OPENAI_API_KEY", "sk-something-long")
         assert "A key for openai is available" in await shell.introduction()
     finally:

@@ -13,7 +13,7 @@ from ecoshell.assembly.shell import assemble
 from ecoshell.options import Options
 
 HEAVY = ("llama_cpp", "numpy", "litellm", "openai", "httpx", "urllib.request", "ecoshell.models.remote")
-HEAVY += ("huggingface_hub", "http.client", "ecoshell.agent.tool_graph", "ecoshell.planning.catp.costs")
+HEAVY += ("huggingface_hub", "pydantic", "http.client", "ecoshell.agent.tool_graph", "ecoshell.planning.catp.costs")
 
 async def look(shell):
     status = await shell.status()

@@ -17,6 +17,7 @@ from ecoshell.messages import Call
 from ecoshell.options import Options, RoleModels
 from ecoshell.paths import user_paths
 from ecoshell.settings import descriptions
+from ecoshell.settings.convert import to_settings
 from ecoshell.settings.schema import Settings
 
 READ = Call(id="c1", name="read_file", arguments={"path": "x"})
@@ -38,11 +39,12 @@ def test_every_setting_that_is_taken_up_is_one() -> None:
 
 
 async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None:
-    settings = Settings.model_validate(
+    settings = to_settings(
+        Settings,
         {
             "budget": {"session": "0.25", "ask_above": "0.05"},
             "agent": {"max_steps": 3, "registration": "names", "strategy": "tot", "mode": "umi"},
-        }
+        },
     )
     agent = (("agent", name) for name in ("max_steps", "registration", "strategy", "mode"))
     for key in (("budget", "session"), ("budget", "ask_above"), *agent):
@@ -66,7 +68,7 @@ async def test_a_days_cap_of_the_settings_is_known_as_theirs(shell) -> None:
     """So that one the person sets later by a command stands until the settings change."""
     ledger = shell.deps.budget.gate.ledger
     for day in ("1", "20000tok", "2"):
-        settings = Settings.model_validate({"budget": {"day": day}})
+        settings = to_settings(Settings, {"budget": {"day": day}})
         assert await apply(shell, settings, ("budget", "day"), Options())
         (cap,) = await shell.deps.budget.caps()
         assert cap.scope == "day"
@@ -91,7 +93,7 @@ async def test_a_view_shows_both_caps_of_a_scope_and_what_is_spent_of_one_that_i
 async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> None:
     await apply(
         shell,
-        Settings.model_validate({"budget": {"session": "0.25"}}),
+        to_settings(Settings, {"budget": {"session": "0.25"}}),
         ("budget", "session"),
         Options(),
     )
@@ -106,7 +108,7 @@ async def test_a_session_that_is_begun_or_resumed_in_a_chat_has_the_caps_of_the_
     await shell.command("/budget off")
     await shell.command("/new")
     for given in ({"session": "0.25", "turn": "9000tok"}, {"session": "0.50", "turn": "9000tok"}):
-        settings = Settings.model_validate({"budget": given})
+        settings = to_settings(Settings, {"budget": given})
         assert await apply(shell, settings, ("budget", "session"), Options())
         await shell.command("/new")
         caps = {(cap.scope, cap.limit) for cap in await shell.deps.budget.caps()}
@@ -130,7 +132,7 @@ async def test_what_a_run_was_told_caps_each_session_of_it(shell, tmp_path) -> N
 
 
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
-    settings = Settings.model_validate({"approval": {"deny": ["read_file"]}})
+    settings = to_settings(Settings, {"approval": {"deny": ["read_file"]}})
     assert (
         rules_of(settings, Options(), user_paths())
         .judge(READ, shell.deps.catalog.tool("read_file"))
@@ -169,7 +171,7 @@ async def test_a_roles_model_and_another_preset_hold_at_once_and_other_roles_kee
     await shell.command("/mode umi")
     await shell.command(f"/role planner {mine}")
     umi = {"caller": other, "preset": "frugal", "presets": {"frugal": {"summarizer": mine}}}
-    settings = Settings.model_validate({"modes": {"umi": umi}})
+    settings = to_settings(Settings, {"modes": {"umi": umi}})
     assert await apply(shell, settings, ("modes", "umi", "caller"), Options())
     assert shell.deps.models.roles == RoleModels(planner=mine, caller=other)
     assert await apply(shell, settings, ("modes", "umi", "preset"), Options())
@@ -187,7 +189,7 @@ async def test_what_a_run_says_of_roles_goes_before_the_settings_which_go_before
         "preset": "p",
         "presets": {"p": {"caller": "c", "summarizer": "d"}},
     }
-    settings = Settings.model_validate({"modes": {"umi": umi}})
+    settings = to_settings(Settings, {"modes": {"umi": umi}})
     assert roles_of(settings, Options()) == RoleModels("a", "b", "d")
     assert roles_of(settings, Options(roles=RoleModels(planner="-", summarizer="e"))) == RoleModels(
         None, "b", "e"

@@ -46,15 +46,15 @@ async def test_what_cannot_be_an_adapter_is_refused_before_a_question_is_asked(
         await assemble(Options(model=f"local:{adapter}"))
 
 
-async def test_an_adapter_for_a_base_of_other_sizes_is_refused_with_its_role_as_it_is_named(
+async def test_an_adapter_for_a_base_of_another_architecture_is_refused_with_its_role(
     tmp_path: Path,
 ):
-    wide = make_adapter(tmp_path / "wide.gguf", scale=0, width=64)
-    with pytest.raises(ModelBroken, match=r"cannot be the caller.*64 × 576") as caught:
+    other = make_adapter(tmp_path / "other.gguf", scale=0, arch="qwen2")
+    with pytest.raises(ModelBroken, match=r"cannot be the caller.*architecture qwen2") as caught:
         await assemble(
-            Options(model="embedded", mode="umi", roles=RoleModels(caller=f"embedded+{wide}"))
+            Options(model="embedded", mode="umi", roles=RoleModels(caller=f"embedded+{other}"))
         )
-    assert str(wide) in caught.value.message
+    assert str(other) in caught.value.message
 
 
 async def test_what_was_made_for_two_roles_is_let_go_where_the_third_cannot_be_cast(

@@ -9,12 +9,13 @@ from ecoshell.assembly.live import AT_ONCE
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.ledger import Ledger
 from ecoshell.options import Options
+from ecoshell.settings.convert import to_settings
 from ecoshell.settings.schema import Settings
 
 
 def test_a_sessions_settings_are_those_of_the_file_and_what_this_run_was_told_goes_before():
     given = {"agent": {"strategy": "tot", "max_steps": 7}, "budget": {"ask_above": "0.01"}}
-    found = session_settings(Settings.model_validate(given), Options(strategy="dfsdt"))
+    found = session_settings(to_settings(Settings, given), Options(strategy="dfsdt"))
     assert (found.strategy, found.max_steps, found.ask_above_nano) == ("dfsdt", 7, 10_000_000)
     assert found.registration == Settings().agent.registration
 

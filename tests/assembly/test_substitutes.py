@@ -7,7 +7,8 @@ import pytest
 from ecoshell.assembly.inventory import Inventory
 from ecoshell.budget import Price, PriceBook, Rates
 from ecoshell.models.keys import Keys
-from ecoshell.settings.schema import ModelSettings, Settings
+from ecoshell.settings.convert import to_settings
+from ecoshell.settings.schema import Settings
 
 NO_KEYS: dict[str, str] = {}
 
@@ -20,11 +21,7 @@ class LockedRing:
 @pytest.fixture
 def names(tmp_path):
     def found(present, environ=NO_KEYS, **models):
-        settings = Settings(
-            models={
-                name: ModelSettings(**given) for name, given in models.pop("models", {}).items()
-            }
-        )
+        settings = to_settings(Settings, {"models": models.pop("models", {})})
         book = PriceBook({"script:dear": Price(Rates(*[Decimal(10)] * 5))})
         return Inventory(
             settings, tmp_path, barred={}, book=book, keys=Keys(environ, LockedRing())

@@ -81,6 +81,7 @@ def test_json_has_the_documented_fields(capsys):
     assert parallel["clock_s"] >= parallel["critical_s"]
 
 
+@pytest.mark.slow
 def test_text_output_has_the_same_figures(capsys):
     assert bench("--pool", PLANS, "--constants", CONSTANTS, "--plans", 5) == 0
     figures = capsys.readouterr().out

@@ -2,17 +2,18 @@
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pytest
 from unprivileged import read_only_folder
 
 from ecoshell.budget import Account, Ask
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.schema import SCHEMA
+from ecoshell.errors import StoreError
 from ecoshell.messages import Usage
 
 MakeAsk = Callable[..., Ask]
@@ -78,8 +79,11 @@ def test_a_ledger_of_version_1_is_migrated_with_unknown_times(path: Path, ask: M
     again.close()
 
 
-def test_a_read_only_ledger_of_version_1_has_costs_without_times(path: Path) -> None:
+def test_a_read_only_ledger_of_an_older_version_is_refused(path: Path) -> None:
     old_file(path).close()
-    with read_only_folder(path) as folder, closing(Ledger(folder / path.name)) as ledger:
-        (row,) = ledger.rows("role")
-    assert (row.spent_nano, row.usage, row.seconds, row.untimed) == (5, Usage(3, 2), None, 1)
+    with (
+        read_only_folder(path) as folder,
+        pytest.raises(StoreError, match="older ecoshell") as failed,
+    ):
+        Ledger(folder / path.name)
+    assert "writable" in failed.value.fix

@@ -9,8 +9,20 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ledger_totals import wrong_totals
 
-from ecoshell.budget import NANO, ZERO_PRICE, Account, Amount, Ask, CapState, Hold, Price, Rates
+from ecoshell.budget import (
+    NANO,
+    ZERO_PRICE,
+    Account,
+    Amount,
+    Ask,
+    CapState,
+    Hold,
+    Price,
+    Rates,
+    binding_cap,
+)
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import LimitReached, ModelDisabled, PriceUnknown, StoreError, UsageError
 from ecoshell.messages import Usage
@@ -50,6 +62,35 @@ def test_max_tokens_is_lowered_to_fit_the_tightest_cap(ledger: Ledger, ask: Make
     assert (hold.max_tokens, hold.clamped, hold.nano) == (30, True, 130 * MILLION)
 
 
+@pytest.mark.parametrize(
+    ("left", "output"),
+    [(100_000, 24_000), (40_000, 9_000), (20_000, 8_192), (5_000, 4_000), (1_000_000, 64_000)],
+)
+def test_a_call_that_may_be_repeated_leaves_room_under_the_cap(
+    ledger: Ledger, ask: MakeAsk, left: int, output: int
+) -> None:
+    """It takes a quarter of what is left, or what a usual reply needs."""
+    ledger.set_cap("s1", "session", Amount(left * MILLION, "usd"))
+    call = ask(1_000, 64_000)
+    hold = ledger.hold(replace(call, repeatable=True))
+    assert (hold.max_tokens, hold.clamped) == (output, output < 8_192)
+    ledger.release(hold)
+    assert ledger.hold(call).max_tokens == min(64_000, left - 1_000)
+
+
+def test_a_retry_reserves_no_more_than_the_first_attempt(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", Amount(100_000 * MILLION, "usd"))
+    call = replace(ask(1_000, 64_000), repeatable=True)
+    hold = ledger.hold(call)
+    assert ledger.exchange(hold, call).max_tokens == hold.max_tokens == 24_000
+
+
+def test_a_repeated_call_gets_the_output_it_needs(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", Amount(40_000 * MILLION, "usd"))
+    longer = replace(ask(1_000, 18_000), min_tokens=13_500, repeatable=True)
+    assert ledger.hold(longer).max_tokens == 13_500
+
+
 def test_a_cap_in_tokens_counts_prompt_and_output(ledger: Ledger, ask: MakeAsk) -> None:
     ledger.set_cap("s1", "session", Amount(120, "tokens"))
     assert ledger.hold(ask(100, 50)).max_tokens == 20
@@ -68,7 +109,7 @@ def test_a_call_that_would_be_shortened_below_its_minimum_is_refused_with_a_fix(
     assert (hit.value.need, hit.value.left) == (116 * MILLION, 115 * MILLION)
     assert "/budget day" in hit.value.fix
     assert "$0.115" in str(hit.value)
-    assert ledger.verify() == ()
+    assert wrong_totals(ledger) == ()
     assert ledger.rows("session") == ()
 
 
@@ -193,7 +234,7 @@ def test_a_model_without_a_price_is_refused_under_a_dollar_cap_with_the_setting_
     with pytest.raises(PriceUnknown) as refused:
         ledger.hold(ask(price=None))
     assert '[models."m".price]' in refused.value.fix
-    assert "/budget month off, then /budget month 20000tok" in refused.value.fix
+    assert "/budget month off, then /budget month 100000tok" in refused.value.fix
     ledger.set_cap("s1", "month", None)
     ledger.set_cap("s1", "month", Amount(20_000, "tokens"))
     assert ledger.hold(ask(price=None)).nano is None
@@ -274,7 +315,7 @@ def test_the_final_call_replaces_its_reserve_even_if_nothing_else_is_left(
     assert (hold.max_tokens, hold.clamped) == (60, False)
     assert ledger.caps("s1", 1)[0].held == 150 * MILLION
     ledger.settle(hold, Usage(90, 10))
-    assert ledger.verify() == ()
+    assert wrong_totals(ledger) == ()
 
 
 def test_a_final_call_larger_than_its_reserve_uses_the_remaining_caps(
@@ -417,7 +458,7 @@ def test_an_unreported_call_can_be_reconciled_with_its_real_usage(
     assert ledger.entry(hold.entry).arithmetic()[-1] == "reconciled to $0.07"
     ledger.reconcile(hold.entry, Amount(30, "tokens"))
     assert ledger.rows("session")[0].usage == Usage(input=30)
-    assert ledger.verify() == ()
+    assert wrong_totals(ledger) == ()
 
 
 def test_the_estimate_of_an_unreported_call_is_shown_and_counts_for_no_cap(
@@ -444,7 +485,7 @@ def test_the_estimate_of_an_unreported_call_is_shown_and_counts_for_no_cap(
     ledger.reconcile(hold.entry, Usage(60, 20))
     row = ledger.rows("session")[0]
     assert (row.shown_nano, row.shown_usage, row.estimate) == (80 * MILLION, Usage(60, 20), None)
-    assert ledger.verify() == ()
+    assert wrong_totals(ledger) == ()
 
 
 def test_only_ended_calls_can_be_reconciled(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
@@ -511,7 +552,7 @@ def test_totals_match_entries_and_caps_hold_after_any_operations(
         overran = overran or bool(ledger.barred())
         if not overran:
             assert all(cap.spent + cap.held <= cap.limit for cap in ledger.caps("s1", 1))
-    assert ledger.verify() == ()
+    assert wrong_totals(ledger) == ()
     ledger.close()
 
 
@@ -546,7 +587,7 @@ def test_verify_names_a_changed_total(path: Path, ledger: Ledger, ask: MakeAsk) 
     ledger.settle(ledger.hold(ask()), Usage(10, 10))
     with sqlite3.connect(path) as other:
         other.execute("UPDATE totals SET spent_nano = 0 WHERE scope = 'day'")
-    assert [line.split(" ")[0] for line in ledger.verify()] == ["day"]
+    assert [line.split(" ")[0] for line in wrong_totals(ledger)] == ["day"]
 
 
 def test_a_cap_from_the_settings_replaces_a_live_one_only_when_it_changes(tmp_path):
@@ -576,3 +617,14 @@ def test_sums_ignore_unused_columns_of_a_call(ledger: Ledger, path: Path, ask: M
         db.execute("UPDATE entries SET turn = 'x'")
     assert [row.calls for row in ledger.rows("model")] == [1]
     assert [row.calls for row in ledger.rows("session")] == [1]
+
+
+def test_the_binding_cap_has_the_smallest_rest_of_its_unit_and_the_smallest_share_of_all() -> None:
+    session = CapState("session", "usd", NANO, 700 * MILLION, 0)
+    day = CapState(
+        "day", "usd", 10 * NANO, 8 * NANO, 0
+    )  # a smaller share of it is left, but more dollars
+    tokens = CapState("session", "tokens", 1_000, 900, 0)
+    assert binding_cap((day, session), lambda cap: cap.left) == session
+    assert binding_cap((day, session, tokens), lambda cap: cap.left) == tokens
+    assert binding_cap((), lambda cap: cap.left) is None

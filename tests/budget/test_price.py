@@ -11,9 +11,8 @@ from ecoshell.budget import (
     Price,
     Rates,
     Tier,
-    price_from_json,
-    price_to_json,
 )
+from ecoshell.budget.price import price_from_json, price_to_json
 from ecoshell.messages import Usage
 
 

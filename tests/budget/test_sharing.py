@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,16 @@ async def test_a_call_waits_for_another_and_uses_what_that_did_not_spend(
         first, second = await reserved_and_waiting(gate, ask)
         await gate.settle(first, SMALL_USAGE)
         assert (await second).max_tokens == 50
+
+
+async def test_long_calls_run_at_once_because_each_leaves_room_for_others(
+    gate: Gate, account: Account, ask: MakeAsk
+) -> None:
+    limited(gate, account, 60_000_000_000)
+    call = replace(ask(100, 64_000), repeatable=True)
+    with sharing():
+        holds = await asyncio.gather(*(gate.hold(lambda: call) for _ in range(4)))
+    assert [hold.max_tokens for hold in holds] == [14_900, 11_150, 8_337, 8_192]
 
 
 async def test_a_released_call_makes_room(gate: Gate, account: Account, ask: MakeAsk) -> None:

@@ -238,3 +238,12 @@ def test_candidates_have_the_size_of_the_schema_as_models_read_it(
     chances = {"read_file": 0.25}
     (candidate,) = candidates_of([READ], chances, lambda texts: [*map(len, texts)], policy)
     assert candidate == Candidate("read_file", size, 0.25)
+
+
+@POLICIES
+def test_without_a_candidate_nothing_is_said_to_be_loaded(policy: LoadingPolicy) -> None:
+    decision = decide_loading((), policy)
+    assert (decision.loaded, decision.summary) == (
+        (),
+        "No further tool can be loaded in this turn.",
+    )

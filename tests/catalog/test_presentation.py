@@ -166,6 +166,15 @@ def test_few_words_are_at_most_eight_and_one_line(description: str) -> None:
             "Run a shell command or program in the workspace (build, test).",
             "Run a shell command or program",
         ),
+        (
+            "Fetch a web page (website, link, URL, internet address) and show its text.",
+            "Fetch a web page",
+        ),
+        (
+            "Stop a background command (kill, end) and show what it has printed.",
+            "Stop a background command (kill, end)",
+        ),
+        ("Run Python code or a script and show what it prints.", "Run Python code or a script"),
         ("获取必应搜索结果。然后返回", "获取必应搜索结果"),
         ("", ""),
     ],

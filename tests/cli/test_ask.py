@@ -5,13 +5,14 @@ import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 
 import pytest
 
 from ecoshell.api import Agent, Outcome
 from ecoshell.cli import standard_input
 from ecoshell.cli.answer_output import AnswerOutput, print_json_line
-from ecoshell.cli.ask import follow, read_question, run
+from ecoshell.cli.ask import follow, read_question, require_no_command, run
 from ecoshell.cli.parser import build_parser
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -21,7 +22,9 @@ from ecoshell.events import (
     Event,
     HookRan,
     Notice,
+    PlanWritten,
     QuoteChosen,
+    Rationale,
     StepStarted,
     TextArrived,
     ToolRegistered,
@@ -87,7 +90,8 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes, *, ended: bool) -> int:
 
 async def follow_played(events: list[Event], *, json: bool) -> Outcome:
     """Print played events to standard output and error."""
-    agent, report = PlayedAgent(events), print_json_line if json else AnswerOutput().show
+    agent = PlayedAgent(events)
+    report = print_json_line if json else AnswerOutput(lambda: agent.outcome.session).show
     await follow(agent, "q", (), report=report, user=None)
     report(agent.outcome.result())
     return agent.outcome
@@ -118,6 +122,16 @@ async def test_json_output_is_ascii(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.isascii()
 
 
+async def test_plan_is_followed_by_the_command_that_resumes_its_session(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    await follow_played([PlanWritten("1. Read it.", 1), *TURN], json=False)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "plan of 1 step" in line]
+    assert "ecoshell --resume abc123, then /plan accept" in line
+    assert "carries it out" not in line
+
+
 async def test_only_the_answer_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     await follow_played(TURN, json=False)
     assert capsys.readouterr() == ("391\n", "")
@@ -143,7 +157,7 @@ async def test_a_failed_hook_and_work_that_does_not_start_are_reported(
     assert answer == "391\n"
     assert words in report
     assert bool(report) == bool(words)
-    AnswerOutput(quiet=True).show(event)
+    AnswerOutput(lambda: None, quiet=True).show(event)
     assert capsys.readouterr() == ("", "")
 
 
@@ -190,6 +204,24 @@ def test_outcome_of_an_interrupted_turn_holds_what_arrived() -> None:
     result = outcome.result()
     assert (result.answer, result.cost_usd, result.usage.input) == ("It is 39", "0.0031", 120)
     assert result.registered == ("calculate",)
+
+
+@pytest.mark.parametrize("status", ["error", "interrupted"])
+async def test_text_before_a_failure_is_printed(
+    capsys: pytest.CaptureFixture[str], status: str
+) -> None:
+    events = (
+        StepStarted(1, "single", "m"),
+        TextArrived("I look.", "thought", "single"),
+        Rationale("I look.", "single"),
+        StepStarted(2, "single", "m"),
+        TextArrived("Why?", "reasoning", "single"),
+        TextArrived("It is ", "thought", "single"),
+        TextArrived("39", "thought", "single"),
+        TurnFinished(1, status, "", 9, Usage(), 2, (), 0.1),  # type: ignore[arg-type]
+    )
+    outcome = await follow_played(events, json=False)
+    assert (outcome.answer, capsys.readouterr().out) == ("It is 39", "It is 39\n")
 
 
 def test_cost_is_unknown_if_one_part_is_unknown() -> None:
@@ -241,3 +273,47 @@ def test_input_without_an_end_is_attached_partly_unless_a_dash_waits_for_it(
     question, (attached,) = read_question(["sum", "up", "-"], notes.append)
     assert (question, attached.text) == ("sum up", "one\ntwo\n")
     later.join()
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["/budget turn 0.50", "/Model gpt", "/theme", "/Settings", "/search", "/exit", "/model\ngpt"],
+)
+def test_a_command_of_the_chat_is_not_asked(question: str) -> None:
+    with pytest.raises(UsageError, match="is a chat command, not a question") as caught:
+        run(build_parser().parse_args(["ask", question]))
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("question", "command"),
+    [
+        ("/modle", "/model"),
+        ("/Bugdet 0.50", "/budget"),
+        ("/themes", "/theme"),
+        ("/exi", "/exit"),
+        ("/taks Count.", "/task"),
+    ],
+)
+def test_a_mistyped_command_is_not_asked(question: str, command: str) -> None:
+    with pytest.raises(UsageError, match="Unknown command") as caught:
+        run(build_parser().parse_args(["ask", question]))
+    assert caught.value.fix == f"Did you mean {command}?"
+
+
+def test_tasks_custom_commands_and_paths_are_asked(tmp_path: Path) -> None:
+    folder = tmp_path / ".ecoshell/commands"
+    folder.mkdir(parents=True)
+    (folder / "models.md").write_text("Which models are there?")
+
+    def is_asked(question: str) -> bool:
+        try:
+            require_no_command(question, tmp_path)
+        except UsageError:
+            return False
+        return True
+
+    named = ["/task Count.", "/review main", "/models"]
+    questions = [*named, "/etc/hosts is what?", "/tmp is what?", "/ is what?"]
+    commands = ["/model x", "/modle x"]
+    assert [question for question in questions + commands if is_asked(question)] == questions

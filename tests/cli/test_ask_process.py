@@ -75,6 +75,19 @@ def wait_for(process: "subprocess.Popen[bytes]", event: str) -> list[dict[str, A
     raise AssertionError(f"{event} did not arrive: {events}")
 
 
+def test_failing_hook_of_the_sessions_end_is_reported(start: Start, tmp_path: Path) -> None:
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    hook = '[hooks.commands.bye]\non = "session_end"\ncommand = "exit 3"\n'
+    (config / "config.toml").write_text(hook)
+    status, out, err = end(start("What is 17 * 23?"))
+    assert (status, out) == (0, "391\n")
+    assert "the hook bye (session_end) ended with exit status 3" in err
+    lines = [json.loads(line) for line in end(start("--json", "What is 17 * 23?"))[1].splitlines()]
+    assert [line["type"] for line in lines[-2:]] == ["hook_ran", "result"]
+    assert (lines[-2]["name"], lines[-2]["status"]) == ("bye", 3)
+
+
 def test_standard_output_has_only_the_answer(start: Start) -> None:
     assert end(start("What is 17 * 23?")) == (0, "391\n", "")
 

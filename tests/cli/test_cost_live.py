@@ -9,7 +9,6 @@ import pytest
 from ecoshell.budget import Account, Amount, Ask, Price, Rates
 from ecoshell.budget.ledger import Ledger
 from ecoshell.cli import main
-from ecoshell.cli.manage.live import live_state
 from ecoshell.messages import Usage
 from ecoshell.paths import Paths
 
@@ -54,10 +53,12 @@ def test_it_shows_models_caps_and_the_rate_of_the_latest_session(
     assert "old" in capsys.readouterr().out
 
 
-def test_the_rate_counts_the_last_minute_only(tmp_path: Path, price: Price):
+def test_the_rate_counts_sent_calls_of_the_last_minute_only(tmp_path: Path, price: Price):
     now = datetime(2026, 1, 2, 3, 4, 5)
     with closing(Ledger(tmp_path / "ledger.sqlite", clock=lambda: now)) as ledger:
         for _ in range(3):
             call(ledger, "one", "m", price, Usage(10, 1))
             now += timedelta(seconds=40)
-        assert live_state(ledger, None).calls_per_minute == 1
+        answer = Ask(price, 10, 10, Account("one", 1, "single", "m", "answer"))
+        ledger.release(ledger.set_aside(answer))
+        assert ledger.calls_within("one", 60) == 1

@@ -70,8 +70,9 @@ async def test_quote_that_waits_for_nothing_asks_nothing():
     [(["1"], ""), (["2"], "edits"), (["x", "n"], None), ([], None), (["e", "y"], "")],
 )
 async def test_plan_is_carried_out_as_chosen(lines, argument, monkeypatch):
-    monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.delenv("EDITOR", raising=False)  # so that e says how to set one
+    for name in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "")  # so that e says how to set an editor
     assert await Typist(*lines).user.review_plan(PLAN) == argument
 
 

@@ -1,6 +1,7 @@
 """Questions of the line shell, answered word by word."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -92,6 +93,26 @@ async def test_request_of_a_server_is_shown_and_approved_once():
     assert typist.shown[:2] == ["? asks asks", '  asks:form(name="Jo")']
     assert "  - name (string)" in typist.shown
     assert "project" not in typist.screen
+
+
+async def test_all_of_a_write_is_shown_before_its_approval():
+    lines = [f"line {number}" for number in range(60)]
+    arguments = {"path": "a", "content": "\n".join(lines)}
+    diff = "\n".join(
+        ["--- /dev/null", "+++ b/a", "@@ -0,0 +1,60 @@", *(f"+{line}" for line in lines)]
+    )
+    typist = Typist("n")
+    await typist.decided(replace(WANTED, arguments=arguments, changes=diff))
+    assert "  +line 59" in typist.shown
+    assert '  write_file(path="a")' in typist.shown
+    for cut in (
+        f"{diff[:200]}\n[truncated: the diff continues]",
+        f"{diff[:200]}…",
+        "[too large to show]",
+    ):
+        typist = Typist("n")
+        await typist.decided(replace(WANTED, arguments=arguments, changes=cut))
+        assert "line 59" in typist.screen
 
 
 async def test_invalid_json_is_reported_with_its_place():

@@ -85,7 +85,7 @@ def test_user_asks_approves_stops_and_quits(open_terminal: Open, tmp_path: Path)
     terminal.type("are you there?\r")
     terminal.wait(r"Still here\.\n√ \$0\.\d+ · .*\n›")
     terminal.type("\x03")
-    terminal.wait(r"Ctrl-D or /quit quits")
+    terminal.wait(r"Ctrl-D or /quit quits.*\n›")  # before the prompt, Ctrl-D is not read as a key
     terminal.type("\x04")
     assert terminal.ended() == 0
     history = tmp_path / "home" / "data" / "history.txt"
@@ -178,3 +178,19 @@ def test_dumb_terminal_gets_ascii_without_escapes(open_terminal: Open) -> None:
     assert terminal.ended() == 0
     assert b"\x1b" not in terminal.raw
     assert terminal.raw.isascii()
+
+
+def test_failing_hook_of_the_sessions_end_is_printed_last(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    hook = '[hooks.commands.bye]\non = "session_end"\ncommand = "exit 3"\n'
+    (config / "config.toml").write_text(hook)
+    terminal = open_terminal("line")
+    terminal.wait(r"› *$")
+    terminal.type("What is 17 * 23?\r")
+    terminal.wait(r"It is 391")
+    terminal.type("/quit\r")
+    terminal.wait(r"the hook bye \(session_end\) ended with exit status 3")
+    assert terminal.ended() == 0

@@ -262,12 +262,6 @@ class TestConfig:
         assert "line 1: unknown key modle" in output
         assert "line 3: agent.max_steps" in output
 
-    def test_obsolete_setting_is_accepted_with_a_warning(self, shell: Shell) -> None:
-        file = written('[experience]\nsimilarity = "embeddings"\n')
-        (note,) = json.loads(shell("config", "check", "--json"))["notes"]
-        assert note.startswith(f"{file} line 2: ")
-        assert "no effect" in note
-
     def test_rule_about_one_tool_is_pointed_out(self, shell: Shell) -> None:
         written(
             '[approval]\nask = ["read_file:secrets/*", "read:docs/*"]\ndeny = ["run_command:rm *"]\n'
@@ -324,8 +318,11 @@ class TestConfig:
         assert "agent.strategy names an unknown strategy, 'reakt'.\nNothing was written." in output
         assert "Did you mean react?" in output
         output = shell("config", "set", "approval.deny", '["run_comand:rm *"]', status=2)
-        assert "approval.deny names an unknown tool, 'run_comand'." in output
+        assert "approval.deny names an unknown tool or effect, 'run_comand'." in output
         assert "Did you mean run_command?" in output
+        for rule, effect in (("reads:secrets/*", "read"), ("Write:*.lock", "write")):
+            output = shell("config", "set", "approval.deny", f'["{rule}"]', status=2)
+            assert f"Did you mean {effect}?" in output
         assert "names an unknown theme" in shell("config", "set", "tui.theme", "drak", status=2)
         assert "does not name a tool" in shell(
             "config", "set", "tools.prices.calculator", "0.01", status=2
@@ -342,7 +339,7 @@ class TestConfig:
         )
         output = shell("config", "check", status=2)
         assert (
-            "line 3: approval.deny names an unknown tool, 'run_comand'.\nDid you mean run_command?"
+            "line 3: approval.deny names an unknown tool or effect, 'run_comand'.\nDid you mean run_command?"
             in output
         )
         assert (

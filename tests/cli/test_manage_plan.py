@@ -1,9 +1,13 @@
 """`ecoshell plan` for unpriced models and without readable experience."""
 
 import json
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from command_play import CALCULATE, Command
 
+from ecoshell.budget.ledger import Ledger
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
 
@@ -58,3 +62,22 @@ def test_readable_experience_has_no_report(run):
     status, out, err = run("--model", "embedded", "--budget", "60000tok", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["fault"] is None
+
+
+def test_plan_continues_the_latest_session_with_its_model_and_what_is_left_of_its_cap(
+    command: Command, tmp_path: Path
+) -> None:
+    script = tmp_path / "replies.jsonl"
+    script.write_text("".join(json.dumps(line) + "\n" for line in CALCULATE), encoding="utf-8")
+    model = ("--model", f"script:{script}", "--price", "3,15")
+    assert command("ask", "what is 17 * 23?", *model, "--budget", "0.10").returncode == 0
+    with closing(Ledger(tmp_path / "home" / "data" / "ledger.sqlite")) as ledger:
+        (row,) = ledger.rows("session")
+    assert row.spent_nano
+    done = command("plan", "what is 3 * 4?", "--continue", "--price", "3,15", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    record = json.loads(done.stdout)
+    assert (record["unit"], record["cap"]) == ("nano_usd", 100_000_000 - row.spent_nano)
+    done = command("plan", "what is 3 * 4?", "--continue", "--budget", "30000tok", "--json")
+    record = json.loads(done.stdout)
+    assert (record["unit"], record["cap"]) == ("tokens", 30_000 - row.usage.total)

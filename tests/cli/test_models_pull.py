@@ -69,8 +69,10 @@ def run(environ: dict[str, str], tmp_path: Path):
     return started
 
 
-def test_pull_prints_size_licence_progress_and_the_model_name(run, tmp_path):
+def test_pull_prints_size_licence_progress_and_the_model_name(run, hub, tmp_path):
+    hub.repos[NAME].cuts = 1
     done = run("models", "pull", NAME)
+    assert done.stderr.count("Connection lost, trying again.") == 1
     path = tmp_path / "home" / "data" / "models" / "maker" / "small-GGUF" / FILE
     assert path.read_bytes() == WHOLE
     assert f"{FILE} · 4.0 MB · licence apache-2.0" in done.stderr
@@ -231,12 +233,14 @@ def test_pull_in_a_shell_shows_progress_breaks_off_and_is_resumed(hub, environ, 
     try:
         terminal.wait(r"^ ?›")
         terminal.type(f"/model pull {NAME}:Q4_K_M\r")
-        terminal.wait(r"downloading maker/small-GGUF:Q4_K_M: [12]\.\d MB of 4\.0 MB")
+        terminal.wait(
+            r"[12]\.\d MB of 4\.0 MB .*esc stops|[12]\.\d MB of 4\.0 MB .*downloading maker/small"
+        )
         hub.repos[NAME].stall.set()
         terminal.wait("The download failed")
         terminal.type("are you there?\r")
         terminal.wait(r"Still here\.")
-        assert "downloading" not in terminal.text
+        assert " of 4.0 MB" not in terminal.text
         assert [*(tmp_path / "home" / "data" / "models").rglob(f"{FILE}*")]
     finally:
         closed(terminal)

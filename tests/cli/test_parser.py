@@ -1,6 +1,8 @@
 import contextlib
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +18,15 @@ from ecoshell.cli.run_options import options_from
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.options import Options, RoleModels
 
+INTERRUPTED_PRINT = """
+import signal
+from ecoshell.cli.fence import fenced
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+status = fenced(lambda: print("x" * 1_000_000) or 0)
+signal.setitimer(signal.ITIMER_REAL, 0)  # Python ends without handlers, so that a late signal would kill it
+raise SystemExit(status)
+"""
 PARSED = """
 import sys
 from ecoshell.cli.parser import build_parser
@@ -250,6 +261,19 @@ def test_error_has_message_consequence_and_fix(capsys: pytest.CaptureFixture[str
 def test_ctrl_c_prints_one_word(capsys: pytest.CaptureFixture[str]) -> None:
     fenced(raising(KeyboardInterrupt()))
     assert capsys.readouterr().err == "Interrupted.\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes of POSIX")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_signal_during_a_long_output_loses_nothing(unbuffered):
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED_PRINT],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    time.sleep(0.5)  # the pipe is full, and signals arrive
+    output, _ = process.communicate(timeout=60)
+    assert (process.returncode, len(output)) == (0, 1_000_001)
 
 
 def test_closed_pipe_ends_quietly() -> None:

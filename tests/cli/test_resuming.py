@@ -72,6 +72,22 @@ def test_command_line_overrides_the_resumed_session(command: Command, tmp_path: 
     assert str(tmp_path / "elsewhere") in notes(again)
 
 
+def test_resumed_session_reasons_with_its_effort(command: Command, tmp_path: Path) -> None:
+    one = script(tmp_path, "one.jsonl", "One.")
+    first = command("ask", "--json", "Hello", "--model", one, "--effort", "medium")
+    resumed = ("--resume", session_of(first))
+    assert (
+        "effort medium" in command("line", "--model", one, typed=f"/resume {resumed[1]}\n").stdout
+    )
+    again = command("ask", "--json", "And?", *resumed)
+    assert started(again)["effort"] == "medium"
+    assert "effort medium" in notes(again)
+    assert (
+        started(command("ask", "--json", "And?", *resumed, "--effort", "high"))["effort"] == "high"
+    )
+    assert "effort high" in command("line", *resumed, typed="/effort\n").stdout
+
+
 def test_session_whose_model_is_missing_uses_the_settings_model_with_a_note(
     command: Command, tmp_path: Path
 ) -> None:
@@ -143,7 +159,7 @@ def test_resume_in_the_line_shell_changes_the_model_and_names_the_folder(
         f"Its workspace was {tmp_path / 'here'}; return to it with: ecoshell --resume {session}."
         in output.stdout
     )
-    assert "Change them with /model, /mode and /role." in output.stdout
+    assert "Change them with /model, /mode, /role and /effort." in output.stdout
 
 
 def test_export_without_a_name_writes_a_new_file_each_time(

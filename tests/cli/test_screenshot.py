@@ -1,5 +1,6 @@
 """`ecoshell screenshot`: what it draws, keeps and refuses."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,8 +10,9 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from command_play import Command
+from command_play import CALCULATE, Command
 
+from ecoshell.budget import amount_text
 from ecoshell.budget.ledger import Ledger
 from ecoshell.events import Answer, CallFinished, CallStarted, TurnFinished, TurnStarted
 from ecoshell.messages import Usage
@@ -85,6 +87,59 @@ def test_stored_session_is_drawn_without_its_model_and_is_unchanged(
         assert text in visible_text(file)
     with closing(SessionStore(home / "data" / "sessions.sqlite")) as store:
         assert (store.info(session), list(store.events(session))) == content
+
+
+@pytest.fixture
+def paid(command: Command, home: Path, tmp_path: Path) -> str:
+    """A session of one paid question with a scripted model, under a cap of $0.10."""
+    script, workspace = tmp_path / "replies.jsonl", tmp_path / "project"
+    workspace.mkdir()
+    script.write_text("".join(json.dumps(line) + "\n" for line in CALCULATE), encoding="utf-8")
+    options = ("--price", "3,15", "--workspace", str(workspace))
+    question = ("ask", "what is 17 * 23?", "--model", f"script:{script}", "--budget", "0.10")
+    assert command(*question, *options).returncode == 0
+    with closing(SessionStore(home / "data" / "sessions.sqlite")) as store:
+        (info,) = store.list()
+    return info.id
+
+
+def test_session_is_drawn_with_its_model_cap_plan_and_spent_amount(
+    command: Command, home: Path, paid: str, tmp_path: Path
+) -> None:
+    with closing(Ledger(home / "data" / "ledger.sqlite")) as ledger:
+        (cap,) = ledger.own_caps(paid, 0)
+    file = tmp_path / "paid.svg"
+    done = command("screenshot", "--size", "140x50", "--session", paid, str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    text = visible_text(file)
+    assert "replies.jsonl" in text
+    assert "embedded" not in text
+    assert "no cap" not in text
+    assert f"{amount_text(cap.left, 'usd')} left of $0.10" in text
+    assert f"spent {amount_text(cap.spent, 'usd')}" in text
+    assert cap.spent > 0
+    assert re.search(r"PLAN(.|\n)*calculate(.|\n)*1/[12](.|\n)*TOOLS", text)
+
+
+def test_session_without_caps_is_drawn_with_those_it_would_be_resumed_with(
+    command: Command, home: Path, paid: str, tmp_path: Path
+) -> None:
+    with closing(Ledger(home / "data" / "ledger.sqlite")) as ledger:
+        spent = ledger.own_caps(paid, 0)[0].spent
+        ledger.set_cap(paid, "session", None)
+    for key, value in (("budget.session", "0.20"), ("budget.day", "0.40")):
+        assert command("config", "set", key, value).returncode == 0
+    pictures = {"new": (), "stored": ("--session", paid)}
+    for name, arguments in pictures.items():
+        file = tmp_path / f"{name}.svg"
+        assert command("screenshot", "--size", "140x50", *arguments, str(file)).returncode == 0
+        pictures[name] = visible_text(file)
+    assert "$0.20 left of $0.20" in pictures["new"]
+    assert f"{amount_text(200_000_000 - spent, 'usd')} left of $0.20" in pictures["stored"]
+    for text in pictures.values():
+        assert f"{amount_text(400_000_000 - spent, 'usd')} left of $0.40" in text
+    with closing(Ledger(home / "data" / "ledger.sqlite")) as ledger:
+        assert ledger.own_caps(paid, 1) == ()
 
 
 def test_picture_has_the_requested_size_and_is_reproducible(

@@ -176,8 +176,14 @@ ABSURD: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("usage", ABSURD)
+@pytest.mark.parametrize(
+    ("usage", "streams"),
+    [
+        *((usage, False) for usage in ABSURD),
+        (ABSURD[0], True),
+        *(pytest.param(usage, True, marks=pytest.mark.slow) for usage in ABSURD[1:]),
+    ],
+)
 async def test_without_a_credible_usage_the_whole_reservation_counts(
     usage: Any, streams: bool, tmp_path: Path
 ):

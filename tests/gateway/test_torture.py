@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from gateway_play import CHAT, TOKEN
+from ledger_totals import wrong_totals
 from odd_provider import Answer, Body, OddProvider
 
 from ecoshell.budget import NANO, PriceBook
@@ -182,7 +183,7 @@ async def test_nothing_exceeds_the_cap(requests: int, kills: int, cents: int, tm
         assert row is not None
         assert row.spent_nano is not None
         counted = row.spent_nano + row.held_nano
-        assert ledger.verify() == ()
+        assert wrong_totals(ledger) == ()
         assert ledger.barred() == {}
     amounts = (f"{nano / NANO:.4f}" for nano in (biller.nano, counted, cap))
     print(

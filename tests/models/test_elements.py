@@ -145,14 +145,11 @@ def test_the_grammar_accepts_written_calls_and_rejects_invalid_ones(form):
 
     def accepts(text: str) -> bool:
         state = Grammar(vocabulary, grammar)
-        try:
-            for token in (*vocabulary.tokens(text), *end):
-                if not state.allows([token])[0]:
-                    return False
-                state.accept(token)
-            return True
-        finally:
-            state.close()
+        for token in (*vocabulary.tokens(text), *end):
+            if not state.allows([token])[0]:
+                return False
+            state.accept(token)
+        return True
 
     def write(**arguments: object) -> str:
         return form.write("scan", json.dumps(arguments), parameters=SCAN.parameters)

@@ -35,19 +35,23 @@ def make_gguf(
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder without settings of other programs."""
+    names = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME", "LLAMA_CACHE")
+    for name in (*names, "OLLAMA_MODELS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
 @pytest.fixture
-def list_models(home: Path, tmp_path: Path):
+def list_models(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Lists the model files by path, with these environment variables set."""
 
     def listed(**environ: str) -> dict[Path, ModelFile]:
-        return {
-            file.path: file
-            for file in model_files(tmp_path / "models", {"HOME": str(home), **environ})
-        }
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        return {file.path: file for file in model_files(tmp_path / "models")}
 
     return listed
 
@@ -76,7 +80,7 @@ def test_models_in_the_hub_cache_are_listed_by_their_hub_names(list_models, home
     ((path, model),) = list_models().items()
     assert path == repo / "snapshots" / "bbb" / "small-Q4_K_M.gguf"
     assert (local_name(model), model.place) == ("hf:maker/small-GGUF:Q4_K_M", "hub cache")
-    assert hub_file(hub_name("hf:maker/small-GGUF"), home / "none", {"HOME": str(home)}) == path
+    assert hub_file(hub_name("hf:maker/small-GGUF"), home / "none") == path
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME"])
@@ -160,7 +164,7 @@ def test_files_that_are_not_chat_models_are_not_listed(list_models, tmp_path):
 
 def test_part_one_of_zero_is_a_complete_model(list_models, tmp_path):
     path = make_gguf(tmp_path / "models" / "maker" / "odd" / "odd-Q8_0-00001-of-00000.gguf")
-    assert hub_file(hub_name("maker/odd"), tmp_path / "models", {"HOME": str(tmp_path)}) == path
+    assert hub_file(hub_name("maker/odd"), tmp_path / "models") == path
     assert list(list_models()) == [path]
 
 
@@ -203,10 +207,9 @@ def test_a_missing_folder_or_a_file_in_its_place_lists_nothing(list_models, tmp_
     assert list_models() == {}
 
 
+@pytest.mark.usefixtures("home")
 def test_a_folder_without_search_permission_lists_nothing(tmp_path):
     with read_only_folder(make_gguf(tmp_path / "some.gguf")) as folder:
-        assert [model.path.name for model in model_files(folder, {"HOME": str(folder)})] == [
-            "some.gguf"
-        ]
+        assert [model.path.name for model in model_files(folder)] == ["some.gguf"]
         with closed(folder, is_listable=True):
-            assert model_files(folder, {"HOME": str(folder)}) == []
+            assert model_files(folder) == []

@@ -101,7 +101,7 @@ def vocabulary():
 
 def compiles(vocabulary: Vocabulary, text: str) -> bool:
     try:
-        Grammar(vocabulary, text).close()
+        Grammar(vocabulary, text)
     except ModelBroken:
         return False
     return True
@@ -151,14 +151,11 @@ def accepts(vocabulary: Vocabulary, grammar_text: str, text: str) -> bool:
     """Whether a grammar accepts a text token by token, including its end."""
     grammar = Grammar(vocabulary, grammar_text)
     end = vocabulary.tokens("<|im_end|>", special=True)
-    try:
-        for token in (*vocabulary.tokens(text), *end):
-            if grammar.allows([token]) != [True]:
-                return False
-            grammar.accept(token)
-        return True
-    finally:
-        grammar.close()
+    for token in (*vocabulary.tokens(text), *end):
+        if grammar.allows([token]) != [True]:
+            return False
+        grammar.accept(token)
+    return True
 
 
 @pytest.mark.parametrize(

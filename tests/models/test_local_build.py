@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.models.local_build import LocalBuild, current_build, main, start
+from ecoshell.models.local_build import LocalBuild, current_build, start
 
 
 def wait_for(condition, seconds: float = 60.0):
@@ -25,74 +25,50 @@ def program(text: str) -> list[str]:
 
 
 def test_progress_is_read_from_the_log_and_the_stamp_is_touched_at_the_end(tmp_path: Path):
-    gate, stamp, folder = tmp_path / "gate", tmp_path / "stamp", tmp_path / "build"
+    gate, stamp, log = tmp_path / "gate", tmp_path / "stamp", tmp_path / "log"
     code = f"""
 import pathlib, time
 print('[1/200] Building'); print('[50/200] Building')
 while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.02)
 """
-    assert start(program(code), stamp, folder)
-    build = wait_for(lambda: (found := current_build(folder)) and found.percent and found)
-    assert (build.running, build.percent) == (True, 25)
-    assert build.seconds_left > 0
-    assert not start(program(code), stamp, folder)  # it runs already
+    assert start(program(code), stamp, log)
+    build = wait_for(lambda: (found := current_build(log)) and found.percent and found)
+    assert build.running
+    assert build.percent == 25
+    started = time.time() - 3_000
+    log.write_text(f"Started at {started:.0f}\n[50/200] Building\n")
+    assert current_build(log).seconds_left == pytest.approx(9_000, rel=0.5)
+    assert not start(program(code), stamp, log)  # it runs already
     assert not stamp.exists()
     gate.touch()
     wait_for(stamp.exists)
-    wait_for(lambda: current_build(folder) is None)
+    wait_for(lambda: current_build(log) is None)
 
 
 def test_a_failed_installation_names_its_log_and_may_be_started_again(tmp_path: Path):
-    stamp, folder = tmp_path / "stamp", tmp_path / "build"
-    assert start(program("print('no compiler'); raise SystemExit(3)"), stamp, folder)
-    build = wait_for(lambda: (found := current_build(folder)) and not found.running and found)
-    assert build.words == f"llama.cpp could not be installed; the log is {folder / 'log'}"
-    assert "no compiler" in (folder / "log").read_text()
+    stamp, log = tmp_path / "stamp", tmp_path / "log"
+    assert start(program("print('no compiler'); raise SystemExit(3)"), stamp, log)
+    build = wait_for(lambda: (found := current_build(log)) and not found.running and found)
+    assert build.words == f"llama.cpp could not be installed; the log is {log}"
+    assert "no compiler" in log.read_text()
     assert not stamp.exists()
-    assert start(program("pass"), stamp, folder)
+    assert start(program("pass"), stamp, log)
     wait_for(stamp.exists)
-
-
-def test_a_killed_installation_is_a_failed_one(tmp_path: Path):
-    (tmp_path / "state.json").write_text('{"pid": 2147483000, "started": 0}')
-    assert current_build(tmp_path) == LocalBuild(running=False, log=tmp_path / "log")
-
-
-@pytest.mark.parametrize("state", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
-def test_a_damaged_state_is_none(tmp_path: Path, state: str):
-    (tmp_path / "state.json").write_text(state)
-    assert current_build(tmp_path) is None
 
 
 @pytest.mark.parametrize(
     ("build", "words"),
     [
         (LocalBuild(running=True), "preparing to compile llama.cpp"),
+        (LocalBuild(running=True, percent=34), "compiling llama.cpp: 34 %"),
         (
             LocalBuild(running=True, percent=34, seconds_left=366),
             "compiling llama.cpp: 34 %, 6 min 6 s left",
-        ),
-        (
-            LocalBuild(running=True, percent=99, seconds_left=4.2),
-            "compiling llama.cpp: 99 %, 4.2 s left",
         ),
     ],
 )
 def test_the_state_in_words(build: LocalBuild, words: str):
     assert build.words == words
-
-
-def test_the_command_returns_at_once(tmp_path: Path):
-    arguments = [
-        "start",
-        "--stamp",
-        str(tmp_path / "stamp"),
-        "--folder",
-        str(tmp_path / "build"),
-        "--",
-    ]
-    assert main([*arguments, *program("pass")]) == 0
-    wait_for((tmp_path / "stamp").exists)
 
 
 def test_make_leaves_out_what_ecoshell_does_not_use_and_keeps_the_users_arguments() -> None:

@@ -17,6 +17,7 @@ from ecoshell.agent.mode import DraftTask
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.local import LocalModel
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import ENDINGS, Umi, decision
 from ecoshell.planning.catp.masking import plan_grammar
@@ -142,7 +143,7 @@ async def test_planner_and_caller_decode_under_grammars(replies: tuple[str, ...]
     loaded = LocalModel(embedded_path(), options=EngineOptions(context=2048))
     model, path = Unmetered(loaded, *replies), Path("What is in the file a.txt?", ())
     view = View(path, path.question, (), ("read_file",), (READ,), GROW)
-    mode = Umi(model, model, model, max_tokens=400, answer_tokens=10)  # type: ignore[arg-type]
+    mode = Umi(model, model, model, ModeLimits(400, 10))  # type: ignore[arg-type]
     try:
         thought = await mode.think(view, lambda _: None)
     finally:
@@ -176,10 +177,8 @@ async def test_a_tool_graph_decodes_to_a_valid_plan(model, temperature: float):
 async def test_only_a_local_model_gets_a_plan_grammar_and_numbered_nodes(mode: str, local: bool):
     model, path = Planning(local=local), Path("How many words have a.txt and b.txt?", ())
     view = View(path, path.question, (), ("read_file",), (READ,), GROW)
-    if mode == "single":
-        planner = Single(model, max_tokens=30, answer_tokens=10)  # type: ignore[arg-type]
-    else:
-        planner = Umi(model, model, model, max_tokens=30, answer_tokens=10)  # type: ignore[arg-type]
+    models = (model,) if mode == "single" else (model,) * 3
+    planner = (Single if mode == "single" else Umi)(*models, ModeLimits(30, 10))  # type: ignore[arg-type]
     await planner.draft(view, DraftTask(grammar=lambda: plan_grammar(PLANS)), lambda _: None)
     (request,) = model.requests
     assert ("[[1, " in request.messages[-1].text) == local

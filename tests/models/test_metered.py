@@ -18,9 +18,18 @@ from ecoshell.errors import (
     ModelUnavailable,
     ModelUnreachable,
 )
-from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, Reasoned, TextArrived
+from ecoshell.events import (
+    BudgetHeld,
+    BudgetSettled,
+    CallArriving,
+    Event,
+    ModelReplied,
+    Notice,
+    Reasoned,
+    TextArrived,
+)
 from ecoshell.messages import Call, Message, Usage
-from ecoshell.models import Delta, PromptSize, Purpose, Reply, Request, Traits
+from ecoshell.models import ArrivingCall, Delta, PromptSize, Purpose, Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
 
@@ -110,6 +119,25 @@ def kinds(events: list[Event]) -> list[str]:
     return [event.type for event in events]
 
 
+async def test_nothing_is_reserved_while_a_model_loads(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    class Loading(ScriptedModel):
+        gate = asyncio.Event()
+
+        async def load(self) -> None:
+            await self.gate.wait()
+
+    model = metered(Loading(FINE, FINE))
+    asking = asyncio.create_task(model.ask(REQUEST, events.append))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert (events, ledger.rows("session"), cap(ledger).left) == ([], (), NANO)
+    Loading.gate.set()
+    assert (await model.ask(REQUEST, events.append)).text == "one two"
+
+
 async def test_a_call_is_reserved_streamed_and_settled_in_order(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
@@ -149,6 +177,16 @@ async def test_text_is_streamed_as_thought_or_answer_and_not_for_compaction(
     assert {event.channel for event in events if isinstance(event, TextArrived)} == channels
 
 
+@pytest.mark.parametrize("fault", ["", "The call was cut."])
+async def test_a_reply_says_whether_its_call_is_unusable(
+    fault: str, metered: Metered, events: list[Event]
+) -> None:
+    reply = Reply("I write it.", usage=Usage(80, 50), fault=fault, cut=True, finish="length")
+    await metered(ScriptedModel(streams(reply))).ask(REQUEST, events.append)
+    (replied,) = [event for event in events if isinstance(event, ModelReplied)]
+    assert (replied.finish, replied.has_unusable_call) == ("length", bool(fault))
+
+
 async def test_reasoning_is_streamed_reported_and_paid_for(
     metered: Metered, ledger: Ledger, events: list[Event]
 ) -> None:
@@ -158,8 +196,11 @@ async def test_reasoning_is_streamed_reported_and_paid_for(
         REQUEST, events.append
     )
     assert answer.text == "one"
-    channels = [(event.text, event.channel) for event in events if isinstance(event, TextArrived)]
-    assert channels == [("Let me ", "reasoning"), ("see.", "reasoning"), ("one", "thought")]
+    texts: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, TextArrived):
+            texts[event.channel] = texts.get(event.channel, "") + event.text
+    assert texts == {"reasoning": "Let me see.", "thought": "one"}
     assert [event for event in events if isinstance(event, Reasoned)] == [
         Reasoned("Let me see.", "single", 15)
     ]
@@ -177,6 +218,19 @@ async def test_uncounted_reasoning_has_no_token_count_and_that_of_compaction_is_
     assert [event for event in events if isinstance(event, Reasoned)] == [
         Reasoned("Hm.", "single", None)
     ]
+
+
+@pytest.mark.parametrize(("purpose", "count"), [("step", 1), ("compact", 0)])
+async def test_a_growing_call_is_reported_except_for_compaction(
+    purpose: Purpose, count: int, metered: Metered, events: list[Event]
+) -> None:
+    growing = Delta("", unseen=9, call=ArrivingCall("write_file", "notes.txt", 12))
+    reply = Reply("one", usage=Usage(80, 20))
+    await metered(ScriptedModel(streams(growing, reply))).ask(
+        Request(REQUEST.messages, max_tokens=50, purpose=purpose), events.append
+    )
+    arriving = [event for event in events if isinstance(event, CallArriving)]
+    assert arriving == [CallArriving("write_file", "notes.txt", 12, "single")] * count
 
 
 async def test_the_answer_in_a_call_of_finish_is_streamed_as_the_answer(
@@ -317,7 +371,7 @@ async def test_a_refused_call_is_retried_with_a_new_reservation(
 
 async def test_retries_back_off_until_the_time_limit(ledger: Ledger, events: list[Event]) -> None:
     waits, model = Waits(), ScriptedModel(*[BUSY] * 20)
-    with pytest.raises(ModelUnavailable, match=r"429.* Gave up after \d+ attempts in \d+ s\."):
+    with pytest.raises(ModelUnavailable, match=r"429.* Gave up after \d+ attempts in .*s\."):
         await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(
             REQUEST, events.append
         )
@@ -350,7 +404,7 @@ async def test_a_retry_delay_over_the_limit_is_not_started(
         ScriptedModel(streams(ModelUnavailable("429", billed=False, retry_after=600)), FINE),
     )
     with pytest.raises(
-        ModelUnavailable, match=r"asks to wait 10 min \(Retry-After\), longer than "
+        ModelUnavailable, match=r"asks to wait 10 min 0 s \(Retry-After\), longer than "
     ):
         await MeteredModel(model, Gate(ledger), lambda: ACCOUNT, retry=waits.policy(60)).ask(
             REQUEST, events.append

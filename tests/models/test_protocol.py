@@ -32,7 +32,6 @@ BROKEN_SCHEMA = ToolSchema("odd", "", {"type": "nonsense", "properties": 3})
 QUESTION = (Message("system", "You are ecoshell."), Message("user", "What is 17 * 23?"))
 REQUEST = Request(QUESTION, tools=(CALCULATE,), callable_now=(CALCULATE,))
 GOOD = {
-    "thought": "Multiply.",
     "call": {"name": "calculate", "arguments": {"expression": "17 * 23"}},
 }
 
@@ -95,8 +94,8 @@ def test_the_text_of_a_call_parses_back_to_the_same_call():
         f"```json\n{json.dumps(GOOD)}\n```",
         f"Multiply.\n{json.dumps({'call': GOOD['call']})} and that is all",
         'Multiply. {"name": "calculate", "arguments": {"expression": "17 * 23"}}',
-        '{"thought": "Multiply.", "call": {"name": "calculate", "arguments": {"expression": "17 * 23",},},}',
-        '{"thought": "Multiply.", "call": {"name": "calculate", "arguments": "{\\"expression\\": \\"17 * 23\\"}"}}',
+        '{"call": {"name": "calculate", "arguments": {"expression": "17 * 23",},},}',
+        '{"call": {"name": "calculate", "arguments": "{\\"expression\\": \\"17 * 23\\"}"}}',
         f"Multiply. {{not json}} {json.dumps({'call': GOOD['call']})}".replace("{not json} ", ""),
     ],
 )
@@ -321,7 +320,7 @@ def test_without_native_tools_everything_is_text():
     assert all(isinstance(message["content"], str) for message in body["messages"])
 
 
-def test_the_system_text_and_the_last_message_are_marked_for_the_cache():
+def test_the_system_text_and_the_ends_of_this_and_the_previous_request_are_marked_for_the_cache():
     body = chat_body(Request(STEPS, (TOOL,)), native=True)
     mark_for_cache(body, Request(STEPS, (TOOL,)))
     marked = [
@@ -329,7 +328,8 @@ def test_the_system_text_and_the_last_message_are_marked_for_the_cache():
         for index, message in enumerate(body["messages"])
         if "cache_control" in json.dumps(message)
     ]
-    assert marked == [0, len(body["messages"]) - 1]
+    roles = [message["role"] for message in body["messages"]]
+    assert (marked, roles[3:]) == ([0, 3, 5], ["tool", "assistant", "tool"])
 
 
 def test_a_task_of_this_request_alone_is_not_marked_for_the_cache():

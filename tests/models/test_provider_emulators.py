@@ -25,7 +25,6 @@ from providers.litellm_client import LitellmClient
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 JPEG = base64.b64encode(b"\xff\xd8\xff\xe0" + b"\0" * 40).decode()
-RENAMED = base64.b64encode(b"just text").decode()
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = [
     {
@@ -429,14 +428,6 @@ def repeat(*path):
     return mutate
 
 
-def each(*mutations):
-    def mutate(body):
-        for mutation in mutations:
-            mutation(body)
-
-    return mutate
-
-
 def copy_id(*path):
     """Give the second of two calls the ID of the first."""
 
@@ -447,588 +438,80 @@ def copy_id(*path):
     return mutate
 
 
-def split_results(body):
-    """Send the results of one assistant message in two user messages."""
-    last = body["messages"][-1]
-    body["messages"] += [
-        {"role": "assistant", "content": "Yes."},
-        {"role": "user", "content": [last["content"].pop()]},
-    ]
-
-
 USER = {"role": "user", "content": "More."}
 USER_SAYS_GO = {"role": "user", "content": "Go."}
-LONG_ID = "call_" + "x" * 60
-WORDS = "word " * 2_000
-MARK = {"type": "text", "text": "marked", "cache_control": {"type": "ephemeral"}}
 HOUR = {"type": "text", "text": "marked", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
-CHAT_IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+MARK = {"type": "text", "text": "marked", "cache_control": {"type": "ephemeral"}}
 IMAGE = ("messages", 0, "content", 1)
 CALLS = ("messages", 1, "tool_calls")
 BLOCKS = ("messages", 1, "content")
 RESULTS = ("messages", 2, "content")
-SOURCE = (*IMAGE, "source")
 DECLARATION = ("tools", 0, "functionDeclarations", 0)
 REPLY = ("contents", 1, "parts")
 RESPONSES = ("contents", 2, "parts")
 INLINE = ("contents", 0, "parts", 1, "inlineData")
 
 VIOLATIONS = [
-    # OpenAI chat
-    (
-        OpenAIChat,
-        "orphan",
-        drop("messages", 1),
-        "must be a response to a preceeding message with 'tool_calls'",
-    ),
+    (OpenAIChat, "orphan", drop("messages", 1), "must be a response to a preceeding message"),
     (OpenAIChat, "missing result", drop("messages", 3), "did not have response messages: call_"),
-    (
-        OpenAIChat,
-        "result later",
-        insert("messages", 3, USER),
-        "did not have response messages: call_",
-    ),
-    (
-        OpenAIChat,
-        "result before call",
-        swap("messages", 1, 2),
-        "must be a response to a preceeding message",
-    ),
+    (OpenAIChat, "result later", insert("messages", 3, USER), "did not have response messages"),
     (OpenAIChat, "two results", repeat("messages", 3), "Duplicate value for 'tool_call_id'"),
-    (
-        OpenAIChat,
-        "unknown id",
-        put("messages", 3, "tool_call_id", "call_other"),
-        "Unknown 'tool_call_id'",
-    ),
     (OpenAIChat, "one id twice", copy_id(*CALLS, "id"), "Duplicate 'id'"),
-    (OpenAIChat, "long id", put(*CALLS, 0, "id", LONG_ID), "maximum length 40"),
-    (
-        OpenAIChat,
-        "role",
-        put("messages", 0, "role", "person"),
-        "Supported values are: 'system', 'assistant'",
-    ),
-    (OpenAIChat, "no content", put("messages", 0, "content", None), "expected a string, got null"),
-    (
-        OpenAIChat,
-        "foreign field",
-        put("messages", 1, "reasoning_content", "x"),
-        "Unknown parameter: 'messages[1].",
-    ),
-    (
-        OpenAIChat,
-        "tool name",
-        put("tools", 0, "function", "name", "files.read"),
-        "does not match pattern",
-    ),
-    (
-        OpenAIChat,
-        "call name",
-        put(*CALLS, 0, "function", "name", "files.read"),
-        "does not match pattern",
-    ),
+    (OpenAIChat, "long id", put(*CALLS, 0, "id", "x" * 41), "maximum length 40"),
+    (OpenAIChat, "field", put("messages", 1, "reasoning_content", "x"), "Unknown parameter"),
     (OpenAIChat, "long name", put("tools", 0, "function", "name", "x" * 65), "maximum length 64"),
-    (
-        OpenAIChat,
-        "image of tool",
-        put("messages", 2, "content", [CHAT_IMAGE]),
-        "only allowed for messages with role",
-    ),
-    (
-        OpenAIChat,
-        "jpeg as png",
-        put(*IMAGE, "image_url", "url", f"data:image/png;base64,{JPEG}"),
-        "not represent a valid",
-    ),
-    (
-        OpenAIChat,
-        "text file",
-        put(*IMAGE, "image_url", "url", f"data:image/png;base64,{RENAMED}"),
-        "not represent a val",
-    ),
-    (
-        OpenAIChat,
-        "svg",
-        put(*IMAGE, "image_url", "url", f"data:image/svg+xml;base64,{RENAMED}"),
-        "Invalid MIME type",
-    ),
     (OpenAIChat, "max_tokens", put("max_tokens", 100), "Use 'max_completion_tokens' instead"),
-    (
-        OpenAIChat,
-        "too much output",
-        put("max_completion_tokens", 128_001),
-        "supports at most 128000 completion",
-    ),
     (OpenAIChat, "temperature", put("temperature", 0.3), "'temperature' does not support 0.3"),
-    (
-        OpenAIChat,
-        "effort",
-        put("reasoning_effort", "max"),
-        "does not support 'max' with this model",
-    ),
-    (
-        OpenAIChat,
-        "effort and tools",
-        each(put("model", "gpt-5.4"), put("reasoning_effort", "low")),
-        "use /v1/responses",
-    ),
-    (
-        OpenAIChat,
-        "forced stranger",
-        put("tool_choice", {"function": {"name": "x"}}),
-        "Tool choice 'x' not found",
-    ),
-    (
-        OpenAIChat,
-        "choice alone",
-        each(drop("tools"), put("tool_choice", "auto")),
-        "only allowed when 'tools'",
-    ),
-    (
-        OpenAIChat,
-        "too long",
-        each(
-            put("model", "small"),
-            drop("max_completion_tokens"),
-            insert("messages", 0, {"role": "user", "content": WORDS}),
-        ),
-        "Input tokens exceed the configured limit of 1000 tokens",
-    ),
     (OpenAIChat, "model", put("model", "gpt-0"), "The model `gpt-0` does not exist"),
-    # OpenAI Responses
-    (
-        OpenAIResponses,
-        "no reasoning",
-        drop("input", 1),
-        "was provided without its required 'reasoning' item: 'rs_",
-    ),
-    (
-        OpenAIResponses,
-        "altered reasoning",
-        put("input", 1, "encrypted_content", "x.y"),
-        "could not be verified",
-    ),
+    (OpenAIResponses, "no reasoning", drop("input", 1), "without its required 'reasoning' item"),
+    (OpenAIResponses, "altered", put("input", 1, "encrypted_content", "x"), "not be verified"),
     (
         OpenAIResponses,
         "not stored",
         drop("input", 1, "encrypted_content"),
-        "Items are not persisted when `store`",
+        "Items are not persisted",
     ),
-    (
-        OpenAIResponses,
-        "reasoning moved",
-        swap("input", 1, 4),
-        "was provided without its required 'reasoning' item",
-    ),
-    (
-        OpenAIResponses,
-        "reasoning alone",
-        each(*[drop("input", 2)] * 5),
-        "without its required following item",
-    ),
-    (
-        OpenAIResponses,
-        "orphan",
-        drop("input", 3),
-        "No tool call found for function call output with call_id",
-    ),
-    (
-        OpenAIResponses,
-        "missing result",
-        drop("input", 6),
-        "No tool output found for function call call_",
-    ),
-    (
-        OpenAIResponses,
-        "result before call",
-        swap("input", 4, 6),
-        "No tool call found for function call output",
-    ),
+    (OpenAIResponses, "orphan", drop("input", 3), "No tool call found for function call output"),
+    (OpenAIResponses, "missing result", drop("input", 6), "No tool output found for function call"),
     (OpenAIResponses, "two results", repeat("input", 6), "Duplicate function call output"),
-    (OpenAIResponses, "item twice", repeat("input", 1), "Duplicate item found with id rs_"),
-    (OpenAIResponses, "unknown id", put("input", 6, "call_id", "call_other"), "No tool call found"),
-    (
-        OpenAIResponses,
-        "role",
-        put("input", 0, "role", "tool"),
-        "Supported values are: 'assistant', 'system'",
-    ),
-    (
-        OpenAIResponses,
-        "part of user",
-        put("input", 2, "content", 0, "type", "input_text"),
-        "'output_text' and 'refusal'",
-    ),
-    (
-        OpenAIResponses,
-        "foreign field",
-        put("input", 2, "thinking", "x"),
-        "Unknown parameter: 'input[2].thinking'",
-    ),
     (OpenAIResponses, "tool name", put("tools", 0, "name", "files.read"), "does not match pattern"),
-    (
-        OpenAIResponses,
-        "jpeg as png",
-        put("input", 0, "content", 1, "image_url", f"data:image/png;base64,{JPEG}"),
-        "not represent a valid",
-    ),
-    (OpenAIResponses, "too little output", put("max_output_tokens", 5), "Expected a value >= 16"),
-    (
-        OpenAIResponses,
-        "too much output",
-        put("max_output_tokens", 128_001),
-        "Expected a value <= 128000",
-    ),
-    (OpenAIResponses, "temperature", put("temperature", 0.3), "'temperature' does not support 0.3"),
-    (
-        OpenAIResponses,
-        "effort",
-        put("reasoning", {"effort": "minimal"}),
-        "does not support 'minimal'",
-    ),
-    (
-        OpenAIResponses,
-        "deferred without search",
-        put("tools", 0, "defer_loading", True),
-        "require a tool_search tool",
-    ),
-    (
-        OpenAIResponses,
-        "too long",
-        each(
-            put("model", "small"),
-            drop("reasoning"),
-            drop("max_output_tokens"),
-            put("instructions", WORDS),
-        ),
-        "exceeds the context window of this model",
-    ),
-    # Anthropic
-    (
-        AnthropicMessages,
-        "no thinking",
-        drop(*BLOCKS, 0),
-        "Expected `thinking` or `redacted_thinking`, but found `text`",
-    ),
-    (
-        AnthropicMessages,
-        "altered thinking",
-        put(*BLOCKS, 0, "thinking", "Other."),
-        "Invalid `signature` in `thinking`",
-    ),
-    (
-        AnthropicMessages,
-        "altered signature",
-        put(*BLOCKS, 0, "signature", "AAAA"),
-        "Invalid `signature` in `thinking`",
-    ),
-    (AnthropicMessages, "thinking twice", repeat(*BLOCKS, 0), "cannot be modified"),
-    (
-        AnthropicMessages,
-        "thinking later",
-        swap(*BLOCKS, 0, 1),
-        "Expected `thinking` or `redacted_thinking`",
-    ),
-    (
-        AnthropicMessages,
-        "stream's index",
-        put(*BLOCKS, 0, "index", 0),
-        "Extra inputs are not permitted",
-    ),
-    (
-        AnthropicMessages,
-        "orphan",
-        put(*BLOCKS, [{"type": "text", "text": "x"}]),
-        "unexpected `tool_use_id` found",
-    ),
-    (
-        AnthropicMessages,
-        "missing result",
-        drop(*RESULTS, 1),
-        "without `tool_result` blocks immediately after: toolu_",
-    ),
-    (
-        AnthropicMessages,
-        "no results",
-        drop("messages", 2),
-        "without `tool_result` blocks immediately after: toolu_",
-    ),
-    (
-        AnthropicMessages,
-        "text before results",
-        insert(*RESULTS, 0, {"type": "text", "text": "x"}),
-        "immediately after",
-    ),
-    (
-        AnthropicMessages,
-        "split results",
-        split_results,
-        "without `tool_result` blocks immediately after: toolu_",
-    ),
-    (
-        AnthropicMessages,
-        "two results",
-        repeat(*RESULTS, 1),
-        "each tool_use must have a single result",
-    ),
-    (
-        AnthropicMessages,
-        "unknown id",
-        put(*RESULTS, 1, "tool_use_id", "toolu_other"),
-        "unexpected `tool_use_id` found",
-    ),
+    (OpenAIResponses, "deferred", put("tools", 0, "defer_loading", True), "require a tool_search"),
+    (OpenAIResponses, "too little", put("max_output_tokens", 5), "Expected a value >= 16"),
+    (AnthropicMessages, "no thinking", drop(*BLOCKS, 0), "Expected `thinking` or `redacted_thinki"),
+    (AnthropicMessages, "altered", put(*BLOCKS, 0, "thinking", "x"), "Invalid `signature`"),
+    (AnthropicMessages, "index", put(*BLOCKS, 0, "index", 0), "Extra inputs are not permitted"),
+    (AnthropicMessages, "missing result", drop(*RESULTS, 1), "without `tool_result` blocks"),
+    (AnthropicMessages, "text first", insert(*RESULTS, 0, MARK), "immediately after"),
     (AnthropicMessages, "one id twice", copy_id(*BLOCKS, "id"), "`tool_use` ids must be unique"),
-    (
-        AnthropicMessages,
-        "id",
-        put(*BLOCKS, 2, "id", "call:1"),
-        "should match pattern '^[a-zA-Z0-9_-]+$'",
-    ),
-    (
-        AnthropicMessages,
-        "forced choice",
-        put("tool_choice", {"type": "any"}),
-        "Thinking may not be enabled when tool_choice",
-    ),
-    (
-        AnthropicMessages,
-        "temperature",
-        put("temperature", 0.3),
-        "may only be set to 1 when thinking is enabled",
-    ),
-    (
-        AnthropicMessages,
-        "budget",
-        put("thinking", "budget_tokens", 9000),
-        "must be greater than `thinking.budget_tokens`",
-    ),
-    (
-        AnthropicMessages,
-        "small budget",
-        put("thinking", "budget_tokens", 500),
-        "greater than or equal to 1024",
-    ),
-    (
-        AnthropicMessages,
-        "too much output",
-        put("max_tokens", 64_001),
-        "64001 > 64000, which is the maximum allowed",
-    ),
-    (
-        AnthropicMessages,
-        "system",
-        insert("messages", 1, {"role": "system", "content": "x"}),
-        'Unexpected role "system"',
-    ),
-    (
-        AnthropicMessages,
-        "role",
-        put("messages", 0, "role", "tool"),
-        "Input should be 'user' or 'assistant'",
-    ),
-    (AnthropicMessages, "twice", insert("messages", 0, USER), "roles must alternate"),
-    (AnthropicMessages, "first", drop("messages", 0), 'first message must use the "user" role'),
-    (
-        AnthropicMessages,
-        "empty text",
-        put(*BLOCKS, 1, "text", ""),
-        "text content blocks must be non-empty",
-    ),
-    (
-        AnthropicMessages,
-        "blank text",
-        put(*BLOCKS, 1, "text", " \n"),
-        "must contain non-whitespace text",
-    ),
-    (
-        AnthropicMessages,
-        "empty message",
-        put("messages", 0, "content", ""),
-        "must have non-empty content",
-    ),
-    (AnthropicMessages, "tool name", put("tools", 0, "name", "files.read"), "should match pattern"),
-    (AnthropicMessages, "same name", repeat("tools", 0), "Tool names must be unique"),
+    (AnthropicMessages, "forced", put("tool_choice", {"type": "any"}), "Thinking may not be enab"),
+    (AnthropicMessages, "temperature", put("temperature", 0.3), "may only be set to 1 when"),
+    (AnthropicMessages, "budget", put("thinking", "budget_tokens", 9000), "must be greater than"),
+    (AnthropicMessages, "roles", insert("messages", 0, USER), "roles must alternate"),
+    (AnthropicMessages, "blank", put(*BLOCKS, 1, "text", " \n"), "must contain non-whitespace"),
     (AnthropicMessages, "no tools", drop("tools"), "must define tools"),
     (
         AnthropicMessages,
-        "no schema",
-        drop("tools", 0, "input_schema"),
-        "input_schema: Field required",
-    ),
-    (
-        AnthropicMessages,
         "jpeg as png",
-        put(*SOURCE, "data", JPEG),
-        "the image appears to be a image/jpeg image",
+        put(*IMAGE, "source", "data", JPEG),
+        "appears to be a image",
     ),
-    (AnthropicMessages, "text file", put(*SOURCE, "data", RENAMED), "Could not process image"),
-    (
-        AnthropicMessages,
-        "svg",
-        put(*SOURCE, "media_type", "image/svg+xml"),
-        "Input should be 'image/jpeg'",
-    ),
-    (
-        AnthropicMessages,
-        "image of assistant",
-        insert(*BLOCKS, 1, {"type": "image"}),
-        "Input tag 'image' found",
-    ),
-    (
-        AnthropicMessages,
-        "five marks",
-        put("system", [MARK] * 5),
-        "A maximum of 4 blocks with cache_control",
-    ),
-    (
-        AnthropicMessages,
-        "hour after minutes",
-        put("system", [MARK, HOUR]),
-        "must not come after a ttl='5m'",
-    ),
-    (
-        AnthropicMessages,
-        "adaptive",
-        put("thinking", {"type": "adaptive"}),
-        "not supported on this model",
-    ),
-    (
-        AnthropicMessages,
-        "effort",
-        put("output_config", {"effort": "low"}),
-        "does not support the effort parameter",
-    ),
-    (
-        AnthropicMessages,
-        "budget of adaptive",
-        put("model", "claude-opus-4-7"),
-        '"thinking.type.enabled" is not supported',
-    ),
-    (AnthropicMessages, "too long", put("system", "word " * 170_000), "tokens > 200000 maximum"),
-    (
-        AnthropicMessages,
-        "sum",
-        each(put("model", "claude-opus-4-1"), put("system", "word " * 159_000)),
-        "exceed context limit",
-    ),
-    (AnthropicMessages, "model", put("model", "claude-0"), "model: claude-0"),
-    (
-        AnthropicMessages,
-        "all deferred",
-        put("tools", 0, "defer_loading", True),
-        "All tools cannot be deferred",
-    ),
-    # Gemini
+    (AnthropicMessages, "five marks", put("system", [MARK] * 5), "A maximum of 4 blocks with cach"),
+    (AnthropicMessages, "order of marks", put("system", [MARK, HOUR]), "must not come after a ttl"),
     (
         GeminiContent,
         "no signature",
         drop(*REPLY, 1, "thoughtSignature"),
-        "missing a thought_signature",
+        "missing a thought_signat",
     ),
-    (
-        GeminiContent,
-        "skipped signature",
-        put(*REPLY, 1, "thoughtSignature", "skip_thought_signature_validator"),
-        "missing a thought_signature",
-    ),
-    (
-        GeminiContent,
-        "altered signature",
-        put(*REPLY, 1, "thoughtSignature", "AAAA"),
-        "Corrupted thought signature",
-    ),
-    (
-        GeminiContent,
-        "altered call",
-        put(*REPLY, 1, "functionCall", "args", {"path": "c"}),
-        "Corrupted thought signature",
-    ),
+    (GeminiContent, "altered", put(*REPLY, 1, "thoughtSignature", "AAAA"), "Corrupted thought sig"),
     (GeminiContent, "calls swapped", swap(*REPLY, 1, 2), "does not match the function call"),
     (GeminiContent, "results swapped", swap(*RESPONSES, 0, 1), "does not match the function call"),
-    (
-        GeminiContent,
-        "missing result",
-        drop(*RESPONSES, 1),
-        "number of function response parts is equal",
-    ),
-    (
-        GeminiContent,
-        "two results",
-        repeat(*RESPONSES, 1),
-        "number of function response parts is equal",
-    ),
-    (
-        GeminiContent,
-        "orphan",
-        drop("contents", 1),
-        "function response turn comes immediately after a function call",
-    ),
-    (
-        GeminiContent,
-        "unknown id",
-        put(*RESPONSES, 1, "functionResponse", "id", "other"),
-        "does not match the function",
-    ),
-    (
-        GeminiContent,
-        "no results",
-        drop("contents", 2),
-        "Please ensure that multiturn requests end with a user role",
-    ),
-    (
-        GeminiContent,
-        "call first",
-        drop("contents", 0),
-        "function call turn comes immediately after a user turn",
-    ),
-    (
-        GeminiContent,
-        "role",
-        put("contents", 0, "role", "assistant"),
-        "Please use a valid role: user, model.",
-    ),
+    (GeminiContent, "missing result", drop(*RESPONSES, 1), "number of function response parts"),
+    (GeminiContent, "call first", drop("contents", 0), "comes immediately after a user turn"),
     (GeminiContent, "empty", put("contents", 0, "parts", []), "contents.parts must not be empty"),
     (GeminiContent, "unknown field", put(*REPLY, 0, "type", "text"), 'Unknown name "type"'),
     (GeminiContent, "tool name", put(*DECLARATION, "name", "2 files"), "Invalid function name"),
-    (GeminiContent, "same name", repeat(*DECLARATION), "Duplicate function declaration found"),
-    (
-        GeminiContent,
-        "image of model",
-        insert(*REPLY, 0, {"inlineData": {"mimeType": "image/png", "data": PNG}}),
-        "inlineData is not allowed",
-    ),
     (GeminiContent, "jpeg as png", put(*INLINE, "data", JPEG), "Unable to process input image"),
-    (
-        GeminiContent,
-        "svg",
-        put(*INLINE, "mimeType", "image/svg+xml"),
-        "Unsupported MIME type: image/svg+xml",
-    ),
-    (
-        GeminiContent,
-        "too much output",
-        put("generationConfig", "maxOutputTokens", 65_537),
-        "supported range is from 1",
-    ),
-    (
-        GeminiContent,
-        "level and budget",
-        put("generationConfig", "thinkingConfig", {"thinkingLevel": "low", "thinkingBudget": 1}),
-        "only one of thinking budget and thinking level",
-    ),
-    (
-        GeminiContent,
-        "level",
-        put("generationConfig", "thinkingConfig", {"thinkingLevel": "minimal"}),
-        "Thinking level MINIMAL is not supported",
-    ),
-    (
-        GeminiContent,
-        "too long",
-        put("contents", 0, "parts", 0, "text", "word " * 850_000),
-        "exceeds the maximum number of tokens allowed (1048576)",
-    ),
 ]
 
 

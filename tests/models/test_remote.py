@@ -29,26 +29,10 @@ from ecoshell.models.traffic import Traffic, retry_after
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY = "sk-test-0123456789abcdef"
-NATIVE = (
-    "caller",
-    "two-calls",
-    "half-a-call",
-    "deep-call",
-    "nan-call",
-    "list-call",
-    "wrong-call",
-    "stranger",
-    "good",
-)
-NATIVE += (
-    "two-calls-numbered-alike",
-    "second-call-broken",
-    "marked-caller",
-    "finisher",
-    "early-finisher",
-    "repeater",
-)
-NATIVE += ("doubler",)
+NATIVE = """
+caller two-calls half-a-call deep-call nan-call list-call wrong-call stranger good two-calls-numbered-alike
+second-call-broken marked-caller finisher early-finisher repeater doubler
+"""
 READ_FILE = ToolSchema(
     "files.read_file",
     "Reads a file.",
@@ -57,6 +41,9 @@ READ_FILE = ToolSchema(
 QUESTION = (Message("system", "You help."), Message("user", "What is in notes.txt?"))
 ASK = Request(QUESTION, want="text", max_tokens=50)
 ASK_WITH_TOOL = Request(QUESTION, tools=(READ_FILE,), callable_now=(READ_FILE,), max_tokens=50)
+ASK_WITH_FINISH = replace(
+    ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA)
+)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +69,7 @@ def book(tmp_path_factory):
     entry = {"litellm_provider": "openai", "mode": "chat", "supports_function_calling": True}
     entry["max_input_tokens"] = 128_000
     file = tmp_path_factory.mktemp("prices") / "prices.json"
-    file.write_text(json.dumps({f"openai/{name}": entry for name in NATIVE}, indent=4))
+    file.write_text(json.dumps({f"openai/{name}": entry for name in NATIVE.split()}, indent=4))
     return PriceBook(file=file)
 
 
@@ -183,24 +170,31 @@ async def test_an_answer_at_the_limit_is_reported_as_cut(model):
     assert reply.usage is not None
 
 
-@pytest.mark.parametrize("behaviour", ["cut", "failing", "reset"])
-async def test_an_interrupted_stream_is_an_error_and_possibly_billed(model, behaviour):
+@pytest.mark.parametrize(
+    ("behaviour", "kind", "billed", "message"),
+    [
+        ("cut", ModelUnavailable, True, ""),
+        ("failing", ModelUnavailable, True, ""),
+        ("reset", ModelUnavailable, True, ""),
+        ("error-inside", ModelUnavailable, True, "overloaded"),
+        ("gave-up-waiting", ModelUnavailable, True, ""),
+        ("broken-down", ModelUnavailable, True, ""),
+        ("no-funds", ModelUnavailable, True, ""),
+        ("too-many", ModelUnavailable, False, ""),
+        ("garbage", ModelBroken, True, ""),
+        ("web-page", ModelBroken, True, ""),
+        ("half-json", ModelBroken, True, ""),
+        ("picky", ModelBroken, False, "I do not like this"),
+    ],
+)
+async def test_a_failure_is_possibly_billed_unless_the_request_was_refused(
+    model, server, behaviour, kind, billed, message
+):
     error = await failure(model(f"openai/{behaviour}"))
-    assert isinstance(error, ModelUnavailable)
-    assert error.billed
-
-
-async def test_an_error_in_the_stream_is_reported_and_possibly_billed(model):
-    error = await failure(model("openai/error-inside"))
-    assert isinstance(error, ModelUnavailable)
-    assert error.billed
-    assert "overloaded" in error.message
-
-
-async def test_a_refused_request_is_not_repeated_or_billed(model, server):
-    error = await failure(model("openai/too-many"))
-    assert isinstance(error, ModelUnavailable)
-    assert not error.billed
+    assert isinstance(error, kind)
+    assert error.billed == billed
+    assert message in error.message
+    assert "\x1b" not in str(error)
     assert len(server.asked) == 1
 
 
@@ -278,13 +272,6 @@ async def test_a_finish_reason_that_litellm_hides_is_restored(sent, finish):
     assert traffic.finish("length") == "length"
 
 
-@pytest.mark.parametrize("behaviour", ["gave-up-waiting", "broken-down", "no-funds"])
-async def test_a_server_failure_is_possibly_billed(model, behaviour):
-    error = await failure(model(f"openai/{behaviour}"))
-    assert isinstance(error, ModelUnavailable)
-    assert error.billed
-
-
 @pytest.mark.parametrize(
     ("name", "address", "message"),
     [
@@ -320,14 +307,6 @@ async def test_silence_over_the_limit_is_an_error_and_possibly_billed(model):
     assert error.billed
 
 
-@pytest.mark.parametrize("behaviour", ["garbage", "web-page", "half-json"])
-async def test_garbage_is_an_error_and_possibly_billed(model, behaviour):
-    error = await failure(model(f"openai/{behaviour}"))
-    assert isinstance(error, ModelBroken)
-    assert error.billed
-    assert "\x1b" not in str(error)
-
-
 async def test_a_prompt_over_the_context_suggests_a_larger_context(model):
     error = await failure(model("openai/too-long"))
     assert isinstance(error, ContextExceeded)
@@ -335,13 +314,6 @@ async def test_a_prompt_over_the_context_suggests_a_larger_context(model):
     assert "too long" in error.message
     assert "larger context" in error.fix
     assert not error.billed
-
-
-async def test_a_rejected_request_is_not_billed(model):
-    error = await failure(model("openai/picky"))
-    assert isinstance(error, ModelBroken)
-    assert not error.billed
-    assert "I do not like this" in error.message
 
 
 async def test_a_rejected_key_names_the_variable_and_not_the_key(model):
@@ -397,6 +369,16 @@ async def test_settings_override_the_price_book(book):
     ).traits
     assert (default.native_tools, default.context) == (True, 128_000)
     assert (configured.native_tools, configured.context) == (False, 4096)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"), [("ollama_chat/qwen3:4b", 32_768), ("lm_studio/qwen3-4b", None)]
+)
+async def test_ollama_is_asked_for_the_context_of_the_settings(book, name, sent):
+    options = RemoteOptions("http://127.0.0.1:1", context=32_768, set_context=32_768)
+    parts = {"book": book, "keys": Keys({}, NoVault()), "process": RemoteProcess()}
+    body = RemoteModel(name, **parts, options=options)._request_body(ASK)
+    assert body.get("num_ctx") == sent
 
 
 async def test_a_key_from_the_keyring_is_sent(model, server):
@@ -467,21 +449,16 @@ async def test_a_call_left_in_the_text_by_the_server_is_parsed(model):
 
 
 async def test_the_answer_in_a_call_of_finish_is_streamed(model):
-    request = replace(
-        ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA)
-    )
-    pieces = [piece async for piece in model("openai/finisher").stream(request)]
+    pieces = [piece async for piece in model("openai/finisher").stream(ASK_WITH_FINISH)]
     assert [piece.text for piece in pieces[:-1] if piece.answer] == ["Milk ", "😀, ", "eggs"]
     assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
     assert pieces[-1].text == "That is all."
     assert pieces[-1].call == Call("finish", {"answer": "Milk 😀, eggs"}, "c0")
+    assert sum(piece.unseen for piece in pieces[:-1]) > len("Milk, eggs")
 
 
 async def test_the_answer_of_finish_after_another_call_is_not_streamed(model):
-    request = replace(
-        ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA)
-    )
-    reply, streamed = await ask(model("openai/early-finisher"), request)
+    reply, streamed = await ask(model("openai/early-finisher"), ASK_WITH_FINISH)
     assert [call.name for call in reply.calls] == ["files.read_file", "finish"]
     assert streamed == ""
 
@@ -547,15 +524,6 @@ async def test_a_tool_name_repeated_in_every_delta_is_one_name(model):
 async def test_duplicated_arguments_are_parsed_once(model):
     reply, _ = await ask(model("openai/doubler"), ASK_WITH_TOOL)
     assert (reply.calls, reply.fault) == ((Call("files.read_file", {"path": "a.txt"}, "c0"),), "")
-
-
-async def test_deltas_of_a_call_after_a_text_are_counted(model):
-    request = replace(
-        ASK_WITH_TOOL, tools=(READ_FILE, FINISH_SCHEMA), callable_now=(READ_FILE, FINISH_SCHEMA)
-    )
-    pieces = [piece async for piece in model("openai/finisher").stream(request)]
-    assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
-    assert sum(piece.unseen for piece in pieces[:-1]) > len("Milk, eggs")
 
 
 async def test_an_invalid_call_after_a_valid_one_has_its_own_fault(model):

@@ -68,7 +68,7 @@ async def test_the_event_loop_is_not_blocked_while_litellm_loads(model, process)
 
 @on_one_loop
 async def test_ctrl_c_does_not_reach_the_helper(model, process):
-    await process.warm()
+    assert isinstance(await answer(model("openai/good")), Reply)  # it ignores the signal by then
     pid = process.pid
     os.kill(pid, signal.SIGINT)
     assert isinstance(await answer(model("openai/good")), Reply)
@@ -104,7 +104,8 @@ async def test_a_helper_killed_before_sending_a_request_is_not_billed(server):
     stopped = fresh.pid
     os.kill(stopped, signal.SIGSTOP)  # so that it cannot read the request
     asking = asyncio.create_task(answer(slow))
-    await asyncio.sleep(0.2)
+    while not fresh._links[False].inboxes:  # noqa: ASYNC110 - nothing tells of a request that waits
+        await asyncio.sleep(0.01)
     assert fresh.pid == stopped
     os.kill(stopped, signal.SIGKILL)
     try:
@@ -228,5 +229,5 @@ async def test_the_helper_sets_the_keys_it_receives(monkeypatch):
     reader = asyncio.StreamReader()
     reader.feed_data(b'{"environ": {"SOME_API_KEY": "secret"}}\n')
     reader.feed_eof()
-    await Worker(io.BytesIO(), asyncio.Event()).serve(reader)
+    await Worker(io.BytesIO().write, asyncio.Event()).serve(reader)
     assert os.environ["SOME_API_KEY"] == "secret"

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from ecoshell.agent.view import trimmed_message
 from ecoshell.catalog import FINISH_SCHEMA
-from ecoshell.messages import Call, Message, ToolSchema, Usage
+from ecoshell.messages import Call, Message, Observation, ToolSchema, Usage
 from ecoshell.models import Delta, Reply, Request
 from ecoshell.models.answer_text import AnswerText
 from ecoshell.models.quoting import QUOTE, Quoting
@@ -81,6 +83,17 @@ def test_a_result_of_several_lines_becomes_a_code_block(text, output):
     assert quoted(request_after("a\n```\nb"), "[result]") == "````\na\n```\nb\n````"
 
 
+def test_a_note_below_a_result_is_not_quoted():
+    observation = Observation("12", note="Not to be used any more: count_text (budget).")
+    message = observation.message(Call("calculate"))
+    assert message.text.endswith("(budget).")
+    request = Request((*QUESTION, message))
+    assert quoted(request, "15% * 80 = [result]") == "15% * 80 = 12"
+    cut = trimmed_message(replace(message, text=f"{'1' * 900}{message.note}"), 400)
+    assert cut.text.endswith(message.note)
+    assert "(budget)" not in quoted(Request((*QUESTION, cut)), "[result]")
+
+
 @given(st.text(max_size=20), st.text(max_size=5), st.text(max_size=20))
 def test_a_shortened_text_expands_to_the_original(prefix, result, suffix):
     assume(QUOTE not in prefix + result + suffix and "\n" not in result.strip())
@@ -121,9 +134,7 @@ def vocabulary():
 
 @pytest.fixture
 def chooser(vocabulary):
-    chooser = RecordingChooser(vocabulary)
-    yield chooser
-    chooser.close()
+    return RecordingChooser(vocabulary)
 
 
 def request(want: str = "either", **more) -> Request:
@@ -221,12 +232,9 @@ def test_a_call_of_an_unknown_tool_ends_the_reply_at_its_name(chooser):
 def test_a_call_may_span_several_lines(vocabulary, space):
     inner = f'{{{space}"name": "read_file",{space}"arguments": {{{space}"path": "notes.txt"{space}}}{space}}}'
     grammar = Grammar(vocabulary, HERMES.grammar((READ,), marked=True, once=True))
-    try:
-        for token in vocabulary.tokens(f"\n{inner}\n</tool_call>"):
-            assert grammar.allows([token]) == [True]
-            grammar.accept(token)
-    finally:
-        grammar.close()
+    for token in vocabulary.tokens(f"\n{inner}\n</tool_call>"):
+        assert grammar.allows([token]) == [True]
+        grammar.accept(token)
 
 
 def _certain(vocabulary: Vocabulary, text: str):

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from llama_server import free_port
 from model_servers import (
     EMPTY_OLLAMA,
     LLAMA_SERVER,
@@ -97,16 +96,6 @@ def test_a_server_that_never_answers_does_not_block(serve):
     servers = Servers({**NOWHERE, "LLAMAFILE_API_BASE": f"http://{silent.host}/v1"})
     assert servers.models() == []
     assert servers.models() == []
-
-
-def test_an_unreachable_server_is_not_queried_again(serve):
-    port = free_port()
-    servers = servers_in({**NOWHERE, "OLLAMA_HOST": f"127.0.0.1:{port}"})
-    assert servers.models() == []
-    ollama = serve(OLLAMA, port=port)
-    assert servers.models() == []
-    assert ollama.asked == []
-    assert servers_in({**NOWHERE, "OLLAMA_HOST": ollama.host}).models() != []
 
 
 def test_a_reachable_server_is_queried_again(serve):

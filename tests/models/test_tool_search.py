@@ -1,5 +1,7 @@
 """Which models search deferred tools, what they get back, and what the bound reserves."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ecoshell.budget import PriceBook
@@ -164,6 +166,32 @@ def test_a_streamed_list_that_repeats_itself_is_not_duplicated():
     answer._take_fields(Delta(tool_results=[1], thought_signatures=["a"]))
     answer._take_fields(Delta(tool_results=[1, 2], thought_signatures=["b"]))
     assert answer.fields == {"tool_results": [1, 2], "thought_signatures": ["a", "b"]}
+
+
+def chunk(arguments: str, name: str = "") -> SimpleNamespace:
+    """A chunk of litellm with a piece of a call."""
+    function = SimpleNamespace(name=name, arguments=arguments)
+    part = SimpleNamespace(index=0, id="c1" if name else "", function=function)
+    delta = SimpleNamespace(content="", tool_calls=[part])
+    return SimpleNamespace(choices=[SimpleNamespace(delta=delta, finish_reason="")])
+
+
+def growth(path: str, *pieces: str) -> list[dict[str, object]]:
+    answer = StreamedAnswer()
+    chunks = [chunk('{"path": ', "write_file"), *map(chunk, (f'"{path}", "content": "', *pieces))]
+    return [taken["call"] for taken in map(answer.take, chunks) if "call" in taken]
+
+
+def test_a_long_call_tells_its_path_and_lines_while_it_is_streamed():
+    pieces = ("one", "\\ntwo", "\\nthree\\n", 'four"}')
+    path, name = "notes.txt", "write_file"
+    assert growth(path, *pieces) == [
+        {"name": name, "path": path, "lines": 2},
+        {"name": name, "path": path, "lines": 4},
+    ]
+    assert len(growth(path, *("word\\n" for _ in range(2_000)))) < 100
+    assert growth("\\x", "\\n")[0]["path"] == ""
+    assert growth(path, *"a call of one line") == []
 
 
 def test_the_bound_counts_deferred_schemas_and_each_load():

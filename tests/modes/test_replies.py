@@ -10,6 +10,7 @@ from ecoshell.errors import CallBroken, LimitReached, ModelBroken
 from ecoshell.events import Notice
 from ecoshell.messages import FINISH, Call, Observation, ProviderState, ToolSchema, Usage
 from ecoshell.models import PromptSize, Reply, Traits
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.continuing import CONTINUE, joined
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Umi
@@ -68,7 +69,7 @@ def view(*steps, **more):
 async def think(*replies, path=(), **traits):
     """The thought of mode single, its requests and its notices."""
     model = StandIn(*replies, **traits)
-    mode = Single(model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    mode = Single(model, ModeLimits(100, 50))  # type: ignore[arg-type]
     thought = await mode.think(view(*path), model.events.append)
     return (
         thought,
@@ -108,7 +109,7 @@ async def test_a_cut_text_is_kept_if_the_cap_cannot_cover_its_continuation():
 async def test_an_unusable_cut_reply_is_retried_with_twice_the_output_limit(reply):
     thought, requests, (notice,) = await think(reply, Reply("", (CALL,), finish="tool_calls"))
     assert thought.call == CALL
-    assert requests[1] == replace(requests[0], max_tokens=200, min_tokens=150)
+    assert requests[1] == replace(requests[0], max_tokens=200, min_tokens=150, repeatable=False)
     assert "100 tokens" in notice
 
 
@@ -159,7 +160,7 @@ async def test_a_call_after_a_continued_text_has_the_whole_text():
 
 async def test_the_continuation_of_an_answer_has_its_own_reservation():
     model = StandIn(cut("A po"), Reply("em."))
-    mode = Single(model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    mode = Single(model, ModeLimits(100, 50))  # type: ignore[arg-type]
     await mode.hold_answer(view())
     mode.answer_hold = aside = type("Aside", (), {"prompt_tokens": 1_000})()  # type: ignore[assignment]
     assert await mode.conclude(view(), model.events.append) == "A poem."
@@ -172,10 +173,12 @@ async def test_the_continuation_of_an_answer_has_its_own_reservation():
 async def test_cut_replies_of_every_role_are_completed():
     replies = [cut("I need "), Reply("a. Next: caller."), CUT_CALL, Reply("", (CALL,))]
     model = StandIn(*replies, Reply("Enough. Next: conclusion."), cut("A po"), Reply("em."))
-    mode = Umi(model, model, model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    mode = Umi(model, model, model, ModeLimits(100, 50))  # type: ignore[arg-type]
     assert await mode.think(view(), model.events.append) == Thought("I need a.", CALL)
     thought = await mode.think(view(), model.events.append)
     assert thought.call == Call(FINISH, {"answer": "A poem."})
+    repeated = model.requests[3]
+    assert [request for request in model.requests if not request.repeatable] == [repeated]
 
 
 def test_words_repeated_by_a_continuation_are_dropped():

@@ -64,6 +64,7 @@ def test_a_ranking_request_omits_schemas_and_cuts_long_texts():
     path = Path("question " * 5_000, (step,))
     answer = Thought("", Call(FINISH, {"answer": "42"}))
     request = ranking_request(view(path), Thought("Count.", Call("count_text")), answer)
+    assert not request.repeatable  # its reply is read as it is, even if it is cut
     text = request.messages[-1].text
     assert (request.purpose, request.want, request.tools) == ("rank", "text", ())
     assert "A: Count. → count_text()" in text

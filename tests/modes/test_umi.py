@@ -13,6 +13,7 @@ from ecoshell.events import Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, Observation, ProviderState, ToolSchema
 from ecoshell.models import PromptSize, Reply, Traits
 from ecoshell.models.chat_body import chat_body, mark_for_cache
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Umi, lines, own_decision
 from ecoshell.strategies import Path, Sibling, Step, Thought
@@ -55,7 +56,7 @@ def play(*replies, **traits):
     model = StandIn(
         *(Reply(reply) if isinstance(reply, str) else reply for reply in replies), **traits
     )
-    return model, Umi(model, model, model, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    return model, Umi(model, model, model, ModeLimits(100, 50))  # type: ignore[arg-type]
 
 
 def ignore(event):
@@ -193,7 +194,7 @@ async def test_roles_of_different_models_get_different_prompts():
         StandIn(Reply("Read b. Next: caller.")),
         StandIn(Reply("", (read("b"),)), parameters=SMALL),
     )
-    mode = Umi(capable, small, capable, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    mode = Umi(capable, small, capable, ModeLimits(100, 50))  # type: ignore[arg-type]
     await mode.think(view(), ignore)
     ((_, planner),), ((_, caller),) = capable.calls, small.calls
     assert planner.messages[1].text == "What is in a?"
@@ -239,7 +240,7 @@ async def test_a_summarizer_with_a_separate_model_gets_no_tools():
         StandIn(Reply("Enough. Next: conclusion.")),
         StandIn(Reply("A poem."), native=False),
     )
-    mode = Umi(planner, planner, other, max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    mode = Umi(planner, planner, other, ModeLimits(100, 50))  # type: ignore[arg-type]
     await mode.think(view(), ignore)
     ((_, request),) = other.calls
     assert request.tools == ()
@@ -426,7 +427,7 @@ async def test_each_role_and_step_reads_the_cached_prefix_of_the_previous():
 @pytest.mark.parametrize("is_single", [False, True])
 async def test_drafts_nodes_and_repairs_share_the_cached_prefix(is_single):
     model, mode = play("[]", Reply("", fault="no"), Reply("", (CALL,)))
-    mode = Single(model, max_tokens=100, answer_tokens=50) if is_single else mode
+    mode = Single(model, ModeLimits(100, 50)) if is_single else mode
     await mode.draft(view(), DraftTask(), ignore)
     await mode.fill(view(), FillTask("read_file", READ, "[]", inputs=PATH.steps), ignore)
     sent = [marked_blocks(request) for _, request in model.calls]

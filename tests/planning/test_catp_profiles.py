@@ -58,8 +58,8 @@ def test_resource_costs_count_in_dollars_and_not_in_tokens():
     catalog = Catalog([FunctionTool(look, effects=(), price_nano=7)])
     costs = ToolCosts(catalog, {}, ["look"], resources={"look": 500, "gone": 9})
     step = StepCost(nano=100, tokens=20)
-    assert costs.expected("usd", step, hour_nano=0)["look"].tool == 507
-    assert costs.expected("tokens", step, hour_nano=0)["look"].total == 20
+    assert costs.expected("usd", step, hour_nano=0, registers=True)["look"].tool == 507
+    assert costs.expected("tokens", step, hour_nano=0, registers=True)["look"].total == 20
 
 
 def test_small_prices_are_exact():

@@ -82,11 +82,27 @@ def test_a_use_in_this_task_changes_the_expected_cost_of_the_next():
     )
     twin = costs.copy()
     costs.learn("look", StepCost(None, 40, 0.5), price=300, seconds=1.0)
-    now, unchanged = (each.expected("usd", STEP, hour_nano=3_600)["look"] for each in (costs, twin))
+    now, unchanged = (
+        each.expected("usd", STEP, hour_nano=3_600, registers=True)["look"]
+        for each in (costs, twin)
+    )
     assert (now.tool, now.step, now.time, now.sample_count) == (200, 2_000, 2, 2)
     assert (unchanged.tool, unchanged.time, unchanged.sample_count) == (100, 3, 1)
-    assert costs.expected("tokens", STEP, hour_nano=0)["look"].total == 40
+    assert costs.expected("tokens", STEP, hour_nano=0, registers=True)["look"].total == 40
     assert costs.of_one_use("look") == (200, 2.0)
+
+
+def test_the_price_of_a_subagent_counts_for_its_model():
+    past = Evidence(uses=1, subagent_prices={"small": Figure(1, 100.0, 0.0)})
+    costs = ToolCosts(Catalog([]), {"task": past}, [], resources={})
+    twin = costs.copy()
+    for price, model in ((300, "small"), (9_000, "large")):
+        costs.learn("task", StepCost(), price=price, seconds=1.0, subagent_model=model)
+    assert costs.subagent_prices("task") == {
+        "small": Figure(2, 200.0, 100.0),
+        "large": Figure(1, 9_000.0, 0.0),
+    }
+    assert twin.subagent_prices("task") == past.subagent_prices
 
 
 def test_figures_are_pooled_by_count_and_empty_ones_are_ignored():

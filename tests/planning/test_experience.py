@@ -287,6 +287,7 @@ def test_a_store_of_an_earlier_version_keeps_its_uses(tmp_path):
     with closing(sqlite3.connect(file)) as db, db:
         db.execute("CREATE TABLE attempts (id INTEGER PRIMARY KEY, query INTEGER)")
         db.execute("CREATE TABLE predictions (id INTEGER PRIMARY KEY)")
+        db.execute("ALTER TABLE uses DROP COLUMN subagent_model")
         db.execute("INSERT INTO queries (text) VALUES ('tried in a mode')")
         db.execute("PRAGMA user_version = 4")
     with closing(ExperienceStore(file)) as store:

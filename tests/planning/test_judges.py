@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from shipped_tools import shipped_tools
 
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.judging import by_rules, unwrapped
+from ecoshell.planning.judging import by_rules
 from ecoshell.tools.workspace import Workspace
 
 QUERY = "Which trains go to Oslo tomorrow?"
@@ -17,18 +17,6 @@ ANY = Call("timetable", {"station": "Oslo"})
 
 def judged(text, call=ANY, *, query=QUERY, **more):
     return by_rules(query, call, Observation(text, **more))
-
-
-def enveloped(text, *, failed=False):
-    """A result in the format of an MCP server."""
-    return json.dumps(
-        {"_meta": None, "content": [{"type": "text", "text": text}], "isError": failed}, indent=2
-    )
-
-
-def printed(text, *, failed=False):
-    """The same result as printed by Python."""
-    return f"meta=None content=[TextContent(type='text', text={text!r}, annotations=None)] isError={failed}"
 
 
 @pytest.mark.parametrize(
@@ -128,12 +116,19 @@ def test_any_other_result_is_helpful_but_not_for_sure(text):
         (Call("read", {"page": "a.docx"}), "Document a.docx does not exist"),
         (Call("wait", {"timeout": -1}), "`timeout` must not be negative"),
         (Call("fetch", {"url": "http://x.org/a"}), "http://x.org/a answered 404 Not Found."),
+        (
+            Call("sql", {"query": "SELECT n, eurr FROM sales"}),
+            'Referenced column "eurr" not found. Available: sales (n BIGINT, eur DOUBLE).',
+        ),
+        (
+            Call("sql", {"query": "SELECT * FROM sale"}),
+            "Catalog Error: Table with name sale does not exist!",
+        ),
         (Call("shell", {"command": "make"}), "make: nothing to do\n[exit status 2]"),
     ],
 )
-@pytest.mark.parametrize("ok", [True, False])
-def test_a_mistake_of_the_caller_is_not_judged(call, text, ok):
-    verdict = judged(enveloped(text, failed=True) if ok else text, call, ok=ok)
+def test_a_mistake_of_the_caller_is_not_judged(call, text):
+    verdict = judged(text, call, ok=False)
     assert (verdict.helpful, verdict.by, verdict.sure) == (None, "", True)
     assert verdict.reason.startswith("the call was wrong, not the tool: ")
 
@@ -189,34 +184,6 @@ def test_an_error_the_user_searches_for_is_not_a_failure():
     assert judged(line).helpful is False
 
 
-@pytest.mark.parametrize(
-    "wrapped", [enveloped, printed, lambda text, **more: printed(enveloped(text, **more))]
-)
-def test_a_result_is_judged_inside_its_envelope(wrapped):
-    assert judged(wrapped("Oslo 06:12")).helpful is True
-    assert judged(wrapped("")).helpful is False
-    assert judged(wrapped("the engine broke", failed=True)).helpful is False
-    assert unwrapped(wrapped('it\'s "06:12"\n\\o/')) == ('it\'s "06:12"\n\\o/', False)
-
-
-@pytest.mark.parametrize("wrapped", [enveloped, printed, lambda text: printed(enveloped(text))])
-def test_a_truncated_envelope_is_unwrapped_as_far_as_possible(wrapped):
-    text = 'Tåg till Oslo\n06:12 "snabbtåg" \\o/ it\'s\n' * 4
-    envelope = wrapped(text)
-    start = envelope.index("T", envelope.rindex("text") + 4)
-    contents = [unwrapped(envelope[:end])[0] for end in range(start, envelope.rindex("06:12"))]
-    assert all(text.startswith(content) for content in contents)
-    assert max(map(len, contents)) > len(text) // 2
-
-
-def test_several_content_parts_are_joined():
-    parts = [{"type": "text", "text": "Oslo"}, {"type": "image", "data": "…"}, "06:12"]
-    assert unwrapped(json.dumps({"content": parts, "isError": False})) == (
-        "Oslo\n[image]\n06:12",
-        False,
-    )
-
-
 @given(st.text(max_size=400), st.text(max_size=20), st.booleans())
 def test_rules_judge_any_text(text, tool, ok):
     verdict = by_rules(QUERY, Call(tool, {"a": [text]}), Observation(text, ok))
@@ -241,11 +208,6 @@ json_values = st.recursive(
 @given(json_values)
 def test_rules_judge_any_json(value):
     assert by_rules(QUERY, ANY, Observation(json.dumps(value))).reason
-
-
-@given(st.text(max_size=300))
-def test_unwrapping_returns_the_wrapped_text(text):
-    assert unwrapped(enveloped(text))[0] in (text, unwrapped(text)[0])
 
 
 @pytest.mark.parametrize("piece", ["[", '{"a":', "no ", "error ", "_", "The file ", "'"])

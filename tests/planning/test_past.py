@@ -160,6 +160,18 @@ def test_prices_are_averaged_per_tool_and_steps_per_model(store: ExperienceStore
     assert evidence_for(store, model="unheard of").step_tokens == Figure()
 
 
+def test_prices_of_subagents_are_averaged_per_model(store: ExperienceStore):
+    prices = ((100, "small"), (300, "small"), (9_000, "large"), (5, ""))
+    store.add(
+        numbered([use(WEATHER, price_nano=nano, subagent_model=name) for nano, name in prices])
+    )
+    assert evidence_for(store).subagent_prices == {
+        "small": Figure(2, pytest.approx(200.0), pytest.approx(100.0)),
+        "large": Figure(1, pytest.approx(9_000.0), 0.0),
+    }
+    assert evidence_for(store, tool="edit").subagent_prices == {}
+
+
 def test_an_unused_tool_has_no_chance_with_the_weight_of_similar_tasks(store: ExperienceStore):
     store.add([use(WEATHER, "look")])
     evidence = evidence_for(store, tool="edit")

@@ -135,14 +135,11 @@ def test_llama_cpp_accepts_valid_plans_only():
 
     def passes(grammar: str, written: str) -> bool:
         state = Grammar(vocabulary, grammar)
-        try:
-            for token in (*vocabulary.tokens(written), *end):
-                if state.allows([token]) != [True]:
-                    return False
-                state.accept(token)
-            return True
-        finally:
-            state.close()
+        for token in (*vocabulary.tokens(written), *end):
+            if state.allows([token]) != [True]:
+                return False
+            state.accept(token)
+        return True
 
     try:
         odd = plan_grammar(Problem({'my "tool"\\': TEXT_TOOL, "größe": TEXT_TOOL}, max_nodes=4))

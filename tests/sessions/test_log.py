@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import StoreError
-from ecoshell.events import Notice
+from ecoshell.events import CallArriving, Notice
 from ecoshell.sessions import EventLog, SessionStore
 
 
@@ -121,3 +121,10 @@ async def test_writing_does_not_block_the_event_loop(path: Path) -> None:
     await recording
     assert texts(patient, session) == ["one"]
     patient.close()
+
+
+async def test_the_growth_of_a_call_is_not_stored(store: SessionStore) -> None:
+    session, log = store.create(workspace="/w", model="m"), EventLog(store)
+    log.queue(session, CallArriving("write_file", "notes.txt", 40, "single"))
+    await log.record(session, Notice("one"))
+    assert [event for _, event in store.events(session)] == [Notice("one")]

@@ -6,6 +6,7 @@ import pytest
 
 from ecoshell.errors import SettingsError
 from ecoshell.settings import descriptions, section_descriptions
+from ecoshell.settings.convert import table_fields
 from ecoshell.settings.edit import write_settings
 from ecoshell.settings.overview import Overview, SettingRow, overview
 from ecoshell.settings.schema import Settings
@@ -23,7 +24,7 @@ def row(listed: Overview, key: str) -> SettingRow:
 
 def test_settings_and_tables_have_descriptions() -> None:
     assert [setting.key for setting in descriptions().values() if not setting.text] == []
-    tables = [name for name in Settings.model_fields if name != "model"]
+    tables = [name for name in table_fields(Settings) if name != "model"]
     assert [name for name in tables if not section_descriptions().get(name)] == []
 
 

@@ -6,6 +6,7 @@ from ecoshell.agent import Approval, QuoteChoice
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.models.script import ScriptModel
+from ecoshell.modes.base import ModeLimits
 from ecoshell.modes.small import single_mode
 
 
@@ -129,7 +130,5 @@ def with_traits(shell, **traits):
     """Give the shell's scripted model these traits, and the aids that follow from them."""
     metered = shell.deps.models.current.model
     metered._model.traits = replace(metered.traits, **traits)
-    shell.deps.models.current = ModelSet(
-        metered, single_mode(metered, max_tokens=200, answer_tokens=100)
-    )
+    shell.deps.models.current = ModelSet(metered, single_mode(metered, ModeLimits(200, 100)))
     return shell

@@ -166,7 +166,7 @@ def _open(path: Path) -> None:
                 return "answered"
         return "no reply"
 
-    llama._sound.add(llama._mark(path))
+    llama.try_file = lambda _: None  # opened in this process at once
     try:
         outcome = asyncio.run(ask())
     except EcoshellError as error:

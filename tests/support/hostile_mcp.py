@@ -177,16 +177,6 @@ def call(way: str, request: dict) -> None:
             answer(request, text("n is seven", structuredContent={"n": "seven"}))
         case "regex":
             answer(request, text("", structuredContent={"n": "a" * 60 + "!"}))
-        case "subscribes":
-            for address in request["params"]["arguments"].values():
-                say(
-                    {
-                        "jsonrpc": "2.0",
-                        "method": "notifications/resources/updated",
-                        "params": {"uri": address},
-                    }
-                )
-            answer(request, text("edited"))
         case "escapes":
             answer(request, text("\x1b[2J\x1b]0;owned\x07red"))
         case "unreadable":
@@ -207,12 +197,7 @@ def main(way: str) -> None:
         request = json.loads(line)
         match request.get("method"):
             case "initialize" if way != "hangs":
-                more = {"resources": {"subscribe": True}} if way == "subscribes" else {}
-                answer(request, {**ABOUT, "capabilities": {**ABOUT["capabilities"], **more}})
-            case "resources/list" | "resources/templates/list" | "resources/subscribe":
-                answer(request, {"resources": [], "resourceTemplates": []})
-            case "resources/read":
-                answer(request, {"contents": [{"uri": request["params"]["uri"], "text": "old"}]})
+                answer(request, ABOUT)
             case "tools/list" if way == "endless":
                 lists += 1
                 answer(request, {"tools": [tool(f"tool{lists}")], "nextCursor": str(lists)})

@@ -48,8 +48,7 @@ class HubServer:
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
         self.odd: Iterable[bytes] = ()
-        """Raw description sent for every repository, with `packed` as its content encoding."""
-        self.packed = ""
+        """Raw description sent for every repository."""
         self.asked: list[tuple[str, str, str]] = []
         """Method, path and Range of each request, in order."""
         self.tokens: list[tuple[str, str]] = []
@@ -117,8 +116,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _describe(self, name: str) -> None:
         if self.hub.odd:
             self.send_response(200)
-            if self.hub.packed:
-                self.send_header("Content-Encoding", self.hub.packed)
             self.send_header("Connection", "close")
             self.end_headers()
             with suppress(OSError):

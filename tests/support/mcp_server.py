@@ -146,13 +146,6 @@ async def values(ref, argument, context):
 
 
 @server.tool()
-async def edit(address: str, ctx: Context) -> str:
-    """Say that a resource has changed."""
-    await ctx.notify_resource_updated(address)
-    return "edited"
-
-
-@server.tool()
 def long() -> str:
     """Say a lot."""
     return "x" * 1_000_000

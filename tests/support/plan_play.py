@@ -22,7 +22,7 @@ RUN = PlanRow("run_command", 0.08, 4_000_000, 1_000_000, 0, 0, 0, "unplanned", "
 PLANNED = PlanChanged(
     mode="btp", reason="the question", number=1, rows=(COUNT, READ, LIST, FETCH, RUN), others=0, unit="usd",
     cap=50_000_000, reserved=7_100_000, budget=42_900_000, planned_cost=5_200_000, enforced=True, low=2_000_000,
-    high=11_000_000,
+    high=11_000_000, whole=50_000_000,
 )  # fmt: skip
 USED = replace(
     PLANNED, reason="count_text was used", number=2, rows=(replace(COUNT, used=1), READ, LIST, FETCH, RUN),
@@ -42,11 +42,19 @@ SPENT = replace(
     low=700_000, high=700_000,
 )  # fmt: skip
 ADVICE = replace(
-    QUOTA, cap=None, budget=None, reserved=0, enforced=False, number=1, reason="the question"
+    QUOTA,
+    cap=None,
+    budget=None,
+    reserved=0,
+    enforced=False,
+    number=1,
+    reason="the question",
+    whole=None,
 )
 PROMPT = replace(PLANNED, mode="prompt", enforced=False)
 TOKEN_PLAN = replace(
     PLANNED, unit="tokens", cap=200_000, reserved=1_300, budget=198_700, planned_cost=5_450, low=900, high=6_100,
+    whole=200_000,
     rows=tuple(replace(row, cost=row.cost // 1_000, spread=row.spread // 1_000) for row in PLANNED.rows),
 )  # fmt: skip
 COUNTED: tuple[Event, ...] = (

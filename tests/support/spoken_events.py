@@ -29,6 +29,7 @@ from ecoshell.events import (
     ResultsTrimmed,
     SandboxBlocked,
     StepProposed,
+    SubagentLimited,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
@@ -53,6 +54,7 @@ SPOKEN: tuple[tuple[Event, str], ...] = (
     ),
     (Bill("1", "graph", "0.02", 2.0), "bill: $0.02, 2.0 s"),
     (BranchLeft(("c1",), 2, _HOSTILE), "back to step 1 · <b>*bold*</b> ␛[2Jtext"),
+    (BranchLeft((), 1, "x"), "back to the beginning · x"),
     (
         BudgetSettled(4, "single", "m", 7_100_000, Usage(), False, 1.0, why="the call was stopped"),
         "The call was stopped, so its cost is unknown. Under a cap the whole reservation ($0.0071) counts",
@@ -65,6 +67,12 @@ SPOKEN: tuple[tuple[Event, str], ...] = (
     (
         Compacted("Short.", "m", 2, 1_200, 100, spent_nano=10_000_000),
         "2 turns summarized by m for $0.01 · 1,200 tokens became 100",
+    ),
+    (
+        Compacted(
+            "All of it.", "gpt", 0, 1_400, 90, ("c1", "c2"), automatic=True, spent_nano=1_000
+        ),
+        "2 earlier calls summarized by gpt for $0.000001 · 1,400 tokens became 90",
     ),
     (
         ContextTold("…", (ContextPart("project", 1_340, cut=True),), exact=False, workspace="/p"),
@@ -87,6 +95,10 @@ SPOKEN: tuple[tuple[Event, str], ...] = (
         PlanScored(1, 0.5, "rules", 2_000_000, 50_000_000, 0.5, 0.23),
         "plan of turn 1: QoP 0.23: P 0.50 by rules, C $0.002 of $0.05",
     ),
+    (
+        PlanScored(3, None, "", None, 50_000_000, 0.5, None, resources_nano=None),
+        "QoP unknown: P unknown, C unknown (not every run was measured)",
+    ),
     (PlanWritten("1. Read it.", 1), "plan of 1 step · /plan accept carries it out"),
     (
         Quote("1", "tasks", 2, 0.01, 0.02, 0.04, 5.0, 9.0, 40.0, reason="it is expensive"),
@@ -102,7 +114,12 @@ SPOKEN: tuple[tuple[Event, str], ...] = (
         SandboxBlocked("c1", "make", "network", allowed=False),
         "sandbox: make had no network; not allowed",
     ),
+    (
+        SubagentLimited("counter", "task", "usd", 5, 1, "The share is too low."),
+        "counter: limit reached · The share is too low.",
+    ),
     (StepProposed("Look around.", "list_files()", "m"), "proposed list_files() · Look around."),
+    (StepProposed(" ", "answer", "m"), "proposed answer"),
     (
         ToolRegistered("count_text", 142, False, 1, "agent", loaded=7, total=31),
         "count_text registered · about 142 tokens · 7 of 31 loaded",
@@ -113,6 +130,10 @@ SPOKEN: tuple[tuple[Event, str], ...] = (
         "1 tool loaded, 2 known by name · 1,942 of 14,120 tokens · cheaper",
     ),
     (TrustGiven("yes", "person"), "AGENTS.md of this project is trusted until it changes"),
+    (
+        TrustGiven("no", "person"),
+        "AGENTS.md of this project is not read; you are asked again when it changes, or use --trust-project",
+    ),
     (
         TurnUndone(3, ("a.txt",), ("b.txt",)),
         "turn 3 was undone · restored a.txt · not restored because of later changes: b.txt",

@@ -26,6 +26,7 @@ from ecoshell.events import (
     Event,
     LimitChosen,
     LimitHit,
+    Notice,
     Rationale,
     TextArrived,
     ToolRegistered,
@@ -105,6 +106,7 @@ class FakeShell:
 
     events: Sequence[Event] = COUNTING
     earlier: Sequence[Event] = ()
+    resumed: Notice | None = None
     state: ShellStatus = STATUS
     person: UserInterface | None = None
     asked: list[str] = field(default_factory=list)
@@ -186,6 +188,8 @@ class FakeShell:
         if line.startswith("/nonsense"):
             raise UsageError("There is no command /nonsense.", fix="Did you mean /sessions?")
         effects = {"/quit": "quit", "/clear": "clear", "/new": "session"}
+        if line.startswith("/review"):  # a command of the user's own
+            return Printed("", "ask", line.removeprefix("/"))
         return Printed(self.printed.get(line, f"done: {line}"), effects.get(line, ""))
 
     def complete(self, text: str) -> list[Completion]:
@@ -199,6 +203,10 @@ class FakeShell:
 
     async def introduction(self) -> str:
         return self.introduced
+
+    @property
+    def model_name(self) -> str:
+        return self.state.model
 
     async def models(self) -> list[ModelRow]:
         return list(self.known)

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from ecoshell.messages import Effect
 from ecoshell.tools import ResultSize, Tool, ToolOptions
+from ecoshell.tools.background import BackgroundCommands
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
@@ -90,8 +93,26 @@ async def test_a_command_that_times_out_keeps_its_output(tools: dict[str, Tool])
     observation = await tools["run_command"].run({"command": "echo before; sleep 100"})
     assert (observation.ok, observation.text) == (
         False,
-        "before\n[stopped: the time limit was reached]",
+        "before\n[stopped: the time limit of 0.3 s was reached]",
     )
+
+
+async def test_a_command_names_its_time_limit_and_the_background_where_there_is_one(
+    workspace: Workspace,
+):
+    options = ToolOptions(command_seconds=0.3, background=BackgroundCommands())
+    tools = {tool.schema.name: tool for tool in builtin_tools(workspace, options=options)}
+    late = "[stopped: the time limit of 0.3 s was reached"
+    observation = await tools["run_command"].run({"command": "sleep 100"})
+    assert observation.text.endswith(f"{late}; background=true allows a day]")
+    observation = await tools["run_python"].run({"code": "import time; time.sleep(100)"})
+    assert observation.text.endswith(f"{late}]")
+    schema = tools["run_command"].schema
+    assert "stopped after 0.3 s, unless it runs in the background." in schema.as_text()
+    options = replace(options, background=None)
+    alone = {tool.schema.name: tool for tool in builtin_tools(workspace, options=options)}
+    assert "stopped after 0.3 s." in alone["run_command"].schema.as_text()
+    assert "stopped" not in replace(schema, brief=True).entry  # as small models read it
 
 
 async def test_a_long_output_is_truncated_once(tools: dict[str, Tool]):

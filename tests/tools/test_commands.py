@@ -98,7 +98,7 @@ async def test_endless_output_is_bounded_in_memory_and_time(hasty: CommandTools)
     result = await hasty.run_command("yes")
     assert result.truncated
     assert len(result.text) < 8_200
-    assert "[stopped: the time limit was reached]" in result.text
+    assert "[stopped: the time limit of 0.5 s was reached]" in result.text
 
 
 async def test_long_output_keeps_its_beginning_and_end(commands: CommandTools):
@@ -122,7 +122,7 @@ async def test_the_time_limit_ends_the_whole_group_and_keeps_the_output(
         "exec 3>life; echo before; (trap '' TERM; sleep 300) & sleep 300"
     )
     assert not result.ok
-    assert result.text == "before\n[stopped: the time limit was reached]"
+    assert result.text == "before\n[stopped: the time limit of 0.5 s was reached]"
     assert life.sign() == b""
 
 

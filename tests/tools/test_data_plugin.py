@@ -386,7 +386,7 @@ async def test_query_ends_at_its_time_limit_and_when_cancelled(
     earlier = computing_workers()
     call = asyncio.create_task(contained(patient, endless, patient.limits))
     while not (busy := await asyncio.to_thread(computing_workers) - earlier):
-        pass
+        assert not call.done(), call.result()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -399,16 +399,19 @@ def computing_workers() -> set[int]:
     workers: set[int] = set()
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            status = (place / "stat").read_text().rpartition(")")[2].split()
-            if (
-                int(status[1]) == os.getpid()
-                and status[0] == "R"
-                and "_duckdb" in (place / "maps").read_text()
-            ):
+            if int(fields_of(place / "stat")[1]) != os.getpid():
+                continue
+            states = {fields_of(file)[0] for file in place.glob("task/*/stat")}
+            if "R" in states and "_duckdb" in (place / "maps").read_text():
                 workers.add(int(place.name))
         except (OSError, IndexError):  # The process has ended.
             continue
     return workers
+
+
+def fields_of(stat: Path) -> list[str]:
+    """Return the fields of a process or a thread from its state on."""
+    return stat.read_text().rpartition(")")[2].split()
 
 
 async def test_result_is_drawn_as_text(run: Run) -> None:
@@ -434,6 +437,24 @@ async def test_result_is_drawn_as_text(run: Run) -> None:
     assert "(a, b o)" in points
     assert "o" in points.partition("\n")[2]
     assert "\x1b" not in bars + line + points
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "omitted"),
+    [
+        ("month, amount, amount * 2 AS more", "bar", "more"),
+        ("month, amount, region", "line", "region"),
+        ("month, amount, amount * 2 AS more", "line", ""),
+        ("month, amount", "bar", ""),
+    ],
+)
+async def test_columns_that_a_plot_omits_are_in_a_table_below_it(
+    columns: str, kind: str, omitted: str, run: Run
+) -> None:
+    text = await ask(run, f"SELECT {columns} FROM sales", "sales.csv", plot=kind)
+    _, _, table = text.partition(f"\n\nNot drawn: {omitted}. All columns:\n")
+    assert bool(table) is bool(omitted)
+    assert not omitted or table == await ask(run, f"SELECT {columns} FROM sales", "sales.csv")
 
 
 async def test_drawing_is_bounded_and_counts_omitted_rows(run: Run) -> None:

@@ -51,6 +51,20 @@ def arguments(name: str) -> dict[str, Any]:
     return {"path": "a.txt"} if name == "git_blame" else {}
 
 
+async def test_log_and_show_include_merges_and_empty_commits(repository: Path) -> None:
+    git(repository, "switch", "-q", "-c", "side")
+    git(repository, "commit", "--allow-empty", "-m", "Nothing changed")
+    git(repository, "switch", "-q", "main")
+    git(repository, "merge", "--no-ff", "-m", "Merge the side", "side")
+    lines = (await run(repository, "git_log")).text.split("\n")
+    subjects = {line.split(": ")[1] for line in lines}
+    assert subjects == {"Merge the side", "Nothing changed", "The first one"}
+    assert "Nothing changed" in (await run(repository, "git_show", revision="side")).text
+    below = await run(repository / "sub", "git_log")
+    assert below.text.count("\n") == 0
+    assert "The first one" in below.text
+
+
 async def test_status_and_diff_show_changes(repository: Path) -> None:
     (repository / "a.txt").write_text("one\nTWO\n")
     (repository / "new.txt").write_text("new\n")

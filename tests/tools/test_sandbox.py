@@ -6,7 +6,8 @@ import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from guarded_machine import GuardedMachine
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.tools import ToolOptions
-from ecoshell.tools.builtin.commands import CommandTools
+from ecoshell.tools.background import BackgroundCommands
+from ecoshell.tools.builtin.commands import CommandTools, created_mark
+from ecoshell.tools.protection import Protection, protection
 from ecoshell.tools.sandbox import Sandbox, backend
 from ecoshell.tools.workspace import Workspace
 
@@ -64,12 +67,14 @@ def tools(
     confined: bool = True,
     folder: Path | None = None,
     readable: tuple[Path, ...] = (),
+    background: BackgroundCommands | None = None,
 ) -> CommandTools:
     workspace = Workspace(folder or machine.workspace)
     workspace.also_readable = readable
     own = machine.home / ".ecoshell-home"
     box = Sandbox("strict", workspace.root, (own,)) if confined else None
-    return CommandTools(workspace, ToolOptions(command_seconds=30, sandbox=box))
+    options = ToolOptions(command_seconds=30, sandbox=box, background=background)
+    return CommandTools(workspace, options)
 
 
 async def attempt(
@@ -274,11 +279,152 @@ async def test_the_scripts_of_a_skill_run_and_nothing_else_of_the_settings_is_re
     assert sorted(path.name for path in skill.iterdir()) == ["fill.py"]
 
 
+@pytest.fixture
+def rules(machine: GuardedMachine) -> Iterator[Callable[..., None]]:
+    """Protect files of the workspace as rules that deny do."""
+    token = protection.set(None)
+
+    def protect(*, read: Sequence[str] = (), write: Sequence[str] = ()) -> None:
+        protection.set(Protection.of(machine.workspace, read, write))
+
+    yield protect
+    protection.reset(token)
+
+
+@pytest.mark.parametrize("folder", ["secrets", "a/b/secrets"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "mv {folder} s4",
+        "mv {top} s4",
+        'python3 -c \'import os; os.rename("{top}", "s4")\'',
+        "mkdir other; mv --exchange {top} other; mv -T {top} other",
+        "ln {folder}/key.txt k; cp -r {folder} s4; tar cf s4.tar {top}",
+    ],
+)
+async def test_no_command_moves_a_folder_with_a_protected_file(
+    machine: GuardedMachine,
+    holder: str,
+    rules: Callable[..., None],
+    folder: str,
+    script: str,
+) -> None:
+    secret = machine.workspace / folder / "key.txt"
+    secret.parent.mkdir(parents=True)
+    secret.write_text(SECRET)
+    rules(read=[f"{folder}/*"])
+    await tools(machine).run_command(script.format(folder=folder, top=folder.partition("/")[0]))
+    shown = await tools(machine).run_command("grep -r SECRET . ; ls -R")
+    assert SECRET not in shown.text
+    assert secret.read_text() == SECRET
+    holding = [path for path in machine.workspace.rglob("*") if path.is_file() and path != secret]
+    assert not any(SECRET.encode() in path.read_bytes() for path in holding)
+
+
+async def test_no_command_moves_a_folder_with_a_file_that_it_does_not_write(
+    machine: GuardedMachine, holder: str, rules: Callable[..., None]
+) -> None:
+    (machine.workspace / ".config/git").mkdir(parents=True)
+    (machine.workspace / "docs/deep").mkdir(parents=True)
+    (machine.workspace / "docs/deep/old.txt").touch()
+    rules(write=["docs/deep/old.txt"])
+    for name in ("docs", ".config"):
+        await tools(machine).run_command(f"mv {name} moved; mkdir {name}")
+        assert not (machine.workspace / "moved").exists()
+    assert (await tools(machine).run_command("echo x > docs/deep/new && mv docs/deep/new .")).ok
+
+
+@pytest.mark.parametrize("pattern", ["docs/*", "docs/**", "Docs/", "docs", "*"])
+async def test_no_command_writes_new_files_in_a_folder_that_a_rule_names(
+    machine: GuardedMachine, holder: str, rules: Callable[..., None], pattern: str
+) -> None:
+    docs = machine.workspace / "docs"
+    (docs / "deep").mkdir(parents=True)
+    (docs / "old.txt").write_text("old")
+    rules(write=[pattern])
+    script = "cd docs; for name in new.txt old.txt deep/new.txt; do echo x > $name; done; cd ..; mv docs d"
+    await tools(machine).run_command(script)
+    assert sorted(path.name for path in docs.rglob("*")) == ["deep", "old.txt"]
+    assert (docs / "old.txt").read_text() == "old"
+    assert (await tools(machine).run_command("echo x > free")).ok == (pattern != "*")
+
+
+async def test_no_command_reads_what_a_rule_names_outside_the_workspace(
+    machine: GuardedMachine, holder: str, rules: Callable[..., None]
+) -> None:
+    (machine.outside / "f").write_text(SECRET)
+    rules(read=[f"{machine.outside}/*"])
+    assert SECRET not in (await tools(machine).run_command("cat $OUT/f; cat ~/d*/f")).text
+
+
+async def test_no_command_moves_a_secret_of_a_home_folder_that_is_the_workspace(
+    machine: GuardedMachine, holder: str
+) -> None:
+    commands = tools(machine, folder=machine.home)
+    await commands.run_command("mv .config s4; mv .local s5")
+    shown = await commands.run_command("cat s4/gh/hosts.yml s5/share/keyrings/login")
+    assert SECRET not in shown.text
+    assert not (machine.home / "s4").exists()
+
+
+async def test_a_result_names_new_files_that_other_programs_execute(
+    machine: GuardedMachine, holder: str
+) -> None:
+    run = tools(machine).run_command
+    result = await run("mkdir .husky && echo true > .husky/pre-commit && echo {} > .mcp.json")
+    assert result.text.splitlines()[-1] == created_mark([".husky", ".mcp.json"])
+    assert "[created" not in (await run("echo false >> .husky/pre-commit; echo more")).text
+
+
+async def test_a_result_names_hooks_in_a_new_repository(
+    machine: GuardedMachine, holder: str
+) -> None:
+    folder = machine.workspace / "plain"
+    folder.mkdir()
+    run = tools(machine, folder=folder).run_command
+    assert "[created" not in (await run("echo .git/hooks")).text
+    result = await run("mkdir -p .git/hooks; echo x > .git/hooks/pre-commit")
+    assert result.text.splitlines()[-1] == created_mark([".git/hooks"])
+
+
+def wait_for(path: Path) -> None:
+    """Wait until the path exists."""
+    deadline = time.monotonic() + 600
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("printing", ["", "printf begun; "])
+async def test_a_stopped_command_names_new_files_that_other_programs_execute(
+    machine: GuardedMachine, holder: str, printing: str
+) -> None:
+    command = tools(machine).run_command(f"{printing}mkdir .husky; sleep 1000")
+    running = asyncio.create_task(command)
+    await asyncio.to_thread(wait_for, machine.workspace / ".husky")
+    running.cancel()
+    head = "begun" if printing else "[no output.]"
+    assert (await running).text == f"{head}\n{created_mark(['.husky'])}"
+
+
+@pytest.mark.parametrize("ending", ["", "; sleep 1000"])
+async def test_a_background_command_names_new_files_that_other_programs_execute(
+    machine: GuardedMachine, holder: str, ending: str
+) -> None:
+    commands = tools(machine, background=BackgroundCommands())
+    await commands.run_command(f"printf begun; mkdir .husky{ending}", background=True)
+    await asyncio.to_thread(wait_for, machine.workspace / ".husky")
+    result = await (commands.command_stop("b1") if ending else commands.command_output("b1", 60))
+    state = "stopped" if ending else "exit status 0"
+    assert result.text == f"begun\n{created_mark(['.husky'])}\n[b1: {state}]"
+    assert (await commands.command_output("b1")).text == f"[b1: {state}]"
+
+
 async def test_output_is_bounded_and_time_is_limited(machine: GuardedMachine, holder: str) -> None:
     box = Sandbox("strict", machine.workspace)
     hasty = CommandTools(Workspace(machine.workspace), ToolOptions(command_seconds=1, sandbox=box))
     result = await hasty.run_command("yes")
-    assert "[stopped: the time limit was reached]" in result.text
+    assert "[stopped: the time limit of 1 s was reached]" in result.text
     assert len(result.text) < 10_000
 
 
@@ -334,6 +480,9 @@ def test_profile_of_macos_holds_writes_secrets_and_network(machine: GuardedMachi
     assert lines.index(hooks) > lines.index(f'(allow file-write* (subpath "{machine.workspace}"))')
     for name in (".ssh", ".aws", ".netrc", ".ecoshell-home"):
         assert f'(deny file-read* file-write* (subpath "{machine.home}/{name}"))' in lines
+    for name in (".git", ".config"):
+        folder = f'(literal "{machine.workspace}/{name}")'
+        assert f"(deny file-write-create file-write-unlink {folder})" in lines
     skill = machine.home / ".ecoshell-home" / "skills"
     skill.mkdir()
     assert lines[-1] == "(deny network*)"

@@ -121,7 +121,7 @@ def named(options: ToolOptions, settings: dict[str, Any]) -> dict[str, FunctionT
 
 
 def test_tools_have_network_effects_and_declare_addresses() -> None:
-    available = named(ToolOptions(), {})
+    available = named(ToolOptions(), {"searxng": "https://searxng.example.org"})
     assert [*available] == ["fetch_url", "web_search", "web_extract"]
     assert {tool.effects for tool in available.values()} == {frozenset({"network"})}
     assert {name: subjects_of(tool) for name, tool in available.items()} == {
@@ -205,12 +205,9 @@ async def test_empty_search_names_failed_engines(run: Run, site: Site) -> None:
     assert (await run("web_search", query="foxes")).text == "Nothing was found for foxes."
 
 
-async def test_search_without_a_server_names_the_setting(run: Run) -> None:
-    result = await run("web_search", query="foxes", searxng="")
-    assert (result.ok, "ecoshell config set plugins.web.searxng https://" in result.text) == (
-        False,
-        True,
-    )
+def test_search_is_not_offered_without_a_server() -> None:
+    assert [*named(ToolOptions(), {})] == ["fetch_url", "web_extract"]
+    assert [*named(ToolOptions(), {"searxng": ""})] == ["fetch_url", "web_extract"]
 
 
 @pytest.mark.parametrize(

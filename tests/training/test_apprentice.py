@@ -83,7 +83,7 @@ def recorded() -> list[Prediction]:
 
 
 def apprentice_in(shell) -> Apprentice:
-    ((_, apprentice),) = shell.deps.models.factory.observers
+    ((_, apprentice),) = shell.deps.models.factory._observers
     return apprentice
 
 

@@ -12,7 +12,7 @@ from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import check_adapter, header
 from ecoshell.models.local import LocalModel
-from ecoshell_train.data import Example, joined
+from ecoshell_train.examples import Example, joined
 from ecoshell_train.export import read_adapter, write_base
 from ecoshell_train.trainer import Recipe, train
 from ecoshell_train.umi import Adapter

@@ -115,4 +115,4 @@ def test_setting_and_alerts_agree(tmp_path: Path) -> None:
     assert [TuiSettings(notify=mode).notify for mode in MODES] == list(MODES)
     paths = Paths(tmp_path, tmp_path, tmp_path)
     paths.settings_file.write_text('[tui]\nnotify = "off"\n')
-    assert chosen_setting(paths, "notify", DEFAULT) == "off"
+    assert chosen_setting(paths, "tui.notify", DEFAULT) == "off"

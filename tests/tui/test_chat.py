@@ -91,8 +91,17 @@ async def test_resumed_session_shows_its_past_without_introduction(make_app):
         await ready(pilot, app)
         assert "how many words are in notes.txt?" in seen(app)
         await ask(pilot, app)
-        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 2)
+        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok of schemas") == 2)
         assert "tiny answers." not in seen(app)
+
+
+async def test_notice_of_the_resumption_stands_below_a_turn_that_was_cut_off(make_app):
+    resumed = Notice("Session abc123 resumed.")
+    cut = (STARTED, TextArrived("The files are", "thought", "single"), resumed)
+    app = make_app(FakeShell(earlier=cut, resumed=resumed))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        assert seen(app).index("The files are") < seen(app).index("Session abc123 resumed.")
 
 
 async def test_first_letter_loads_the_model_and_reads_ahead(make_app):
@@ -112,7 +121,7 @@ async def test_events_of_a_turn_are_shown_in_order(make_app):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
-        await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
+        await eventually(pilot, lambda: "saved 4.2k tok of schemas" in seen(app))
         signs = [line[0] for line in seen(app).splitlines()[3:] if line and not line[0].isspace()]
         assert signs == ["›", "·", "◊", "+", "►", "√"]
         assert "count_text registered" in seen(app)
@@ -130,16 +139,16 @@ async def test_tool_summary_is_folded_and_repeated_only_if_it_changes_or_panels_
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
-        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 1)
+        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok of schemas") == 1)
         assert seen(app).count("4 known by name") == 1
         await pilot.press("ctrl+o")
         assert "names only is cheaper" in " ".join(seen(app).split())
         await ask(pilot, app)
-        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 2)
+        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok of schemas") == 2)
         text_shown = seen(app).count("4 known by name")
         await pilot.press("f9")
         await ask(pilot, app)
-        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 3)
+        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok of schemas") == 3)
         assert seen(app).count("4 known by name") == text_shown + 1
         assert text_shown == 2  # once in the line, once in what is open below it
 
@@ -226,7 +235,7 @@ async def test_defect_in_the_shell_is_shown_and_the_chat_continues(make_app, bro
         monkeypatch.undo()
         assert prompt(app).text == ("how many" if broken == "ask" else "")
         await pilot.press("ctrl+u", *"and now", "enter")
-        await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
+        await eventually(pilot, lambda: "saved 4.2k tok of schemas" in seen(app))
     assert "and now" in shell.asked
 
 
@@ -269,6 +278,19 @@ async def test_input_during_a_turn_is_queued_and_up_takes_it_back(make_app):
         await shell.stop()
         await eventually(pilot, lambda: shell.asked == ["how many", "more", "and then"])
         assert queued(app) == []
+
+
+async def test_command_that_asks_waits_in_the_queue_during_a_turn(make_app):
+    shell = FakeShell(stops_at=2)
+    app = make_app(shell)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "how many" in seen(app))
+        await pilot.press(*"more", "enter", *"/review it", "enter")
+        await eventually(pilot, lambda: queued(app)[:2] == ["queued  more", "queued  review it"])
+        assert shell.asked == ["how many"]
+        await pilot.press("escape", "escape")  # empties the queue, and stops the turn
+        await eventually(pilot, shell.stopped.is_set)
 
 
 async def test_escape_empties_the_queue_before_it_stops_the_turn(make_app):
@@ -535,7 +557,7 @@ async def test_denied_call_shows_the_users_instructions(make_app):
         assert "waits for your approval" in seen(app)
         assert "running" not in seen(app)
         await pilot.press("n")
-        await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
+        await eventually(pilot, lambda: "saved 4.2k tok of schemas" in seen(app))
         assert "denied by you" in seen(app)
         assert all(
             word not in seen(app) for word in ("failed", "refused", "changed", "not approved")
@@ -561,7 +583,7 @@ async def test_panels_follow_spending_and_registrations_of_the_turn(make_app):
     app = make_app(FakeShell((STARTED, BudgetChanged((reached,)), FINISHED), stops_at=2))
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, app)
-        assert "$0.4017 left of $0.50" in panel(app, BudgetPanel)
+        assert "$0.4088 left of $0.50" in panel(app, BudgetPanel)
         assert "spent $0.0912 · held $0.0071" in panel(app, BudgetPanel)
         assert "TOOLS  2 of 4" in app.chat.query_one(ToolsPanel).title
         assert "● count_text" in panel(app, ToolsPanel)
@@ -569,23 +591,6 @@ async def test_panels_follow_spending_and_registrations_of_the_turn(make_app):
         await ask(pilot, app)
         await eventually(pilot, lambda: "reached" in panel(app, BudgetPanel))
         assert "100 %" in panel(app, BudgetPanel)
-
-
-@pytest.mark.parametrize("width", [60, 80])
-async def test_narrow_screen_shows_a_summary_and_panels_on_f2(make_app, width: int):
-    app = make_app(FakeShell())
-    async with app.run_test(size=(width, 24)) as pilot:
-        await ready(pilot, app)
-        tools = app.chat.query_one(ToolsPanel)
-        assert not tools.is_on_screen
-        assert "session: $0.4017 of $0.50 left · tools 2/4" in str(
-            app.chat.query_one("SummaryLine").render()
-        )
-        await pilot.press("f2")
-        await eventually(pilot, lambda: tools.region.width == width)
-        await pilot.press("f2")
-        await eventually(pilot, lambda: not tools.is_on_screen)
-        assert prompt(app).has_focus
 
 
 async def test_new_content_below_is_announced_and_end_or_sending_scrolls_to_it(make_app):

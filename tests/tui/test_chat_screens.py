@@ -24,7 +24,7 @@ MODELS = (
     ModelRow("local:tiny.gguf", HERE, True, 8192, None, ZERO_PRICE),
 )
 READ_FILE = ToolDetails(
-    ToolSchema("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", None, ""
+    ToolSchema("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", ""
 )
 
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from plan_play import PLANNED, QUOTA, TOKEN_PLAN, USED
 from rich.style import Style
 
+from ecoshell.agent.command_table import caps_table
+from ecoshell.budget import CapState
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
-    BranchLeft,
     BudgetSettled,
     CallFinished,
     CallJudged,
@@ -23,15 +24,7 @@ from ecoshell.events import (
     ContextTold,
     CostWanted,
     ErrorHappened,
-    PlanScored,
-    ResultsTrimmed,
-    StepProposed,
-    ToolRegistered,
-    ToolsOffered,
-    TrimmedResult,
-    TrustGiven,
     TurnFinished,
-    TurnUndone,
 )
 from ecoshell.events.figures import duration
 from ecoshell.messages import Attachment, Usage
@@ -51,7 +44,7 @@ def finished(**changes: object) -> CallFinished:
         "seconds": 0.012,
         "refused": "",
     }
-    return CallFinished("c1", "count_text", **(usage_value | changes))
+    return CallFinished("c1", **({"name": "count_text"} | usage_value | changes))
 
 
 def ended(**changes: object) -> TurnFinished:
@@ -71,31 +64,6 @@ def test_call_shows_its_arguments_its_time_and_its_observation():
     assert block.text() == "count_text(path=notes.txt, deep=true)  12 ms\n└ 1,204 words"
 
 
-def test_backtracking_shows_target_and_reason():
-    block = event_blocks.block_of(BranchLeft(("c1", "c2"), 3, "given up: no\nsuch file"))
-    assert (block.sign, block.text()) == ("←", "back to step 2 · given up: no such file")
-    assert event_blocks.block_of(BranchLeft((), 1, "x")).text() == "back to the beginning · x"
-
-
-def test_proposal_shows_its_step_and_its_reason_if_there_is_one():
-    assert (
-        event_blocks.block_of(StepProposed("Look around.", "list_files()", "m")).text()
-        == "proposed list_files() · Look around."
-    )
-    assert event_blocks.block_of(StepProposed(" ", "answer", "m")).text() == "proposed answer"
-
-
-def test_plan_score_is_one_escaped_line():
-    usage_value = {"cost_nano": 2_100_000, "most_nano": 50_000_000, "alpha": 0.5, "quality": 0.314}
-    block = event_blocks.block_of(PlanScored(3, 0.67, "you + rules\x1b[2J", **usage_value))
-    assert block.text() == "plan of turn 3: QoP 0.31: P 0.67 by you + rules␛[2J, C $0.0021 of $0.05"
-    unknown = PlanScored(3, None, "", None, 50_000_000, 0.5, None, resources_nano=None)
-    assert (
-        "QoP unknown: P unknown, C unknown (not every run was measured)"
-        in event_blocks.block_of(unknown).text()
-    )
-
-
 def test_running_call_is_marked():
     assert (
         event_blocks.running_call(STARTED).text()
@@ -103,15 +71,6 @@ def test_running_call_is_marked():
     )
     text_shown = event_blocks.running_call(STARTED, progress="2 of 3\x1b[2J").text()
     assert text_shown == "count_text(path=notes.txt, deep=true)  2 of 3␛[2J …"
-
-
-def test_paid_call_shows_its_price():
-    assert (
-        event_blocks.call(STARTED, finished(spent_nano=3_100_000))
-        .text()
-        .splitlines()[0]
-        .endswith("  $0.0031 · 12 ms")
-    )
 
 
 def test_call_with_changes_shows_counts_and_diff():
@@ -140,13 +99,6 @@ def test_user_command_shows_output_and_failure():
     assert block.text() == "make test  failed after 1.5 s · output truncated\n└ boom"
 
 
-def test_undone_turn_names_the_files():
-    plain = event_blocks.block_of(TurnUndone(3, ("a.txt",), ("b.txt",))).text()
-    assert plain == (
-        "turn 3 was undone · restored a.txt · not restored because of later changes: b.txt"
-    )
-
-
 def test_compaction_shows_what_it_saves_and_keeps_its_summary():
     block = event_blocks.block_of(
         Compacted("All of it.\n\nAnd more.\n\nAnd more.", "embedded", 12, 14_000, 900)
@@ -156,21 +108,6 @@ def test_compaction_shows_what_it_saves_and_keeps_its_summary():
     )
     assert block.foldable
     assert block.text(opened=True).endswith("And more.\n\nAnd more.")
-
-
-def test_automatic_compaction_says_its_price_and_what_it_replaces():
-    event = Compacted(
-        "All of it.", "gpt", 0, 14_000, 900, ("c1", "c2"), automatic=True, spent_nano=10_000_000
-    )
-    assert (
-        event_blocks.block_of(event)
-        .text()
-        .startswith("2 earlier calls summarized by gpt for $0.01 · 14,000 tokens became 900")
-    )
-    trimmed = event_blocks.block_of(
-        ResultsTrimmed((TrimmedResult(1, "c1"),), 1_200, 30_000, 12_000)
-    )
-    assert trimmed.text() == "1 large result trimmed to make room · 30,000 tokens became 12,000"
 
 
 def test_expensive_step_shows_price_range_and_threshold():
@@ -193,17 +130,6 @@ def test_missing_answer_has_its_own_sign(status: str):
     assert event_blocks.answer(Answer("I could not find it."), status).sign != "√"
 
 
-def test_refused_call_names_the_guard():
-    assert (
-        "refused: unregistered"
-        in event_blocks.call(STARTED, finished(ok=False, refused="unregistered")).text()
-    )
-
-
-def test_failed_call_is_marked():
-    assert "failed after 12 ms" in event_blocks.call(STARTED, finished(ok=False)).text()
-
-
 def test_long_observation_is_folded_with_a_note():
     block = event_blocks.call(
         STARTED, finished(observation="\n".join(f"line {n}" for n in range(1200)))
@@ -212,8 +138,31 @@ def test_long_observation_is_folded_with_a_note():
     assert block.text(opened=True).splitlines()[-1] == "line 1199"
 
 
-def test_truncated_observation_is_marked():
-    assert "truncated" in event_blocks.call(STARTED, finished(truncated=True)).text()
+@pytest.mark.parametrize("name", ["run_command", "run_python", "run_program", "command_output"])
+def test_output_of_a_program_is_folded_to_its_end(name: str):
+    output = "\n".join([f"line {n}" for n in range(12)] + ["5 failed", "[exit status 1]"])
+    block = event_blocks.call(None, finished(name=name, ok=False, observation=output))
+    assert block.text().splitlines()[1:] == [
+        "└ … 10 earlier lines",
+        "line 10",
+        "line 11",
+        "5 failed",
+        "[exit status 1]",
+    ]
+    assert block.text(opened=True).splitlines()[1] == "└ line 0"
+    short = event_blocks.call(None, finished(name=name, observation="4 passed"))
+    assert short.text().splitlines()[1:] == ["└ 4 passed"]
+
+
+@pytest.mark.parametrize("name", ["read_file", "list_files", "search_text"])
+def test_successful_reading_takes_one_row_until_it_is_opened(name: str):
+    block = event_blocks.call(None, finished(name=name, observation="one"))
+    assert block.text().count("\n") == 0
+    assert block.foldable
+    assert block.rows[0].folds
+    assert block.text(opened=True).splitlines()[1] == "└ one"
+    failed = event_blocks.call(None, finished(name=name, ok=False, observation="No such file."))
+    assert failed.text().splitlines()[1] == "└ No such file."
 
 
 def test_long_argument_is_cut():
@@ -230,28 +179,6 @@ def test_escape_sequences_of_tools_are_escaped():
     assert "[bold]text[/bold]" in block.text()
 
 
-def test_registration_shows_the_tokens_it_costs():
-    event = ToolRegistered("count_text", 142, True, 1, "agent", loaded=7, total=31)
-    assert (
-        event_blocks.block_of(event).text() == "count_text registered · 142 tokens · 7 of 31 loaded"
-    )
-
-
-def test_estimated_tokens_are_marked():
-    assert (
-        "about 142 tokens"
-        in event_blocks.block_of(ToolRegistered("count_text", 142, False, 1, "agent")).text()
-    )
-
-
-def test_offer_shows_names_schemas_and_reason():
-    event = ToolsOffered(("a", "b", "c"), ("a",), "grow", 1_942, 14_120, True, "cheaper")
-    assert (
-        event_blocks.block_of(event).text()
-        == "1 tool loaded, 2 known by name · 1,942 of 14,120 tokens · cheaper"
-    )
-
-
 def test_instructions_have_a_line_and_facts_do_not():
     facts = ContextPart("facts", 92)
     text_shown = ContextTold(
@@ -260,25 +187,6 @@ def test_instructions_have_a_line_and_facts_do_not():
     message = "context: AGENTS.md of this project (≈ 1,340 tokens, cut), facts of the workspace (≈ 92 tokens)"
     assert event_blocks.block_of(text_shown).text() == message
     assert event_blocks.block_of(ContextTold("…", (facts,), exact=True, workspace="/p")) is None
-
-
-@pytest.mark.parametrize(
-    ("event", "words"),
-    [
-        (TrustGiven("yes", "person"), "AGENTS.md of this project is trusted until it changes"),
-        (TrustGiven("no", "person"), "AGENTS.md of this project is not read until it changes"),
-    ],
-)
-def test_decision_on_project_instructions_is_shown(event, words):
-    assert event_blocks.block_of(event).text() == words
-    assert event_blocks.block_of(TrustGiven("later", "nobody")) is None  # a notice reports it
-
-
-def test_footer_names_cost_steps_time_and_tokens_saved():
-    assert (
-        event_blocks.footer(ended(saved_tokens=4_200)).text()
-        == "$0.0031 · 3 steps · 2.1 s · saved 4.2k tok"
-    )
 
 
 @pytest.mark.parametrize(
@@ -318,6 +226,7 @@ def test_error_shows_message_kept_and_fix():
 def test_missing_usage_notes_that_the_full_reservation_counts():
     text_shown = BudgetSettled(1, "single", "m", 7_100_000, Usage(), False, 1.0).render().words
     assert "whole reservation ($0.0071) counts until you correct it with" in text_shown
+    assert "`/cost reconcile 1=AMOUNT` in this session" in text_shown
     assert "`ecoshell cost --reconcile 1=AMOUNT`" in text_shown
     stopped = BudgetSettled(
         *(20, "single", "m", 7_100_000, Usage(7_200, 1_000), False, 3.0),
@@ -426,6 +335,17 @@ def test_verdict_ends_the_calls_line():
         "└ 1,204 words",
     ]
     assert replace(block, verdict=()).text() == event_blocks.call(STARTED, finished()).text()
+
+
+@pytest.mark.parametrize("width", range(14, 80, 6))
+def test_table_loses_no_column_on_a_narrow_screen(width: int):
+    caps = [CapState("session", "usd", 500_000_000, 91_200_000, 7_100_000)]
+    block = event_blocks.command_output(caps_table(caps, None))
+    painter = Painter(dict.fromkeys(TONES, Style()), width)
+    sections = sections_of(block, opened=False)
+    text = "".join(line.strip.text for part in sections for line in painter.paint(part))
+    for cell in ("limit", "spent", "held", "left", "$0.50", "$0.0912", "$0.0071", "$0.4017"):
+        assert cell in text
 
 
 def test_table_lines_wrap_below_their_last_column():

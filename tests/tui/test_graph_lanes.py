@@ -1,5 +1,6 @@
 """Lanes of a drawn tool graph."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,21 +39,19 @@ def read_back(waits, lines):
     return edges
 
 
-def test_two_branches_meet():
-    assert drawn({"a": ["<task>"], "b": ["<task>"], "c": ["a", "b"]}) == ["╭───", "│ ╭─", "╰─┴─"]
-
-
-def test_chain_differs_from_a_fork():
-    assert drawn({"a": [], "b": ["a"], "c": ["b"]}) == ["╭───", "╰─┬─", "  ╰─"]
-    assert drawn({"a": [], "b": ["a"], "c": ["a"]}) == ["╭─", "├─", "╰─"]
-
-
-def test_line_is_interrupted_at_a_crossing_lane():
-    assert drawn({"a": [], "b": [], "c": ["a"], "d": ["b"]}) == ["╭───", "│ ╭─", "╰─│─", "  ╰─"]
-
-
-def test_independent_node_has_no_lane():
-    assert drawn({"a": ["<task>"], "b": ["<task>"]}) == ["", ""]
+@pytest.mark.parametrize(
+    ("waits", "lanes"),
+    [
+        ({"a": ["<task>"], "b": ["<task>"], "c": ["a", "b"]}, ["╭───", "│ ╭─", "╰─┴─"]),
+        ({"a": [], "b": ["a"], "c": ["b"]}, ["╭───", "╰─┬─", "  ╰─"]),
+        ({"a": [], "b": ["a"], "c": ["a"]}, ["╭─", "├─", "╰─"]),
+        ({"a": [], "b": [], "c": ["a"], "d": ["b"]}, ["╭───", "│ ╭─", "╰─│─", "  ╰─"]),
+        ({"a": ["<task>"], "b": ["<task>"]}, ["", ""]),
+    ],
+    ids=["branches meet", "chain", "fork", "crossing", "independent"],
+)
+def test_lanes_show_what_waits_for_what(waits, lanes):
+    assert drawn(waits) == lanes
 
 
 def test_lanes_continue_below_a_node():

@@ -77,7 +77,8 @@ def test_plan_without_colours(snap_compare, make_app, monkeypatch):
 
 @pytest.mark.usefixtures("quiet")
 def test_panel(snap_compare, paths):
-    app = SideApp(paths, READY, (STARTED, USED, KNOWN, *RUNNING, *FAILED[:2]))
+    plan = replace(USED, whole=USED.cap)
+    app = SideApp(paths, READY, (STARTED, plan, KNOWN, *RUNNING, *FAILED[:2]))
 
     async def before(pilot) -> None:
         await pilot.press("f3")

@@ -112,7 +112,7 @@ async def test_missing_key_is_asked_for_and_masked():
         await pilot.press("enter")
         await eventually(pilot, lambda: app.given)
     assert app.given == ["/model claude-sonnet"]
-    assert app.shown._shell.kept == [("anthropic", "sk-typed-1")]
+    assert app.shown._source.kept == [("anthropic", "sk-typed-1")]
 
 
 async def test_model_without_a_key_names_the_missing_key():

@@ -13,7 +13,7 @@ from tui_play import CAP, FINISHED, STARTED
 from ecoshell.budget import CapState
 from ecoshell.events import CallStarted, Event, PlanChanged, ToolUnregistered
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
-from ecoshell.tui.side.panel import Line, bar, percent
+from ecoshell.tui.side.panel import HELD, SPENT, Line, bar, percent
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import Columns, PlanPanel, heading_lines, state_of
 from ecoshell.tui.side.stack import share
@@ -87,25 +87,40 @@ def test_small_height_is_divided_evenly_after_the_focused_panel():
 
 def test_cap_shows_remaining_spent_and_held_amounts():
     output = plain(BudgetPanel(board()).lines(36)).splitlines()
-    assert output[0] == f"session{'$0.4017 left of $0.50':>29}"
-    assert output[1].endswith(" 19 %")
+    assert output[0] == f"session{'$0.4088 left of $0.50':>29}"
+    assert output[1].endswith(" 18 %")
     assert output[2:] == [
         "spent $0.0912 · held $0.0071",
         "next step  ≤ $0.0071 · 2.3k tok",
-        "held now   nothing",
+        "running    no call",
         "so far     $0.0912 · 18k tok",
     ]
 
 
-@pytest.mark.parametrize(("cap", "word"), [(CAP, ""), (NEAR, "near"), (REACHED, "reached")])
+@pytest.mark.parametrize(
+    ("cap", "word"),
+    [
+        (CAP, ""),
+        (replace(CAP, held=CAP.limit - CAP.spent), ""),
+        (NEAR, "near"),
+        (REACHED, "reached"),
+    ],
+)
 def test_cap_state_has_a_word(cap, word: str):
     line = plain(BudgetPanel(board(status=replace(READY, caps=(cap,)))).lines(36)).splitlines()[1]
     assert line.rpartition("%")[2].strip() == word
 
 
+def test_held_amount_has_its_own_shade_and_counts_as_left():
+    full = replace(CAP, held=CAP.limit - CAP.spent)
+    head, bar, _ = BudgetPanel(board(status=replace(READY, caps=(full,)))).lines(40)[:3]
+    assert head[-1] == ("$0.4088 left of $0.50", "text")
+    assert [(set(text), tone) for text, tone in bar[:2]] == [({SPENT}, "good"), ({HELD}, "muted")]
+
+
 def test_token_cap_is_shown_in_tokens():
     output = plain(BudgetPanel(board(status=replace(READY, caps=(TOKENS,)))).lines(40))
-    assert "135k left of 200k tok" in output
+    assert "136k left of 200k tok" in output
     assert "spent 63k tok · held 1.2k tok" in output
 
 
@@ -126,12 +141,13 @@ def test_a_free_model_is_counted_in_tokens_and_seconds():
     assert plain(BudgetPanel(board(status=free)).lines(36)).splitlines() == [
         "no cap — /budget 20000tok or 2min",
         "next step  ≤ 2.3k tok · ≈ 4 s",
-        "held now   nothing",
+        "running    no call",
         "so far     18k tok · 1 min 1 s",
     ]
-    assert "next step  ≤ 2.3k tok\n" in plain(
-        BudgetPanel(board(status=replace(free, next_ms=None))).lines(36)
-    )
+    untimed = replace(free, next_ms=None, token_cap="50000tok")
+    shown = plain(BudgetPanel(board(status=untimed)).lines(36))
+    assert "next step  ≤ 2.3k tok\n" in shown
+    assert "no cap — /budget 50000tok or 2min" in shown
 
 
 def test_a_cap_in_time_is_shown_in_seconds_beside_the_price():
@@ -139,20 +155,20 @@ def test_a_cap_in_time_is_shown_in_seconds_beside_the_price():
     lines = plain(
         BudgetPanel(board(status=replace(READY, caps=(cap,), used_ms=30_000))).lines(40)
     ).splitlines()
-    assert lines[0].endswith("1 min 15 s left of 2 min")
+    assert lines[0].endswith("1 min 30 s left of 2 min")
     assert lines[2] == "spent 30 s · held 15 s"
     assert lines[-1] == "so far     $0.0912 · 18k tok · 30 s"
 
 
 def test_running_call_is_held():
-    assert "held now   $0.0071 · 2.3k tok" in plain(BudgetPanel(board(*TURN[:3])).lines(36))
+    assert "running    $0.0071 · 2.3k tok" in plain(BudgetPanel(board(*TURN[:3])).lines(36))
 
 
 def test_unknown_prices_are_never_zero():
     unknown = replace(READY, caps=(), spent_nano=None, next_nano=None)
     assert plain(BudgetPanel(board(status=unknown)).lines(40)).splitlines()[1:] == [
         "next step  ≤ 2.3k tok, price unknown",
-        "held now   nothing",
+        "running    no call",
         "so far     price unknown · 18k tok",
     ]
     assert "next step  unknown" in plain(
@@ -274,6 +290,15 @@ def test_token_plan_is_shown_in_tokens():
     assert plain([Columns(TOKEN_PLAN, 36).head]) == "  tool        val  cost tok     used"
 
 
+@pytest.mark.parametrize(
+    ("ms", "cost"), [(400, ".4s"), (12_000, "12s"), (95_000, "1m35s"), (7_500_000, "2h5m")]
+)
+def test_narrow_plan_in_time_shows_the_cost_of_a_forbidden_tool(ms: int, cost: str):
+    row = replace(COUNT, tool="git_status", cost=ms, spread=0, planned=0, state="forbidden")
+    text = row_text(replace(PLANNED, unit="ms", rows=(replace(row, why="budget"),)), 0)
+    assert text.split() == ["×", "git_status", "━━━━", cost, "0/0", "budget"]
+
+
 def test_details_show_everything_about_a_row():
     assert plain(
         PlanPanel(board(STARTED, PLANNED)).detail_lines(replace(COUNT, used=1), 40)
@@ -323,23 +348,21 @@ def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
 def test_registered_tools_come_first_and_groups_keep_their_order():
     state = board(*TURN)
     tools = ToolsPanel(state)
-    tools.update_items(keep_order=False)
+    tools.update_items()
     assert tools.visible_names == ["count_text", "write_file", "read_file", "run_command"]
     tools.highlighted = 2
     fewer = tuple(replace(tool, registered=tool.name == "write_file") for tool in READY.tools)
     state.handle(ToolUnregistered("count_text"))
     state.update(replace(READY, tools=fewer), READY.caps)
     state.handle(CallStarted("c1", "run_command", {}))
-    tools.update_items(keep_order=True)
-    assert tools.visible_names == ["write_file", "count_text", "read_file", "run_command"]
-    tools.update_items(keep_order=False)
+    tools.update_items()
     assert tools.visible_names == ["write_file", "run_command", "count_text", "read_file"]
     assert tools.current == "read_file"
 
 
 def test_filter_lists_the_best_match_first():
     tools = ToolsPanel(board(status=many_tools()))
-    tools.update_items(keep_order=False)
+    tools.update_items()
     tools.apply_filter("op 123")
     assert tools.current == "service_12_operation_123"
     tools.apply_filter("nothing like it")

@@ -2,19 +2,17 @@
 
 from dataclasses import replace
 
-from plan_play import ADVICE, PLANNED, TOKEN_PLAN, USED
+import pytest
+from plan_play import ADVICE, PLANNED, USED
 from side_play import READY, TURN, TWO_MODELS
 from tui_play import CAP
 
-from ecoshell.budget import CapState
 from ecoshell.events import (
     BranchLeft,
     BudgetChanged,
     BudgetHeld,
-    BudgetSettled,
     CallStarted,
     Event,
-    StepStarted,
     TextArrived,
     ToolRegistered,
     ToolUnregistered,
@@ -24,6 +22,8 @@ from ecoshell.messages import Usage
 from ecoshell.tui.side.panel_state import PanelState, ToolState
 
 STARTED, STEP, HELD, SETTLED, REGISTERED, FINISHED = TURN
+CALL = CallStarted("c1", "count_text", {})
+UNPRICED = BudgetHeld(2, "single", "x", None, 400, 256, clamped=False)
 
 
 def heard(*events: Event) -> PanelState:
@@ -50,11 +50,6 @@ def test_role_adds_up_its_calls_tokens_price_and_seconds():
     assert use.consumption.usage == Usage(3_800, 120, cached=2_400)
 
 
-def test_role_with_two_models_has_two_entries_in_order_of_first_use():
-    other = BudgetSettled(9, "single", "openai/x", 1, Usage(1, 1), True, 0.1)
-    assert list(heard(*TURN, other).roles) == [("single", "embedded"), ("single", "openai/x")]
-
-
 def test_tools_registered_only_in_an_abandoned_branch_are_unregistered():
     board = looked(STARTED, ToolRegistered("read_file", 200, True, 1, "agent", "c1"))
     assert tool(board, "read_file").registered
@@ -76,11 +71,6 @@ def test_thinking_role_is_known_from_step_to_settlement():
     assert thinkers == [("single", "embedded"), ("single", "embedded"), None]
 
 
-def test_no_role_thinks_during_a_call():
-    board = heard(STARTED, STEP, CallStarted("c1", "count_text", {}))
-    assert board.thinking is None
-
-
 def test_held_amount_is_the_sum_of_unsettled_holds():
     other = BudgetHeld(2, "caller", "embedded", 900_000, 400, 256, clamped=False)
     board = heard(STARTED, HELD, other)
@@ -89,19 +79,19 @@ def test_held_amount_is_the_sum_of_unsettled_holds():
     assert board.held == (900_000, 400, 0)
 
 
-def test_hold_with_unknown_price_makes_the_sum_unknown():
-    board = heard(HELD, BudgetHeld(2, "single", "x", None, 400, 256, clamped=False))
-    assert board.held == (None, 2_700, 0)
-
-
-def test_silently_released_hold_ends_with_the_next_step():
-    board = heard(STARTED, STEP, HELD, StepStarted(2, "single", "embedded"))
-    assert board.held == (0, 0, 0)
-
-
-def test_no_hold_and_no_thinking_role_after_a_turn():
-    board = heard(STARTED, STEP, HELD, FINISHED)
-    assert (board.held, board.thinking, board.running) == ((0, 0, 0), None, False)
+@pytest.mark.parametrize(
+    ("events", "held", "thinking"),
+    [
+        ((STARTED, STEP, CALL), (0, 0, 0), None),
+        ((HELD, UNPRICED), (None, 2_700, 0), ("single", "x")),
+        ((STARTED, STEP, HELD, replace(STEP, step=2)), (0, 0, 0), ("single", "embedded")),
+        ((STARTED, STEP, HELD, FINISHED), (0, 0, 0), None),
+    ],
+    ids=["during a call", "unknown price", "released by the next step", "after the turn"],
+)
+def test_held_amount_and_thinking_role(events, held, thinking):
+    board = heard(*events)
+    assert (board.held, board.thinking) == (held, thinking)
 
 
 def test_past_of_a_killed_process_has_no_activity():
@@ -153,6 +143,17 @@ def test_registration_of_the_running_turn_counts_at_once():
     assert board.context_tokens == READY.context_tokens + 120
 
 
+def test_a_tool_of_the_first_question_is_loaded_once():
+    rows = tuple(replace(row, registered=False, by="", ahead=True) for row in READY.tools)
+    status = replace(READY, tools=rows)
+    board = looked(status=status)
+    assert all(tool.ahead and tool.loaded and not tool.registered for tool in board.tools)
+    board = looked(STARTED, ToolRegistered("read_file", 120, True, 0, "upfront"), status=status)
+    state = tool(board, "read_file")
+    assert (state.registered, state.ahead, state.by) == (True, False, "upfront")
+    assert board.context_tokens == READY.context_tokens
+
+
 def test_context_tokens_never_exceed_the_total():
     near = replace(READY, context_tokens=390, everything_tokens=400)
     board = looked(STARTED, ToolRegistered("read_file", 120, True, 2, "agent"), status=near)
@@ -184,11 +185,6 @@ def test_arriving_text_changes_nothing():
     assert not heard(*TURN).handle(TextArrived("a", "answer", "single"))
 
 
-def test_plan_is_the_latest_and_belongs_to_its_turn():
-    board = heard(STARTED, PLANNED, USED)
-    assert (board.plan, board.planned_turn, board.planning) == (USED, 1, False)
-
-
 def test_turn_is_planning_until_its_first_plan():
     board = heard(STARTED, PLANNED, FINISHED, replace(STARTED, turn=2))
     assert board.planning
@@ -197,34 +193,8 @@ def test_turn_is_planning_until_its_first_plan():
     assert not board.planning
 
 
-def test_plan_total_follows_a_lowered_cap():
-    board = heard(
-        STARTED, replace(PLANNED, whole=50_000_000), replace(USED, cap=3_000_000, whole=4_300_000)
-    )
-    assert board.plan_total == 4_300_000
-
-
-def test_plan_total_of_old_sessions_is_the_maximum_since_the_first_plan():
-    board = heard(STARTED, PLANNED, USED)
-    assert board.plan_total == 50_000_000
-    board.handle(replace(USED, cap=90_000_000, number=3))
-    assert board.plan_total == 90_000_000
-    board.handle(replace(PLANNED, cap=30_000_000))
-    assert board.plan_total == 30_000_000
-
-
-def test_plan_total_restarts_with_another_unit():
-    board = heard(STARTED, PLANNED, replace(TOKEN_PLAN, number=2))
-    assert board.plan_total == 200_000
-
-
 def test_plan_without_a_cap_has_no_total():
     assert heard(STARTED, ADVICE).plan_total == 0
-
-
-def test_switching_the_plan_mode_changes_the_state():
-    board = looked(*TURN)
-    assert board.update(replace(READY, plan="off"), READY.caps)
 
 
 def test_same_status_changes_nothing():
@@ -232,23 +202,11 @@ def test_same_status_changes_nothing():
     assert not board.update(replace(READY), READY.caps)
     assert board.update(replace(READY, next_nano=1), READY.caps)
     assert board.update(replace(READY, next_nano=1, context_tokens=1), READY.caps)
+    assert board.update(replace(READY, plan="off"), READY.caps)
 
 
 def test_clear_empties_the_state():
     board = looked(*TWO_MODELS)
     board.handle(PLANNED)
     board.clear()
-    assert (board.roles, board.tools, board.caps, board.saved_tokens, board.plan) == (
-        {},
-        [],
-        (),
-        0,
-        None,
-    )
-
-
-def test_token_cap_is_stored_unchanged():
-    cap = CapState("day", "tokens", 200_000, 1, 2)
-    board = looked()
-    board.update(READY, [cap])
-    assert board.caps == (cap,)
+    assert not any((board.roles, board.tools, board.caps, board.saved_tokens, board.plan))

@@ -12,6 +12,7 @@ from ecoshell.tui.chat import QuestionArea
 from ecoshell.tui.plan_questions import PlanQuestion, QuoteQuestion
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.questions import Choices
 from ecoshell.tui.transcript.view import Transcript
 
 STARTED = next(event for event in COUNTING if isinstance(event, TurnStarted))
@@ -135,6 +136,22 @@ async def test_quoted_work_starts_with_the_chosen_nodes(make_app, keys, choice):
         app.chat.query_one(QuoteQuestion).focus()
         await pilot.press(*keys)
         assert await asking.wait() == choice
+
+
+async def test_every_node_of_much_quoted_work_is_shown_and_can_be_left_out(make_app):
+    labels = tuple(f"{n}. Look." for n in range(1, 13))
+    app = make_app(PlanShell())
+    async with app.run_test(size=(100, 60)) as pilot:
+        await eventually(pilot, app.opened.is_set)
+        area = app.chat.query_one(QuestionArea)
+        asking = app.chat.run_worker(area.at_quote(replace(GRAPH, nodes=12, labels=labels)))
+        await eventually(pilot, lambda: app.chat.query(QuoteQuestion))
+        question = app.chat.query_one(QuoteQuestion)
+        shown = "\n".join(str(row.choices[0]) for row in question.query(Choices) if row.choices)
+        assert all(label in shown for label in labels)
+        question.focus()
+        await pilot.press("9", "c", "g")
+        assert await asking.wait() == QuoteChoice("trim", (labels[8], labels[11]))
 
 
 async def test_transcript_shows_plan_quote_and_bill_below_the_answer(make_app):

@@ -11,7 +11,7 @@ from ecoshell.tui.prompt.completion import (
     CompletionList,
     Mention,
     MentionSearch,
-    Names,
+    best_names,
     mention_at,
     mention_text,
 )
@@ -270,18 +270,19 @@ def test_path_with_special_characters_is_quoted(path, mention):
     assert mention_text(path) == mention
 
 
-def test_file_names_rank_before_folders_and_short_paths_before_long_ones():
-    names = Names(("prompt/zebra.py", "a/b/prompt.py", "x/prompt.py", "unrelated"))
-    assert names.best("prompt") == ["x/prompt.py", "a/b/prompt.py", "prompt/zebra.py"]
-
-
-def test_shorter_query_finds_excluded_names_again():
-    names = Names(("alpha", "beta"))
-    assert names.best("al") == ["alpha"]
-    assert names.best("a") == ["alpha", "beta"]
-    assert names.best("b") == ["beta"]
-
-
-def test_signs_in_a_query_are_literal():
-    assert Names(("a[1].txt", "a1.txt", "b^c")).best("[1]") == ["a[1].txt"]
-    assert Names(("a^b", "ab")).best("^") == ["a^b"]
+@pytest.mark.parametrize(
+    ("query", "names", "offered"),
+    [
+        (
+            "prompt",
+            ("prompt/zebra.py", "a/b/prompt.py", "x/prompt.py", "unrelated"),
+            ["x/prompt.py", "a/b/prompt.py", "prompt/zebra.py"],
+        ),
+        ("", ("longer", "short"), ["short", "longer"]),
+        ("[1]", ("a[1].txt", "a1.txt", "b^c"), ["a[1].txt"]),
+        ("^", ("a^b", "ab"), ["a^b"]),
+    ],
+    ids=["own names first", "shorter paths first", "brackets", "caret"],
+)
+def test_names_are_ranked_and_signs_are_literal(query, names, offered):
+    assert best_names(names, query) == offered

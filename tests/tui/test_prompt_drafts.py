@@ -36,12 +36,9 @@ def test_plain_draft_may_start_with_anything(tmp_path):
     assert DraftFile(tmp_path / "draft.txt").read() == Draft('[{"name": "x"}]\nold draft')
 
 
-@pytest.mark.parametrize(
-    "head",
-    ["", "[", "{}", "[1]", '[{"name": 3}]', "[]", '[{"name": "", "length": "x"}]', "[" * 5_000],
-)
-def test_damaged_attachment_list_loses_no_text(tmp_path, head):
-    (tmp_path / "draft.txt").write_text(f"\0attachments {head}\nwhat was typed")
+@pytest.mark.parametrize("start", ["", "[", "{}", "[1]", '{"text": "x"}', "[" * 5_000])
+def test_damaged_attachments_lose_no_text(tmp_path, start):
+    (tmp_path / "draft.txt").write_text(f"\0attachments {start}\nwhat was typed")
     assert "what was typed" in DraftFile(tmp_path / "draft.txt").read().text
 
 

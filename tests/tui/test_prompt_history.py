@@ -111,17 +111,6 @@ def test_capital_letter_makes_the_search_case_sensitive():
     assert history.search("R") == ["Readme"]
 
 
-def test_attachments_are_remembered_up_to_a_limit():
-    history = History()
-    large = [
-        Draft(f"[paste-{at} · 2 lines]", (Attachment(f"paste-{at}", "x" * 9_000_000),))
-        for at in range(3)
-    ]
-    for draft in large:
-        history.add(draft)
-    assert [history.move(-1, Draft()) for _ in large] == [large[2], large[1], Draft(large[0].text)]
-
-
 async def test_control_r_lists_the_history_newest_at_the_prompt(app):
     async with app.run_test() as pilot:
         await ready(pilot, app)

@@ -45,6 +45,7 @@ async def test_approval_shows_reason_arguments_changes_and_price():
     assert "The second line is wanted in capitals" in message
     assert "path = notes.txt" in message
     assert "-two\n+TWO" in message
+    assert "content =" not in message
     assert "It would change files." in message
     assert "One use costs $0.002." in message
 
@@ -112,6 +113,15 @@ async def test_long_arguments_are_folded_unfolded_and_scrolled():
         assert pilot.app.question.scroll_offset.y > 0
         await pilot.press("f")
         assert "54 more lines" in shown(pilot)
+
+
+async def test_text_that_a_cut_diff_lacks_is_shown_among_the_arguments():
+    content = "x" * 1_200 + "end of the line"
+    changes = f"--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+{content[:999]}…"
+    arguments = {"path": "a", "content": content}
+    async with asked(replace(WRITES, arguments=arguments, changes=changes)) as (pilot, _):
+        await pilot.press("f")
+        assert "end of the line" in shown(pilot).replace("\n", "")
 
 
 async def test_server_question_is_shown_in_full_and_answered_once():

@@ -56,6 +56,11 @@ def test_replayed_session_looks_the_same():
     assert told(*(from_json(to_json(event)) for event in past)) == told(*TURN)
 
 
+def test_text_of_a_killed_turn_stays_above_the_next_question():
+    lines = told(*UNTIL_ANSWER, STARTED)
+    assert lines[-3:] == ["◦  I have it.", "…  Milk and eggs.", lines[0]]
+
+
 def test_answer_grows_below_its_thought_and_appears_once():
     lines = told(*UNTIL_ANSWER)
     assert lines[-2:] == ["◦  I have it.", "…  Milk and eggs."]
@@ -119,7 +124,7 @@ def test_thinking_role_is_named():
 
 
 def asked(*events: Event) -> None:
-    report, outcome = AnswerOutput(), Outcome()
+    report, outcome = AnswerOutput(lambda: None), Outcome()
     for event in events:
         outcome.see(event)
         report.show(event)
@@ -135,12 +140,23 @@ def test_ask_shows_the_answer_growing_on_a_terminal_and_prints_it_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    report = AnswerOutput()
+    report = AnswerOutput(lambda: None)
     for event in UNTIL_ANSWER:
         report.show(event)
     assert capsys.readouterr().out == "Milk and eggs."
     asked(*TURN)
     assert capsys.readouterr().out == "Milk and eggs.\n"
+
+
+def test_ask_on_a_terminal_prints_the_thinking_length_above_the_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", sys.stderr)
+    asked(*TURN)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.endswith("thought for ≈ 7 tokens")
+    assert second.endswith("Milk and eggs.")
 
 
 def test_ask_prints_the_final_answer_after_a_discarded_one(

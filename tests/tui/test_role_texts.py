@@ -30,7 +30,7 @@ def test_footer_names_the_answering_role():
         Answer("No such file.", role="planner"),
         replace(TRIO[-1], status="gave_up"),
     )
-    lines = told(*gave_up)
+    lines = told(*gave_up, width=130)
     assert lines[-2] == "Ø  No such file."
     assert lines[-1].endswith("· by the planner")
 

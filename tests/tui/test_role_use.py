@@ -52,32 +52,22 @@ def test_shares_add_up_to_100_percent_in_order_of_use(uses: list[RoleUse]):
     assert all(later[1] >= earlier[1] - 1 for earlier, later in pairwise(ordered))
 
 
-def test_shares_follow_the_price_if_known_and_not_zero():
-    shared = shares([use(spent=3_000, tokens=1), use(spent=1_000, tokens=9)])
+@pytest.mark.parametrize(
+    ("uses", "expected"),
+    [
+        ((use(spent=3_000, tokens=1), use(spent=1_000, tokens=9)), ("price", "", (75, 25))),
+        ((use(tokens=90), use(tokens=10)), ("tokens", "free of charge", (90, 10))),
+        ((use(spent=None, tokens=90), use(tokens=10)), ("tokens", "price unknown", (90, 10))),
+        ((use(seconds=0.2), use(seconds=0.6)), ("time", "free of charge", (25, 75))),
+        ((use(spent=1), use(spent=1), use(spent=1)), ("price", "", (34, 33, 33))),
+        ((use(spent=998), use(spent=1), use(spent=1)), ("price", "", (100, 0, 0))),
+    ],
+    ids=["price", "free", "unknown price", "time", "largest remainders", "small parts"],
+)
+def test_shares_follow_the_price_or_else_the_tokens_or_the_time(uses, expected):
+    shared = shares(uses)
     assert shared is not None
-    assert (shared.basis, shared.why, shared.percent) == ("price", "", (75, 25))
-
-
-@pytest.mark.parametrize(("spent", "why"), [(0, "free of charge"), (None, "price unknown")])
-def test_shares_follow_the_tokens_without_a_price(spent: int | None, why: str):
-    shared = shares([use(spent=spent, tokens=90), use(spent=0, tokens=10)])
-    assert shared is not None
-    assert (shared.basis, shared.why, shared.percent) == ("tokens", why, (90, 10))
-
-
-def test_shares_follow_the_time_without_tokens():
-    shared = shares([use(seconds=0.2), use(seconds=0.6)])
-    assert shared is not None
-    assert (shared.basis, shared.percent) == ("time", (25, 75))
-
-
-def test_rounding_differences_go_to_the_largest_remainders():
-    shared = shares([use(spent=1), use(spent=1), use(spent=1)])
-    assert shared is not None
-    assert shared.percent == (34, 33, 33)
-    shared = shares([use(spent=998), use(spent=1), use(spent=1)])
-    assert shared is not None
-    assert shared.percent == (100, 0, 0)
+    assert (shared.basis, shared.why, shared.percent) == expected
 
 
 def test_no_calls_have_no_shares():

@@ -18,10 +18,18 @@ from roles_play import (
     trio,
 )
 from side_play import TURN, SideApp, plain, said
-from tui_play import FakeShell, eventually
+from tui_play import FINISHED, STARTED, FakeShell, eventually
 
 from ecoshell.agent.command_table import Printed
-from ecoshell.events import BudgetHeld, BudgetSettled, CallStarted, Event, StepStarted, TurnStarted
+from ecoshell.events import (
+    BudgetHeld,
+    BudgetSettled,
+    CallArriving,
+    CallStarted,
+    Event,
+    StepStarted,
+    TurnStarted,
+)
 from ecoshell.messages import Usage
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.side.bars import TitleBar
@@ -213,6 +221,18 @@ async def test_activity_names_the_role_and_a_different_model(make_app):
             bar(app).strip()
             == "| caller is thinking · local:…/qwen2.5-1.5b-instru… · 0 s · esc stops"
         )
+        await pilot.press("escape")
+        await eventually(pilot, lambda: bar(app) == "")
+
+
+async def test_activity_shows_a_long_call_while_it_is_written(make_app):
+    arriving = CallArriving("write_file", "notes.txt", 120, "single")
+    app = make_app(FakeShell((STARTED, arriving, FINISHED), state=IDLE, stops_at=2))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: app.chat.controller)
+        await pilot.press(*"go", "enter")
+        await eventually(pilot, lambda: "write_file" in bar(app))
+        assert "write_file notes.txt, 120 lines" in bar(app)
         await pilot.press("escape")
         await eventually(pilot, lambda: bar(app) == "")
 

@@ -1,18 +1,16 @@
 """The tool schema screen, driven by keys."""
 
-import time
 from dataclasses import replace
 
 import pytest
 from picker_play import Stage
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.shell_status import RegistrationTime, ToolDetails
+from ecoshell.agent.shell_status import ToolDetails
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolSchema
 from ecoshell.tui.screens.schema import SchemaScreen
 
-AT = time.mktime((2026, 3, 4, 5, 6, 0, 0, 0, -1))
 SCHEMA = ToolSchema(
     "read_file",
     "Read a file of the workspace.",
@@ -26,11 +24,10 @@ SCHEMA = ToolSchema(
         "required": ["path"],
     },
 )
-KNOWN = ToolDetails(SCHEMA, ("read",), 0, 120, True, "", None, "")
+KNOWN = ToolDetails(SCHEMA, ("read",), 0, 120, True, "", "")
 REGISTERED = replace(
     KNOWN,
     by="agent",
-    since=RegistrationTime(AT, 3, 2),
     why="read_file, used with a chance of 40%: name only",
     exact=False,
 )
@@ -57,13 +54,10 @@ async def test_schema_shows_description_arguments_and_tokens():
         assert "JSON schema\n" not in app.text
 
 
-async def test_schema_shows_who_registered_the_tool_when_and_why():
+async def test_schema_shows_who_registered_the_tool_and_why():
     app = stage(REGISTERED)
     async with app.run_test(size=(80, 24)) as pilot:
-        await eventually(
-            pilot,
-            lambda: "● registered by the agent · 2026-03-04 05:06 · turn 3, step 2" in app.text,
-        )
+        await eventually(pilot, lambda: "● registered by the agent" in app.text)
         assert "≈ 120 tokens" in app.text
         assert "used with a chance of 40%" in app.text
 

@@ -250,16 +250,3 @@ async def test_invalid_settings_file_shows_its_errors(host: Host, written: Paths
         assert says(pilot, "did you mean agent.max_steps?")
         await pilot.press("enter", "delete")
         assert written.settings_file.read_text() == "[agent]\nmax_step = 5\n"
-
-
-def test_pydantic_is_not_loaded_until_the_screen_is_opened() -> None:
-    import subprocess
-    import sys
-
-    code = "import sys, ecoshell.tui.screens.settings; print({'pydantic', 'tomlkit'} & set(sys.modules))"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout
-        == "set()\n"
-    )

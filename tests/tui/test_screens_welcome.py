@@ -1,16 +1,24 @@
 """The welcome block, and the choice of a model at the first start."""
 
+import asyncio
 import re
+from dataclasses import replace
 
 import pytest
-from tui_play import FakeShell, eventually
+from textual.widgets import Static
+from tui_play import STATUS, FakeShell, eventually
 
 from ecoshell.agent.slash_commands import COMMANDS
-from ecoshell.errors import ModelMissing, UsageError
-from ecoshell.models import StartingModel
+from ecoshell.budget import ZERO_PRICE
+from ecoshell.errors import ModelMissing, ModelUnavailable, UsageError
+from ecoshell.models import HERE, ModelRow, StartingModel
 from ecoshell.models.local_build import LocalBuild
+from ecoshell.settings.edit import write_settings
+from ecoshell.tui.chat import ChatScreen
 from ecoshell.tui.commands import THEME
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.screens.picker import AskPane, Picker
 from ecoshell.tui.screens.start_question import StartQuestion
 from ecoshell.tui.screens.welcome import is_first_start, requests_block, welcome_block
 from ecoshell.tui.side.bars import TitleBar
@@ -25,11 +33,11 @@ OFFERS = (
 )
 
 
-def test_welcome_takes_two_lines_and_names_the_cap_and_the_models():
+def test_welcome_takes_two_lines_and_names_no_cap_that_a_free_model_ignores():
     text = welcome_block("1.2").text()
     assert text.startswith("ecoshell 1.2")
     assert text.count("\n") == 1
-    for words in ("/budget 0.50", "f1 keys", "f7 models"):
+    for words in ("/budget sets a cap", "f1 keys", "f7 models"):
         assert words in text
 
 
@@ -38,24 +46,14 @@ def test_suggested_requests_fit_the_folder():
     assert text.splitlines()[1:] == [
         "  How many lines does notes.txt have?",
         "  Which files are in this folder?",
-        "  What is 15% of 80?",
+        "  How many km are 26 miles?",
     ]
     assert len(requests_block([]).text().splitlines()) == 4
 
 
-@pytest.mark.parametrize(
-    ("is_free", "is_capped", "heading"),
-    [
-        (True, False, "Try one of these, after /budget 20000tok:"),
-        (False, False, "Try one of these, after /budget 0.10:"),
-        (False, True, "Try one of these:"),
-    ],
-)
-def test_suggested_requests_suggest_a_cap_only_without_one(
-    is_free: bool, is_capped: bool, heading: str
-):
-    text = requests_block([], is_free=is_free, is_capped=is_capped).text()
-    assert text.splitlines()[0] == heading
+def test_suggested_requests_name_the_suggested_cap():
+    assert requests_block([], cap="0.10").text().startswith("Try one of these, after /budget 0.10:")
+    assert requests_block([]).text().startswith("Try one of these:")
 
 
 def test_start_is_the_first_until_something_is_sent(paths):
@@ -99,6 +97,60 @@ async def test_first_start_offers_models_and_runs_the_command_of_the_chosen_one(
         assert not app.screen.query(StartQuestion)
 
 
+class Pulling(FakeShell):
+    """Changes to the model that a command names; a command with `stop` leaves it."""
+
+    async def command(self, line):
+        name = line.removeprefix("/model ").replace("pull ", "hf:")
+        if "stop" not in name:
+            self.state = replace(self.state, model=name)
+        return await super().command(line)
+
+
+@pytest.mark.parametrize(
+    ("model", "line", "stored"),
+    [
+        ("embedded", "/model pull a/b-GGUF:Q4", 'model = "hf:a/b-GGUF:Q4"'),
+        ("embedded", "/model pull stop/b-GGUF:Q4", ""),
+        ("embedded", "/model openai/x", ""),
+        ("openai/x", "/model pull a/b-GGUF:Q4", ""),
+    ],
+)
+async def test_a_model_pulled_in_place_of_the_demo_is_stored(make_app, model, line, stored):
+    shell = Pulling(state=replace(STATUS, model=model))
+    app = make_app(shell, model=None)
+    async with app.run_test(size=(100, 30)):
+        await app.opened.wait()
+        await app.chat._command(line)
+        file = app.paths.settings_file
+        assert (file.read_text().strip() if file.exists() else "") == stored
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_message_typed_during_the_first_download_is_sent_after_it(make_app, fails):
+    downloading = asyncio.Event()
+
+    class Downloading(FakeShell):
+        async def command(self, line):
+            await downloading.wait()
+            if fails:
+                raise ModelUnavailable("The download failed.", fix="Pull it again to resume.")
+            return await super().command(line)
+
+    shell = Downloading(offers=OFFERS[1:], introduced="embedded answers.")
+    app = make_app(shell, model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        await pilot.press("enter")
+        await eventually(pilot, lambda: app.chat.controller.stoppable)
+        await pilot.press(*"hello", "enter")
+        bar = app.chat.query_one(PromptBar)
+        await eventually(pilot, lambda: [draft.text for draft in bar.queue] == ["hello"])
+        downloading.set()
+        await eventually(pilot, lambda: shell.asked == ["hello"])
+        assert bar.queue == ()
+
+
 async def test_a_letter_starts_a_message_instead_and_esc_keeps_the_demo(make_app):
     shell = FakeShell(offers=OFFERS, introduced="embedded answers.")
     app = make_app(shell, model=None)
@@ -109,6 +161,43 @@ async def test_a_letter_starts_a_message_instead_and_esc_keeps_the_demo(make_app
         await pilot.press("shift+tab", "escape")
         await eventually(pilot, lambda: not app.screen.query(StartQuestion))
         assert shell.commands == []
+
+
+@pytest.mark.parametrize("place", ["file", "environment"])
+async def test_first_start_uses_the_model_of_the_settings_without_a_question(
+    make_app, paths, monkeypatch, place
+):
+    if place == "file":
+        write_settings(paths.settings_file, {("model",): "openai/gpt-4o-mini"})
+    else:
+        monkeypatch.setenv("ECOSHELL_MODEL", "openai/gpt-4o-mini")
+    shell, gate = FakeShell(offers=OFFERS, introduced="gpt-4o-mini answers."), asyncio.Event()
+    app = make_app(shell, gate=gate, model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        assert app.screen.query_one(TitleBar).state == "opening openai/gpt-4o-mini …"
+        gate.set()
+        transcript = app.screen.query_one(Transcript).column
+        await eventually(pilot, lambda: "Try one of these" in transcript.plain)
+        assert not app.screen.query(StartQuestion)
+
+
+async def test_a_missing_model_of_the_settings_is_reported_instead_of_replaced(
+    make_app, paths, monkeypatch
+):
+    monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", lambda: OFFERS[:1])
+    monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: None)
+    monkeypatch.setattr("ecoshell.models.local_build.failed_build", lambda: None)
+    write_settings(paths.settings_file, {("model",): "local:lost.gguf"})
+    app = make_app(FakeShell(), model=None)
+
+    async def build(options, user):
+        raise ModelMissing("lost.gguf does not exist.", fix="Download it.")
+
+    app._build = build
+    async with app.run_test(size=(100, 30)) as pilot:
+        transcript = app.screen.query_one(Transcript).column
+        await eventually(pilot, lambda: "lost.gguf does not exist." in transcript.plain)
+        assert not app.screen.query(StartQuestion)
 
 
 async def test_nothing_is_asked_if_the_demo_is_the_only_model(make_app):
@@ -147,7 +236,7 @@ async def test_without_llama_the_chat_offers_other_models_and_opens_with_the_cho
 
 async def test_the_chat_opens_by_itself_when_llama_is_compiled(make_app, monkeypatch):
     builds = [
-        LocalBuild(running=True, percent=34, seconds_left=366),
+        LocalBuild(running=True, percent=34),
         LocalBuild(running=True, percent=80),
     ]
     monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", tuple)
@@ -166,7 +255,7 @@ async def test_the_chat_opens_by_itself_when_llama_is_compiled(make_app, monkeyp
 
     app._build = build_once_compiled
     async with app.run_test(size=(100, 30)) as pilot:
-        words = "compiling llama.cpp: 34 %, 6 min 6 s left"
+        words = "compiling llama.cpp: 34 %"
         await eventually(pilot, lambda: app.screen.query_one(TitleBar).state == words)
         assert not app.opened.is_set()
         builds.clear()
@@ -247,3 +336,126 @@ async def test_after_a_failed_start_another_model_can_be_named(make_app):
         await eventually(pilot, app.opened.is_set)
         assert opened == ["missing", "other"]
         assert shell.asked == []
+
+
+def said(app) -> str:
+    """The transcript in one line."""
+    return " ".join(app.chat.query_one(Transcript).column.plain.split())
+
+
+async def listed(pilot, app) -> None:
+    await eventually(pilot, lambda: isinstance(app.screen, Picker) and app.screen.is_mounted)
+    await eventually(pilot, lambda: "reading" not in str(app.screen.query_one("#state").visual))
+
+
+class Known:
+    """The models before a shell is open."""
+
+    model_name = ""
+
+    def __init__(self) -> None:
+        self.kept = []
+
+    async def models(self):
+        return [
+            ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
+            ModelRow("hf:a/b-GGUF:Q4", "hub", False, None, None, ZERO_PRICE, kind="hub"),
+            ModelRow("openai/x", "openai", False, 8192, None, None, kind="remote"),
+        ]
+
+    async def store_key(self, provider, key):
+        self.kept.append((provider, key))
+
+
+@pytest.fixture
+def failing(make_app, monkeypatch):
+    """An app whose first model is missing, and the names of the models that it tried."""
+    known = Known()
+    monkeypatch.setattr("ecoshell.assembly.first_run.ModelsBeforeStart", lambda: known)
+    app, tried = make_app(FakeShell(), model="missing"), []
+    build = app._build
+
+    async def build_other(options, user):
+        tried.append(options.model)
+        if options.model == "missing":
+            raise ModelMissing("The model is missing.", fix="Install it.")
+        return await build(options, user)
+
+    app._build, app.known = build_other, known
+    return app, tried
+
+
+@pytest.mark.parametrize("keys", [("f7",), (*"/model", "escape", "enter")])
+async def test_after_a_failed_start_another_model_can_be_chosen_from_all(failing, keys):
+    app, tried = failing
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: "choose another model with F7" in said(app))
+        await pilot.press(*keys)
+        await listed(pilot, app)
+        await pilot.press(*"embedded", "enter")
+        await eventually(pilot, app.opened.is_set)
+        assert tried == ["missing", "embedded"]
+        assert app.shell.asked == app.shell.commands == []
+
+
+async def test_a_key_can_be_stored_for_another_model_after_a_failed_start(failing):
+    app, tried = failing
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.chat._failed)
+        await pilot.press("f7")
+        await listed(pilot, app)
+        await pilot.press(*"openai", "enter")
+        await eventually(pilot, lambda: app.screen.query_one(AskPane).has_class("-on"))
+        await pilot.press(*"sk-1", "enter")
+        await eventually(pilot, app.opened.is_set)
+        assert (tried, app.known.kept) == (["missing", "openai/x"], [("openai", "sk-1")])
+
+
+async def test_no_model_is_downloaded_before_the_chat_is_open(failing):
+    app, tried = failing
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.chat._failed)
+        await pilot.press("f7")
+        await listed(pilot, app)
+        await pilot.press(*"gguf", "enter")
+        await eventually(pilot, lambda: "No model can be downloaded" in said(app))
+        assert "ecoshell models pull a/b-GGUF:Q4" in said(app)
+        await pilot.press("f7")
+        await listed(pilot, app)
+        await pilot.press("escape")
+        await eventually(pilot, lambda: app.screen is app.chat)
+        assert tried == ["missing"]
+
+
+async def test_f7_replaces_the_question_for_the_first_model(failing, monkeypatch):
+    monkeypatch.setattr("ecoshell.assembly.first_run.models_without_llama", lambda: OFFERS[:1])
+    monkeypatch.setattr("ecoshell.models.local_build.current_build", lambda: None)
+    app, tried = failing
+    app.options, app.chat = replace(app.options, model=None), ChatScreen(app.paths, "")
+    build = app._build
+
+    async def build_without_embedded(options, user):
+        return await build(replace(options, model=options.model or "missing"), user)
+
+    app._build = build_without_embedded
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        await pilot.press("f7")
+        await listed(pilot, app)
+        await pilot.press(*"embedded", "enter")
+        await eventually(pilot, app.opened.is_set)
+        assert tried == ["missing", "embedded"]
+        assert 'model = "embedded"' in app.paths.settings_file.read_text()
+
+
+@pytest.mark.parametrize(("key", "command"), [("f5", "/sessions"), ("f7", "/model")])
+async def test_a_key_that_needs_an_open_chat_says_so(make_app, key, command):
+    gate = asyncio.Event()
+    app = make_app(FakeShell(), gate=gate)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press(key)
+        hint = app.chat.query_one("#hint", Static)
+        await eventually(pilot, lambda: command in str(hint.visual))
+        assert str(hint.visual) == f"{command} is available once the chat is open."
+        assert app.screen is app.chat
+        gate.set()

@@ -55,7 +55,7 @@ async def test_narrow_screen_shows_the_transcript_and_a_summary(paths):
                 pilot, lambda size=size: app.chat.query_one("#main").region.width == size[0]
             )
             assert not any(panel.region.area for panel in app.chat.query(Panel))
-            assert "session: $0.4017 of $0.50 left · tools 2/4" in str(
+            assert "session: $0.4088 of $0.50 left · tools 2/4" in str(
                 app.chat.query_one(SummaryLine).render()
             )
 
@@ -217,13 +217,30 @@ async def test_title_shows_opening_then_mode_and_model(paths):
         app.chat.show(READY)
         title = app.chat.query_one(TitleBar)
         assert bar(app).startswith("ecoshell · fix-readme")
-        assert bar(app).endswith(" $0.4017 left · embedded, demo model (f7 changes it)")
+        assert bar(app).endswith(" $0.4088 left · embedded, demo model (f7 changes it)")
         title.state = "read-only"
-        assert bar(app).endswith(" read-only  embedded, demo model (f7 changes it)")
+        assert bar(app).endswith(" read-only  $0.4088 left · embedded demo (f7)")
         title.state = ""
         await pilot.resize_terminal(120, 24)
         await eventually(pilot, lambda: "one model" in bar(app))
-        assert bar(app).endswith(" $0.4017 left · one model · embedded, demo model (f7 changes it)")
+        assert bar(app).endswith(" $0.4088 left · one model · embedded, demo model (f7 changes it)")
+
+
+@pytest.mark.parametrize(
+    ("model", "columns", "end"),
+    [
+        ("embedded", 60, "$0.4088 left · embedded demo (f7)"),
+        ("embedded", 40, "$0.4088 left · demo (f7)"),
+        ("openai/gpt-5-mini", 60, "$0.4088 left · openai/gpt-5-mini"),
+        ("anthropic/claude-haiku-4-5", 60, "$0.4088 left · …/claude-haiku-4-5"),
+        ("openai/gpt-5-mini", 40, "$0.4088 left · …/gpt-5-m…"),
+    ],
+)
+async def test_narrow_title_keeps_the_cap_and_the_model(paths, model, columns, end):
+    app = SideApp(paths, status=replace(READY, model=model))
+    async with app.run_test(size=(columns, 24)) as pilot:
+        await eventually(pilot, lambda: "left · " in bar(app))
+        assert bar(app).endswith(f" {end}")
 
 
 async def test_title_fits_every_width_and_keeps_the_state(paths):

@@ -1,13 +1,13 @@
 """The panels, driven by keys and clicks."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from plan_play import FETCH, PLANNED
 from rich.cells import cell_len
-from side_play import REACHED, READY, TURN, TWO_MODELS, SideApp, many_tools, said
-from textual.events import Paste
-from tui_play import eventually
+from side_play import REACHED, READY, TURN, SideApp, many_tools, said
+from tui_play import FINISHED, eventually
 
 from ecoshell.events import (
     BudgetChanged,
@@ -18,6 +18,7 @@ from ecoshell.events import (
     ToolRegistered,
 )
 from ecoshell.messages import Usage
+from ecoshell.tui.side.bars import SummaryLine
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
@@ -44,11 +45,11 @@ async def test_panels_follow_the_events(paths):
         for event in TURN[:3]:
             app.body.side.handle(event)
         await eventually(pilot, lambda: "thinking" in said(panel(app, RolesPanel)))
-        assert "held now   $0.0071" in said(panel(app, BudgetPanel))
+        assert "running    $0.0071" in said(panel(app, BudgetPanel))
         for event in TURN[3:]:
             app.body.side.handle(event)
         await eventually(pilot, lambda: "1 call  2.1 s" in said(panel(app, RolesPanel)))
-        assert "held now   nothing" in said(panel(app, BudgetPanel))
+        assert "running    no call" in said(panel(app, BudgetPanel))
         assert "turn 1" in said(panel(app))
         app.body.side.handle(BudgetChanged((REACHED,)))
         await eventually(pilot, lambda: "reached" in said(panel(app, BudgetPanel)))
@@ -96,15 +97,54 @@ async def test_panels_have_a_note_before_the_session_is_open(paths):
         await eventually(pilot, lambda: "○ read_file" in said(panel(app)))
 
 
-async def test_replay_replaces_the_previous_session(paths):
-    app = SideApp(paths, past=TURN)
+def new_session():
+    """The status of a session whose first question will load two tools; the user registered a third."""
+    rows = tuple(
+        replace(row, registered=False, by="", ahead=True)
+        if row.name in ("read_file", "run_command")
+        else replace(row, registered=row.by == "user", by="user" if row.by == "user" else "")
+        for row in READY.tools
+    )
+    return replace(READY, tools=rows)
+
+
+async def test_a_new_session_shows_the_tools_of_its_first_question_as_loaded(paths):
+    app = SideApp(paths, status=new_session())
     async with app.run_test(size=WIDE) as pilot:
+        await eventually(pilot, lambda: panel(app).title.strip() == "▼ TOOLS  3 of 4 loaded")
+        assert "LOADED 3 · 2 with the first question" in said(panel(app))
+        assert re.search(r"● read_file +120  at start", said(panel(app)))
+        await pilot.press("f2")
         await pilot.pause()
-        await app.body.side.replay(TWO_MODELS[len(TURN) : -1])
-        app.chat.show(READY)
-        await eventually(pilot, lambda: "planner" in said(panel(app, RolesPanel)))
-        assert "single" not in said(panel(app, RolesPanel))
-        assert "saved" not in said(panel(app))
+        assert "with the first question — Reads a f" in said(panel(app))
+        await pilot.press("r")
+        await pilot.pause()
+        assert app.wanted == [("register", "read_file")]
+        rows = tuple(
+            replace(row, registered=True, by=row.by or "upfront", ahead=False)
+            for row in new_session().tools
+        )
+        app.chat.show(replace(READY, tools=rows))
+        await eventually(pilot, lambda: "first question" not in said(panel(app)))
+        assert "LOADED 4" in said(panel(app))
+
+
+async def test_hidden_panels_count_the_tools_of_the_first_question(paths):
+    app = SideApp(paths, status=new_session())
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f5")
+        summary = app.chat.query_one(SummaryLine)
+        await eventually(pilot, lambda: "3/4" in str(summary.render()))
+        assert "tools 3/4" in str(summary.render())
+
+
+async def test_saved_schemas_are_named_below_the_schemas_they_are_compared_with(paths):
+    app = SideApp(paths, past=TURN)
+    async with app.run_test(size=(120, 80)) as pilot:
+        await eventually(pilot, lambda: "saved so far" in said(panel(app)))
+        rows = [row.split() for row in said(panel(app)).splitlines()]
+        assert rows[0][:5] == ["schemas", "1.9k", "of", "14k", "tok"]
+        assert rows[1] == ["schemas", "saved", "so", "far", "4.2k", "tok"]
 
 
 async def test_enter_shows_the_highlighted_tools_schema(paths):
@@ -177,19 +217,9 @@ async def test_key_letters_are_text_in_the_filter(paths):
         assert panel(app).filter == "run-/ <"
         assert "no match" in said(panel(app))
         assert app.wanted == []
-        await pilot.press("ctrl+u", *"run", "enter")
+        await pilot.press(*["backspace"] * 4, "enter")
         await pilot.pause()
         assert app.wanted == [("schema", "run_command")]
-
-
-async def test_paste_is_one_line_in_the_filter(paths):
-    app = SideApp(paths)
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.press("f2", "slash")
-        panel(app).post_message(Paste("read\n\x1b[31m" + "x" * 10_000))
-        await eventually(pilot, lambda: panel(app).filter)
-        assert panel(app).filter.startswith("read ␛[31mxxx")
-        assert len(panel(app).filter) == 100
 
 
 async def test_backspace_in_an_empty_filter_ends_it(paths):
@@ -288,7 +318,7 @@ async def test_folded_budget_shows_the_remaining_amount(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f4", "enter")
-        assert "$0.4017 left" in panel(app, BudgetPanel).title
+        assert "$0.4088 left" in panel(app, BudgetPanel).title
         app.body.side.handle(BudgetChanged((REACHED,)))
         await eventually(pilot, lambda: "$0 left · reached" in panel(app, BudgetPanel).title)
 
@@ -323,6 +353,9 @@ async def test_tools_are_grouped_and_groups_follow_the_events(paths):
         assert rows[4] == "BLOCKED 1"
         assert rows[5].startswith("× run_command")
         assert "KNOWN" not in said(panel(app))
+        app.body.side.handle(FINISHED)
+        await eventually(pilot, lambda: "KNOWN 1" in said(panel(app)))
+        assert "BLOCKED" not in said(panel(app))
 
 
 async def test_sixty_tools_stay_readable_on_a_narrow_screen(paths):

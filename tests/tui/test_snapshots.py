@@ -85,7 +85,7 @@ def test_marked_result(snap_compare, make_app):
 
 def test_why_a_tool_is_planned(snap_compare, make_app):
     schema = ToolSchema("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
-    status_value = ToolDetails(schema, ("read",), 0, 142, True, "agent", None, "")
+    status_value = ToolDetails(schema, ("read",), 0, 142, True, "agent", "")
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
     printed = {"/plan why count_text": why}
     shell = FakeShell(

@@ -70,6 +70,27 @@ def test_whole_session_survives_a_cap_and_a_kill(open_chat: Open, tmp_path: Path
     assert again.ended() == 0
 
 
+def test_failing_hook_of_a_sessions_end_is_shown_after_new_and_after_quit(
+    open_chat: Open, tmp_path: Path
+) -> None:
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    command = "echo run >> runs; cat runs | tr '\\n' ' ' >&2; exit 3"
+    hook = f'[hooks.commands.bye]\non = "session_end"\ncommand = "{command}"\n'
+    (config / "config.toml").write_text(hook.replace("\\", "\\\\"))
+    terminal = open_chat("--model", NAME)
+    terminal.wait(r"embedded, demo model")
+    terminal.type("What is 17 * 23?\r")
+    terminal.wait(r"tok · \d+ steps?")
+    terminal.type("/new\r")
+    terminal.wait(r"the hook bye \(session_end\) ended with exit status 3 · run\b")
+    terminal.type("What is 20 - 3?\r")
+    terminal.wait(r"tok · \d+ steps?")
+    terminal.type("/quit\r")
+    terminal.wait(r"the hook bye \(session_end\) ended with exit status 3 · run run\b")
+    assert terminal.ended() == 0
+
+
 def _only_session(home: Path) -> str:
     with closing(SessionStore(home / "data" / "sessions.sqlite")) as store:
         (session,) = store.list()

@@ -73,13 +73,10 @@ def run(args: argparse.Namespace) -> int:
         case "set":
             words: Sequence[str] = args.pairs
             if len(words) % 2:
-                raise UsageError(
-                    f"{words[-1]} has no value.", fix="Use ecoshell config set KEY VALUE."
-                )
-            changes = {
-                _parse_key(key): typed for key, typed in zip(words[::2], words[1::2], strict=True)
-            }
-            return _write(changes, as_json=args.json)
+                fix = "Use ecoshell config set KEY VALUE."
+                raise UsageError(f"{words[-1]} has no value.", fix=fix)
+            pairs = zip(words[::2], words[1::2], strict=True)
+            return _write({_parse_key(key): typed for key, typed in pairs}, as_json=args.json)
         case "unset":
             return _write({_parse_key(key): REMOVED for key in args.keys}, as_json=args.json)
         case _:
@@ -102,10 +99,8 @@ def _show(*, as_json: bool) -> int:
         ]
         print_json({"file": str(file), "rows": records})
         return 0
-    print_table(
-        ("setting", "value", "from"),
-        [(dotted(path), _text(value), origin) for path, value, origin in rows],
-    )
+    cells = [(dotted(path), _text(value), origin) for path, value, origin in rows]
+    print_table(("setting", "value", "from"), cells)
     state = "" if file.exists() else " (it does not exist; every setting has a default)"
     print(f"\nThe file is {file}{state}.")
     print("Environment variables override it: ECOSHELL_AGENT_MAX_STEPS=12 for agent.max_steps.")
@@ -115,22 +110,19 @@ def _show(*, as_json: bool) -> int:
 def _check(*, as_json: bool) -> int:
     file = user_paths().settings_file
     loaded, problems = read_settings(file, os.environ)
-    warnings = loaded.warnings if loaded else ()
+    notes: tuple[str, ...] = ()
     if loaded:
         for key, error in _unknown_names(loaded.settings):
-            place = loaded.origins.get(key, DEFAULT)
-            problems = (
-                *problems,
-                SettingsError(f"{place}: {dotted(key)} {error.message}", fix=error.fix),
-            )
-        warnings = (*warnings, *_narrow_rules(loaded.settings))
+            message = f"{loaded.origins.get(key, DEFAULT)}: {dotted(key)} {error.message}"
+            problems += (SettingsError(message, fix=error.fix),)
+        notes = tuple(_narrow_rules(loaded.settings))
     if as_json:
         records = [{"message": problem.message, "fix": problem.fix} for problem in problems]
-        print_json({"file": str(file), "problems": records, "notes": warnings})
+        print_json({"file": str(file), "problems": records, "notes": notes})
     else:
         if not problems:
             print(f"{file}: no problems.")
-        for line in (*map(error_text, problems), *warnings):
+        for line in (*map(error_text, problems), *notes):
             print(line, file=sys.stderr)
     return problems[0].exit_status if problems else 0
 
@@ -142,9 +134,8 @@ def _write(changes: Changes, *, as_json: bool) -> int:
         _, settings = edited(file, read_bytes(file), changes)
         for key, error in _unknown_names(settings):
             if key in changes:
-                raise SettingsError(
-                    f"{dotted(key)} {error.message}", kept="Nothing was written.", fix=error.fix
-                )
+                message = f"{dotted(key)} {error.message}"
+                raise SettingsError(message, kept="Nothing was written.", fix=error.fix)
     previous_keys = Source(file, read_bytes(file)).origins()
     write_settings(file, changes)
     source = Source(file, read_bytes(file))
@@ -153,22 +144,14 @@ def _write(changes: Changes, *, as_json: bool) -> int:
         dotted(path): place for path in changes if (place := source.place(path)).startswith(PREFIX)
     }
     if as_json:
-        print_json(
-            {"file": str(file), "keys": [dotted(path) for path in changes], "hidden": overridden}
-        )
+        keys = [dotted(path) for path in changes]
+        print_json({"file": str(file), "keys": keys, "hidden": overridden})
         return 0
     for path, typed in changes.items():
-        if typed is not None:
-            print(f"{dotted(path)} = {typed}")
-        else:
-            print(
-                f"{dotted(path)} {'has its default again' if path in previous_keys else 'was not in the file'}"
-            )
+        outcome = "has its default again" if path in previous_keys else "was not in the file"
+        print(f"{dotted(path)} {outcome if typed is None else f'= {typed}'}")
     for key, name in overridden.items():
         print(f"{name} is set and overrides the file for {key}.", file=sys.stderr)
-    loaded, _ = read_settings(file, os.environ)
-    for warning in loaded.warnings if loaded else ():
-        print(warning, file=sys.stderr)
     return 0
 
 
@@ -188,9 +171,8 @@ def _unknown_names(settings: Settings) -> Iterator[tuple[KeyPath, SettingsError]
         themes = sorted(theme.name for theme in load_themes(user_paths()).all)
         if theme not in themes:
             yield ("tui", "theme"), _unknown("theme", theme, themes)
-    if settings.tools.prices or any(
-        getattr(settings.approval, decision) for decision in _DECISIONS
-    ):
+    rules = (getattr(settings.approval, decision) for decision in _DECISIONS)
+    if settings.tools.prices or any(rules):
         yield from _unknown_tools(settings, _tools_of(settings))
 
 
@@ -207,33 +189,32 @@ def _narrow_rules(settings: Settings) -> Iterator[str]:
     from ecoshell.agent.rules import EFFECT_SUBJECTS
     from ecoshell.tools import subjects_of
 
-    decisions = {decision: getattr(settings.approval, decision) for decision in ("deny", "ask")}
-    tools = (
-        _tools_of(settings)
-        if any(":" in rule for rules in decisions.values() for rule in rules)
-        else {}
-    )
+    decisions = {"deny": settings.approval.deny, "ask": settings.approval.ask}
+    if not any(":" in rule for rules in decisions.values() for rule in rules):
+        return
+    tools = _tools_of(settings)
     for decision, rules in decisions.items():
         for rule in rules:
             name, _, pattern = rule.partition(":")
             tool = tools.get(name) if pattern else None
-            kinds = frozenset(subjects_of(tool).values() if tool is not None else ())
-            for effect in _EFFECTS:
-                if (
-                    tool is None
-                    or effect not in tool.effects
-                    or kinds.isdisjoint(EFFECT_SUBJECTS[effect])
-                ):
-                    continue
-                others = [
-                    other
-                    for other in tools
-                    if effect in tools[other].effects and f"{other}:{pattern}" not in rules
-                ]
-                if others and f"{effect}:{pattern}" not in rules:
-                    names = f"{', '.join(others[:_MAX_NAMED])}{' and others' if len(others) > _MAX_NAMED else ''}"
-                    yield f"approval.{decision}: {rule} does not hold for {names}; {effect}:{pattern} does."
-                break
+            if tool is None:
+                continue
+            kinds = frozenset(subjects_of(tool).values())
+            effects = [effect for effect in _EFFECTS if effect in tool.effects]
+            reached = [
+                effect for effect in effects if not kinds.isdisjoint(EFFECT_SUBJECTS[effect])
+            ]
+            if not reached or f"{reached[0]}:{pattern}" in rules:
+                continue
+            others = [
+                other
+                for other in tools
+                if reached[0] in tools[other].effects and f"{other}:{pattern}" not in rules
+            ]
+            if others:
+                more = " and others" if len(others) > _MAX_NAMED else ""
+                names = f"{', '.join(others[:_MAX_NAMED])}{more}"
+                yield f"approval.{decision}: {rule} does not hold for {names}; {reached[0]}:{pattern} does."
 
 
 def _unknown_strategy_or_judge(
@@ -257,27 +238,24 @@ def _unknown_strategy_or_judge(
 def _unknown_tools(
     settings: Settings, tools: "Mapping[str, Tool]"
 ) -> Iterator[tuple[KeyPath, SettingsError]]:
+    from ecoshell.assembly import similar_tool
     from ecoshell.tools.function import FunctionTool
 
     for name in settings.tools.prices:
         if not isinstance(tools.get(name), FunctionTool):
-            match = closest_word(name, tools)
-            fix = f"Did you mean {match}?" if match else "`ecoshell tools` lists all tools."
-            yield (
-                ("tools", "prices", name),
-                SettingsError("does not name a tool that can have a price.", fix=fix),
-            )
+            message = "does not name a tool that can have a price."
+            error = SettingsError(message, fix=similar_tool(name, tools))
+            yield ("tools", "prices", name), error
     for decision in _DECISIONS:
         for rule in getattr(settings.approval, decision):
             name = rule.partition(":")[0]
             if name in _EFFECTS and ":" in rule:
                 continue
+            words = [*tools, *_EFFECTS] if ":" in rule else tools
             # a name without a similar one may belong to a server that has never been reached
-            if not fnmatch.filter(tools, name) and (match := closest_word(name, tools)):
-                error = SettingsError(
-                    f"names an unknown tool, {name!r}.", fix=f"Did you mean {match}?"
-                )
-                yield ("approval", decision), error
+            if not fnmatch.filter(tools, name) and (match := closest_word(name, words)):
+                message = f"names an unknown tool or effect, {name!r}."
+                yield ("approval", decision), SettingsError(message, fix=f"Did you mean {match}?")
 
 
 def _unknown(noun: str, name: str, names: Sequence[str]) -> SettingsError:
@@ -288,9 +266,8 @@ def _parse_key(key: str) -> KeyPath:
     try:
         return parse_key(key)
     except ValueError as error:
-        raise UsageError(
-            f"{error}.", fix="Write keys like budget.session or 'models.\"openai/x\".context'."
-        ) from error
+        fix = "Write keys like budget.session or 'models.\"openai/x\".context'."
+        raise UsageError(f"{error}.", fix=fix) from error
 
 
 def _json_value(value: Any) -> Any:

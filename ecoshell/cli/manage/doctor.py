@@ -84,11 +84,8 @@ def run(args: argparse.Namespace) -> int:
 
 def run_checks(paths: Paths) -> Iterator[Check]:
     """Yield the result of every check."""
-    yield Check(
-        "ecoshell",
-        "ok",
-        f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
-    )
+    system = f"Python {platform.python_version()}, {platform.platform()}"
+    yield Check("ecoshell", "ok", f"{__version__}, {system}")
     yield from _packages()
     yield _llama()
     if (build := current_build()) is not None and find_spec(LLAMA) is None:
@@ -103,19 +100,16 @@ def run_checks(paths: Paths) -> Iterator[Check]:
     loaded, problems = read_settings(paths.settings_file, os.environ)
     if loaded is None:
         messages = "; ".join(problem.message for problem in problems)
-        yield Check(
-            "settings", "wrong", messages, f"{problems[0].fix} `ecoshell config check` lists all."
-        )
+        fix = f"{problems[0].fix} `ecoshell config check` lists all."
+        yield Check("settings", "wrong", messages, fix)
     else:
-        absence = (
-            ""
-            if paths.settings_file.exists()
-            else " (does not exist; every setting has its default)"
-        )
-        yield Check("settings", "ok", f"{paths.settings_file}{absence}")
-    yield from _models(loaded.settings if loaded else None, paths)
-    yield _model_host(loaded.settings if loaded else Settings(), paths)
-    yield _sandbox(loaded.settings if loaded else Settings())
+        file = paths.settings_file
+        absence = "" if file.exists() else " (does not exist; every setting has its default)"
+        yield Check("settings", "ok", f"{file}{absence}")
+    settings = loaded.settings if loaded else None
+    yield from _models(settings, paths)
+    yield _model_host(settings or Settings(), paths)
+    yield _sandbox(settings or Settings())
     yield _terminal()
     for name in ("config", "data", "cache"):
         yield _folder(name, getattr(paths, name))
@@ -127,34 +121,28 @@ def _packages() -> Iterator[Check]:
     try:
         requirements = requires("ecoshell") or []
     except PackageNotFoundError:
-        yield Check(
-            "packages",
-            "missing",
-            "ecoshell runs without being installed",
-            "Install it with: pip install .",
-        )
+        text = "ecoshell runs without being installed"
+        yield Check("packages", "missing", text, "Install it with: pip install .")
         return
-    packages: dict[str, list[str]] = {name: [] for name in ("", *_EXTRAS)}
+    packages = defaultdict[str, list[str]](list)
     for requirement in filter(None, map(_REQUIREMENT.fullmatch, requirements)):
-        packages.setdefault(requirement["extra"] or "", []).append(requirement["name"])
+        packages[requirement["extra"] or ""].append(requirement["name"])
     for extra in ("", *_EXTRAS):
-        versions: dict[str, str | None] = dict.fromkeys(packages[extra])
-        for name in versions:
-            with suppress(PackageNotFoundError):
-                versions[name] = version(name)
-        missing = [name for name, number in versions.items() if number is None]
-        title, package = (
-            (f"extra {extra}", f"ecoshell[{extra}]") if extra else ("packages", "ecoshell")
-        )
-        if not missing:
-            yield Check(
-                title, "ok", ", ".join(f"{name} {number}" for name, number in versions.items())
-            )
+        title, package = f"extra {extra}", f"ecoshell[{extra}]"
+        if not extra:
+            title, package = "packages", "ecoshell"
+        installed: list[str] = []
+        missing: list[str] = []
+        for name in packages[extra]:
+            try:
+                installed.append(f"{name} {version(name)}")
+            except PackageNotFoundError:
+                missing.append(name)
+        if missing:
+            text, state = f"not installed: {', '.join(missing)}", "missing" if extra else "wrong"
+            yield Check(title, state, text, f'pip install "{package}"')
         else:
-            state: State = "missing" if extra else "wrong"
-            yield Check(
-                title, state, f"not installed: {', '.join(missing)}", f'pip install "{package}"'
-            )
+            yield Check(title, "ok", ", ".join(installed))
 
 
 def _llama() -> Check:
@@ -168,44 +156,32 @@ def _llama() -> Check:
             check=True,
         )
     except subprocess.CalledProcessError as error:
-        reason = (
-            error.stderr.strip().splitlines() or [f"it ended with status {error.returncode}"]
-        )[-1]
-        return Check("llama.cpp", "missing", reason, GET_LLAMA)
+        lines = error.stderr.strip().splitlines() or [f"it ended with status {error.returncode}"]
+        return Check("llama.cpp", "missing", lines[-1], GET_LLAMA)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check("llama.cpp", "missing", str(error), GET_LLAMA)
     return Check("llama.cpp", "ok", process.stdout.strip())
 
 
 def _gpu() -> Check:
-    try:
-        gpus = [
-            f"{name} ({float(mb) / 1024:.0f} GB)"
-            for name, mb in query("gpu", "name", "memory.total")
-        ]
-    except (OSError, subprocess.SubprocessError, ValueError):
-        gpus = []
-    if gpus:
-        return Check("GPU", "ok", ", ".join(gpus))
+    with suppress(OSError, subprocess.SubprocessError, ValueError):
+        memory = query("gpu", "name", "memory.total")
+        if gpus := [f"{name} ({float(mb) / 1024:.0f} GB)" for name, mb in memory]:
+            return Check("GPU", "ok", ", ".join(gpus))
     return Check("GPU", "missing", "nvidia-smi reports none", "Models run on the processor.")
 
 
 def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
     """Check the session's model, the API keys and the servers on this machine."""
     keys = Keys()
-    variables = {
-        name: None
-        for provider in keys.at_hand()
-        for name in keys.variables(provider)
-        if environ.get(name)
-    }
+    variables = [name for provider in keys.at_hand() for name in keys.variables(provider)]
     if settings is not None:
         row = Inventory(settings, paths.models_folder, barred={}, keys=keys).row(settings.model)
         if row.ready is False:
             yield Check("model", "wrong", f"{row.name} is unavailable", row.missing)
         else:
             yield Check("model", "ok", f"{row.name} ({row.state})" if row.ready else row.name)
-    names = ", ".join(variables)
+    names = ", ".join(dict.fromkeys(name for name in variables if environ.get(name)))
     yield Check("keys", "ok" if names else "missing", names or "none in the environment")
     if settings is None or not settings.local.ask_servers:
         return
@@ -215,13 +191,9 @@ def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
         models_by_program[model.program].append(model.name)
     listed = [f"{program}: {', '.join(models)}" for program, models in models_by_program.items()]
     empty = [f"{program} has no models" for program, _ in servers.empty()]
-    fixes = [fix for _, fix in servers.empty() if fix]
-    yield Check(
-        "servers",
-        "ok" if listed else "missing",
-        "; ".join(listed + empty) or "none answers on this machine",
-        "; ".join(fixes),
-    )
+    text = "; ".join(listed + empty) or "none answers on this machine"
+    fixes = "; ".join(fix for _, fix in servers.empty() if fix)
+    yield Check("servers", "ok" if listed else "missing", text, fixes)
 
 
 def _model_host(settings: Settings, paths: Paths) -> Check:
@@ -238,50 +210,36 @@ def _model_host(settings: Settings, paths: Paths) -> Check:
     except OSError as error:
         fix = f"Remote models load with each command. Make {paths.run_folder} a folder that only you can open."
         return Check("model host", "missing", f"{error.filename}: {error.strerror}", fix)
-    return Check(
-        "model host",
-        "ok",
-        f"not running; starts with the first remote model, ends after {idle_seconds} idle seconds",
-    )
+    text = f"starts with the first remote model, ends after {idle_seconds} idle seconds"
+    return Check("model host", "ok", f"not running; {text}")
 
 
 def _sandbox(settings: Settings) -> Check:
     """Check what holds the sandbox of commands."""
     if settings.sandbox.mode == "off":
-        return Check(
-            "sandbox", "ok", "off ([sandbox] mode = off); commands can do whatever you can"
-        )
+        text = "off ([sandbox] mode = off); commands can do whatever you can"
+        return Check("sandbox", "ok", text)
     working = backend(workspace_folder())
     if not working.problem:
-        coverage = (
-            "files, network and processes" if sys.platform == "linux" else "files and network"
-        )
+        is_linux = sys.platform == "linux"
+        coverage = "files, network and processes" if is_linux else "files and network"
         return Check("sandbox", "ok", f"{working.name} holds {coverage}")
-    state: State = "wrong" if settings.sandbox.mode == "strict" else "missing"
-    consequence = (
-        "Commands are refused"
-        if state == "wrong"
-        else "Commands run without a sandbox, after approval"
-    )
-    return Check("sandbox", state, working.problem, f"{consequence}.")
+    if settings.sandbox.mode == "strict":
+        return Check("sandbox", "wrong", working.problem, "Commands are refused.")
+    fix = "Commands run without a sandbox, after approval."
+    return Check("sandbox", "missing", working.problem, fix)
 
 
 def _terminal() -> Check:
     name, (columns, lines) = os.environ.get("TERM", ""), shutil.get_terminal_size()
-    colour = (
-        "no colour (NO_COLOR)"
-        if os.environ.get("NO_COLOR")
-        else os.environ.get("COLORTERM") or "colours by TERM"
-    )
+    colour = os.environ.get("COLORTERM") or "colours by TERM"
+    if os.environ.get("NO_COLOR"):
+        colour = "no colour (NO_COLOR)"
     text = f"{name or 'none'}, {columns} x {lines}, {sys.stdout.encoding}, {colour}"
     if sys.stdin.isatty() and sys.stderr.isatty() and name not in ("", "dumb"):
         return Check("terminal", "ok", text)
-    return Check(
-        "terminal",
-        "missing",
-        f"{text}; the chat cannot draw here",
-        "`ecoshell line` and `ecoshell ask` work here.",
-    )
+    fix = "`ecoshell line` and `ecoshell ask` work here."
+    return Check("terminal", "missing", f"{text}; the chat cannot draw here", fix)
 
 
 def _folder(name: str, folder: Path) -> Check:
@@ -291,16 +249,14 @@ def _folder(name: str, folder: Path) -> Check:
     try:
         free_bytes = shutil.disk_usage(existing).free
     except OSError as error:
-        return Check(
-            title, "wrong", f"{folder}: {error.strerror}", "Set ECOSHELL_HOME to another folder."
-        )
+        fix = "Set ECOSHELL_HOME to another folder."
+        return Check(title, "wrong", f"{folder}: {error.strerror}", fix)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         fix = f"Make {existing} a folder that you can write, or set ECOSHELL_HOME to another one."
         return Check(title, "wrong", f"{folder} cannot be written to", fix)
     if free_bytes < _MIN_FREE_BYTES:
-        return Check(
-            title, "missing", f"{folder}: only {size_text(free_bytes)} are free", "Free some space."
-        )
+        text = f"{folder}: only {size_text(free_bytes)} are free"
+        return Check(title, "missing", text, "Free some space.")
     return Check(title, "ok", f"{folder} ({size_text(free_bytes)} free)")
 
 
@@ -314,9 +270,6 @@ def _databases(paths: Paths) -> Check:
                 database.require_writable("Nothing was changed.")
     except EcoshellError as error:
         return Check("databases", "wrong", error.message, error.fix)
-    text = (
-        "ledger and sessions are writable"
-        if openers
-        else "none yet; the first chat creates ledger and sessions"
-    )
-    return Check("databases", "ok", text)
+    if not openers:
+        return Check("databases", "ok", "none yet; the first chat creates ledger and sessions")
+    return Check("databases", "ok", "ledger and sessions are writable")

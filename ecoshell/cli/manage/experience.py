@@ -7,16 +7,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from ecoshell.budget import counted, nano_to_usd_text
-from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.manage.show import print_json, print_table, require_positive
 from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
 from ecoshell.messages import visible, visible_line
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.experience import (
-    Choice,
-    ExperienceStore,
-    Stored,
-)
+from ecoshell.planning.btp.experience import Choice, ExperienceStore, Stored
 
 _EMPTY = "No experience is recorded yet. Ask something that needs a tool."
 _NOT_ERASED = "Another shell uses the file: the deleted text is erased when that shell ends, or at the next forget."
@@ -62,10 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(store: ExperienceStore, args: argparse.Namespace) -> None:
-    if args.limit < 1:
-        raise UsageError(
-            f"--limit {args.limit} is not positive.", fix="Give a whole number, such as 20."
-        )
+    require_positive(args.limit)
     choice = Choice(tool=args.tool, text=args.query)
     rows = store.find(choice, args.limit)
     if args.json:
@@ -84,22 +77,12 @@ def _cells(row: Stored) -> tuple[str, ...]:
         when = datetime.fromisoformat(use.at).astimezone().strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError):  # unknown, or not a time
         when = visible_line(use.at)
-    price = (
-        "unknown"
-        if use.step_nano is None
-        else f"${nano_to_usd_text(use.price_nano + use.step_nano)}"
-    )
+    price = "unknown"
+    if use.step_nano is not None:
+        price = f"${nano_to_usd_text(use.price_nano + use.step_nano)}"
     question = visible_line(use.query, _QUESTION_CHARACTERS)
-    return (
-        str(row.id),
-        when,
-        use.tool,
-        _SIGNS[use.helpful],
-        use.judged_by,
-        price,
-        f"{use.seconds:.2f}",
-        question,
-    )
+    result = (_SIGNS[use.helpful], use.judged_by)
+    return (str(row.id), when, use.tool, *result, price, f"{use.seconds:.2f}", question)
 
 
 def _show(record: dict[str, object], *, as_json: bool) -> None:
@@ -111,24 +94,16 @@ def _show(record: dict[str, object], *, as_json: bool) -> None:
 
 
 def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
-    choice = Choice(
-        ids=tuple(args.ids),
-        tool=args.tool,
-        before=_utc_time(args.before) if args.before else "",
-    )
-    if choice == Choice() and not args.all:
-        raise UsageError(
-            "Nothing was selected to forget.", fix="Give numbers, --tool, --before or --all."
-        )
-    if args.all and (choice != Choice() or not args.yes):
-        reason = (
-            "--all excludes other selections."
-            if choice != Choice()
-            else "This would forget everything."
-        )
-        raise UsageError(
-            reason, kept="Nothing was forgotten.", fix="Use ecoshell experience forget --all --yes."
-        )
+    before = _utc_time(args.before) if args.before else ""
+    choice = Choice(ids=tuple(args.ids), tool=args.tool, before=before)
+    is_empty = choice == Choice()
+    if is_empty and not args.all:
+        fix = "Give numbers, --tool, --before or --all."
+        raise UsageError("Nothing was selected to forget.", fix=fix)
+    if args.all and not (is_empty and args.yes):
+        reason = "This would forget everything." if is_empty else "--all excludes other selections."
+        fix = "Use ecoshell experience forget --all --yes."
+        raise UsageError(reason, kept="Nothing was forgotten.", fix=fix)
     for number in args.ids:
         store.get(number)
     forgotten = store.forget(choice)

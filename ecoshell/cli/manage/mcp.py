@@ -60,24 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     new.add_argument("name", help="prefix of its tools: NAME.tool")
     new.add_argument("--url", default="", metavar="ADDRESS", help="address of a running server")
-    new.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable; repeatable"
-    )
-    new.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="'NAME: VALUE'",
-        help="a header; repeatable",
-    )
+    for option, form, noun in (
+        ("--env", "NAME=VALUE", "variable"),
+        ("--header", "'NAME: VALUE'", "header"),
+    ):
+        text = f"a {noun}; repeatable"
+        new.add_argument(option, action="append", default=[], metavar=form, help=text)
     new.add_argument("--trust", action="store_true", help="believe its tools' annotations")
     new.add_argument("--no-test", action="store_true", help="do not connect to it now")
     imported = add("import", "import the servers from another client's file")
     imported.add_argument("file", help="such as .mcp.json, or - for standard input")
     for action in (new, imported):
-        action.add_argument(
-            "--replace", action="store_true", help="replace servers of the same name"
-        )
+        replace = "replace servers of the same name"
+        action.add_argument("--replace", action="store_true", help=replace)
     for name, text in (
         ("test", "connect to a server and show its tools"),
         ("login", "sign in to a server (OAuth); the keyring stores the tokens"),
@@ -98,10 +93,8 @@ def run(args: argparse.Namespace) -> int:
         case "login":
             provider = _find(load_settings(user_paths()), args.name)
             if not provider.server.may_sign_in:
-                raise UsageError(
-                    f"{args.name} does not use a login.",
-                    fix="Only servers with a url and without an Authorization header do.",
-                )
+                fix = "Only servers with a url and without an Authorization header do."
+                raise UsageError(f"{args.name} does not use a login.", fix=fix)
             return _test(provider, sign_in=True, as_json=args.json)
         case "remove":
             provider = _find(load_settings(user_paths()), args.name)
@@ -147,15 +140,13 @@ def _list(*, as_json: bool) -> int:
 
 def _add(args: argparse.Namespace) -> int:
     if bool(args.url) == bool(args.words):
-        raise UsageError(
-            "A server needs either a command or --url.",
-            fix="Use ecoshell mcp add NAME -- COMMAND ARGUMENTS, or ecoshell mcp add NAME --url ADDRESS.",
-        )
+        fix = "Use ecoshell mcp add NAME -- COMMAND ARGUMENTS, or ecoshell mcp add NAME --url ADDRESS."
+        raise UsageError("A server needs either a command or --url.", fix=fix)
     if args.name in load_settings(user_paths()).mcp.servers and not args.replace:
         raise UsageError(f"The server {args.name} already exists.", fix="--replace replaces it.")
-    entry: Entry = (
-        {"url": args.url} if args.url else {"command": args.words[0], "args": args.words[1:]}
-    )
+    entry: Entry = {"url": args.url}
+    if args.words:
+        entry = {"command": args.words[0], "args": args.words[1:]}
     entry["env"] = _pairs(args.env, "=", "--env NAME=VALUE")
     entry["headers"] = _pairs(args.header, ":", "--header 'NAME: VALUE'")
     if args.trust:
@@ -184,9 +175,8 @@ def _import(file: str, *, replace: bool, as_json: bool) -> int:
     entries: dict[str, Entry] = {}
     skipped: dict[str, str] = {}
     for original_name, server in _read_servers(file).items():
-        name = (
-            re.sub(r"[^A-Za-z0-9_-]+", "-", original_name).strip("-")[:_MAX_NAME_LENGTH] or "server"
-        )
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", original_name).strip("-")[:_MAX_NAME_LENGTH]
+        name = name or "server"
         if name in entries:
             skipped[original_name] = f"another server of the file is also named {name}"
         elif name in existing:
@@ -214,23 +204,19 @@ def _read_servers(file: str) -> Entry:
         text = sys.stdin.read() if file == "-" else expanded(file).read_text(encoding="utf-8")
         content: Any = json.loads(text.encode())  # of bytes, json skips a byte order mark
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{file} cannot be read: {error}", fix="Give a JSON file, such as .mcp.json."
-        ) from error
-    keys = ("mcpServers", "servers")
-    tables = [cast("Entry", content).get(key) for key in keys] if isinstance(content, dict) else []
-    servers = next((cast("Entry", table) for table in tables if isinstance(table, dict)), None)
-    if servers is None:
-        raise UsageError(
-            f"{file} has no table mcpServers.", fix="Give another client's file, such as .mcp.json."
-        )
-    return servers
+        fix = "Give a JSON file, such as .mcp.json."
+        raise UsageError(f"{file} cannot be read: {error}", fix=fix) from error
+    tables = cast("Entry", content) if isinstance(content, dict) else {}
+    for key in ("mcpServers", "servers"):
+        if isinstance(tables.get(key), dict):
+            return tables[key]
+    fix = "Give another client's file, such as .mcp.json."
+    raise UsageError(f"{file} has no table mcpServers.", fix=fix)
 
 
 def _converted(server: Any) -> Entry:
     """Convert another client's server; raises ValueError if that is impossible."""
-    from pydantic import ValidationError
-
+    from ecoshell.settings.convert import InvalidTable, to_settings
     from ecoshell.settings.schema import McpServerSettings
 
     if not isinstance(server, dict):
@@ -241,11 +227,9 @@ def _converted(server: Any) -> Entry:
         raise ValueError("it uses SSE, which the protocol has dropped; it may have a newer address")
     if bool(address) == bool(fields.get("command")):
         raise ValueError("it needs a command or an address, not both")
-    entry: Entry = (
-        {"url": address}
-        if address
-        else {"command": fields["command"], "args": fields.get("args") or []}
-    )
+    entry: Entry = {"url": address}
+    if not address:
+        entry = {"command": fields["command"], "args": fields.get("args") or []}
     entry |= {key: fields[key] for key in ("env", "headers", "cwd") if fields.get(key)}
     if fields.get("disabled") is True:
         entry["enabled"] = False
@@ -259,9 +243,9 @@ def _converted(server: Any) -> Entry:
         raise ValueError("it asks the user for ${input:…}; use a variable ${NAME} instead")
     converted: Entry = json.loads(text)
     try:
-        McpServerSettings.model_validate(converted)
-    except ValidationError as error:
-        raise ValueError(problem(error.errors()[0], "its settings").message) from error
+        to_settings(McpServerSettings, converted)
+    except InvalidTable as error:
+        raise ValueError(problem(error.problems[0], "its settings").message) from error
     return converted
 
 
@@ -275,9 +259,8 @@ class SignInCaller(Caller):
     async def visit(self, server: str, message: str, address: str) -> bool:
         if not address.startswith(("https://", "http://")):  # other schemes start programs
             return False
-        print(
-            f"To sign in to {server}, open this address:\n{visible_line(address)}", file=sys.stderr
-        )
+        text = f"To sign in to {server}, open this address:\n{visible_line(address)}"
+        print(text, file=sys.stderr)
         await asyncio.to_thread(webbrowser.open, address)
         return True
 
@@ -290,15 +273,8 @@ def _test(provider: McpServer, *, sign_in: bool = False, as_json: bool) -> int:
     seconds = time.monotonic() - started
     tools = () if error else provider.tools
     if as_json:
-        names = [tool.listed.name for tool in tools]
-        print_json(
-            {
-                "name": provider.name,
-                "tools": names,
-                "seconds": round(seconds, 3),
-                "error": error or None,
-            }
-        )
+        record = {"name": provider.name, "tools": [tool.listed.name for tool in tools]}
+        print_json({**record, "seconds": round(seconds, 3), "error": error or None})
     elif error:
         print(error, file=sys.stderr)
     else:
@@ -335,13 +311,11 @@ def _write(entries: Mapping[str, Entry]) -> None:
         server = (*_SERVERS, name)
         changes[server] = REMOVED
         for key, value in entry.items():
-            if isinstance(value, dict):
-                changes |= {
-                    (*server, key, item): _typed(text)
-                    for item, text in cast("Entry", value).items()
-                }
-            else:
+            if not isinstance(value, dict):
                 changes[(*server, key)] = _typed(value)
+                continue
+            for item, text in cast("Entry", value).items():
+                changes[(*server, key, item)] = _typed(text)
     write_settings(user_paths().settings_file, changes)
 
 
@@ -356,10 +330,8 @@ def _find(settings: "Settings", name: str) -> McpServer:
     """Return the server of this name; raises UsageError."""
     if name not in settings.mcp.servers:
         names = ", ".join(settings.mcp.servers)
-        raise UsageError(
-            f"Unknown server {name!r}.",
-            fix=f"Available: {names}." if names else "`ecoshell mcp add` adds one.",
-        )
+        fix = f"Available: {names}." if names else "`ecoshell mcp add` adds one."
+        raise UsageError(f"Unknown server {name!r}.", fix=fix)
     return _provider(settings, name)
 
 

@@ -33,17 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_json(parser)
     parser.usage = (
-        "ecoshell models [--json] [FILTER]\n       ecoshell models pull [--json] OWNER/REPO[:QUANT]"
+        "ecoshell models [--json] [FILTER]\n"
+        "       ecoshell models pull [--json] OWNER/REPO[:QUANT]\n"
+        "       ecoshell models host [--json] [status|stop]"
     )
-    parser.usage += "\n       ecoshell models host [--json] [status|stop]"
-    parser.add_argument(
-        "filter", nargs="?", default="", help="part of a name; searches all known models"
-    )
+    filter_help = "part of a name; searches all known models"
+    parser.add_argument("filter", nargs="?", default="", help=filter_help)
     repo_help = "pull: a repository with GGUF files and a quantization, such as Q4_K_M; host: status or stop"
     parser.add_argument("repo", nargs="?", default="", help=repo_help)
-    parser.add_argument(
-        "--unbar", metavar="NAME", help="allow a model again that billed more than allowed"
-    )
+    unbar = "allow a model again that billed more than allowed"
+    parser.add_argument("--unbar", metavar="NAME", help=unbar)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,10 +55,8 @@ def run(args: argparse.Namespace) -> int:
     if args.filter == "host":
         return _host(args.repo or "status", as_json=args.json)
     if args.repo:
-        raise UsageError(
-            f"Unknown action `models {args.filter}`.",
-            fix="Use `models [FILTER]`, `models pull REPO` or `models host`.",
-        )
+        fix = "Use `models [FILTER]`, `models pull REPO` or `models host`."
+        raise UsageError(f"Unknown action `models {args.filter}`.", fix=fix)
     return _list(args.filter.lower(), args.unbar, as_json=args.json)
 
 
@@ -71,18 +68,15 @@ def _list(part: str, unbar: str | None, *, as_json: bool) -> int:
         barred = ledger.barred()
         if unbar is not None:
             if unbar not in barred:
-                raise UsageError(
-                    f"{unbar} is not blocked.", fix=f"Blocked: {', '.join(barred) or 'none'}."
-                )
+                fix = f"Blocked: {', '.join(barred) or 'none'}."
+                raise UsageError(f"{unbar} is not blocked.", fix=fix)
             ledger.unbar(unbar)
             del barred[unbar]
     servers = Servers() if settings.local.ask_servers else None
     all_rows = Inventory(settings, paths.models_folder, barred=barred, servers=servers).rows()
-    rows = [
-        row
-        for row in all_rows
-        if (part in f"{row.name} {row.place}".lower() if part else row.at_hand)
-    ]
+    rows = [row for row in all_rows if row.at_hand]
+    if part:
+        rows = [row for row in all_rows if part in f"{row.name} {row.place}".lower()]
     if as_json:
         print_json({"rows": [_record(row) for row in rows]})
         return 0
@@ -105,6 +99,7 @@ def _record(row: ModelRow) -> dict[str, object]:
     elif row.provider in PROVIDERS:
         reason = "no server on this machine offers it"
     fallback_reason = f"it is unknown whether you are signed in to {row.provider or 'its provider'}"
+    price = {name: plain(getattr(row.price.rates, name)) for name in _RATES} if row.price else None
     record = {
         "name": row.name,
         "kind": row.kind,
@@ -114,9 +109,7 @@ def _record(row: ModelRow) -> dict[str, object]:
         "address": row.address or None,
         "size_bytes": row.size_bytes,
         "context": row.context,
-        "price": {name: plain(getattr(row.price.rates, name)) for name in _RATES}
-        if row.price
-        else None,
+        "price": price,
         "price_source": (row.price.source if row.price else None) or None,
         "ready": is_ready,
         "why": None if is_ready else reason or fallback_reason,
@@ -164,10 +157,8 @@ def _host(action: str, *, as_json: bool) -> int:
     """Print the state of the model host, or stop it; raises UsageError."""
     folder = user_paths().run_folder
     if action not in ("status", "stop"):
-        raise UsageError(
-            f"Unknown action `models host {action}`.",
-            fix="Use `models host status` or `models host stop`.",
-        )
+        fix = "Use `models host status` or `models host stop`."
+        raise UsageError(f"Unknown action `models host {action}`.", fix=fix)
     stopped = stop_all(folder) if action == "stop" else 0
     host = status(host_address(folder))
     if as_json:
@@ -188,22 +179,14 @@ def _pull(repo: str, *, as_json: bool) -> int:
     """Pull a model and print its name; raises UsageError, ModelMissing, ModelUnavailable and ModelBroken."""
     if not repo:
         examples = "\n".join(f"  {model.name.short:<48} {model.summary}" for model in RECOMMENDED)
-        raise UsageError(
-            "No model is named to pull.",
-            fix=f"Give OWNER/REPO or OWNER/REPO:QUANT, such as\n{examples}",
-        )
+        fix = f"Give OWNER/REPO or OWNER/REPO:QUANT, such as\n{examples}"
+        raise UsageError("No model is named to pull.", fix=fix)
     hub = Hub(user_paths().models_folder)
     pull = hub.find(hub_name(repo))
     path = _download(hub, pull)
     if as_json:
-        print_json(
-            {
-                "name": str(pull.name),
-                "path": str(path),
-                "size_bytes": pull.size_bytes,
-                "licence": pull.licence,
-            }
-        )
+        record = {"name": str(pull.name), "path": str(path), "size_bytes": pull.size_bytes}
+        print_json({**record, "licence": pull.licence})
     else:
         print(f"Saved as {path}\nStart a chat: ecoshell --model {pull.name}")
         if not find_spec(LLAMA):
@@ -227,9 +210,8 @@ def offer_pull(names: Sequence[str]) -> None:
             print(f"{name} is not on this machine: {_description(pull)}.", file=sys.stderr)
             print("Pull it? [y/N] ", end="", file=sys.stderr, flush=True)
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-                raise ModelMissing(
-                    f"{name} was not pulled.", fix="Choose another --model.", billed=False
-                ) from None
+                text = f"{name} was not pulled."
+                raise ModelMissing(text, fix="Choose another --model.") from None
             _download(hub, pull)
 
 
@@ -251,9 +233,8 @@ def _download(hub: Hub, pull: Pull) -> Path:
 
     def report(file: HubFile, file_bytes: int) -> None:
         nonlocal last_percent
-        finished = (
-            sum(earlier.size_bytes for earlier in pull.files[: pull.files.index(file)]) + file_bytes
-        )
+        earlier = pull.files[: pull.files.index(file)]
+        finished = sum(file.size_bytes for file in earlier) + file_bytes
         if not bars.tasks:  # bytes of an earlier, interrupted pull do not count for the speed
             bars.add_task("", total=total, completed=finished)
         bars.update(bars.task_ids[0], completed=finished)
@@ -262,9 +243,12 @@ def _download(hub: Hub, pull: Pull) -> Path:
             last_percent = percent
             print(f"{size_text(finished)} of {size_text(total)}", file=sys.stderr)
 
+    def report_retry() -> None:
+        bars.console.print("Connection lost, trying again.")
+
     try:
         with bars:
-            return hub.pull(pull, report)
+            return hub.pull(pull, report, report_retry)
     except KeyboardInterrupt:
         print("Stopped. The downloaded part is kept; pull again to continue.", file=sys.stderr)
         raise
@@ -272,11 +256,8 @@ def _download(hub: Hub, pull: Pull) -> Path:
 
 def _description(pull: Pull) -> str:
     """Return the files, their size and the licence."""
-    files = (
-        pull.files[0].name
-        if len(pull.files) == 1
-        else f"{len(pull.files)} parts, {pull.files[0].name} …"
-    )
-    return visible_line(
-        f"{files} · {size_text(pull.size_bytes)} · licence {pull.licence or 'not named'}"
-    )
+    files = pull.files[0].name
+    if len(pull.files) > 1:
+        files = f"{len(pull.files)} parts, {files} …"
+    licence = f"licence {pull.licence or 'not named'}"
+    return visible_line(f"{files} · {size_text(pull.size_bytes)} · {licence}")

@@ -37,12 +37,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         # whole nano-dollars, tokens or milliseconds, see `unit`; null without a cap, like `fault` without one.
         record = {"mode": event.mode, "unit": "nano_usd" if event.unit == "usd" else event.unit}
-        record |= {name: getattr(event, name) for name in _PLAN_FIELDS} | {
-            "fault": plan.inputs.fault or None
-        }
-        print_json(
-            {**record, "rows": [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]}
-        )
+        record |= {name: getattr(event, name) for name in _PLAN_FIELDS}
+        row_records = [{name: getattr(row, name) for name in _ROW_FIELDS} for row in rows]
+        print_json({**record, "fault": plan.inputs.fault or None, "rows": row_records})
     else:
         rows = sorted(rows, key=lambda row: -row.value * row.chance)
         print(f"{plan_summary(event)}\n\n{plan_table(rows, event.unit, enforced=event.enforced)}")

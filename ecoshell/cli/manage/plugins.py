@@ -107,10 +107,8 @@ def _print_info(record: dict[str, Any], *, as_json: bool) -> None:
         for name in record["brings"].get(hook, ()):
             print(f"  {noun} {visible_line(name)}")
     if record["state"] == "commands":
-        enable = f"ecoshell config set plugins.enabled {record['name']}"
-        print(
-            f"It is part of ecoshell; only its commands are enabled. `{enable}` enables the rest."
-        )
+        enable = f"`ecoshell config set plugins.enabled {record['name']}`"
+        print(f"It is part of ecoshell; only its commands are enabled. {enable} enables the rest.")
 
 
 def _print_list(records: Sequence[dict[str, Any]], *, as_json: bool) -> None:
@@ -123,18 +121,9 @@ def _print_list(records: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     cells: list[tuple[str, ...]] = []
     for record in records:
         hooks = record["brings"].items()
-        additions = "; ".join(
-            f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in hooks
-        )
-        cells.append(
-            (
-                record["name"],
-                record["version"] or "",
-                _state(record),
-                additions or "-",
-                record["source"],
-            )
-        )
+        added = "; ".join(f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in hooks)
+        head = (record["name"], record["version"] or "", _state(record))
+        cells.append((*head, added or "-", record["source"]))
     print_table(("plugin", "version", "", "adds", "from"), cells)
 
 
@@ -145,13 +134,14 @@ def _record(plugin: Plugin) -> dict[str, Any]:
     if state != "off":
         plugin.state = "on"
         additions = {hook: names for hook, names in _additions(plugin).items() if names}
+    if plugin.fault:
+        state = "incomplete" if plugin.incomplete else "failed"
+    package = plugin.package
     return {
         "name": plugin.name,
-        "version": plugin.package.version if plugin.package else None,
-        "source": str(plugin.place)
-        if plugin.package is None
-        else f"{plugin.package.name}: {plugin.place}",
-        "state": "incomplete" if plugin.incomplete else "failed" if plugin.fault else state,
+        "version": package.version if package else None,
+        "source": f"{package.name}: {plugin.place}" if package else str(plugin.place),
+        "state": state,
         "brings": additions,
         "error": plugin.fault or None,
     }
@@ -167,37 +157,29 @@ def _additions(plugin: Plugin) -> dict[str, list[str]]:
     workspace, plugins = Workspace(workspace_folder()), Plugins([plugin], lambda _: None)
     builtin = [tool.schema.name for tool in builtin_tools(workspace)]
     tools, providers = plugins.tools(workspace, ToolOptions(), builtin)
+    themes = [file.stem for folder in plugins.theme_folders() for file in folder.glob("*.toml")]
     return {
         "tools": [*tools, *(provider.name for provider in providers)],
         "strategies": [*plugins.strategies(STRATEGIES)],
         "models": [*plugins.models()],
         "prices": [*plugins.prices()],
         "judges": [*plugins.judges(JUDGES)],
-        "slash_commands": [
-            command.name for command in plugins.slash_commands(SLASH_COMMANDS.keys())
-        ],
+        "slash_commands": [command.name for command in plugins.slash_commands(SLASH_COMMANDS)],
         "cli_commands": [*plugins.commands(COMMANDS)],
-        "themes": [
-            file.stem
-            for folder in plugins.theme_folders()
-            for file in sorted(folder.glob("*.toml"))
-        ],
+        "themes": sorted(themes),
     }
 
 
 def _state(record: dict[str, Any]) -> str:
     state: str = record["state"]
-    return _STATES.get(state) or (
-        record["error"] if state == "incomplete" else f"failed: {record['error']}"
-    )
+    error = record["error"] if state == "incomplete" else f"failed: {record['error']}"
+    return _STATES.get(state) or error
 
 
 def _new(name: str, folder: Path, *, as_json: bool) -> int:
     if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} is not a valid name for a plugin.",
-            fix="Use lower-case letters, digits and _, such as words.",
-        )
+        fix = "Use lower-case letters, digits and _, such as words."
+        raise UsageError(f"{name!r} is not a valid name for a plugin.", fix=fix)
     if name in (plugin.name for plugin in find_user_plugins(user_paths())):
         raise UsageError(f"The plugin {name} already exists.", fix="Choose another name.")
     files = {
@@ -206,9 +188,8 @@ def _new(name: str, folder: Path, *, as_json: bool) -> int:
     }
     try:
         if folder.exists():
-            raise UsageError(
-                f"{folder} already exists.", fix="Give a new folder after the plugin's name."
-            )
+            fix = "Give a new folder after the plugin's name."
+            raise UsageError(f"{folder} already exists.", fix=fix)
         for file, text in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
@@ -220,9 +201,8 @@ def _new(name: str, folder: Path, *, as_json: bool) -> int:
         print_json({"name": name, "files": [str(file) for file in files]})
         return 0
     user_plugins = user_paths().plugins_folder
-    print(
-        f"Created {folder}: a plugin with the tool {name}_count, and a test. To use it, install it:\n"
-    )
+    print(f"Created {folder}: a plugin with the tool {name}_count, and a test.", end=" ")
+    print("To use it, install it:\n")
     print(f"  pip install -e {folder}\n\nor copy its package to the folder of your plugins:\n")
     print(f"  mkdir -p {user_plugins} && cp -r {folder / f'ecoshell_{name}'} {user_plugins}\n")
     print(f"`ecoshell plugins info {name}` then shows what it adds.")

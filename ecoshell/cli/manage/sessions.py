@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 
 from ecoshell.assembly import open_store, undo_log
-from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.manage.show import print_json, print_table, require_positive
 from ecoshell.cli.parser import add_actions
 from ecoshell.errors import UsageError
 from ecoshell.paths import expanded, user_paths
@@ -61,10 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(store: SessionStore, limit: int, *, as_json: bool) -> None:
-    if limit < 1:
-        raise UsageError(
-            f"--limit {limit} is not positive.", fix="Give a whole number, such as 20."
-        )
+    require_positive(limit)
     sessions = store.list(limit)
     if as_json:
         print_json({"rows": [_record(session) for session in sessions]})

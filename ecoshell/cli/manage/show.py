@@ -5,6 +5,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from ecoshell.errors import UsageError
 from ecoshell.messages import visible_line
 
 _PIPE_COLUMNS = 10_000
@@ -14,6 +15,13 @@ _PIPE_COLUMNS = 10_000
 def print_json(value: Any) -> None:
     """Print one JSON value, indented, in ASCII."""
     print(json.dumps(value, indent=2))
+
+
+def require_positive(limit: int) -> None:
+    """Raise UsageError unless `--limit` is positive."""
+    if limit < 1:
+        fix = "Give a whole number, such as 20."
+        raise UsageError(f"--limit {limit} is not positive.", fix=fix)
 
 
 def print_table(

@@ -104,10 +104,8 @@ def _print_tools(tools: Sequence[Tool], skills: Sequence[Skill], tokenizer: Toke
         for tool, size in zip(tools, sizes, strict=True)
     ]
     print_table(("tool", head, "effects", "description"), rows, right=(head,))
-    total = counted(sum(sizes), "token")
-    print(
-        f"\n{counted(len(tools), 'tool')}, {total} if all were registered, counted by {tokenizer.name}."
-    )
+    total = f"{counted(len(tools), 'tool')}, {counted(sum(sizes), 'token')}"
+    print(f"\n{total} if all were registered, counted by {tokenizer.name}.")
     if skills:
         print()
         loaded = [

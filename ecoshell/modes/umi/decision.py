@@ -33,8 +33,7 @@ class Decision:
     """What the planner wants done next, and why."""
 
     rationale: str
-    next: Next | None
-    """None if the text does not say."""
+    next: Next | None  # None if the text does not say
 
 
 def decision(text: str) -> Decision:

@@ -13,8 +13,7 @@ from ecoshell.modes.continuing import with_content
 from ecoshell.modes.requests import Messages
 from ecoshell.modes.umi.decision import Next
 
-TASK_GAP = "\n\n"
-"""Separates the user's last text from a role's task in one message."""
+TASK_GAP = "\n\n"  # separates the user's last text from a role's task in one message
 ANSWER_NAME = re.compile(r"^\s*(?:conclusion|summarizer|answer)\s*:\s*", re.IGNORECASE)
 _ACTION = re.compile(
     r"Action:[ \t]*[\"'`*]{0,3}([\w.:/-]+)[\"'`*,]{0,4}\s*Action[ _]Input:\s*", re.IGNORECASE

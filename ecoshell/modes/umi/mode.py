@@ -17,7 +17,7 @@ from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import call_fault
-from ecoshell.modes.base import ANSWER_SLACK, CALLER, PLANNER, SUMMARIZER, BaseMode
+from ecoshell.modes.base import ANSWER_SLACK, CALLER, PLANNER, SUMMARIZER, BaseMode, ModeLimits
 from ecoshell.modes.continuing import completed
 from ecoshell.modes.requests import (
     UNUSABLE_CALL,
@@ -50,24 +50,15 @@ class Umi(BaseMode):
         planner: MeteredModel,
         caller: MeteredModel,
         summarizer: MeteredModel,
-        *,
-        max_tokens: int,
-        answer_tokens: int,
-        temperature: float | None = 0.0,
+        limits: ModeLimits,
     ) -> None:
-        super().__init__(
-            planner,
-            summarizer,
-            max_tokens=max_tokens,
-            answer_tokens=answer_tokens,
-            temperature=temperature,
-        )
+        super().__init__(planner, summarizer, limits)
         self._planner = Player(PLANNER, planner)
         self._caller = Player(CALLER, caller)
         self._summarizer = Player(SUMMARIZER, summarizer)
         self.by_program = self._caller.aids is not None and self._caller.aids.by_program
+        # A decision that is not carried out yet, with the path and the siblings it was made for.
         self._pending: tuple[Path, tuple[Sibling, ...], Decision] | None = None
-        """A decision that is not carried out yet, with the path and the siblings it was made for."""
 
     @property
     def _longest_answer(self) -> int:
@@ -227,6 +218,7 @@ class Umi(BaseMode):
             want="text",
             endings=() if task else ENDINGS,
             max_tokens=self._max_tokens,
+            repeatable=True,
             temperature=self._temperature,
         )
         return _tasked(request, task or planner.prompt("plan"))
@@ -255,6 +247,7 @@ class Umi(BaseMode):
             want="call",
             several=caller.native and not isinstance(wanted, FillTask),
             max_tokens=self._max_tokens,
+            repeatable=True,
             temperature=self._temperature,
         )
         return _tasked(request, task)
@@ -279,8 +272,16 @@ class Umi(BaseMode):
         if summarizer.model is not self._leader:
             system, array = Message("system", summarizer.system(view)), ()
         messages = (system, *summarizer.history(conversation), *ending)
-        request = Request(messages, tools=array, want="text", max_tokens=output, purpose="answer")
-        return _tasked(replace(request, temperature=self._temperature), task)
+        request = Request(
+            messages,
+            tools=array,
+            want="text",
+            max_tokens=output,
+            repeatable=True,
+            temperature=self._temperature,
+            purpose="answer",
+        )
+        return _tasked(request, task)
 
 
 def _conversation(view: View) -> Messages:

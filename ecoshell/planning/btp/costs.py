@@ -56,7 +56,7 @@ class Expected:
     sample_count: int
     """Uses behind the means; 0 for the declared price and an estimate."""
     registering: int = 0
-    """The step that registers the tool; 0 once it is registered."""
+    """The step that registers the tool; 0 without one."""
     is_known: bool = True
     """Whether the cost is at least estimated; otherwise all parts are 0."""
 
@@ -150,9 +150,21 @@ class ToolCosts:
         twin._evidence, twin.registered = dict(self._evidence), set(self.registered)
         return twin
 
-    def learn(self, tool: str, thought: StepCost, *, price: int, seconds: float) -> None:
+    def learn(
+        self,
+        tool: str,
+        thought: StepCost,
+        *,
+        price: int,
+        seconds: float,
+        subagent_model: str = "",
+    ) -> None:
         """Record the cost of one use and of the step that called it (`thought`)."""
         past = self._evidence.get(tool, NO_EVIDENCE)
+        if subagent_model:
+            figure = past.subagent_prices.get(subagent_model, Figure())
+            prices = {**past.subagent_prices, subagent_model: with_sample(figure, price)}
+            past = replace(past, subagent_prices=prices)
         self._evidence[tool] = replace(
             past,
             uses=past.uses + 1,
@@ -168,10 +180,13 @@ class ToolCosts:
         if thought.nano is not None:
             self._nano = with_sample(self._nano, thought.nano)
 
-    def expected(self, unit: Unit, guess: StepCost, *, hour_nano: int) -> dict[str, Expected]:
-        """Return the expected cost per use, including the registration step of unregistered tools.
+    def expected(
+        self, unit: Unit, guess: StepCost, *, hour_nano: int, registers: bool
+    ) -> dict[str, Expected]:
+        """Return the expected cost per use.
 
-        `guess` is the estimated cost of a step until the turn has samples.
+        `registers` says that an unregistered tool needs a registration step, which is included. `guess` is the
+        estimated cost of a step until the turn has samples.
         """
         # The mean of this turn's steps, else of all uses with this model, else the estimate.
         tokens = self._tokens if self._tokens.count else self._usual_tokens
@@ -185,7 +200,7 @@ class ToolCosts:
             math.ceil(tokens.mean) if tokens.count else guess.tokens,
             seconds,
         )
-        registering = step.amount(unit)
+        registering = step.amount(unit) if registers else 0
         # shared by all tools without price and history
         free = expected_cost(NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano)
         costs: dict[str, Expected] = {}
@@ -200,12 +215,16 @@ class ToolCosts:
             )
         return costs
 
+    def subagent_prices(self, tool: str) -> Mapping[str, Figure]:
+        """Return the past prices of the subagents that the tool started, in nano-dollars, by their model."""
+        return self._evidence.get(tool, NO_EVIDENCE).subagent_prices
+
     def of_one_use(self, tool: str) -> tuple[int, float | None]:
         """Return the price of one use in nano-dollars, and its seconds including the model step; None if unknown."""
         past = self._evidence.get(tool, NO_EVIDENCE)
-        price = (
-            math.ceil(past.price.mean) if past.price.count else self._catalog.tool(tool).price_nano
-        )
+        price = self._catalog.tool(tool).price_nano
+        if past.price.count:
+            price = math.ceil(past.price.mean)
         return price, past.seconds.mean if past.seconds.count else None
 
 

@@ -7,18 +7,15 @@ import re
 import threading
 import unicodedata
 import zlib
-from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ecoshell.errors import StoreError
 from ecoshell.planning.btp.experience import Columns
 
 if TYPE_CHECKING:
-    from typing import Any
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -72,6 +69,8 @@ class Evidence:
     """The total weight of past queries: the amount of experience with similar tasks."""
     price: Figure = field(default_factory=Figure)
     """Nano-dollars of the tool itself."""
+    subagent_prices: Mapping[str, Figure] = field(default_factory=dict[str, Figure])
+    """Nano-dollars of the subagents that it started, by their model."""
     seconds: Figure = field(default_factory=Figure)
     step_nano: Figure = field(default_factory=Figure)
     """Nano-dollars of the model step under the requested model."""
@@ -111,10 +110,18 @@ class Past:
 
         Costs of model steps are those of `model`.
         """
-        with self._followed():
-            if self._questions is None or not self._last_use:
-                return dict.fromkeys(hashes, NO_EVIDENCE)
-            return self._history.evidence(self._questions.cosines(query), hashes, model)
+        with self._lock:
+            try:
+                self._follow()
+                if self._questions is None or not self._last_use:
+                    return dict.fromkeys(hashes, NO_EVIDENCE)
+                return self._history.evidence(self._questions.cosines(query), hashes, model)
+            except _DAMAGE as damage:  # SQLite accepts any value in any column
+                self._generation = None
+                raise StoreError(
+                    f"The experience is damaged: {damage}.",
+                    fix="Move experience.sqlite away; ecoshell creates a new one.",
+                ) from damage
 
     def _forget(self) -> None:
         self._last_use = 0
@@ -124,66 +131,26 @@ class Past:
         self._questions: QuestionIndex | None = None
         """Created with the first use, because it loads numpy."""
 
-    @contextmanager
-    def _followed(self) -> Generator[None]:
-        """Hold the lock with the state of the store read; raises StoreError for damaged data.
-
-        Reads new rows only, or everything again after a change of existing rows.
-        """
-        with self._lock:
-            try:
-                # first, so that a change during the read is noticed next time
-                generation = self._store.generation
-                if generation != self._generation:
-                    self._forget()
-                self._generation = (
-                    None  # until all is read: after a failure, the next call starts over
-                )
-                columns = self._store.columns(self._last_use)
-                if columns.id:
-                    # after the uses, so that they exist
-                    fresh = self._store.queries(max(self._places, default=0))
-                    self._places |= {
-                        number: place for place, (number, _) in enumerate(fresh, len(self._places))
-                    }
-                    self._questions = self._questions or QuestionIndex()
-                    self._questions.add([text for _, text in fresh])
-                    self._history.add(columns, self._places)
-                    self._last_use = max(columns.id)
-                self._generation = generation
-                yield
-            except _DAMAGE as damage:  # SQLite accepts any value in any column
-                self._generation = None
-                raise StoreError(
-                    f"The experience is damaged: {damage}.",
-                    fix="Move experience.sqlite away; ecoshell creates a new one.",
-                ) from damage
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Distinct pairs of past task and used tool, as parallel columns."""
-
-    of_use: "Integers"
-    """The index of the pair of each use."""
-    tool: "Integers"
-    query: "Integers"
-    frequency: "Floats"
-    """F(q, t): the uses in the task, or 1 if no use is known to have helped (SPEC §2)."""
-    tasks: "Integers"
-    """The question of each distinct task."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Costs:
-    """The part of the evidence that does not depend on the question."""
-
-    hashes: Mapping[str, str]
-    model: str
-    current: "Truths"
-    """Uses under the present schema of their tool."""
-    by_tool: Sequence[Evidence]
-    """Price, seconds, and step price and tokens under the model, by the tool's code."""
+    def _follow(self) -> None:
+        """Read new rows, or everything again after a change of existing rows."""
+        # first, so that a change during the read is noticed next time
+        generation = self._store.generation
+        if generation != self._generation:
+            self._forget()
+        self._generation = None  # until all is read: after a failure, the next call starts over
+        columns = self._store.columns(self._last_use)
+        if columns.id:
+            # after the uses, so that they exist
+            fresh = self._store.queries(max(self._places, default=0))
+            numbers = [number for number, _ in fresh]
+            self._places |= {
+                number: place for place, number in enumerate(numbers, len(self._places))
+            }
+            self._questions = self._questions or QuestionIndex()
+            self._questions.add([text for _, text in fresh])
+            self._history.add(columns, self._places)
+            self._last_use = max(columns.id)
+        self._generation = generation
 
 
 class _History:
@@ -198,6 +165,7 @@ class _History:
             "tool": {},
             "document": {},
             "model": {},
+            "subagent_model": {},
         }
         """Codes for the values of these columns, in order of first appearance."""
         self._uses: dict[str, NDArray[Any]] = {}
@@ -205,8 +173,6 @@ class _History:
 
         `query` is the index of the question in the cosines; `helpful` is −1 if not judged.
         """
-        self._pairs: _Pairs | None = None
-        self._costs: _Costs | None = None
 
     def add(self, columns: Columns, places: Mapping[int, int]) -> None:
         """Add uses; `places` maps queries to indices in the cosines.
@@ -233,6 +199,7 @@ class _History:
             "tool": columns.tool,
             "document": columns.document_hash,
             "model": columns.model,
+            "subagent_model": columns.subagent_model,
         }
         for name, column in values.items():
             codes = self._codes[name]
@@ -248,7 +215,7 @@ class _History:
             arrays = {
                 name: np.concatenate((self._uses[name], column)) for name, column in arrays.items()
             }
-        self._uses, self._pairs, self._costs = arrays, None, None
+        self._uses = arrays
 
     def evidence(
         self, cosines: "Floats", hashes: Mapping[str, str], model: str
@@ -263,89 +230,96 @@ class _History:
         uses, codes = self._uses, self._codes["tool"]
         if not uses or not len(uses["tool"]):
             return dict.fromkeys(hashes, NO_EVIDENCE)
-        if self._pairs is None:
-            keys = uses["task"].astype(np.int64) * len(codes) + uses["tool"]
-            _, first, of_use, counts = np.unique(
-                keys, return_index=True, return_inverse=True, return_counts=True
-            )
-            helped = np.bincount(of_use, uses["helpful"] == 1) > 0
-            _, first_of_task = np.unique(uses["task"], return_index=True)
-            frequency = np.where(helped, counts, 1).astype(np.float64)
-            query = uses["query"]
-            self._pairs = _Pairs(
-                of_use, uses["tool"][first], query[first], frequency, query[first_of_task]
-            )
-        if self._costs is None or self._costs.model != model or self._costs.hashes != hashes:
-            self._costs = self._costs_of(hashes, model)
-        pairs, costs = self._pairs, self._costs
-        weights = np.exp(cosines - 1)
-        of_use = weights[uses["query"]] * np.where(costs.current, 1.0, OTHER_SCHEMA_WEIGHT)
-        of_pair = weights[pairs.query] * np.where(
-            np.bincount(pairs.of_use, costs.current) > 0, 1.0, OTHER_SCHEMA_WEIGHT
+        is_current = self._is_current(hashes)
+        shares = np.where(is_current, 1.0, OTHER_SCHEMA_WEIGHT)
+        # Pairs are the distinct pairs of a past task and a used tool.
+        keys = uses["task"].astype(np.int64) * len(codes) + uses["tool"]
+        _, first, pair, counts = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
         )
+        pair_tool, pair_query = uses["tool"][first], uses["query"][first]
+        has_helped = np.bincount(pair, uses["helpful"] == 1) > 0
+        pair_shares = np.where(np.bincount(pair, is_current) > 0, 1.0, OTHER_SCHEMA_WEIGHT)
+        weights = np.exp(cosines - 1)
+        use_weights = weights[uses["query"]] * shares
+        pair_weights = weights[pair_query] * pair_shares
         nearness = np.maximum(cosines, 0.0) ** NEARNESS
-        near = float(nearness[pairs.tasks].sum())
-        used = np.bincount(pairs.tool, nearness[pairs.query], len(codes))
-        sums = {
-            "uses": np.bincount(uses["tool"], minlength=len(codes)),
-            "weight": np.bincount(uses["tool"], of_use * (uses["helpful"] >= 0), len(codes)),
-            "helpful_weight": np.bincount(
-                uses["tool"], of_use * (uses["helpful"] == 1), len(codes)
-            ),
-            "query_weight": np.bincount(pairs.tool, of_pair, len(codes)),
-            "frequency_weight": np.bincount(pairs.tool, of_pair * pairs.frequency, len(codes)),
-            "chance": np.minimum(1.0, used / near) if near else np.zeros(len(codes)),
+        _, first_of_task = np.unique(uses["task"], return_index=True)
+        near = float(nearness[uses["query"][first_of_task]].sum())
+        used = np.bincount(pair_tool, nearness[pair_query], len(codes))
+
+        def by_tool(tools: "Integers", weights: "Floats") -> list[float]:
+            return np.bincount(tools, weights, len(codes)).tolist()
+
+        columns: dict[str, Sequence[object]] = {
+            "uses": np.bincount(uses["tool"], minlength=len(codes)).tolist(),
+            "weight": by_tool(uses["tool"], use_weights * (uses["helpful"] >= 0)),
+            "helpful_weight": by_tool(uses["tool"], use_weights * (uses["helpful"] == 1)),
+            "query_weight": by_tool(pair_tool, pair_weights),
+            # F(q, t): the uses in the task, or 1 if no use is known to have helped (SPEC §2)
+            "frequency_weight": by_tool(pair_tool, pair_weights * np.where(has_helped, counts, 1)),
+            "chance": np.minimum(1.0, used / near).tolist() if near else [0.0] * len(codes),
+            **self._figures(shares, model),
+            "subagent_prices": self._subagent_prices(shares),
         }
-        # reading single numpy values is slow
-        rows = [*zip(*(column.tolist() for column in sums.values()), strict=True)]
         evidence = dict.fromkeys(hashes, Evidence(chance_weight=near))
         for name in hashes:
             code = codes.get(name)
-            if code is not None and rows[code][0]:
-                evidence[name] = replace(
-                    costs.by_tool[code],
-                    **dict(zip(sums, rows[code], strict=True)),
-                    chance_weight=near,
-                )
+            if code is not None and columns["uses"][code]:
+                fields: dict[str, Any] = {field: column[code] for field, column in columns.items()}
+                evidence[name] = Evidence(**fields, chance_weight=near)
         return evidence
 
-    def _costs_of(self, hashes: Mapping[str, str], model: str) -> _Costs:
-        """Compute the figures that stay valid for a session's tools and model until the next use.
-
-        Figures are weighted means and standard deviations of the known samples.
-        """
+    def _is_current(self, hashes: Mapping[str, str]) -> "Truths":
+        """Return which uses were under the present schema of their tool."""
         import numpy as np
 
-        uses, codes, documents = self._uses, self._codes["tool"], self._codes["document"]
+        codes, documents = self._codes["tool"], self._codes["document"]
         present = np.full(len(codes), -1)
         for name, document in hashes.items():
             if name in codes:
                 present[codes[name]] = documents.get(document, -1)
-        current = present[uses["tool"]] == uses["document"]
-        every, same = np.ones_like(current), uses["model"] == self._codes["model"].get(model, -1)
-        figures: list[list[Figure]] = []
-        for column, counts_at_all in (
-            ("price", every),
-            ("seconds", every),
-            ("step_nano", same),
-            ("step_tokens", same),
-        ):
-            has_sample = counts_at_all & ~np.isnan(uses[column])
-            tool = uses["tool"][has_sample]
-            samples = uses[column][has_sample]
-            shares = np.where(current, 1.0, OTHER_SCHEMA_WEIGHT)[has_sample]
-            total = np.maximum(np.bincount(tool, shares, len(codes)), np.finfo(np.float64).tiny)
-            means = np.bincount(tool, shares * samples, len(codes)) / total
-            squares = np.bincount(tool, shares * (samples - means[tool]) ** 2, len(codes))
-            rows = (np.bincount(tool, minlength=len(codes)), means, np.sqrt(squares / total))
-            figures.append(
-                [Figure(*row) for row in zip(*(array.tolist() for array in rows), strict=True)]
-            )
-        of_tools = [
-            Evidence(price=price, seconds=seconds, step_nano=nano, step_tokens=tokens)
-            for price, seconds, nano, tokens in zip(*figures, strict=True)
-        ]
-        return _Costs(dict(hashes), model, current, of_tools)
+        return present[self._uses["tool"]] == self._uses["document"]
+
+    def _figures(self, shares: "Floats", model: str) -> dict[str, list[Figure]]:
+        """Return the figures of all costs by the tool's code; those of steps are of `model`."""
+        import numpy as np
+
+        uses = self._uses
+        with_model = uses["model"] == self._codes["model"].get(model, -1)
+        figures: dict[str, list[Figure]] = {}
+        for name in ("price", "seconds", "step_nano", "step_tokens"):
+            has_sample = ~np.isnan(uses[name])
+            if name.startswith("step"):
+                has_sample &= with_model
+            figures[name] = self._weighted(name, has_sample, shares)
+        return figures
+
+    def _subagent_prices(self, shares: "Floats") -> list[dict[str, Figure]]:
+        """Return the prices of subagents by the tool's code and their model."""
+        uses = self._uses
+        prices: list[dict[str, Figure]] = [{} for _ in self._codes["tool"]]
+        for model, code in self._codes["subagent_model"].items():
+            if not model:
+                continue
+            figures = self._weighted("price", uses["subagent_model"] == code, shares)
+            for tool, figure in enumerate(figures):
+                if figure.count:
+                    prices[tool][str(model)] = figure
+        return prices
+
+    def _weighted(self, name: str, has_sample: "Truths", shares: "Floats") -> list[Figure]:
+        """Return the weighted means and standard deviations of a column's samples, by the tool's code."""
+        import numpy as np
+
+        uses, count = self._uses, len(self._codes["tool"])
+        tool = uses["tool"][has_sample]
+        samples, weights = uses[name][has_sample], shares[has_sample]
+        total = np.maximum(np.bincount(tool, weights, count), np.finfo(np.float64).tiny)
+        means = np.bincount(tool, weights * samples, count) / total
+        squares = np.bincount(tool, weights * (samples - means[tool]) ** 2, count)
+        rows = (np.bincount(tool, minlength=count), means, np.sqrt(squares / total))
+        return [Figure(*row) for row in zip(*(row.tolist() for row in rows), strict=True)]
 
 
 # Similarity of questions: words and parts of words, weighted by rarity (BTP §2.2, sim), without a model or network. On

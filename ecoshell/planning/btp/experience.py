@@ -9,7 +9,7 @@ from typing import Any
 from ecoshell.budget.database import Database, storable
 from ecoshell.errors import StoreError, UsageError
 
-VERSION = 6
+VERSION = 7
 SCHEMA = """
 CREATE TABLE queries (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL UNIQUE);
 CREATE TABLE uses (
@@ -21,37 +21,19 @@ CREATE TABLE uses (
 );
 CREATE UNIQUE INDEX uses_once ON uses (session, turn, call) WHERE session != '';
 CREATE INDEX uses_of_query ON uses (query);
-CREATE TABLE vectors (query INTEGER NOT NULL, encoder TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (query, encoder));
 CREATE TABLE state (generation INTEGER NOT NULL);
 INSERT INTO state VALUES (1)
 """
-_WITH_ATTEMPTS = """
-CREATE TABLE attempts (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, query INTEGER NOT NULL, mode TEXT NOT NULL, models TEXT NOT NULL,
-    strategy TEXT NOT NULL, outcome TEXT NOT NULL, price_nano INTEGER, tokens INTEGER NOT NULL, seconds REAL NOT NULL,
-    session TEXT NOT NULL, turn INTEGER NOT NULL, at TEXT NOT NULL
-);
-CREATE UNIQUE INDEX attempts_once ON attempts (session, turn, mode) WHERE session != '';
-CREATE INDEX attempts_of_query ON attempts (query)
-"""
-"""The upgrade to version 2."""
-_WITHOUT_VECTORS = "DROP TABLE vectors"
-"""The upgrade to version 3: encoding questions on reading is as fast as reading stored vectors."""
-_WITH_PREDICTIONS = """
-CREATE TABLE predictions (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, tool TEXT NOT NULL, model TEXT NOT NULL, alike INTEGER NOT NULL,
-    spent_nano INTEGER
+_UPGRADES = (
+    *("", "", "", ""),
+    "DROP TABLE IF EXISTS vectors; DROP TABLE IF EXISTS attempts; DROP TABLE IF EXISTS predictions",
+    "ALTER TABLE uses ADD COLUMN subagent_model TEXT NOT NULL DEFAULT ''",
 )
-"""
-"""The upgrade to version 4."""
-_WITHOUT_ATTEMPTS = "DROP TABLE attempts"
-"""The upgrade to version 5: no mode is chosen by its outcomes."""
-_WITHOUT_PREDICTIONS = "DROP TABLE predictions"
-"""The upgrade to version 6: the plugin `train` stores them."""
+"""Earlier versions differed by these tables and this column."""
 MARKED = "you"
 """The judge of uses that the user marked."""
 _MAX_INTEGER = 2**63 - 1
-_NOT_STORED = "The turn continues; its experience is stored with the next use."
+_NOT_STORED = "The turn continues, and this use is not stored."
 _UNCHANGED = "Nothing was changed."
 _DROP_QUESTIONS = "DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses)"
 _COUNT_UP = "UPDATE state SET generation = generation + 1"
@@ -91,6 +73,8 @@ class Use:
     """The call's ID within its turn; session, turn and call identify a use."""
     at: str = ""
     """UTC, ISO 8601."""
+    subagent_model: str = ""
+    """The model of the subagent that the call started; empty if it started none."""
 
 
 _COLUMNS = tuple(spec.name for spec in fields(Use) if spec.name != "query")
@@ -137,6 +121,7 @@ class Columns:
     step_tokens: list[int] = field(default_factory=list[int])
     seconds: list[float] = field(default_factory=list[float])
     model: list[str] = field(default_factory=list[str])
+    subagent_model: list[str] = field(default_factory=list[str])
 
 
 _COLUMN_NAMES = tuple(spec.name for spec in fields(Columns))
@@ -164,9 +149,8 @@ class Choice:
             parts.append(("instr(lower(text), lower(?)) > 0", [self.text]))
         if self.before:
             parts.append(("at != '' AND at < ?", [self.before]))
-        return " AND ".join(part for part, _ in parts) or "1", [
-            value for _, values in parts for value in values
-        ]
+        condition = " AND ".join(part for part, _ in parts) or "1"
+        return condition, [value for _, values in parts for value in values]
 
 
 class ExperienceStore:
@@ -176,18 +160,11 @@ class ExperienceStore:
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0) -> None:
-        upgrades = (
-            _WITH_ATTEMPTS,
-            _WITHOUT_VECTORS,
-            _WITH_PREDICTIONS,
-            _WITHOUT_ATTEMPTS,
-            _WITHOUT_PREDICTIONS,
-        )
         self._database = Database(
             path,
             schema=SCHEMA,
             version=VERSION,
-            upgrades=upgrades,
+            upgrades=_UPGRADES,
             busy_seconds=busy_seconds,
             checked=False,
         )
@@ -260,12 +237,8 @@ class ExperienceStore:
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Return questions with IDs after `after`."""
         with self._database.reading() as db:
-            return [
-                *map(
-                    tuple,
-                    db.execute("SELECT id, text FROM queries WHERE id > ? ORDER BY id", (after,)),
-                )
-            ]
+            rows = db.execute("SELECT id, text FROM queries WHERE id > ? ORDER BY id", (after,))
+            return [(row["id"], row["text"]) for row in rows]
 
     def columns(self, after: int = 0) -> Columns:
         """Return uses with IDs after `after`, with their present judgments."""
@@ -273,9 +246,8 @@ class ExperienceStore:
         with self._database.reading() as db:
             db.row_factory, usual = None, db.row_factory
             try:
-                rows = db.execute(
-                    f"SELECT {chosen} FROM uses WHERE id > ? ORDER BY id", (after,)
-                ).fetchall()
+                query = f"SELECT {chosen} FROM uses WHERE id > ? ORDER BY id"
+                rows = db.execute(query, (after,)).fetchall()
             finally:
                 db.row_factory = usual
         return Columns(*map(list, zip(*rows, strict=True))) if rows else Columns()

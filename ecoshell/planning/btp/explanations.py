@@ -126,17 +126,16 @@ def _cost_line(row: PlanRow, cost: Expected, past: Evidence, *, price_known: boo
 
 def _time_line(cost: Expected) -> str:
     if not cost.is_known:
-        return (
-            "cost    unknown: neither the tool nor the model was used before, so it counts as 0 s"
-        )
+        reason = "neither the tool nor the model was used before, so it counts as 0 s"
+        return f"cost    unknown: {reason}"
     source = "estimated from the model's speed: it was not used before"
     if cost.sample_count:
         source = f"from {_uses(cost.sample_count)}"
-    use, registering = _exact(cost.step, "ms"), _exact(cost.registering, "ms")
-    sum_text = f"model step and tool {use} + registering {registering}"
-    return (
-        f"cost    {_exact(cost.total, 'ms')} = {sum_text}; ± {_exact(cost.spread, 'ms')}, {source}"
+    total, use, registering, spread = (
+        _exact(part, "ms") for part in (cost.total, cost.step, cost.registering, cost.spread)
     )
+    parts = f"model step and tool {use} + registering {registering}"
+    return f"cost    {total} = {parts}; ± {spread}, {source}"
 
 
 def _budget_line(priced: PricedPlan) -> str:

@@ -51,7 +51,9 @@ class Bound:
 
     @property
     def total(self) -> int:
-        return self.used if self.blacklisted else self.frequency + self.earned + self.refunded
+        if self.blacklisted:
+            return self.used
+        return self.frequency + self.earned + self.refunded if self.helped else self.frequency
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,6 @@ class Plan:
     unaffordable: Container[str] = field(default=(), compare=False, repr=False)
     """Tools that exceed another budget."""
     bounds: Mapping[str, Bound] = field(default_factory=dict[str, Bound], compare=False, repr=False)
-    """Bounds of the used tools."""
     _new: Container[str] = field(default=(), compare=False, repr=False)
     """Tools without a judged use."""
 
@@ -174,18 +175,10 @@ class TaskPlan:
         `candidates` replace the initial ones when costs have changed; `unaffordable` tools exceed another budget.
         """
         candidates = self.candidates if candidates is None else candidates
-        bounds = {
-            candidate.tool: self._bound(candidate)
-            for candidate in candidates
-            if self.uses.get(candidate.tool)
-        }
-        limits = [
-            bounds[candidate.tool].total if candidate.tool in bounds else candidate.bound
-            for candidate in candidates
-        ]
+        bounds = {candidate.tool: self._bound(candidate) for candidate in candidates}
         remaining = [
-            0 if candidate.tool in unaffordable else max(0, limit - self.uses[candidate.tool])
-            for candidate, limit in zip(candidates, limits, strict=True)
+            0 if tool in unaffordable else max(0, bound.total - bound.used)
+            for tool, bound in bounds.items()
         ]
         if budget is None:
             counts: Sequence[int] = remaining
@@ -199,19 +192,11 @@ class TaskPlan:
                 budget,
             )
         rows: list[PlanRow] = []
-        for candidate, limit, count in zip(candidates, limits, counts, strict=True):
-            is_unaffordable = candidate.tool in unaffordable or (
-                budget is not None and candidate.cost > budget
-            )
-            rows.append(
-                self._row(
-                    candidate,
-                    limit,
-                    count,
-                    bounds.get(candidate.tool),
-                    is_unaffordable=is_unaffordable,
-                )
-            )
+        for candidate, count in zip(candidates, counts, strict=True):
+            tool, is_dear = candidate.tool, budget is not None and candidate.cost > budget
+            is_unaffordable = tool in unaffordable or is_dear
+            row = self._row(candidate, bounds[tool], count, is_unaffordable=is_unaffordable)
+            rows.append(row)
         forbidding = ("forbidden", "unplanned") if self._strict else ("forbidden",)
         forbidden: dict[str, PlanWhy] = {
             row.tool: row.why for row in rows if row.state in forbidding
@@ -226,19 +211,13 @@ class TaskPlan:
         return Bound(candidate.bound, self.uses[tool], *earned, self._is_blacklisted(candidate))
 
     def _row(
-        self,
-        candidate: Candidate,
-        limit: int,
-        count: int,
-        bound: Bound | None,
-        *,
-        is_unaffordable: bool,
+        self, candidate: Candidate, bound: Bound, count: int, *, is_unaffordable: bool
     ) -> PlanRow:
         """Return the row of a candidate with `count` planned further uses."""
-        used = self.uses[candidate.tool]
+        used, limit = bound.used, bound.total
         if count:
             state, why = "planned", "value" if candidate.is_judged else "new"
-        elif bound is not None and bound.blacklisted:
+        elif bound.blacklisted:
             state, why = "forbidden", "blacklist"
         elif not self._strict and is_unaffordable:
             state, why = "forbidden", "budget"

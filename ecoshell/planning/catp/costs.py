@@ -20,12 +20,9 @@ ALPHA = 0.5
 OPENCATP_MAX_COST = Decimal("0.5669374317944147")
 """C_max of OpenCATP: the most expensive measured plan, in its price units."""
 LEVELS = 4
-"""Default number of size levels, as in OpenCATP; up to this many distinct sizes get a level each."""
-MAX_LEVELS = 8
-_NO_ERROR = 1e-9
-"""Share of the variance below which a clustering counts as exact."""
-_MIN_BEND = 1.0
-"""Minimum bend of an elbow: the error falls by a factor e more with this level than with the next one."""
+"""Number of size levels, as in OpenCATP; up to this many distinct sizes get a level each."""
+_ROUNDS = 20
+"""Rounds of k-means, which settles after a few."""
 
 Tiers = tuple[tuple[int, Decimal], ...]
 """Pairs of maximum MB and price per MB and millisecond, in rising order."""
@@ -115,24 +112,22 @@ TABLE_B2 = Tariff(
 """CATP-LLM's Table B.2."""
 
 
-def size_levels(sizes: Sequence[float]) -> tuple[float, ...]:
-    """Return the centres of the size levels in rising order: one-dimensional k-means, with k by the elbow method.
+def size_levels(sizes: Iterable[float]) -> tuple[float, ...]:
+    """Return the centres of the size levels in rising order, by one-dimensional k-means.
 
     Compares logarithms of sizes, because 1 kB and 2 kB differ as much as 1 MB and 2 MB; a centre is a geometric mean.
-    The result is exact and deterministic: an optimal clustering of sorted numbers consists of contiguous pieces.
     """
-    scaled = sorted(map(_scale, sizes))
-    distinct = len(set(scaled))
-    clusterings = _clusterings(scaled, min(MAX_LEVELS + 1, distinct))
-    if distinct <= LEVELS:
-        return clusterings[-1][1] if clusterings else ()
-    # the elbow is the sharpest bend of the errors' logarithms; the last entry only closes the last bend
-    logs = [math.log(max(error / clusterings[0][0], _NO_ERROR)) for error, _ in clusterings]
-    bends = [
-        logs[place - 1] - 2 * logs[place] + logs[place + 1] for place in range(1, len(logs) - 1)
-    ]
-    sharpest = max(range(len(bends)), key=lambda place: round(bends[place], 9))
-    return clusterings[1 + sharpest if bends[sharpest] >= _MIN_BEND else LEVELS - 1][1]
+    points = sorted(map(_scale, sizes))
+    distinct = sorted(set(points))
+    count = min(LEVELS, len(distinct))
+    centres = [distinct[(2 * place + 1) * len(distinct) // (2 * count)] for place in range(count)]
+    for _ in range(_ROUNDS):
+        groups: dict[float, list[float]] = {}
+        for point in points:
+            nearest = min(centres, key=lambda centre: abs(centre - point))
+            groups.setdefault(nearest, []).append(point)
+        centres = [statistics.fmean(group) for group in groups.values()]
+    return tuple(round(math.exp(centre), 6) for centre in centres)
 
 
 def level_of(size: float, levels: Sequence[float]) -> int:
@@ -148,46 +143,6 @@ def importance(count: int, level: int) -> tuple[float, ...]:
 def _scale(size: float) -> float:
     """Return the logarithm of a size, which counts as at least 1."""
     return math.log(max(size, 1.0))
-
-
-def _clusterings(
-    ordered: Sequence[float], max_pieces: int
-) -> list[tuple[float, tuple[float, ...]]]:
-    """Return the squared error and the centres of the best clustering into each of 1 to `max_pieces` pieces.
-
-    Dynamic programming: `best[k, j]` is the least error of the first j numbers in k pieces.
-    """
-    import numpy as np
-
-    points = np.asarray(ordered, np.float64)
-    count = len(points)
-    # keeps the precision of squares of large sizes
-    shifted = points - points.mean() if count else points
-    sums = np.concatenate(([0.0], np.cumsum(shifted)))
-    squares = np.concatenate(([0.0], np.cumsum(shifted**2)))
-    best = np.full((max_pieces + 1, count + 1), np.inf)
-    best[0, 0] = 0.0
-    cut = np.zeros((max_pieces + 1, count + 1), np.int64)
-    for end in range(1, count + 1):
-        begins = np.arange(end)
-        width = end - begins
-        errors = np.maximum(
-            squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / width, 0.0
-        )
-        for pieces in range(1, max_pieces + 1):
-            totals = best[pieces - 1, :end] + errors
-            cut[pieces, end] = begin = int(np.argmin(totals))
-            best[pieces, end] = totals[begin]
-    clusterings: list[tuple[float, tuple[float, ...]]] = []
-    for pieces in range(1, max_pieces + 1):
-        end, means = count, list[float]()
-        for piece in range(pieces, 0, -1):
-            begin = int(cut[piece, end])
-            means.append(float(points[begin:end].mean()))
-            end = begin
-        sizes = tuple(round(math.exp(mean), 6) for mean in reversed(means))
-        clusterings.append((float(best[pieces, count]), sizes))
-    return clusterings
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +234,9 @@ class CostTable:
         vector = self.milliseconds.get(tool)
         if vector is None:
             return None
-        took = (
-            statistics.mean(vector.costs)
-            if size is None
-            else vector.at(level_of(size, self.levels))
-        )
-        return float(took / 1000)
+        if size is None:
+            return float(statistics.mean(vector.costs) / 1000)
+        return float(vector.at(level_of(size, self.levels)) / 1000)
 
     def prompt(self, tools: Iterable[str], size: float | None) -> str:
         """Return a line per known tool for a planner's prompt; empty without known tools.

@@ -144,11 +144,9 @@ class Rules:
         self.classes = tuple(dict.fromkeys(classes.values()))
         self.class_of = {tool: self.classes.index(signature) for tool, signature in classes.items()}
         members, uses = [*self.class_of.values()], problem.uses
-        uses_left = (
-            ()
-            if uses is None
-            else tuple(members.count(number) * uses for number in range(len(self.classes)))
-        )
+        uses_left: Counts = ()
+        if uses is not None:
+            uses_left = tuple(members.count(at) * uses for at in range(len(self.classes)))
         self.start = State(remaining=uses_left)
         """A plan without nodes."""
         self._none: Counts = (0,) * len(self.gives)
@@ -412,22 +410,16 @@ def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
         for place, label in enumerate(node.after):
             if not (tool.task_usable if label == TASK else tool.usable[groups[label]]):
                 expected = " or ".join(sorted(problem.tools[node.tool].takes))
-                provided = (
-                    " and ".join(problem.inputs)
-                    if label == TASK
-                    else "/".join(sorted(rules.gives[groups[label]]))
-                )
-                message = (
-                    f"{shown(node.label)} takes {expected}, and {shown(label)} gives {provided}."
-                )
-                yield PlanFault(message, node=node.label, spot=(at, place))
+                provided = " and ".join(problem.inputs)
+                if label != TASK:
+                    provided = "/".join(sorted(rules.gives[groups[label]]))
+                message = f"{shown(node.label)} takes {expected}, and {shown(label)} gives"
+                yield PlanFault(f"{message} {provided}.", node=node.label, spot=(at, place))
             if label != TASK:
                 counts[groups[label]] += 1
         if kind := rules.missing(tool.needs, tuple(counts), task=TASK in node.after):
-            message = (
-                f"{shown(node.label)} needs {kind}, and nothing it waits for gives (enough of) it."
-            )
-            yield PlanFault(message, node=node.label, spot=(at, ITSELF))
+            message = f"{shown(node.label)} needs {kind}, and nothing it waits for gives"
+            yield PlanFault(f"{message} (enough of) it.", node=node.label, spot=(at, ITSELF))
     sinks = [groups[node.label] for node in plan.sinks]
     if not rules.delivers(tuple(sinks.count(group) for group in range(len(rules.gives)))):
         first = plan.sinks[0]
@@ -435,8 +427,7 @@ def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
             f"{shown(node.label)} ({'/'.join(sorted(problem.tools[node.tool].gives))})"
             for node in plan.sinks[:8]
         )
-        requirement = (
-            f"The task asks for {' and '.join(problem.outputs)}, nothing more and nothing less"
-        )
+        outputs = " and ".join(problem.outputs)
+        requirement = f"The task asks for {outputs}, nothing more and nothing less"
         message = f"{requirement}; the plan ends in {', '.join(ends)}."
         yield PlanFault(message, node=first.label, spot=(plan.nodes.index(first), ITSELF))

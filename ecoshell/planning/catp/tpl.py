@@ -43,12 +43,7 @@ _QUOTED = re.compile(_STRING, re.DOTALL)
 _BARE = r'[^\s\[\]<>"\\]++'
 """An unquoted word within the brackets of a token."""
 _WORD = re.compile(_BARE)
-_WAITED = re.compile(rf"\s*+<\s*+({_STRING}|{_BARE})\s*+>", re.DOTALL)
-"""A dependency in the token form."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?![0-9])")
-_LISTED = re.compile(rf"\s*+({_STRING})\s*+([,\]])", re.DOTALL)
-"""A dependency in a list, with the following sign."""
-_NUMBERED = re.compile(rf"\s*+({_STRING}|{_NUMBER.pattern})\s*+([,\]])", re.DOTALL)
 _INDEX = re.compile(r"#([1-9]\d{0,3})\Z", re.ASCII)
 _TASK_NAMES = frozenset({TASK, "task", "input_of_query"})
 """Spellings of the dependency on the user's input; OpenCATP's recorded plans use the last."""
@@ -275,24 +270,18 @@ class _Reader:
             if self._word("SoD") != ("SoD", True):
                 raise self._expected("`<SoD>` before this")
             self._take(">")
-            while match := _WAITED.match(self._text, self._at, self._end):
-                self._at, word = match.end(), match[1]
-                if word == "EoD":
-                    break
-                entry.places.append(match.start(1))
-                label = TASK if word in _TASK_NAMES else word
-                entry.after.append(
-                    self._decoded(word, match.start(1), "a dependency") if word[0] == '"' else label
-                )
-            else:
+            while True:
                 self._take("<", "`<` and a dependency, or `<EoD>`")
-                self._word("a dependency")
-                raise self._expected("`>`")
+                place, (word, bare) = self._skip(), self._word("a dependency")
+                self._take(">")
+                if bare and word == "EoD":
+                    break
+                entry.places.append(place)
+                entry.after.append(TASK if bare and word in _TASK_NAMES else word)
 
     def _read_list(self, *, numbered: bool) -> None:
         """`["tool", ["dep", …], …]`, or `[[1, "tool", ["<task>", …]], …]`."""
         uses: Counter[str] = Counter()
-        pattern = _NUMBERED if numbered else _LISTED
         self._take("[", "`[`, as a plan begins")
         if not numbered and self._took("]"):
             return
@@ -310,22 +299,17 @@ class _Reader:
             self._take(",", "`,` and the tool's dependencies")
             self._take("[", "`[` and the tool's dependencies")
             ended = self._took("]")
-            while not ended and (match := pattern.match(self._text, self._at, self._end)):
-                self._at, (word, sign) = match.end(), match.groups()
-                entry.places.append(match.start(1))
+            while not ended:
+                entry.places.append(self._skip())
+                is_number = numbered and not self._text.startswith('"', self._at)
                 entry.after.append(
-                    self._decoded(word, match.start(1), "a dependency")
-                    if word[0] == '"'
-                    else int(word)
+                    int(self._match(_NUMBER, "a node's number or `<task>` in quotes"))
+                    if is_number
+                    else self._string("a dependency")
                 )
-                ended = sign == "]"
-            if not ended:
-                self._skip()
-                if numbered and not self._text.startswith('"', self._at):
-                    self._match(_NUMBER, "a node's number or `<task>` in quotes")
-                else:
-                    self._string("a dependency")
-                raise self._expected("`,` or `]`")
+                ended = not self._took(",")
+                if ended:
+                    self._take("]", "`,` or `]`")
             if numbered:
                 self._take("]")
             if self._took("]"):
@@ -396,15 +380,12 @@ class _Reader:
     def _string(self, expected: str) -> str:
         """Consume a required JSON string."""
         place = self._skip()
-        return self._decoded(self._match(_QUOTED, f"{expected} in quotes"), place, expected)
-
-    def _decoded(self, written: str, place: int, expected: str) -> str:
+        written = self._match(_QUOTED, f"{expected} in quotes")
         try:
             return str(json.loads(written))
         except json.JSONDecodeError as error:
-            raise PlanFault.at(
-                self._text, place, f"{expected} is not a JSON string: {error.msg}."
-            ) from error
+            message = f"{expected} is not a JSON string: {error.msg}."
+            raise PlanFault.at(self._text, place, message) from error
 
     def _word(self, expected: str) -> tuple[str, bool]:
         """Consume a word within brackets; return it and whether it is unquoted."""
@@ -416,10 +397,7 @@ class _Reader:
     def _expected(self, expected: str) -> PlanFault:
         """Return the fault for unexpected text."""
         self._skip()
-        ended = self._at >= self._end
-        actual = (
-            "the text ends here"
-            if ended
-            else f"here is {shown(self._text[self._at : self._at + 20])}"
-        )
+        actual = "the text ends here"
+        if self._at < self._end:
+            actual = f"here is {shown(self._text[self._at : self._at + 20])}"
         return PlanFault.at(self._text, self._at, f"Expected {expected}; {actual}.")

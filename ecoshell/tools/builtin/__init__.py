@@ -27,14 +27,16 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
     """Return all built-in tools for a workspace."""
     options = options or ToolOptions()
     quick = Limits(options.file_seconds, options.result)
-    programs = Limits(
-        options.command_seconds + _END_SECONDS, options.result, sandbox=options.sandbox
-    )
+    seconds = options.command_seconds
+    programs = Limits(seconds + _END_SECONDS, options.result, sandbox=options.sandbox)
+    live = replace(programs, is_live=True, sandbox=None)
+    long = replace(programs, seconds=SECONDS)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
     search = SearchTools(workspace, options)
-    program = ProgramTool(
-        commands, options.command_seconds, lambda: options.result.characters - 200
-    )
+    program = ProgramTool(commands, seconds, lambda: options.result.characters - 200)
+    running = FunctionTool(commands.run_command, effects=_EXECUTE, limits=programs)
+    unless = "" if options.background is None else ", unless it runs in the background"
+    running.notes = {"command": f"stopped after {seconds:g} s{unless}"}
     return [
         WorkerTool(files.list_files, effects=_READ, limits=quick),
         FunctionTool(files.read_file, effects=_READ, limits=quick),
@@ -42,17 +44,11 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
         FunctionTool(search.count_text, effects=_READ, limits=quick),
         FunctionTool(files.write_file, effects=_WRITE, limits=quick, preview=files.preview_write),
         FunctionTool(files.edit_file, effects=_WRITE, limits=quick, preview=files.preview_edit),
-        FunctionTool(commands.run_command, effects=_EXECUTE, limits=programs),
+        running,
         FunctionTool(commands.run_python, effects=_EXECUTE, limits=programs),
-        FunctionTool(
-            commands.command_output,
-            effects=(),
-            limits=replace(programs, is_live=True, sandbox=None),
-        ),
+        FunctionTool(commands.command_output, effects=(), limits=live),
         FunctionTool(commands.command_stop, effects=(), limits=quick),
-        FunctionTool(
-            program.run_program, effects=_EXECUTE, limits=replace(programs, seconds=SECONDS)
-        ),
+        FunctionTool(program.run_program, effects=_EXECUTE, limits=long),
         WorkerTool(calculate, effects=(), limits=quick),
         FunctionTool(current_time, effects=(), limits=quick),
         WorkerTool(convert_units, effects=(), limits=quick),

@@ -118,11 +118,9 @@ def _divide(left: Number, right: Number) -> Number:
 
 
 def _floor_divide(left: Number, right: Number) -> Number:
-    return (
-        left // right
-        if isinstance(left, int) and isinstance(right, int)
-        else _floor(_divide(left, right))
-    )
+    if isinstance(left, int) and isinstance(right, int):
+        return left // right
+    return _floor(_divide(left, right))
 
 
 def _modulo(left: Number, right: Number) -> Number:
@@ -346,10 +344,8 @@ class _Parser:
                 return value
             precedence, right_precedence, apply = _OPERATORS[operator]
             self._position += not is_omitted
-            left, right = (
-                _number(value),
-                self._expression(right_precedence, depth + (precedence == _POWER)),
-            )
+            left = _number(value)
+            right = self._expression(right_precedence, depth + (precedence == _POWER))
             if isinstance(right, _Percent) and precedence == _SUM:
                 right = _divide(_multiply(left, right.number), 100)
             value = apply(left, _number(right))

@@ -18,7 +18,7 @@ from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.secrecy import environ
 from ecoshell.tools import Subject, ToolOptions
-from ecoshell.tools.background import BackgroundCommand, BackgroundCommands
+from ecoshell.tools.background import BackgroundCommand, BackgroundCommands, state_mark
 from ecoshell.tools.measuring import following
 from ecoshell.tools.output import OutputWindow, Sink, UnreadOutput
 from ecoshell.tools.sandbox import Reach, Sandbox, obstacle, reach
@@ -42,8 +42,8 @@ _QUIET = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",  # Reading commands do not write the index, and so run no hook.
 }
-_QUIET["GIT_OPTIONAL_LOCKS"] = "0"  # Reading commands do not write the index, and so run no hook.
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ class Finished:
     """Standard output and standard error, interleaved."""
     truncated: bool
     timed_out: bool
+    created: tuple[str, ...] = ()
+    """New paths of the workspace that other programs execute later."""
 
 
 def safe_environment(
@@ -157,9 +159,8 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[None])
         _signal(process, signal.SIGKILL)
         try:
             await process.wait()
-            await asyncio.wait(
-                [reading], timeout=_GRACE
-            )  # A daemon outside the group may keep the pipe open.
+            # A daemon outside the group may keep the pipe open.
+            await asyncio.wait([reading], timeout=_GRACE)
         finally:
             reading.cancel()
 
@@ -274,9 +275,9 @@ class Launch:
     reach: Reach
     sandbox: Sandbox | None
 
-    def prepared(self) -> AbstractContextManager[None]:
-        """Hold the reserved paths of the workspace while the program runs."""
-        return contextlib.nullcontext() if self.sandbox is None else self.sandbox.prepared()
+    def prepared(self) -> AbstractContextManager[list[str]]:
+        """Hold the reserved paths of the workspace while the program runs, and list new paths that are executed."""
+        return contextlib.nullcontext([]) if self.sandbox is None else self.sandbox.prepared()
 
 
 @dataclass(eq=False)
@@ -292,7 +293,8 @@ class CommandTools:
         background: Annotated[bool, "Return its ID at once, for command_output."] = False,
     ) -> Observation:
         """Run a shell command or program here (move, copy, delete, git, build, test) and show its output."""
-        return await self._run(["/bin/sh", "-c", command], "", background=background)
+        program = ["/bin/sh", "-c", command]
+        return await self._run(program, "", background=background, may_detach=True)
 
     async def command_output(
         self,
@@ -341,8 +343,14 @@ class CommandTools:
         return self._options.background
 
     async def _run(
-        self, program: Sequence[str], hint: str, *, background: bool = False
+        self,
+        program: Sequence[str],
+        hint: str,
+        *,
+        background: bool = False,
+        may_detach: bool = False,
     ) -> Observation:
+        """Run a program; `hint` follows the mark of empty output, `may_detach` says that `background` is offered."""
         text = program[-1]
         self.require_text(text)
         launch = await self.launch(program)
@@ -353,33 +361,52 @@ class CommandTools:
             launch = await self.launch(program)
             finished = await self._finished(launch)
         used = launch.reach
-        observation = _observation(finished, hint)
+        late = f"[stopped: the time limit of {self._options.command_seconds:g} s was reached"
+        if may_detach and self._options.background is not None:
+            late += "; background=true allows a day"
+        observation = _observation(finished, hint, f"{late}]")
         if used != "outside" and _DETACHES.search(text):
             observation = replace(observation, text=f"{observation.text}\n{_DETACHED}")
+        if finished.created:
+            text = f"{observation.text}\n{created_mark(finished.created)}"
+            observation = replace(observation, text=text)
         return replace(observation, obstacle=obstacle(finished.status, finished.output, used))
 
-    async def _finished(self, launch: "Launch") -> Finished:
-        with launch.prepared():
-            return await run_process(
-                launch.command,
-                folder=self._workspace.root,
-                environment=launch.environment,
-                seconds=self._options.command_seconds,
-                window=self._options.result.characters - 200,  # reserved for marks
-            )
+    async def _finished(self, launch: Launch) -> Finished:
+        """Run a program; if it is cancelled, return its output and what it created, if there is any."""
+        output = OutputWindow(self._options.result.characters - 200)  # reserved for marks
+        created: list[str] = []
+        try:
+            with launch.prepared() as created:
+                finished = await self._execute(launch, self._options.command_seconds, output)
+            return replace(finished, created=tuple(created))
+        except asyncio.CancelledError:
+            if not output.total and not created:
+                raise
+            text, paths = output.text(), tuple(created)
+            return Finished(0, text, output.truncated, timed_out=False, created=paths)
 
-    def _start(self, text: str, launch: "Launch") -> Observation:
+    async def _execute(self, launch: Launch, seconds: float, output: Sink) -> Finished:
+        """Run a prepared program in the workspace."""
+        return await run_process(
+            launch.command,
+            folder=self._workspace.root,
+            environment=launch.environment,
+            seconds=seconds,
+            window=output,
+        )
+
+    def _start(self, text: str, launch: Launch) -> Observation:
         """Start a program in the background."""
 
         async def run(output: UnreadOutput) -> int:
-            with launch.prepared():
-                finished = await run_process(
-                    launch.command,
-                    folder=self._workspace.root,
-                    environment=launch.environment,
-                    seconds=_BACKGROUND_SECONDS,
-                    window=output,
-                )
+            created: list[str] = []
+            try:
+                with launch.prepared() as created:
+                    finished = await self._execute(launch, _BACKGROUND_SECONDS, output)
+            finally:
+                if created:
+                    output.feed_line(created_mark(created))
             return finished.status
 
         output = UnreadOutput(self._options.result.characters - 200)
@@ -387,7 +414,7 @@ class CommandTools:
         how = f"Read it with command_output(id={command.id}), end it with command_stop(id={command.id})."
         return Observation(f"Started {command.id}. {how}")
 
-    async def launch(self, program: Sequence[str]) -> "Launch":
+    async def launch(self, program: Sequence[str]) -> Launch:
         """Return how to run a program as the sandbox allows; raises ToolError if a required one does not work."""
         environment = safe_environment(environ, self._options.keep_variables)
         used, sandbox = await self._reach(), self._options.sandbox
@@ -410,18 +437,24 @@ class CommandTools:
         return "outside" if problem else reach.get()
 
 
+def created_mark(paths: Sequence[str]) -> str:
+    """Return the mark that names new paths that other programs execute later."""
+    names = ", ".join(paths)
+    return f"[created, and executed by other programs later, so the user should look at it first: {names}]"
+
+
 def _background_observation(command: BackgroundCommand) -> Observation:
     output = command.output.take().rstrip("\n")
-    return Observation("\n".join(filter(None, (output, f"[{command.id}: {command.state}]"))))
+    return Observation("\n".join(filter(None, (output, state_mark(command.id, command.state)))))
 
 
-def _observation(finished: Finished, hint: str) -> Observation:
-    """Return the output followed by the exit status and similar marks."""
+def _observation(finished: Finished, hint: str, late: str) -> Observation:
+    """Return the output followed by the exit status and similar marks, `late` at the time limit."""
     marks: list[str] = []
     if not finished.output.strip():
         marks.append(f"[no output.{hint}]" if finished.status == 0 else "[no output]")
     if finished.timed_out:
-        marks.append("[stopped: the time limit was reached]")
+        marks.append(late)
     elif finished.status < 0:
         marks.append(f"[ended by signal {-finished.status}]")
     elif finished.status:

@@ -62,15 +62,11 @@ class FileTools:
             raise
         if not entries:
             return Observation(f"The folder {name} is empty.{omissions.note()}")
-        lines = [line for _, _, line in entries[:_MAX_LISTED]]
-        if len(entries) > _MAX_LISTED:
-            total = (
-                f"{len(entries)}" if len(entries) <= _MAX_COUNTED else f"more than {_MAX_COUNTED}"
-            )
+        lines, count = [line for _, _, line in entries[:_MAX_LISTED]], len(entries)
+        if count > _MAX_LISTED:
+            total = f"{count}" if count <= _MAX_COUNTED else f"more than {_MAX_COUNTED}"
             lines.append(f"[truncated: {_MAX_LISTED} of {total} entries shown]")
-        return Observation(
-            "\n".join(lines) + omissions.note(), truncated=len(entries) > _MAX_LISTED
-        )
+        return Observation("\n".join(lines) + omissions.note(), truncated=count > _MAX_LISTED)
 
     def read_file(
         self,
@@ -215,10 +211,11 @@ def _nearest_line(text: str, old: str) -> str:
 
 def _line(entry: Entry) -> str:
     """Format an entry; names with control characters are quoted, so that none looks like two entries."""
-    paths = (str(entry.path), str(entry.target()))
-    name, target = (
-        repr(path) if any(character < " " for character in path) else path for path in paths
-    )
+
+    def quoted(path: str) -> str:
+        return repr(path) if any(character < " " for character in path) else path
+
+    name, target = quoted(entry.path), quoted(entry.target())
     if entry.is_folder:
         return f"{name}/" + ("  (not entered)" if entry.name in CLOSED else "")
     if target:

@@ -1,12 +1,14 @@
 """The tool run_program: a Python program in the sandbox that calls other tools, whose results stay out of the context.
 
-The program writes each call as a line on its standard output, and reads the result from its standard input.
+The program writes each call at the end of a line on its standard output, and reads the result from a pipe that was its
+standard input.
 """
 
 import asyncio
 import json
 import os
 import re
+import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,38 +18,44 @@ from typing import Annotated, Any, cast
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.tools import Caller, caller
-from ecoshell.tools.builtin.commands import CommandTools, Launch, run_process
+from ecoshell.tools.builtin.commands import CommandTools, Launch, created_mark, run_process
 from ecoshell.tools.output import OutputWindow
 
 RUN_PROGRAM = "run_program"
 MAX_CALLS = 100
 SECONDS = 3_600.0
 """Time limit with the calls; the program itself has that of commands."""
-_MARK = b"\x1e"
-"""Begins a line that is a call."""
-_MAX_LINE = 1_000_000
-"""Bytes of a call; longer lines are output."""
+_SEPARATOR = b"\x1e"
+"""The first byte of the mark before a call; the others are random, so that no output looks like a call."""
+_MAX_CALL = 1_000_000
+"""Bytes of a call."""
 _PRELUDE = r"""
-import json, os, sys, traceback
+import json, os, sys, threading, traceback
 class ToolFailed(Exception):
     pass
+program, mark, most = sys.argv.pop(), sys.argv.pop().encode(), int(sys.argv.pop())
+calling, replies = threading.Lock(), os.fdopen(os.dup(0))
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 class Tools:
     def __getattr__(self, name):
         def call(*positional, **arguments):
             if positional:
                 raise TypeError(f"tools.{name} takes named arguments only, such as path='a.txt'")
-            sys.stdout.flush()
-            request = {"name": name, "arguments": arguments}
-            data = b"\x1e" + json.dumps(request, default=str).encode() + b"\n"
-            while data:
-                data = data[os.write(1, data):]
-            reply = json.loads(sys.stdin.readline())
+            request = json.dumps({"name": name, "arguments": arguments}, default=str).encode()
+            if len(request) > most:
+                raise ToolFailed(f"The arguments of {name} are too long: {len(request):,} of {most:,} bytes.")
+            data = mark + request + b"\n"
+            with calling:
+                sys.stdout.flush()
+                while data:
+                    data = data[os.write(1, data):]
+                reply = json.loads(replies.readline())
             if not reply["ok"]:
                 raise ToolFailed(reply["text"])
             return reply["text"]
         return call
 sys.path.append(os.getcwd())
-program, tools = sys.argv.pop(), Tools()
+tools = Tools()
 sys.modules["tools"] = tools
 try:
     exec(compile(program, "<program>", "exec"), {"__name__": "__main__", "tools": tools, "ToolFailed": ToolFailed})
@@ -61,23 +69,27 @@ _EXIT_STATUS = re.compile(r"\[exit status -?\d+\]\s*\Z")
 
 
 class CallOutput:
-    """The output of a program, without the lines that are calls."""
+    """The output of a program, and its calls, which are not part of the text."""
 
-    def __init__(self, size: int, receive: Callable[[bytes], None]) -> None:
-        """`receive` takes each call."""
+    def __init__(self, size: int, mark: bytes) -> None:
+        """`mark` is before each call, and a line end after it."""
         self.window = OutputWindow(size)
-        self._receive = receive
+        self.calls: asyncio.Queue[bytes] = asyncio.Queue()
+        self._mark = mark
         self._partial = b""
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes of the stream."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
-            if line.startswith(_MARK) and len(line) <= _MAX_LINE:
-                self._receive(line.removeprefix(_MARK))
-            else:
-                self.window.feed(line + b"\n")
-        if len(self._partial) > _MAX_LINE or not self._partial.startswith(_MARK):
+            text, mark, request = line.partition(self._mark)
+            self.window.feed(text if mark else line + b"\n")
+            if mark:
+                self.calls.put_nowait(request)
+        text, separator, start = self._partial.partition(_SEPARATOR)
+        self.window.feed(text)
+        self._partial = separator + start
+        if len(self._partial) > len(self._mark) + _MAX_CALL:
             self.window.feed(self._partial)
             self._partial = b""
 
@@ -96,30 +108,31 @@ class ProgramTool:
             str, "Python source; tools.NAME(argument=value) returns text, or raises ToolFailed."
         ],
     ) -> Observation:
-        """Run a Python program that makes many tool calls (edits and their check, loops over results)."""
+        """Run one Python program that calls many tools (edits and their check, loops over results)."""
         calling = caller.get()
         if calling is None:
             raise ToolError("Programs cannot call tools here.")
         self._commands.require_text(code)
-        launch = await self._commands.launch([sys.executable, "-I", "-c", _PRELUDE, code])
-        return await _Run(
-            launch, calling, self._commands.folder, self._seconds, self._characters()
-        ).run()
+        mark = _SEPARATOR + secrets.token_hex(8).encode()
+        start = (sys.executable, "-I", "-c", _PRELUDE, str(_MAX_CALL), mark.decode())
+        launch = await self._commands.launch([*start, code])
+        output = CallOutput(self._characters(), mark)
+        return await _Run(launch, calling, self._commands.folder, self._seconds, output).run()
 
 
 class _Run:
     """One run of a program."""
 
     def __init__(
-        self, launch: Launch, calling: Caller, folder: Any, seconds: float, size: int
+        self, launch: Launch, calling: Caller, folder: Any, seconds: float, output: CallOutput
     ) -> None:
         self._launch = launch
         self._calling = calling
         self._folder = folder
         self._seconds_left = seconds
-        self._calls: asyncio.Queue[bytes] = asyncio.Queue()
-        self._output = CallOutput(size, self._calls.put_nowait)
+        self._output = output
         self._count = 0
+        self._created: list[str] = []
         self._done, self._failed = Counter[str](), Counter[str]()
 
     async def run(self) -> Observation:
@@ -130,7 +143,7 @@ class _Run:
         )
         status, is_late = None, False
         try:
-            with self._launch.prepared():
+            with self._launch.prepared() as self._created:
                 async with asyncio.timeout(self._seconds_left) as limit:
                     answering = asyncio.create_task(self._answer(transport, limit))
                     try:
@@ -140,6 +153,9 @@ class _Run:
                         await asyncio.wait([answering])
         except TimeoutError:
             is_late = True
+        except asyncio.CancelledError:  # its calls and files so far are reported
+            if not self._count and not self._created:
+                raise
         finally:
             transport.close()
         return self._observation(status, is_late=is_late)
@@ -161,7 +177,7 @@ class _Run:
         """Make the calls one after another; their time does not count."""
         loop = asyncio.get_running_loop()
         while True:
-            request = await self._calls.get()
+            request = await self._output.calls.get()
             until, now = limit.when() or loop.time(), loop.time()
             limit.reschedule(None)
             observation = await self._call(request)
@@ -182,9 +198,8 @@ class _Run:
         if name == RUN_PROGRAM:
             return Observation("A program cannot run another one.", ok=False)
         observation = await self._calling.use_tool(name, arguments)
-        if (
-            observation.ok and observation.truncated
-        ):  # a program would count and write what is missing
+        if observation.ok and observation.truncated:
+            # A program would count and write what is missing.
             why = f"The result of {name} is too long for one call: ask for parts, or open the file in Python."
             observation = Observation(why, ok=False)
         elif not observation.refused and _EXIT_STATUS.search(observation.text):
@@ -201,6 +216,8 @@ class _Run:
             )
         elif status:
             marks.append(f"[exit status {status}]")
+        if self._created:
+            marks.append(created_mark(self._created))
         text = "\n".join([output or "[no output; print what you want to see]", *marks])
         return Observation(text, ok=status == 0, truncated=self._output.window.truncated)
 

@@ -1,6 +1,5 @@
 """The tools search_text, count_text and json_query."""
 
-import codecs
 import itertools
 import json
 import re
@@ -12,6 +11,7 @@ from typing import Annotated, Any, cast
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.tools import Subject, ToolOptions
+from ecoshell.tools.diffs import line_count
 from ecoshell.tools.protection import Omissions
 from ecoshell.tools.running import clip
 from ecoshell.tools.workspace import Workspace, walk
@@ -25,11 +25,10 @@ _CONTEXT_CHARS = 80
 _MAX_PATTERN_CHARS = 1_000
 _REGEX_SECONDS = 2.0
 """Time limit for one file, which only catastrophic patterns exceed."""
-_CHUNK = 1 << 16
-"""Bytes or characters processed between two cancellation checks."""
 _SHORT_FILE = 1_500
 """Maximum characters of a file that is shown if a search in it has no match."""
 _QUOTE_CHARS = 60
+_WORD = re.compile(r"\S+")
 _MAX_NAMED = 5
 """Maximum number of large files that are named."""
 
@@ -68,33 +67,28 @@ class SearchTools:
         omissions = Omissions(self._workspace.name(self._workspace.resolve(path)))
         matches = self._matches(path, pattern, text, large_files, omissions)
         lines = list(itertools.islice(matches, _MAX_MATCHES + 1))
-        names = f"{', '.join(large_files[:_MAX_NAMED])}{' and others' if len(large_files) > _MAX_NAMED else ''}"
-        skipped = (
-            f"\n[not searched, larger than {self._options.file_bytes:,} bytes: {names}]"
-            if large_files
-            else ""
-        )
-        skipped += omissions.note()
+        skipped = omissions.note()
+        if len(lines) > _MAX_MATCHES:
+            mark = f"[truncated: the first {_MAX_MATCHES} matching lines shown; search a folder or a rarer text]"
+            shown = "\n".join([*lines[:_MAX_MATCHES], mark])
+            return Observation(shown + skipped, truncated=True)
+        if large_files:
+            others = " and others" if len(large_files) > _MAX_NAMED else ""
+            names = ", ".join(large_files[:_MAX_NAMED]) + others
+            limit = f"larger than {self._options.file_bytes:,} bytes"
+            skipped = f"\n[not searched, {limit}: {names}]{skipped}"
         if not lines:
-            return Observation(
-                f"No match for {text!r} in {path}{self._no_match_hint(path)}{skipped}"
-            )
-        if len(lines) <= _MAX_MATCHES:
-            return Observation("\n".join(lines) + skipped)
-        mark = f"[truncated: the first {_MAX_MATCHES} matching lines shown; search a folder or a rarer text]"
-        return Observation(
-            "\n".join([*lines[:_MAX_MATCHES], mark]) + omissions.note(), truncated=True
-        )
+            hint = self._no_match_hint(path)
+            return Observation(f"No match for {text!r} in {path}{hint}{skipped}")
+        return Observation("\n".join(lines) + skipped)
 
     def _no_match_hint(self, path: str) -> str:
         if self._workspace.resolve(path).is_dir():
             return "; use list_files to see the files."
         text = self._workspace.read_text(path, self._options.file_bytes).text
-        return (
-            f", which contains:\n{text}"
-            if len(text) <= _SHORT_FILE
-            else "; use read_file to see its text."
-        )
+        if len(text) > _SHORT_FILE:
+            return "; use read_file to see its text."
+        return f", which contains:\n{text}"
 
     def count_text(
         self,
@@ -107,29 +101,11 @@ class SearchTools:
     ) -> str:
         """Count the lines, words, characters and bytes of a file or a text: how many, how long, how often."""
         if path:
-            count = _Count(text or "")
-            decoder = codecs.getincrementaldecoder("utf-8")()
-            with self._workspace.reading(path) as (file, name):
-                try:
-                    while data := file.read(_CHUNK):
-                        checkpoint()
-                        if b"\0" in data:
-                            raise ToolError(
-                                f"{name} is a binary file (it contains NUL bytes), not text."
-                            )
-                        count.size += len(data)
-                        count.add(decoder.decode(data))
-                    count.add(decoder.decode(b"", final=True))
-                except UnicodeDecodeError as error:
-                    raise ToolError(f"{name} is not UTF-8 text.") from error
-            return f"{name}: {count}"
+            file = self._workspace.read_text(path, self._options.file_bytes)
+            return f"{file.name}: {_counts(file.text, text or '')}"
         if text is None:
             raise ToolError("Give `path` (a file) or `text`.")
-        count = _Count(size=len(text.encode("utf-8", "surrogatepass")))
-        for start in range(0, len(text), _CHUNK):
-            checkpoint()
-            count.add(text[start : start + _CHUNK])
-        return str(count)
+        return _counts(text)
 
     def _matches(
         self, path: str, pattern: Any, source: str, large_files: list[str], omissions: Omissions
@@ -178,10 +154,8 @@ class SearchTools:
             raise ToolError(
                 f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
             ) from error
-        except (
-            RecursionError,
-            ValueError,
-        ) as error:  # nested too deeply, or a number with too many digits
+        except (RecursionError, ValueError) as error:
+            # It is nested too deeply, or has a number with too many digits.
             raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
         if (value := _search(query, data)) is not None:
             return json.dumps(value, ensure_ascii=False)
@@ -190,15 +164,11 @@ class SearchTools:
 
 def _outline(name: str, query: str, data: Any) -> str:
     """Return the value of the only path that ends with the query, or else the paths of the data."""
-    candidates = [
-        path
-        for path in itertools.islice(_paths(data), _MAX_SEARCHED_PATHS)
-        if path.rpartition(".")[2] == query.strip()
-    ]
+    searched = itertools.islice(_paths(data), _MAX_SEARCHED_PATHS)
+    candidates = [path for path in searched if path.rpartition(".")[2] == query.strip()]
     if len(candidates) == 1 and len(candidates[0]) <= _MAX_QUERY_CHARS:
-        return (
-            f"But {candidates[0]} is {json.dumps(_search(candidates[0], data), ensure_ascii=False)}"
-        )
+        value = json.dumps(_search(candidates[0], data), ensure_ascii=False)
+        return f"But {candidates[0]} is {value}"
     paths = list(itertools.islice(_paths(data), _MAX_PATHS + 1))
     outline = [*paths[:_MAX_PATHS], *(["…"] if len(paths) > _MAX_PATHS else [])]
     return f"{name} contains {clip(', '.join(outline), _MAX_OUTLINE_CHARS)[0]}"
@@ -229,50 +199,19 @@ def _matching_lines(name: str, text: str, pattern: Any, source: str) -> Iterator
         ) from error
 
 
-@dataclass
-class _Count:
-    """Running totals over the chunks of a text, which may split words."""
-
-    target: str = ""
-    """A text whose occurrences are counted as well; empty for none."""
-    occurrences: int = 0
-    line_ends: int = 0
-    words: int = 0
-    characters: int = 0
-    size: int = 0
-    last_character: str = ""
-    _tail: str = ""
-    """The end of the last chunk, in which an occurrence may start."""
-
-    def add(self, chunk: str) -> None:
-        if not chunk:
-            return
-        self.line_ends += chunk.count("\n")
-        self.words += len(chunk.split())
-        if self.last_character and not self.last_character.isspace() and not chunk[0].isspace():
-            self.words -= 1  # a word in two chunks
-        self.characters += len(chunk)
-        self.last_character = chunk[-1]
-        if self.target:
-            *parts, tail = (self._tail + chunk).split(self.target)
-            self.occurrences += len(parts)
-            self._tail = tail[max(0, len(tail) - len(self.target) + 1) :]
-
-    def __str__(self) -> str:
-        lines = self.line_ends + (self.last_character not in ("", "\n"))
-        counts = {
-            "line": lines,
-            "word": self.words,
-            "character": self.characters,
-            "byte": self.size,
-        }
-        text = ", ".join(_quantity(number, unit) for unit, number in counts.items())
-        if not self.target:
-            return text
-        quote = (
-            self.target if len(self.target) <= _QUOTE_CHARS else f"{self.target[:_QUOTE_CHARS]}…"
-        )
-        return f"{text}; {quote!r} occurs {_quantity(self.occurrences, 'time')}"
+def _counts(text: str, target: str = "") -> str:
+    """Return the size of a text, and how often it contains the target, if there is one."""
+    counts = {
+        "line": line_count(text),
+        "word": sum(1 for _ in _WORD.finditer(text)),
+        "character": len(text),
+        "byte": len(text.encode("utf-8", "surrogatepass")),
+    }
+    size = ", ".join(_quantity(number, unit) for unit, number in counts.items())
+    if not target:
+        return size
+    quote = target if len(target) <= _QUOTE_CHARS else f"{target[:_QUOTE_CHARS]}…"
+    return f"{size}; {quote!r} occurs {_quantity(text.count(target), 'time')}"
 
 
 def _quantity(number: int, unit: str) -> str:

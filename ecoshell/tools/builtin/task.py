@@ -11,8 +11,7 @@ from ecoshell.tools.function import FunctionTool
 
 TASK = "task"
 PROJECT_FOLDERS = (".ecoshell/agents", ".claude/agents")
-"""Folders of the workspace that define agents; of files with one name, the first counts, and it counts before the
-user's."""
+"""Folders of the workspace that define agents; of files with one name, the user's counts, then the first."""
 _SECONDS = 86_400.0
 _GRACE_SECONDS = 10.0
 

@@ -44,10 +44,11 @@ class TodoTool:
             )
         if (calling := caller.get()) is not None:
             calling.report(TodoChanged(items))
+        if not items:
+            return Observation("Empty now.")
         done = sum(item.state == "done" for item in items)
-        return Observation(
-            f"The task list has {len(items)} items, {done} of them done." if items else "Empty now."
-        )
+        size = "1 item" if len(items) == 1 else f"{len(items)} items"
+        return Observation(f"The task list has {size}, {done} of them done.")
 
 
 _LIMITS = f"at most {_MAX_ITEMS}; a state is {', '.join(_STATES)}"

@@ -57,9 +57,8 @@ def convert_units(
     for text, name in parts:
         number = Decimal(evaluate(text).text)
         units = [_DEGREES.sub("", unit.strip().casefold()) for unit in (name, to_unit)]
-        if all(
-            unit in _TEMPERATURES for unit in units
-        ):  # With other units, C, F and K have other meanings.
+        # With other units, C, F and K have other meanings.
+        if all(unit in _TEMPERATURES for unit in units):
             source, target = (registry.Unit(_TEMPERATURES[unit]) for unit in units)
         else:
             source, target = _unit(registry, name), _unit(registry, to_unit)
@@ -71,9 +70,8 @@ def convert_units(
             raise ToolError(f"{source_text} is too large or too small to convert.") from error
     rounded = Context(prec=_DIGITS).create_decimal(total)
     is_exact = abs(rounded - total) <= abs(total) * Decimal("1e-20")
-    return (
-        f"{source_text} {'=' if is_exact else '≈'} {plain(rounded.normalize())} {to_unit.strip()}"
-    )
+    sign = "=" if is_exact else "≈"
+    return f"{source_text} {sign} {plain(rounded.normalize())} {to_unit.strip()}"
 
 
 @functools.cache
@@ -101,6 +99,5 @@ def _unit(registry: Any, name: str) -> Any:
         except Exception:  # noqa: BLE001 - pint's parser raises any error of its tokenizer
             continue
     near = closest_words(lower.replace(" ", "_"), registry)
-    raise ToolError(
-        f"No unit is called {name}." + (f" Nearest: {', '.join(near)}." if near else "")
-    )
+    hint = f" Nearest: {', '.join(near)}." if near else ""
+    raise ToolError(f"No unit is called {name}.{hint}")

@@ -73,7 +73,7 @@ class Connection:
     ) -> "Connection":
         """Start the helper and connect within this time. Raises ToolError.
 
-        `server` is the helper's first line. `on_record` receives lists, updated resources and sign-ins.
+        `server` is the helper's first line. `on_record` receives lists and sign-ins.
         """
         inherited = [name for name in _ENVIRONMENT.split() if name in os.environ]
         environment = {name: os.environ[name] for name in inherited}
@@ -157,7 +157,7 @@ class Connection:
             self._end("it ended")
 
     def _handle(self, record: Record) -> None:
-        if "auth" in record or "updated" in record:
+        if "auth" in record:
             self._on_record(record)
         elif "tools" in record:
             self.about = record["about"]

@@ -13,7 +13,6 @@ Output:
   "resources": […], "templates": […], "completes", "about": text}`.
 - `{"id", "progress": text}` and `{"id", "text", "ok", "images": [base64]}` for requests. Text is cut at MAX_TEXT
   characters; binary content is saved in `files` and named in the text.
-- `{"updated": URI}` if a resource that was read has changed.
 - `{"ask": number, …}` with `form`, `visit` or `sample` for a question of the server; `{"ask", "withdrawn"}` ends it.
 - `{"auth": state}`: the sign-in to store.
 - `{"ended": reason}` as the last line, if the connection was lost.
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from mcp import Client
 
 _MAX_MEMORY = 1 << 30  # bytes of address space; a connection uses about a quarter of it
-_MAX_WATCHED = 100  # maximum number of resources whose changes are reported
 _MAX_VALUES = 100  # maximum number of completions, as in the protocol
 _ALARM = 10  # seconds of processor time without a heartbeat after which this process is ended
 _HEARTBEAT = 2.0  # seconds between heartbeats
@@ -111,8 +109,6 @@ class Bridge:
         self._wire = wire
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._lists_changed = asyncio.Event()
-        self._watched_uris: set[str] = set()  # resources whose changes the server reports
-        self._listener: asyncio.Task[None]  # receives change notifications once connected
         self._ended = asyncio.Event()  # the server closed the connection, or sent too much
         self._failure = ""  # why this process ended the connection
         self._messages = self._invalid = 0
@@ -137,18 +133,12 @@ class Bridge:
 
     async def _connect(self, server: Mapping[str, Any]) -> str:
         from mcp import Client
-        from mcp_types import Implementation, ListRootsResult, ResourceUpdatedNotification, Root
+        from mcp_types import Implementation, ListRootsResult, Root
         from pydantic import FileUrl
 
         async def handle(message: object) -> None:
-            match message:
-                case ResourceUpdatedNotification():
-                    if (uri := str(message.params.uri)) in self._watched_uris:
-                        self._write({"updated": uri})
-                case _ if getattr(message, "method", "").endswith("/list_changed"):
-                    self._lists_changed.set()
-                case _:
-                    pass
+            if getattr(message, "method", "").endswith("/list_changed"):
+                self._lists_changed.set()
 
         async def list_roots(context: Any) -> Any:
             uris = [FileUrl(Path(root).as_uri()) for root in server["roots"]]
@@ -168,13 +158,13 @@ class Bridge:
             ) as client:
                 self._client = client
                 self._write(await read_lists(client))
-                self._listener = asyncio.create_task(self._listen())
-                updates = asyncio.create_task(self._resend_lists(client))
+                tasks = [self._listen(client), self._resend_lists(client)]
+                following = [asyncio.create_task(task) for task in tasks]
                 try:
                     await self._ended.wait()
                 finally:
-                    updates.cancel()
-                    self._listener.cancel()
+                    for task in following:
+                        task.cancel()
             return self._failure or "it ended"
         except asyncio.CancelledError:
             raise
@@ -191,39 +181,15 @@ class Bridge:
                 self._write(await read_lists(client))
             await asyncio.sleep(_RELIST_PAUSE)
 
-    async def _listen(self) -> None:
-        """Subscribe to changes of lists and watched resources; servers before 2026 report them without being asked."""
-        from mcp.client.subscriptions import ResourceUpdated
-
+    async def _listen(self, client: "Client") -> None:
+        """Subscribe to changes of lists; servers before 2026 report them without being asked."""
         with contextlib.suppress(Exception):  # Not every server supports subscriptions.
-            async with self._client.listen(
-                tools_list_changed=True,
-                prompts_list_changed=True,
-                resources_list_changed=True,
-                resource_subscriptions=sorted(self._watched_uris),
+            async with client.listen(
+                tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
             ) as events:
                 self._lists_changed.set()  # Changes before the subscription were not reported.
-                async for event in events:
-                    if not isinstance(event, ResourceUpdated):
-                        self._lists_changed.set()
-                    elif (uri := str(event.uri)) in self._watched_uris:
-                        self._write({"updated": uri})
-
-    async def _watch(self, uri: str) -> None:
-        """Subscribe to changes of a resource if the server supports it."""
-        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-        support, watched = self._client.server_capabilities.resources, self._watched_uris
-        can_subscribe = support is not None and support.subscribe
-        if not can_subscribe or uri in watched or len(watched) >= _MAX_WATCHED:
-            return
-        watched.add(uri)
-        if self._client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._listener.cancel()
-            self._listener = asyncio.create_task(self._listen())
-        else:
-            with contextlib.suppress(Exception):  # The resource can be read without a subscription.
-                await self._client.subscribe_resource(uri)  # pyright: ignore[reportDeprecated] - for older servers
+                async for _ in events:
+                    self._lists_changed.set()
 
     async def _read_requests(self) -> None:
         reader = asyncio.StreamReader(limit=1 << 26)
@@ -260,7 +226,6 @@ class Bridge:
 
         save = file_saver(request.get("files"))
         if "read" in request:
-            await self._watch(request["read"])
             resource = await self._client.read_resource(request["read"])
             text = "\n".join(text_of(content, save) for content in resource.contents)
             return text, True, images_of(resource.contents)

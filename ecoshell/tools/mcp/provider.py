@@ -56,7 +56,6 @@ class McpServer:
         self._files = files
         self._connect_seconds = connect_seconds
         self._lists: Lists | None = None  # None until the cached lists were read
-        self._updated: set[str] = set()  # resources that changed after they were read
         self._known = False
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -138,14 +137,7 @@ class McpServer:
 
     async def read(self, uri: str) -> Observation:
         """Return the text and the images of a resource; raises ToolError."""
-        connection = await self._open()
-        self._updated.discard(uri)
-        return await self._request(connection, {"read": uri})
-
-    def updates(self) -> Sequence[str]:
-        """Return the resources that changed after they were read, each once."""
-        updated, self._updated = sorted(self._updated), set()
-        return updated
+        return await self._request(await self._open(), {"read": uri})
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Observation:
         """Return a prompt of the server as a question; raises ToolError."""
@@ -266,8 +258,6 @@ class McpServer:
             task = asyncio.create_task(store())
             self._stores.add(task)
             task.add_done_callback(self._stores.discard)
-        elif "updated" in record:
-            self._updated.add(record["updated"])
         else:
             self._known = True
             self._update(record)

@@ -20,6 +20,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")  # tool names that the protoc
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _MAX_DESCRIPTION = 4_000  # maximum characters of a description; longer ones are truncated
 _MAX_SCHEMA = 20_000  # maximum characters of a schema; tools with longer ones are rejected
+_MAX_UNFILTERED = 40_000  # the same for the schema as the server sends it
 _MAX_URI = 2_000
 _KEYRING = "ecoshell"  # service name in the system keyring
 _MAX_NODES, _MAX_DEPTH = 500, 12  # deeper or further parts accept any value
@@ -212,6 +213,8 @@ def safe_schema(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise ValueError("its schema is not a JSON object")
     root = cast("dict[str, Any]", schema)
+    if len(json.dumps(root, allow_nan=False)) > _MAX_UNFILTERED:
+        raise ValueError(_LONG_SCHEMA)
     if root.get("type", "object") != "object":
         raise ValueError("its schema does not describe an object")
     return {"type": "object", "properties": {}, **_SchemaFilter(root).filter(root, 0)}
@@ -219,15 +222,13 @@ def safe_schema(schema: Any) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class _SchemaFilter:
-    """Filters one schema within limits of nodes and characters, because references can expand exponentially."""
+    """Filters one schema within a limit of nodes, because references can expand exponentially."""
 
     _root: Mapping[str, Any]
     _nodes: int = 0
-    _room: int = _MAX_SCHEMA
 
     def filter(self, schema: Any, depth: int) -> Any:
         self._nodes += 1
-        self._use(len(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else 1)
         if schema is False:
             return schema
         if not isinstance(schema, dict) or depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
@@ -236,7 +237,6 @@ class _SchemaFilter:
         if "$ref" in keywords:
             siblings = {key: value for key, value in keywords.items() if key != "$ref"}
             keywords = {**self._target(keywords["$ref"]), **siblings}
-            self._use(len(keywords))
             if "$ref" in keywords:  # a chain of references, which may be circular
                 return self.filter(keywords, depth + 1)
         values = ((key, self._value(key, value, depth + 1)) for key, value in keywords.items())
@@ -246,7 +246,6 @@ class _SchemaFilter:
         """Return the target of a reference; empty if it does not exist in this schema."""
         target: Any = None
         if isinstance(reference, str) and reference.startswith("#"):
-            self._use(len(reference))
             target = self._root
             for part in reference[1:].split("/")[1:]:
                 inner = cast("dict[str, Any]", target) if isinstance(target, dict) else {}
@@ -259,28 +258,18 @@ class _SchemaFilter:
             return self.filter(value, depth)
         if key in _SUBSCHEMA_BY_NAME and isinstance(value, dict):
             schemas = cast("dict[str, Any]", value)
-            self._use(sum(map(len, schemas)))
-            return {str(name): self.filter(inner, depth) for name, inner in schemas.items()}
+            return {name: self.filter(inner, depth) for name, inner in schemas.items()}
         if key in _SUBSCHEMA_LIST and isinstance(value, list) and value:
             return [self.filter(inner, depth) for inner in cast("list[Any]", value)]
-        if key in _VALUE_KEYWORDS or key in ("type", "required"):
-            self._use(len(json.dumps(value, allow_nan=False)))
         if key == "type":
             names = cast("list[Any]", value) if isinstance(value, list) else [value]
             is_known = all(isinstance(name, str) and name in _TYPES for name in names)
-            is_valid = bool(names) and is_known
-            return cast("object", value) if is_valid else None
+            return cast("object", value) if names and is_known else None
         if key == "required" and isinstance(value, list):
             return [name for name in cast("list[Any]", value) if isinstance(name, str)]
         types = _VALUE_KEYWORDS.get(key, ())
         is_valid = isinstance(value, types) and value != []
         return cast("object", value) if is_valid else None
-
-    def _use(self, characters: int) -> None:
-        """Count characters read or returned; raises ValueError above the limit."""
-        self._room -= characters
-        if self._room < 0:
-            raise ValueError(_LONG_SCHEMA)
 
 
 class CachedLists:

@@ -4,6 +4,7 @@ import asyncio
 from time import monotonic
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -17,10 +18,17 @@ from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
 from ecoshell.tui.prompt.todo import TodoList
+from ecoshell.tui.text import fit, fit_middle
 
 _SPINNER = "|/-\\"
 _FRAMES_PER_SECOND = 4
 _MAX_QUEUED_LINES = 3
+_GAP = " · "
+_STOPS = "esc stops"
+_MIN_PART_CELLS = 12
+"""Cells below which the last part of an activity is dropped instead of shortened."""
+_BORDER_CELLS = 4
+"""Cells of the border and the spaces around the title."""
 _APPROVAL_WORDS = {
     "plan": "plan mode · shift+tab changes it",
     "edits": "edits are accepted · shift+tab changes it",
@@ -162,17 +170,16 @@ class PromptBar(Vertical):
         def pending() -> Draft:
             """Waiting, queued and typed messages, restored in the prompt after a crash."""
             drafts = [*filter(None, (self.waiting,)), *self.queue, self.prompt.draft]
+            attachments = (attachment for draft in drafts for attachment in draft.attachments)
             text = "\n".join(draft.text for draft in drafts if draft.text)
-            return Draft(
-                text, tuple(attachment for draft in drafts for attachment in draft.attachments)
-            )
+            return Draft(text, tuple(attachments))
 
-        warning = "The draft cannot be stored, and would be lost in a crash"
-        self._draft.current = pending
-        self._draft.complain = lambda failure: self.hint(
-            f"{warning}: {failure.strerror or failure}."
-        )
+        self._draft.current, self._draft.complain = pending, self._warn
         self.is_restored = True
+
+    def _warn(self, failure: OSError) -> None:
+        warning = "The draft cannot be stored, and would be lost in a crash"
+        self.hint(f"{warning}: {failure.strerror or failure}.")
 
     def _take_back(self) -> bool:
         """Return the newest queued message to the prompt; return whether there was one."""
@@ -183,34 +190,49 @@ class PromptBar(Vertical):
         return True
 
     def watch_queue(self) -> None:
-        rows = [f"queued  {visible_line(draft.text)}" for draft in self.queue]
-        hidden = len(rows) - _MAX_QUEUED_LINES
-        more = [f"… and {hidden} more"] if hidden > 0 else []
-        lines = [
-            *rows[:_MAX_QUEUED_LINES],
-            *more,
-            "sent when the turn ends · up takes it back · esc empties the queue",
-        ]
+        lines = [f"queued  {visible_line(draft.text)}" for draft in self.queue[:_MAX_QUEUED_LINES]]
+        if (hidden := len(self.queue) - _MAX_QUEUED_LINES) > 0:
+            lines.append(f"… and {hidden} more")
+        lines.append("sent when the turn ends · up takes it back · esc empties the queue")
         line = self.query_one("#queue", Static)
         line.update("\n".join(lines))
-        line.set_class(bool(rows), "-on")
+        line.set_class(bool(self.queue), "-on")
         self._draft.touch()
 
     def watch_waiting(self) -> None:
         self._draft.touch()
 
+    def _working(self, room: int) -> str:
+        """The activity, its duration and the key that stops it, in a number of cells; the key is dropped last."""
+        if not self._activity:
+            return ""
+        seconds = monotonic() - self._since
+        sign = _SPINNER[int(seconds * _FRAMES_PER_SECOND) % len(_SPINNER)]
+        *parts, last = f"{sign} {self._activity}".split(_GAP)
+        ends = ((f"{int(seconds)} s", _STOPS), (_STOPS,))
+        fixed = cell_len(_GAP.join((*parts, "", *ends[0])))
+        if parts and room - fixed >= _MIN_PART_CELLS:
+            last = fit_middle(last, room - fixed)
+        parts.append(last)
+        rows = (
+            _GAP.join((*parts[:count], *end)) for count in range(len(parts), 0, -1) for end in ends
+        )
+        shortest = (fit(parts[0], room - cell_len(_GAP + _STOPS)), _STOPS)
+        row = next((row for row in rows if cell_len(row) <= room), "")
+        return row or _GAP.join(filter(None, shortest))
+
     def _show_mode(self) -> None:
         mode = self.prompt.mode
         nothing = "no match" if mode == "search" and not self.completions.offers else ""
         news = "▼ new content below: end goes there" if self._news else ""
-        seconds = monotonic() - self._since
-        sign = _SPINNER[int(seconds * _FRAMES_PER_SECOND) % len(_SPINNER)]
-        working = (
-            f"{sign} {self._activity} · {int(seconds)} s · esc stops" if self._activity else ""
-        )
-        title = " · ".join(
-            part for part in (self._WORDS[mode], self._approval, nothing, news, working) if part
-        )
+        words = _GAP.join(filter(None, (self._WORDS[mode], self._approval, nothing)))
+        with_news = _GAP.join(filter(None, (words, news)))
+        width = self.size.width - _BORDER_CELLS
+        room = width - cell_len(_GAP + _STOPS)
+        is_cut = bool(self._activity) and cell_len(with_news) > room
+        words = fit(words, room) if is_cut else with_news
+        parts = (words, self._working(width - (cell_len(words + _GAP) if words else 0)))
+        title = _GAP.join(filter(None, parts))
         if title != self._title:
             self._title, self.border_title = title, Content(f" {title} " if title else "")
         if mode != self._mode:

@@ -7,8 +7,9 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from operator import itemgetter
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -85,7 +86,6 @@ class CompletionList(Widget, can_focus=False):
 
     @property
     def current(self) -> Offer:
-        """The highlighted offer of the open list."""
         return self.offers[self.highlighted]
 
     def offer(self, offers: Sequence[Offer], words: Sequence[str] = (), *, at: int = 0) -> None:
@@ -99,10 +99,8 @@ class CompletionList(Widget, can_focus=False):
 
     def move(self, by: int, *, around: bool = True) -> None:
         """Move the highlight, wrapping around if `around`."""
-        at = self.highlighted + by
-        self.highlighted = (
-            at % len(self.offers) if around else max(0, min(at, len(self.offers) - 1))
-        )
+        at, count = self.highlighted + by, len(self.offers)
+        self.highlighted = at % count if around else max(0, min(at, count - 1))
         self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -115,30 +113,30 @@ class CompletionList(Widget, can_focus=False):
         self._top = max(min(self._top, self.highlighted), self.highlighted - room + 1)
         visible = self.offers[self._top : self._top + room]
         labels = [Content(visible_line(offer.label[:_MAX_DRAWN_LENGTH])) for offer in visible]
-        widths = (
+        widths = [
             label.cell_length for offer, label in zip(visible, labels, strict=True) if offer.help
-        )
+        ]
         column = max(widths, default=0) + _GAP
+        matched, about, current = (
+            self.get_visual_style(f"completion--{part}", partial=True)
+            for part in ("matched", "help", "current")
+        )
         rows: list[Content] = []
         for at, (offer, label) in enumerate(zip(visible, labels, strict=True), self._top):
             row, is_current = label, at == self.highlighted
             for place in places(self._words, label.plain.lower()):
-                row = row.stylize(
-                    self.get_visual_style("completion--matched", partial=True), place, place + 1
-                )
+                row = row.stylize(matched, place, place + 1)
             if offer.keep_end and row.cell_length > width > 0:
                 row = Content("…") + row[len(row.plain) - len(fit_end(row.plain, width - 1)) :]
             if offer.help:
-                about = Content(visible_line(offer.help))
-                if not is_current:  # muted text is hard to read on the highlight
-                    about = about.stylize(self.get_visual_style("completion--help", partial=True))
-                row = row.pad_right(max(_GAP, column - row.cell_length)) + about
-            row = (Content("› " if is_current else "  ") + row).truncate(
-                width + _GAP, ellipsis=True
-            )
+                words = Content(visible_line(offer.help))
+                # muted text is hard to read on the highlight
+                words = words if is_current else words.stylize(about)
+                row = row.pad_right(max(_GAP, column - row.cell_length)) + words
+            row = Content("› " if is_current else "  ") + row
+            row = row.truncate(width + _GAP, ellipsis=True)
             if is_current:
-                row = row.pad_right(max(0, width + _GAP - row.cell_length))
-                row = row.stylize_before(self.get_visual_style("completion--current", partial=True))
+                row = row.pad_right(max(0, width + _GAP - row.cell_length)).stylize_before(current)
             rows.append(row)
         return Content("\n").join(rows)
 
@@ -160,16 +158,13 @@ def command_offers(complete: Completer, typed: str) -> list[Offer]:
     exact = complete(typed)
     lines = {offer.text.lower(): offer for offer in exact}
     prefix, query = (f"{command} ", argument) if blank else ("/", typed[1:])
-    candidates = (
-        (candidate.text[len(prefix) :].lower(), candidate) for candidate in complete(prefix)
-    )
+    candidates = ((offer.text[len(prefix) :].lower(), offer) for offer in complete(prefix))
     fuzzy, _ = best(query, candidates, _MAX_COMMANDS)
     for offer in fuzzy:
         lines.setdefault(offer.text.lower(), offer)
-    offers = list(lines.values())[:_MAX_COMMANDS]
     return [
         Offer(offer.text, offer.help, offer.text if " " in offer.text else f"{offer.text} ")
-        for offer in offers
+        for offer in islice(lines.values(), _MAX_COMMANDS)
     ]
 
 
@@ -195,33 +190,19 @@ def mention_text(path: str) -> str:
     return f"@{path}" if _UNQUOTED.fullmatch(path) else f'@"{path}"'
 
 
-class Names:
-    """The files that can be mentioned; a longer query searches the matches of the previous one."""
+def best_names(names: Iterable[str], query: str) -> list[str]:
+    """The names that match best: those in a file's own name first, then the shorter path."""
+    letters = query.lower()
+    pattern = "".join(f"[^{letter}]*{letter}" for letter in map(re.escape, letters))
+    matches = re.compile(pattern).match  # faster than the score of each name
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._all = [(name.lower(), name) for name in sorted(names, key=len)]
-        self._matches = self._all
-        self._query = ""
+    def worth(name: str) -> float:
+        text = name.lower()
+        in_name = score((letters,), text.rstrip("/").rpartition("/")[2])
+        return _FILE_NAME_BONUS + in_name if in_name else score((letters,), text)
 
-    def best(self, query: str) -> list[str]:
-        """The best matches; those in a file's own name first, then the shorter path."""
-        letters = query.lower()
-        candidates = self._matches if letters.startswith(self._query) else self._all
-        matches = re.compile(
-            "".join(f"[^{letter}]*{letter}" for letter in map(re.escape, letters))
-        ).match
-        self._matches = [pair for pair in candidates if matches(pair[0])]
-        self._query = letters
-        if not letters:
-            return [name for _, name in self._matches[:_MAX_NAMES]]
-        ranked: list[tuple[float, str]] = []
-        for text, name in self._matches:
-            in_name = score((letters,), text.rstrip("/").rpartition("/")[2])
-            ranked.append(
-                (_FILE_NAME_BONUS + in_name if in_name else score((letters,), text), name)
-            )
-        ranked.sort(key=itemgetter(0), reverse=True)
-        return [name for _, name in ranked[:_MAX_NAMES]]
+    candidates = (name for name in sorted(names, key=len) if matches(name.lower()))
+    return nlargest(_MAX_NAMES, candidates, key=worth)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -232,7 +213,7 @@ class MentionSearch:
     files: Files | None = None
     """Lists the names; None before the shell is open."""
     _mention: Mention | None = None
-    _names: Names = field(default_factory=lambda: Names(()))
+    _names: Sequence[str] = ()
     _listed_for: tuple[int, int] | None = None
     _task: asyncio.Task[None] | None = None
 
@@ -252,15 +233,11 @@ class MentionSearch:
     async def _search(self) -> None:
         done: Mention | None = None
         while (mention := self._mention) is not None and mention != done:
-            if (
-                mention.start != self._listed_for
-            ):  # list again for each mention: files may have changed
-                self._listed_for = mention.start
-                names: Sequence[str] = ()
+            if mention.start != self._listed_for:  # files may have changed since the last mention
+                self._listed_for, self._names = mention.start, ()
                 with suppress(EcoshellError, OSError):  # no completion then
-                    names = await self.files() if self.files else ()
-                self._names = await asyncio.to_thread(Names, names)
-            matches = await asyncio.to_thread(self._names.best, mention.query)
+                    self._names = await self.files() if self.files else ()
+            matches = await asyncio.to_thread(best_names, self._names, mention.query)
             done = mention
             if mention == self._mention:
                 self.show(mention, matches)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ecoshell.paths import is_special, make_private, replacement
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _MARK = "\0attachments "
 """Start of a draft with attachments; typed text contains no NUL."""
-_SLICE = 1 << 20
-"""Characters written at once, so that other threads can run in between."""
 _PAUSE = 0.5
 """Seconds without a change after which the draft is stored."""
 _MAX_DELAY = 2.0
@@ -31,8 +29,6 @@ _MARKER = re.compile(r"\[(?:(paste-(\d+)) · [\d,]+ (?:lines|characters)|image [
 _MAX_ENTRIES = 1_000
 _TAIL_BYTES = 1_000_000
 """The part of the history file that is read."""
-_MAX_ATTACHED_CHARACTERS = 20_000_000
-"""Limit of attachments remembered for the history, in memory only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +43,8 @@ class Draft:
 class DraftFile:
     """A draft on disk, stored in a thread while the user types.
 
-    File errors are not fatal; the draft is then on the screen only. A draft without attachments is plain text. One with
-    attachments starts with a line that lists its parts (the text, without a name, and the attachments) with their
-    lengths in characters; the parts follow.
+    File errors are not fatal; the draft is then on the screen only. A draft without attachments is plain text, one with
+    attachments is JSON after a mark.
     """
 
     file: Path
@@ -74,40 +69,27 @@ class DraftFile:
             return Draft(content)
         from ecoshell.messages import Attachment, Image  # not needed for the first frame
 
+        stored = content.removeprefix(_MARK)
         try:
-            head, _, body = content.removeprefix(_MARK).partition("\n")
-            parts: list[dict[str, Any]] = json.loads(head)
-            texts: list[Attachment] = []
-            for part in parts:
-                name, text = str(part["name"]), body[: part["length"]]
-                texts.append(
-                    Attachment(name, text, Image(**part["image"]) if "image" in part else None)
-                )
-                body = body[part["length"] :]
-        except (ValueError, TypeError, KeyError, RecursionError):  # not in this format
-            return Draft(content.removeprefix(_MARK))
-        return Draft(texts[0].text if texts else body, tuple(texts[1:]))
+            record = json.loads(stored)
+            attachments = (
+                Attachment(item["name"], item["text"], item["image"] and Image(**item["image"]))
+                for item in record["attachments"]
+            )
+            return Draft(record["text"], tuple(attachments))
+        except (ValueError, TypeError, KeyError, RecursionError):  # damaged
+            return Draft(stored)
 
     def write(self, draft: Draft) -> OSError | None:
         """Store the draft atomically; an empty one removes the file. Return the error, if any."""
         try:
             if draft.text.strip():
                 make_private(self.file.parent)
+                text = draft.text
+                if draft.attachments:
+                    text = f"{_MARK}{json.dumps(asdict(draft))}"
                 with replacement(self.file) as fresh:
-                    if draft.attachments:
-                        parts: list[dict[str, Any]] = [{"name": "", "length": len(draft.text)}]
-                        for attachment in draft.attachments:
-                            image = {"image": asdict(attachment.image)} if attachment.image else {}
-                            parts.append(
-                                {"name": attachment.name, "length": len(attachment.text), **image}
-                            )
-                        fresh.write(f"{_MARK}{json.dumps(parts)}\n".encode())
-                    for text in (
-                        draft.text,
-                        *(attachment.text for attachment in draft.attachments),
-                    ):
-                        for at in range(0, len(text), _SLICE):
-                            fresh.write(text[at : at + _SLICE].encode(errors="backslashreplace"))
+                    fresh.write(text.encode(errors="backslashreplace"))
             else:
                 self.file.unlink(missing_ok=True)
         except OSError as failure:
@@ -155,10 +137,7 @@ def is_large(text: str) -> bool:
 
 def unified(text: str) -> str:
     """The text with `\\n` line ends (terminals send carriage returns) and without NULs."""
-    for old, new in (("\r\n", "\n"), ("\r", "\n"), ("\0", "")):
-        if old in text:
-            text = text.replace(old, new)
-    return text
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
 
 
 @dataclass(slots=True)
@@ -227,10 +206,6 @@ class Pastes:
                 self._last = max(self._last, int(match[2] or 0))
 
 
-def _size(attachment: "Attachment") -> int:
-    return len(attachment.text) + (len(attachment.image.data) if attachment.image else 0)
-
-
 class History:
     """Sent questions from oldest to newest, with a position for browsing.
 
@@ -288,7 +263,7 @@ class History:
         return [entry for entry in newest_first if all(word in fold(entry) for word in words)]
 
     def recalled(self, entry: str) -> Draft:
-        """An entry with its attachments, if they are still in memory."""
+        """An entry with its attachments, if it was sent in this chat."""
         return Draft(entry, self._attachments.get(entry, ()))
 
     def add(self, draft: Draft) -> bool:
@@ -298,15 +273,6 @@ class History:
             self._entries.append(draft.text)
         if draft.attachments:
             self._attachments[draft.text] = draft.attachments
-            sizes = {
-                entry: sum(map(_size, attachments))
-                for entry, attachments in self._attachments.items()
-            }
-            excess = sum(sizes.values()) - _MAX_ATTACHED_CHARACTERS
-            for entry, size in list(sizes.items())[:-1]:  # drop the oldest first
-                if excess > 0:
-                    excess -= size
-                    del self._attachments[entry]
         self._place = len(self._entries)
         return is_new
 

@@ -1,13 +1,8 @@
-"""The prompt: input for questions, slash commands and shell commands, with an external editor."""
+"""The prompt: input for questions, slash commands and shell commands."""
 
 import asyncio
-import os
-import shlex
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -19,7 +14,7 @@ from textual.geometry import Size
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditHistory, EditResult, Location, Selection
 
-from ecoshell.errors import EcoshellError, ToolError, UsageError
+from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import visible
 from ecoshell.tui.keys import Hint, TextInput, act_at_once
 from ecoshell.tui.prompt.completion import (
@@ -51,7 +46,6 @@ _MAX_QUERY_LENGTH = 200
 _MAX_ENTRIES = 200
 _PLACEHOLDER = "Ask anything, / for commands, @ for files, ! for the shell"
 _SEARCHING = "Type to search the history"
-_EDITORS = ("editor", "nano", "vim", "vi", "notepad")
 _STEERING = frozenset({"up", "down", "tab", "enter", "escape", "ctrl+r", "ctrl+s", "ctrl+g"})
 
 
@@ -116,11 +110,9 @@ class Prompt(TextInput):
     @property
     def draft(self) -> Draft:
         """The input with its pastes; during a search, the input before it."""
-        return (
-            self._paused.draft
-            if self._paused
-            else Draft(self.text, self._pastes.attachments_of(self.text))
-        )
+        if self._paused is not None:
+            return self._paused.draft
+        return Draft(self.text, self._pastes.attachments_of(self.text))
 
     @property
     def typing(self) -> bool:
@@ -180,16 +172,12 @@ class Prompt(TextInput):
         if mention is None:
             self._completions.offer(offers, self.text.split())
         if self.values is not None and command and ":" in typed and " " in typed:
-            self.run_worker(
-                self._offer_values(self.values, offers, typed), exclusive=True, group="values"
-            )
+            requested = self._offer_values(self.values, offers, typed)
+            self.run_worker(requested, exclusive=True, group="values")
 
     async def _offer_values(self, values: Values, offers: Sequence[Offer], typed: str) -> None:
         """Add completions that have to be requested, if the text is still the same."""
-        extra = [
-            Offer(completion.text, completion.help, completion.text)
-            for completion in await values(typed)
-        ]
+        extra = [Offer(value.text, value.help, value.text) for value in await values(typed)]
         if extra and self.text == typed and self._offered_for == (typed, self.cursor_location):
             self._completions.offer([*offers, *extra], typed.split())
 
@@ -201,21 +189,16 @@ class Prompt(TextInput):
             self._type(self._editable(self._history.recalled(offer.insert)), replace_all=True)
             self._close_completions()
         else:
-            self.replace(
-                offer.insert, offer.start, self.cursor_location, maintain_selection_offset=False
-            )
+            end = self.cursor_location
+            self.replace(offer.insert, offer.start, end, maintain_selection_offset=False)
 
     def leave_search(self) -> bool:
         """End the history search and restore the draft; return whether there was a search."""
         if (paused := self._paused) is None:
             return False
         self._paused = None
-        self.text = paused.draft.text
-        self.history, self.selection, self.placeholder = (
-            paused.edits,
-            paused.selection,
-            _PLACEHOLDER,
-        )
+        self.text, self.placeholder = paused.draft.text, _PLACEHOLDER
+        self.history, self.selection = paused.edits, paused.selection
         self._close_completions()
         return True
 
@@ -242,9 +225,8 @@ class Prompt(TextInput):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """The height of the text, up to a third of the terminal."""
-        return min(
-            super().get_content_height(container, viewport, width), row_limit(viewport.height)
-        )
+        height = super().get_content_height(container, viewport, width)
+        return min(height, row_limit(viewport.height))
 
     def action_newline(self) -> None:
         self._type("\n")
@@ -252,11 +234,8 @@ class Prompt(TextInput):
     def action_search(self) -> None:
         if self._paused is None:
             self._paused = _PausedEdit(self.draft, self.selection, self.history)
-            self.history = EditHistory(
-                max_checkpoints=50, checkpoint_timer=2.0, checkpoint_max_characters=100
-            )
-            self.text = ""
-            self.placeholder = _SEARCHING
+            self.history = replace(self.history)
+            self.text, self.placeholder = "", _SEARCHING
             self._offer_entries()
 
     def action_cursor_up(self, select: bool = False) -> None:
@@ -370,20 +349,12 @@ class Prompt(TextInput):
 
     def _offer_names(self, mention: Mention, names: list[str]) -> None:
         row, column = self.cursor_location
-        spaced = self.document.get_line(row)[column : column + 1] == " "
-        self._completions.offer(
-            [
-                Offer(
-                    name,
-                    "",
-                    mention_text(name) + ("" if spaced or name.endswith("/") else " "),
-                    mention.start,
-                    True,
-                )
-                for name in names
-            ],
-            (mention.query,),
-        )
+        is_spaced = self.document.get_line(row)[column : column + 1] == " "
+        offers: list[Offer] = []
+        for name in names:
+            blank = "" if is_spaced or name.endswith("/") else " "
+            offers.append(Offer(name, "", mention_text(name) + blank, mention.start, True))
+        self._completions.offer(offers, (mention.query,))
 
     def _offer_entries(self) -> None:
         entries = self._history.search(self.text)[:_MAX_ENTRIES]
@@ -400,11 +371,9 @@ class Prompt(TextInput):
         """A draft's text as shown in the prompt; its attachments are stored."""
         self._pastes.adopt(draft.text, draft.attachments)
         text = unified(draft.text)
-        return (
-            self._pastes.add(self._pastes.expand(text))
-            if len(draft.text) > _EDITABLE
-            else visible(text)
-        )
+        if len(draft.text) > _EDITABLE:
+            return self._pastes.add(self._pastes.expand(text))
+        return visible(text)
 
     def _type(self, text: str, *, replace_all: bool = False) -> None:
         """Replace the selection, or everything, by a text; can be undone."""
@@ -415,10 +384,20 @@ class Prompt(TextInput):
 
     @work(exclusive=True, group="editor")
     async def action_edit(self) -> None:
+        """Edit the text in the user's editor, while the chat continues in the background."""
+        from ecoshell.tui.editor import edited_text  # not needed for the first frame
+
+        app = cast("App[Any]", self.app)  # pyright: ignore[reportUnknownMemberType]
         try:
-            text = await edit_externally(cast("App[Any]", self.app), self.text)  # pyright: ignore[reportUnknownMemberType]
-        except EcoshellError as error:
-            self.post_message(Hint(str(error)))
+            # a frame written now would stand in the editor's screen
+            with app.batch_update(), app.suspend():
+                try:
+                    text = await asyncio.to_thread(edited_text, self.text)
+                except UsageError as error:  # let through, it would keep the app suspended
+                    self.post_message(Hint(str(error)))
+                    return
+        except SuspendNotSupported:
+            self.post_message(Hint("This terminal cannot be given to an editor. Type it here."))
         else:
             self._type(self._editable(Draft(text)), replace_all=True)
 
@@ -427,53 +406,3 @@ def _ends_with_image(text: str) -> bool:
     from ecoshell.images import must_be_image  # not needed for the first frame
 
     return len(text) <= _EDITABLE and must_be_image(text.rstrip(" \n'\""))
-
-
-async def edit_externally(app: "App[Any]", text: str) -> str:
-    """Edit the text in `$VISUAL` or `$EDITOR`, while the app continues in the background.
-
-    Raises UsageError without an editor, or if it fails.
-    """
-    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    try:
-        command = shlex.split(chosen)
-    except ValueError:
-        raise UsageError(
-            f"$EDITOR is not a valid command: {chosen}", fix="Set it to your editor's name."
-        ) from None
-    command = command or [name for name in _EDITORS if shutil.which(name)][:1]
-    if not command:
-        raise UsageError("No editor was found.", fix="Set $EDITOR to your editor's name.")
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ecoshell-"))
-    file, failure = folder / "draft.md", ""
-    try:
-        await asyncio.to_thread(file.write_text, text, encoding="utf-8", errors="backslashreplace")
-        with (
-            app.batch_update(),
-            app.suspend(),
-        ):  # a frame written now would stand in the editor's screen
-            try:
-                process = await asyncio.create_subprocess_exec(*command, str(file))
-                try:
-                    status = await process.wait()
-                    failure = f"ended with status {status}" if status else ""
-                finally:
-                    if process.returncode is None:
-                        process.terminate()
-            except OSError as error:  # let through, it would keep the app suspended
-                failure = error.strerror or str(error)
-        if failure:
-            raise UsageError(
-                f"{command[0]}: {failure}; the draft is as it was.",
-                fix="Set $EDITOR to your editor's name.",
-            )
-        edited_text = await asyncio.to_thread(file.read_text, encoding="utf-8", errors="replace")
-    except SuspendNotSupported:
-        raise UsageError(
-            "This terminal cannot be given to an editor.", fix="Type it here."
-        ) from None
-    except OSError as error:
-        raise UsageError(f"The draft could not be given to an editor: {error}.") from error
-    finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    return edited_text.removesuffix("\n")

@@ -80,21 +80,14 @@ class TodoList(Static):
         from ecoshell.events.work import todo_headline
         from ecoshell.messages import visible_line
 
-        sign = "►" if self._is_folded else "▼"
-        lines = [
-            Content(
-                f"{sign} {todo_headline(self._items)} · alt+t {'opens' if self._is_folded else 'folds'}"
-            )
-        ]
+        sign, verb = ("►", "opens") if self._is_folded else ("▼", "folds")
+        lines = [Content(f"{sign} {todo_headline(self._items)} · alt+t {verb}")]
         if not self._is_folded:
             first = self._first_row()
             rows = self._items[first : first + _MAX_ITEMS]
-            lines += [
-                Content.styled(
-                    f"  {_SIGNS[item.state]} {visible_line(item.text)}", _STYLES[item.state]
-                )
-                for item in rows
-            ]
+            for item in rows:
+                text = f"  {_SIGNS[item.state]} {visible_line(item.text)}"
+                lines.append(Content.styled(text, _STYLES[item.state]))
             if len(rows) < len(self._items):
                 lines.append(Content(f"  … {len(self._items) - len(rows)} more"))
         return Content("\n").join(lines)

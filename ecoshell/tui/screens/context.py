@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Footer, Static
 
 from ecoshell.agent.command_table import table
 from ecoshell.agent.context_report import (
@@ -22,7 +20,7 @@ from ecoshell.agent.context_report import (
 )
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible
-from ecoshell.tui.screens.picker import Overlay
+from ecoshell.tui.screens.overlay import Sheet
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
@@ -35,63 +33,44 @@ _STYLES: Mapping[Kind, str] = {
     "results": "$success",
     "images": "$accent",
 }
+_FREE = "$foreground-muted"
 _FRAME_CELLS = 6
 """Border and padding around the bar."""
 
 
-class ContextScreen(Overlay):
+class ContextScreen(Sheet):
     """Returns the slash command that compacts the session, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "dismiss('/compact')", "compact"),
         Binding("escape,q", "dismiss(None)", "close"),
     ]
-    DEFAULT_CSS = """
-    ContextScreen {
-        & > Vertical { max-width: 110; }
-        VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
-        VerticalScroll > Static { margin-bottom: 1; }
-    }
-    """
 
     def __init__(self, shell: "Shell") -> None:
-        super().__init__()
+        super().__init__("context", head="counting …", bar="", parts="")
         self._shell = shell
-
-    def compose(self) -> ComposeResult:
-        with Vertical() as box:
-            box.border_title = "context"
-            with VerticalScroll():
-                yield Static("counting …", id="head", markup=False)
-                yield Static("", id="bar", markup=False)
-                yield Static("", id="parts", markup=False)
-            yield Footer(show_command_palette=False, compact=True)
 
     @work
     async def on_mount(self) -> None:
         """Measure the next request."""
-        self.query_one(VerticalScroll).focus()
         try:
             report = await self._shell.context_report()
         except EcoshellError as error:
-            self.query_one("#head", Static).update(visible(str(error)))
+            self.fill("head", visible(str(error)))
             return
         self.call_after_refresh(self._show, report)
 
     def _show(self, report: ContextReport) -> None:
-        self.query_one("#head", Static).update(Content(visible(headline(report))))
+        self.fill("head", visible(headline(report)))
         width = max(20, self.query_one(Vertical).size.width - _FRAME_CELLS)
-        cells = (
-            Content.styled(sign, _STYLES[kind] if kind else "$foreground-muted")
-            for sign, kind in bar_cells(report, width)
-        )
+        signs = bar_cells(report, width)
+        cells = (Content.styled(sign, _STYLES[kind] if kind else _FREE) for sign, kind in signs)
         legend = [
             Content.assemble((letter, _STYLES[kind]), f" {words}")
             for kind, (letter, words) in KINDS.items()
         ]
         legend.append(Content(f"{FREE} free   | compacted here"))
-        self.query_one("#bar", Static).update(
-            Content("\n").join((Content("").join(cells), Content("   ").join(legend)))
-        )
+        lines = (Content("").join(cells), Content("   ").join(legend))
+        self.fill("bar", Content("\n").join(lines))
         head = ("part", "what", "tokens" if report.exact else "≈ tokens", "share")
-        self.query_one("#parts", Static).update(Content(table(head, report_rows(report))))
+        self.fill("parts", table(head, report_rows(report)))

@@ -114,10 +114,8 @@ class HelpScreen(Picker[str]):
         """`commands` are slash commands: syntax and description."""
         super().__init__()
         keys = tuple(Key(usage.split()[0], does, usage=usage) for usage, does in commands)
-        command_groups = (
-            [KeyGroup("commands", "Typed in the prompt; tab completes them.", keys)] if keys else []
-        )
-        self._groups = [*groups, *command_groups, _COPYING]
+        typed = KeyGroup("commands", "Typed in the prompt; tab completes them.", keys)
+        self._groups = [*groups, *([typed] if keys else []), _COPYING]
 
     async def load(self) -> Sequence[PickerRow[str]]:
         """The groups with their keys, the focused widget's first, then the commands and copying."""
@@ -127,10 +125,8 @@ class HelpScreen(Picker[str]):
             for key in (Key("", heading), *group.keys):
                 detail = f"{key.keys}  {key.does}\n{group.help}" if key.keys else group.help
                 detail = f"{key.usage}\n{key.does}" if key.usage else detail
-                row_key, also = (
-                    f"{group.title}\n{key.does}\n{key.keys}",
-                    f"{key.keys} {group.title}",
-                )
+                row_key = f"{group.title}\n{key.does}\n{key.keys}"
+                also = f"{key.keys} {group.title}"
                 typed = f"{key.keys} " if key.usage else ""
                 rows.append(PickerRow(typed, row_key, (key.does, key.keys), also, key.own, detail))
         return rows

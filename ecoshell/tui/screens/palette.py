@@ -18,7 +18,7 @@ from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible_line
 from ecoshell.tui.commands import PICKER_COMMANDS, THEME
 from ecoshell.tui.fuzzy import best, places, score
-from ecoshell.tui.screens.picker import ClosedOnce
+from ecoshell.tui.screens.overlay import ClosedOnce
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
@@ -107,14 +107,10 @@ class ChatCommands(Provider):
             return
         for usage, about in target.overview:
             name, _, argument = usage.partition(" ")
-            needs_more = (
-                bool(argument) and not argument.startswith("[") and name not in PICKER_COMMANDS
-            )
-            act = (
-                partial(target.begin, f"{name} ")
-                if needs_more
-                else partial(target.action_run, name)
-            )
+            is_complete = not argument or argument.startswith("[") or name in PICKER_COMMANDS
+            act = partial(target.begin, f"{name} ")
+            if is_complete:
+                act = partial(target.action_run, name)
             yield PaletteEntry(usage, about, act)
 
     async def _read(self, kind: Kind) -> list[PaletteEntry]:
@@ -137,33 +133,24 @@ async def _entries(kind: Kind, shell: "Shell", target: "ChatScreen") -> list[Pal
             for tool in (await shell.status()).tools:
                 name, about = visible_line(tool.name), visible_line(tool.description)
                 verb = "unregister" if tool.registered else "register"
-                entries.append(
-                    PaletteEntry(f"{verb} {name}", about, partial(run, f"/{verb} {tool.name}"))
-                )
+                switch = partial(run, f"/{verb} {tool.name}")
                 schema = partial(target.action_show_tool, tool.name)
+                entries.append(PaletteEntry(f"{verb} {name}", about, switch))
                 entries.append(PaletteEntry(f"schema of {name}", about, schema))
         case "sessions":
             for info in [row.info for row in await shell.archive.rows() if not row.current]:
-                text, about = (
-                    f"resume “{visible_line(info.title or info.id)}”",
-                    f"{info.updated_text} · {info.id}",
-                )
+                text = f"resume “{visible_line(info.title or info.id)}”"
+                about = f"{info.updated_text} · {info.id}"
                 entries.append(PaletteEntry(text, about, partial(run, f"/resume {info.id}")))
         case "themes":
             for name in THEME.choices(target.app):
-                entries.append(
-                    PaletteEntry(
-                        f"theme {visible_line(name)}", THEME.help, partial(run, f"/theme {name}")
-                    )
-                )
+                text, act = f"theme {visible_line(name)}", partial(run, f"/theme {name}")
+                entries.append(PaletteEntry(text, THEME.help, act))
         case "models":
             for row in [row for row in await shell.models() if row.ready is not False]:
                 about = f"{row.price.summary() if row.price else 'price unknown'} · {row.state}"
-                entries.append(
-                    PaletteEntry(
-                        f"model {visible_line(row.name)}", about, partial(run, f"/model {row.name}")
-                    )
-                )
+                text, act = f"model {visible_line(row.name)}", partial(run, f"/model {row.name}")
+                entries.append(PaletteEntry(text, about, act))
     return entries
 
 

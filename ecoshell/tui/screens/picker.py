@@ -10,13 +10,10 @@ from typing import ClassVar, Generic, TypeVar
 from rich.cells import cell_len
 from textual import work
 from textual.app import ComposeResult
-from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content, Span
-from textual.events import Click, Key, Resize
-from textual.messages import Prune
-from textual.screen import ModalScreen
+from textual.events import Key, Resize
 from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -24,6 +21,7 @@ from ecoshell.errors import EcoshellError
 from ecoshell.messages import visible, visible_line
 from ecoshell.tui.fuzzy import best, places
 from ecoshell.tui.keys import LineInput
+from ecoshell.tui.screens.overlay import Overlay
 from ecoshell.tui.text import align_left, align_right
 
 T = TypeVar("T")
@@ -63,10 +61,9 @@ def aligned(
             (align_right if columns[at].right else align_left)(cells[at], widths[at])
             for at in indices
         )
-        line, uncut = (" " * _GAP).join(padded).rstrip(), min(len(cells[0]), widths[0] - 1)
-        contents.append(
-            Content(line, [Span(at, at + 1, "bold underline") for at in marks if at < uncut])
-        )
+        uncut = min(len(cells[0]), widths[0] - 1)
+        spans = [Span(at, at + 1, "bold underline") for at in marks if at < uncut]
+        contents.append(Content((" " * _GAP).join(padded).rstrip(), spans))
     return contents
 
 
@@ -87,7 +84,7 @@ class PickerRow(Generic[T]):
     @property
     def text(self) -> str:
         """The text to filter: the first cell, where matches are marked, then `also`."""
-        return f"{self.cells[0]} {self.also}".lower() if self.also else self.cells[0].lower()
+        return f"{self.cells[0]} {self.also}".rstrip().lower()
 
 
 class Filter(Input):
@@ -104,63 +101,18 @@ class Filter(Input):
 
     async def _on_key(self, event: Key) -> None:
         bound = self.screen.active_bindings.get(event.key)
-        if (
-            bound is None
-            or not bound.enabled
-            or event.is_printable
-            or bound.node not in (self, self.screen)
-        ):
+        if bound is None or not bound.enabled or event.is_printable:
             return
-        event.stop()
-        event.prevent_default()
-        await (self if bound.node is self else self.screen).run_action(bound.binding.action)
+        if bound.node in (self, self.screen):
+            event.stop()
+            event.prevent_default()
+            await (self if bound.node is self else self.screen).run_action(bound.binding.action)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave enter to the screen, and delete at the end of the text."""
         return action != "submit" and not (
             action == "delete_right" and self.cursor_position == len(self.value)
         )
-
-
-class ClosedOnce(ModalScreen[T]):
-    """A modal screen that can be closed at any moment, even while it loads."""
-
-    def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """Close the screen; ignored if it is closed already or below another one."""
-        return super().dismiss(result) if self.is_active else AwaitComplete()
-
-    async def on_prune(self, event: Prune) -> None:
-        """Cancel loading before the widgets are removed; Textual does it after that."""
-        self.workers.cancel_node(self)  # pyright: ignore[reportUnknownMemberType]
-
-
-class Overlay(ClosedOnce[str | None]):
-    """A box over the chat (on narrow screens the whole screen) that returns a text, or None if cancelled."""
-
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - as declared by Textual
-    DEFAULT_CSS = """
-    Overlay {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 90%;
-            max-width: 130;
-            height: 90%;
-            background: $surface;
-            border: round $primary;
-            border-title-color: $primary;
-            border-title-style: bold;
-            padding: 0 1;
-        }
-        &.-narrow > Vertical { width: 100%; height: 100%; }
-        Footer { background: $surface; }
-    }
-    """
-
-    def on_click(self, event: Click) -> None:
-        """Close on a click outside the box."""
-        if event.widget is self:
-            self.dismiss(None)
 
 
 class Picker(Overlay, Generic[T]):
@@ -199,7 +151,6 @@ class Picker(Overlay, Generic[T]):
         self._all: list[PickerRow[T]] = []
         self._searchable: list[tuple[str, PickerRow[T]]] = []
         self._rows: list[PickerRow[T]] = []
-        """The listed rows."""
         self._typed = ""
         """The filter of the listed rows."""
         self._highlighted_key = ""
@@ -233,9 +184,8 @@ class Picker(Overlay, Generic[T]):
         self.reload()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (
-            action in self.BLOCKED_WHILE_ASKING and self.query_one(AskPane).has_class("-on")
-        )
+        is_blocked = action in self.BLOCKED_WHILE_ASKING
+        return not (is_blocked and self.query_one(AskPane).has_class("-on"))
 
     @property
     def highlighted(self) -> PickerRow[T] | None:
@@ -256,10 +206,10 @@ class Picker(Overlay, Generic[T]):
             self._status = f"Unexpected error: {error}"
         else:
             self._status = ""
-        self._all = [
-            replace(row, cells=tuple(map(visible_line, row.cells)), also=visible_line(row.also))
-            for row in rows
-        ]
+        self._all = []
+        for row in rows:
+            cells = tuple(map(visible_line, row.cells))
+            self._all.append(replace(row, cells=cells, also=visible_line(row.also)))
         self._searchable = [(row.text, row) for row in self._all]
         self._update_list(rebuild=True)
 
@@ -321,31 +271,28 @@ class Picker(Overlay, Generic[T]):
         if typed == self._typed and not rebuild:
             return
         self._typed, words = typed, typed.lower().split()
-        common = [row for row in self._all if row.common] if not typed else []
-        self._rows, count = (
-            best(typed, self._searchable, MAX_ROWS) if typed else (common[:MAX_ROWS], len(common))
-        )
+        if typed:
+            self._rows, count = best(typed, self._searchable, MAX_ROWS)
+        else:
+            common = [row for row in self._all if row.common]
+            self._rows, count = common[:MAX_ROWS], len(common)
         options = self.query_one(OptionList)
         fallback = (options.highlighted or 0) if rebuild else 0  # if the highlighted row is gone
-        width = (
-            self.query_one(Filter).size.width - 1
-        )  # the list may be hidden; without its scrollbar
+        # the list may be hidden; without its scrollbar
+        width = self.query_one(Filter).size.width - 1
         cells = [(row.cells, places(words, row.text)) for row in self._rows]
         head, *contents = aligned(self.COLUMNS, cells, width)
         self.query_one("#head", Static).update(head)
         options.set_options(map(Option, contents))
         key = self._highlighted_key or ("" if words else self.first)
-        options.highlighted = next(
-            (at for at, row in enumerate(self._rows) if row.key == key), fallback
-        )
+        keys = [row.key for row in self._rows]
+        options.highlighted = keys.index(key) if key in keys else fallback
         if not self._rows:
             self.query_one("#detail", Static).update("")
         total = len(self._all)
-        listed = (
-            f"the first {len(self._rows):,} of {count:,}"
-            if count > len(self._rows)
-            else f"{count:,} shown"
-        )
+        listed = f"{count:,} shown"
+        if count > len(self._rows):
+            listed = f"the first {len(self._rows):,} of {count:,}"
         more = f" · typing searches all {total:,}" if count < total and not typed else ""
         box = self.query_one(Vertical)
         box.border_subtitle = Content(f"{listed}{more}" if total else "")
@@ -371,10 +318,8 @@ class ChoicePicker(Picker[str]):
         self.first = now
 
     async def load(self) -> Sequence[PickerRow[str]]:
-        return [
-            PickerRow(word, word, (word, "√" if word == self.first else ""))
-            for word in self._choices
-        ]
+        marks = ((word, "√" if word == self.first else "") for word in self._choices)
+        return [PickerRow(cells[0], cells[0], cells) for cells in marks]
 
     def result(self, item: str) -> str:
         return item

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -13,13 +13,14 @@ from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.models import ModelRow, size_text
 from ecoshell.tui.screens.picker import AskPane, Picker, PickerColumn, PickerRow
 from ecoshell.tui.text import money, tokens
-from ecoshell.tui.themes import BrokenTheme, FileTheme, ThemedApp
+from ecoshell.tui.themes import FileTheme, ThemedApp
 
 if TYPE_CHECKING:
     from ecoshell.agent.archive import SessionRow
     from ecoshell.agent.shell import Shell
 
 NEW = "/new"
+_CURRENT = "This is the current session; start or resume another one before deleting it."
 
 
 class SessionPicker(Picker["SessionRow"]):
@@ -56,11 +57,8 @@ class SessionPicker(Picker["SessionRow"]):
             cells = (title, info.updated_text, info.model, cost, mark)
             took = f"{counted(item.calls, 'model call')} · {cost} · {info.model}"
             detail = f"{title}\n{info.id} · {info.workspace}\n{took}"
-            rows.append(
-                PickerRow(
-                    item, info.id, cells, f"{info.id} {info.model} {info.workspace}", detail=detail
-                )
-            )
+            also = f"{info.id} {info.model} {info.workspace}"
+            rows.append(PickerRow(item, info.id, cells, also, detail=detail))
         return rows
 
     def result(self, item: "SessionRow") -> str | None:
@@ -93,9 +91,7 @@ class SessionPicker(Picker["SessionRow"]):
                     await archive.export(row.info.id, file)
                     self.complain(f"Exported to {file}.")
             elif row.current:
-                self.complain(
-                    "This is the current session; start or resume another one before deleting it."
-                )
+                self.complain(_CURRENT)
             elif await pane.ask(f"Delete “{title}” with its whole history? This cannot be undone."):
                 await archive.delete(row.info.id)
                 self.reload()
@@ -104,6 +100,23 @@ class SessionPicker(Picker["SessionRow"]):
 
 
 IN_USE = "in use"
+
+
+class ModelSource(Protocol):
+    """Knows all models and stores keys: a shell, or what takes its place before one is open."""
+
+    @property
+    def model_name(self) -> str:
+        """The model in use; empty before a shell is open."""
+        ...
+
+    async def models(self) -> Sequence[ModelRow]:
+        """All available models; raises EcoshellError."""
+        ...
+
+    async def store_key(self, provider: str, key: str) -> None:
+        """Store a provider's key; raises UsageError and StoreError."""
+        ...
 
 
 class ModelPicker(Picker[ModelRow]):
@@ -121,46 +134,32 @@ class ModelPicker(Picker[ModelRow]):
     BLOCKED_WHILE_ASKING = frozenset({"choose"})
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "use or download")]
 
-    def __init__(self, shell: "Shell") -> None:
+    def __init__(self, source: ModelSource) -> None:
         super().__init__()
-        self._shell = shell
+        self._source = source
 
     async def load(self) -> Sequence[PickerRow[ModelRow]]:
-        self.first = (await self._shell.status()).model
+        self.first = self._source.model_name
         rows: list[PickerRow[ModelRow]] = []
-        for item in await self._shell.models():
+        for item in await self._source.models():
             current = item.name == self.first
             state = IN_USE if current else item.state
-            input_price, output_price, price = (
-                "?",
-                "?",
-                "price unknown: refused under a cap in dollars",
-            )
+            input_price, output_price = "?", "?"
+            price = "price unknown: refused under a cap in dollars"
             if item.price is not None:
                 price = item.price.summary()
                 rates = (item.price.rates.input, item.price.rates.output)
-                is_free = price == "free"
                 input_price, output_price = (
-                    "free" if is_free else plain(Decimal(f"{rate:.4g}")) for rate in rates
+                    "free" if price == "free" else plain(Decimal(f"{rate:.4g}")) for rate in rates
                 )
                 price += f" ({item.price.source})" if item.price.source else ""
             context = tokens(item.context) if item.context else "?"
-            cells = (
-                item.name,
-                item.place or item.provider,
-                input_price,
-                output_price,
-                context,
-                state,
-            )
+            place = item.place or item.provider
+            cells = (item.name, place, input_price, output_price, context, state)
             output_limit = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
-            sizes = (
-                f"context {item.context:,}{output_limit}"
-                if item.context
-                else f"context unknown{output_limit}",
-                size_text(item.size_bytes),
-                item.path.name if item.path else "",
-            )
+            size = f"{item.context:,}" if item.context else "unknown"
+            file = item.path.name if item.path else ""
+            sizes = (f"context {size}{output_limit}", size_text(item.size_bytes), file)
             trouble = f"blocked: {item.blocked}" if item.blocked else item.missing
             detail = f"{item.name}\n{price}\n{trouble or ' · '.join(filter(None, sizes))}"
             also = f"{item.provider} {item.place} {state}"
@@ -189,7 +188,7 @@ class ModelPicker(Picker[ModelRow]):
         if not key:
             return
         try:
-            await self._shell.store_key(item.provider, key)
+            await self._source.store_key(item.provider, key)
         except StoreError as error:
             self.notify(str(error), severity="warning", timeout=20, markup=False)
         except UsageError as error:
@@ -201,7 +200,7 @@ class ModelPicker(Picker[ModelRow]):
 NO_COLOR = "Colours are off: NO_COLOR is set, or the terminal has none. The theme applies where colours are available."
 
 
-class ThemePicker(Picker[FileTheme | BrokenTheme]):
+class ThemePicker(Picker[FileTheme]):
     """Previews the highlighted theme; esc restores the previous one."""
 
     heading = "theme"
@@ -224,28 +223,22 @@ class ThemePicker(Picker[FileTheme | BrokenTheme]):
         self._current = self.first = current
         """The theme to apply when the picker closes."""
 
-    async def load(self) -> Sequence[PickerRow[FileTheme | BrokenTheme]]:
+    async def load(self) -> Sequence[PickerRow[FileTheme]]:
         themes = await self.app.reload_themes()
-        rows: list[PickerRow[FileTheme | BrokenTheme]] = []
+        rows: list[PickerRow[FileTheme]] = []
         for theme in sorted(themes.all, key=lambda theme: theme.name):
             kind = "no colour" if theme.colorless else "dark" if theme.dark else "light"
             detail = NO_COLOR if self.app.forced_mono else ""
             rows.append(PickerRow(theme, theme.name, (theme.name, kind), detail=detail))
-        for broken in themes.broken:  # possibly with the name of a valid one
-            name = f"{broken.file.stem} ×"
-            detail = f"{broken.reason}\n{broken.file}"
-            rows.append(PickerRow(broken, name, (name, "cannot be used"), detail=detail))
+        for complaint in themes.complaints:
+            self.notify(complaint, severity="warning", markup=False)
         return rows
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Preview the highlighted theme."""
         if self.highlighted is not None:
-            item = self.highlighted.item
-            self.app.apply_theme(item.name if isinstance(item, FileTheme) else self._current)
+            self.app.apply_theme(self.highlighted.item.name)
 
-    def result(self, item: FileTheme | BrokenTheme) -> str | None:
-        if isinstance(item, BrokenTheme):
-            return None
+    def result(self, item: FileTheme) -> str:
         self._current = item.name
         return item.name
 

@@ -2,19 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Footer, Static
 
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import Effect, visible, visible_line
-from ecoshell.tui.screens.picker import Overlay
+from ecoshell.tui.screens.overlay import Sheet
 from ecoshell.tui.text import money
 
 if TYPE_CHECKING:
@@ -37,7 +33,7 @@ _PERMISSIONS: Mapping[Effect, str] = {
 }
 
 
-class SchemaScreen(Overlay):
+class SchemaScreen(Sheet):
     """Returns the slash command that registers or unregisters the tool, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -48,9 +44,6 @@ class SchemaScreen(Overlay):
     ]
     DEFAULT_CSS = """
     SchemaScreen {
-        & > Vertical { max-width: 110; }
-        VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
-        VerticalScroll > Static { margin-bottom: 1; }
         #schema { display: none; }
         &.-schema #schema { display: block; }
     }
@@ -58,32 +51,21 @@ class SchemaScreen(Overlay):
 
     def __init__(self, shell: "Shell", tool: str, *, planned: bool = False) -> None:
         """With `planned`, show the arithmetic of the tool's plan row above the schema."""
-        super().__init__()
+        plan = {"plan": "planning …"} if planned else {}
+        super().__init__(tool, **plan, about="reading …", arguments="", schema="")
         self._planned = planned
         self._shell = shell
         self._tool = tool
         self._tool_details: ToolDetails | None = None
 
-    def compose(self) -> ComposeResult:
-        with Vertical() as box:
-            box.border_title = Content(visible_line(self._tool))
-            with VerticalScroll():
-                if self._planned:
-                    yield Static("planning …", id="plan", markup=False)
-                yield Static("reading …", id="about", markup=False)
-                yield Static("", id="arguments", markup=False)
-                yield Static("", id="schema", markup=False)
-            yield Footer(show_command_palette=False, compact=True)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to register or unregister, whichever applies."""
-        if action in ("switch", "schema") and self._tool_details is None:
+        if action not in ("switch", "schema"):
+            return True
+        if self._tool_details is None:
             return False
-        if action == "switch":
-            return bool(self._tool_details and self._tool_details.by) == (
-                parameters == ("unregister",)
-            )
-        return True
+        is_registered = bool(self._tool_details.by)
+        return action == "schema" or is_registered == (parameters == ("unregister",))
 
     def action_switch(self, verb: str) -> None:
         self.dismiss(f"/{verb} {self._tool}")
@@ -91,18 +73,16 @@ class SchemaScreen(Overlay):
     def action_schema(self) -> None:
         self.toggle_class("-schema")
         if self.has_class("-schema"):
-            self.call_after_refresh(
-                self.query_one("#schema").scroll_visible, animate=False, top=True
-            )
+            scroll = self.query_one("#schema").scroll_visible
+            self.call_after_refresh(scroll, animate=False, top=True)
 
     @work
     async def on_mount(self) -> None:
         """Read the tool's details and, if requested, its plan row."""
-        self.query_one(VerticalScroll).focus()
         try:
             self._tool_details = await self._shell.tool_details(self._tool)
         except EcoshellError as error:
-            self.query_one("#about", Static).update(visible(str(error)))
+            self.fill("about", visible(str(error)))
         else:
             self._show(self._tool_details)
             self.refresh_bindings()
@@ -111,26 +91,17 @@ class SchemaScreen(Overlay):
                 text = (await self._shell.command(f"/plan why {self._tool}")).text
             except EcoshellError as error:
                 text = str(error)
-            self.query_one("#plan", Static).update(
-                Content.assemble(("The plan\n", "bold"), visible(text))
-            )
+            self.fill("plan", Content.assemble(("The plan\n", "bold"), visible(text)))
 
     def _show(self, tool: "ToolDetails") -> None:
         tool_schema = tool.schema
         registration = "known by name only"
         if tool.by:
             registration = f"registered {_BY.get(tool.by, tool.by)}"
-            if (since := tool.since) is not None:
-                turn = f" · turn {since.turn}" if since.turn else ""
-                step = f", step {since.step}" if since.step else ""
-                registration += f" · {datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}{turn}{step}"
         size = f"{'' if tool.exact else '≈ '}{tool.tokens:,} tokens while it is registered"
         cost = f"{money(tool.price_nano)} a use" if tool.price_nano else "costs nothing to use"
-        source = (
-            f"from the server {visible_line(tool_schema.server)}"
-            if tool_schema.server
-            else "comes with ecoshell"
-        )
+        server = tool_schema.server
+        source = f"from the server {visible_line(server)}" if server else "comes with ecoshell"
         effects = ", ".join(_PERMISSIONS[effect] for effect in tool.effects)
         about = [
             Content(visible(tool_schema.description)),
@@ -143,23 +114,22 @@ class SchemaScreen(Overlay):
             about.append(Content.styled(visible(tool.why), _SECONDARY))
         if tool.skill:
             about[3:5] = [Content(size)]
-        self.query_one("#about", Static).update(Content("\n").join(about))
+        self.fill("about", Content("\n").join(about))
         if tool.skill:
-            self.query_one("#arguments", Static).update(visible(tool.skill))
+            self.fill("arguments", visible(tool.skill))
             return
         properties: Mapping[str, Any] = tool_schema.parameters.get("properties") or {}
         required: Sequence[str] = tool_schema.parameters.get("required") or ()
         arguments = [Content.styled("Arguments" if properties else "Takes no arguments.", "bold")]
         for name, schema in properties.items():
-            details: Mapping[str, Any] = (
-                cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-            )
-            marks = f"{visible_line(str(details.get('type', 'any')))}{'' if name in required else ', optional'}"
-            arguments.append(
-                Content.assemble("  ", (visible_line(name), "$primary"), "  ", (marks, _SECONDARY))
-            )
+            details: Mapping[str, Any] = {}
+            if isinstance(schema, Mapping):
+                details = cast("Mapping[str, Any]", schema)
+            optional = "" if name in required else ", optional"
+            marks = (f"{visible_line(str(details.get('type', 'any')))}{optional}", _SECONDARY)
+            arguments.append(Content.assemble("  ", (visible_line(name), "$primary"), "  ", marks))
             if words := str(details.get("description") or ""):
                 arguments.append(Content(f"    {visible_line(words)}"))
-        self.query_one("#arguments", Static).update(Content("\n").join(arguments))
+        self.fill("arguments", Content("\n").join(arguments))
         schema_text = json.dumps(dict(tool_schema.parameters), indent=2, ensure_ascii=False)
-        self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema_text)}")
+        self.fill("schema", f"JSON schema\n{visible(schema_text)}")

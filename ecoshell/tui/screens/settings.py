@@ -27,7 +27,7 @@ from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.themes import DEFAULT as DEFAULT_THEME
 from ecoshell.tui.themes import ThemedApp
 
-if TYPE_CHECKING:  # pydantic comes with some of them
+if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
     from ecoshell.settings.overview import Overview, SettingRow
     from ecoshell.settings.schema import Settings
@@ -100,15 +100,11 @@ class SettingsScreen(Picker["SettingRow | None"]):
         """The settings by section, or the errors in the settings file."""
         self._overview, words = await asyncio.to_thread(self._read)
         file, short = str(self._file), self._file.name
-        rows: list[PickerRow[SettingRow | None]] = [
-            PickerRow(
-                None,
-                problem.message,
-                (problem.message.replace(file, short), "", ""),
-                detail=f"{problem.message}\n{problem.fix}",
-            )
-            for problem in self._overview.problems
-        ]
+        rows: list[PickerRow[SettingRow | None]] = []
+        for problem in self._overview.problems:
+            cells = (problem.message.replace(file, short), "", "")
+            detail = f"{problem.message}\n{problem.fix}"
+            rows.append(PickerRow(None, problem.message, cells, detail=detail))
         section = ""
         for row in () if rows else self._overview.rows:
             name = row.path[0] if len(row.path) > 1 else ""
@@ -117,20 +113,17 @@ class SettingsScreen(Picker["SettingRow | None"]):
                 title = f"── {name} ──"
                 rows.append(PickerRow(None, title, (title, "", ""), detail=words.get(name, "")))
             origin = "" if row.origin == "default" else row.origin.replace(file, short)
-            effect = (
-                _IMMEDIATELY if row.path == THEME or row.path in self._live.keys else _AFTER_RESTART
-            )
+            effect = _AFTER_RESTART
             if row.variable:
                 effect = "overridden by the environment"
+            elif row.path == THEME or row.path in self._live.keys:
+                effect = _IMMEDIATELY
             facts = f"default {row.default or 'none'} · {origin or 'not set'} · {effect}"
             key, message = self._last_change
             detail = f"{row.description.text}\n{facts}\n{message if key == row.key else ''}"
             value = visible_line(row.value or row.default or _UNSET, _MAX_VALUE_LENGTH)
-            rows.append(
-                PickerRow(
-                    row, row.key, (row.key, value, origin), row.description.text, detail=detail
-                )
-            )
+            cells = (row.key, value, origin)
+            rows.append(PickerRow(row, row.key, cells, row.description.text, detail=detail))
         return rows
 
     def result(self, item: "SettingRow | None") -> str | None:
@@ -157,7 +150,7 @@ class SettingsScreen(Picker["SettingRow | None"]):
             self.query_one(AskPane).show_question(self._prompt_for(self._edited, event.value))
 
     def _read(self) -> "tuple[Overview, dict[str, str]]":
-        from ecoshell.settings import section_descriptions  # pydantic, here in a thread
+        from ecoshell.settings import section_descriptions
         from ecoshell.settings.overview import overview
 
         return overview(self._file, os.environ, self._models), dict(section_descriptions())
@@ -165,23 +158,15 @@ class SettingsScreen(Picker["SettingRow | None"]):
     @work(group="edit", exclusive=True)
     async def _edit(self, row: "SettingRow", *, default: bool = False) -> None:
         """Reset a setting, or change it with a suitable control."""
-        now, choices = (
-            row.value or row.default,
-            self._live.choices.get(row.path, row.description.choices),
-        )
+        choices = self._live.choices.get(row.path, row.description.choices)
         if default:
             await self._write(row, None)
         elif row.description.kind == "switch":
-            await self._write(row, "false" if now == "true" else "true")
-        elif row.path == THEME or choices:
-            picker = (
-                ThemePicker(self.app.theme)
-                if row.path == THEME
-                else ChoicePicker(row.key, choices, now)
-            )
-            chosen = await self.app.push_screen_wait(picker)
-            if chosen is not None:
-                await self._write(row, chosen)
+            await self._write(row, "false" if (row.value or row.default) == "true" else "true")
+        elif row.path == THEME:
+            await self._pick(row, ThemePicker(self.app.theme))
+        elif choices:
+            await self._pick(row, ChoicePicker(row.key, choices, row.value or row.default))
         else:  # ask for a text until it can be written or the user cancels
             typed: str | None = row.value
             self._edited = row
@@ -192,6 +177,10 @@ class SettingsScreen(Picker["SettingRow | None"]):
                         return
             finally:
                 self._edited = None
+
+    async def _pick(self, row: "SettingRow", picker: Picker[Any]) -> None:
+        if (chosen := await self.app.push_screen_wait(picker)) is not None:
+            await self._write(row, chosen)
 
     def _prompt_for(self, row: "SettingRow", typed: str) -> str:
         """The key and the expected form, or why the typed value is invalid."""

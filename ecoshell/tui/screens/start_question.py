@@ -11,9 +11,8 @@ from textual.widgets import OptionList
 
 from ecoshell.messages import visible_line
 from ecoshell.models import StartingModel
-from ecoshell.tui.prompt.prompt import Prompt
-from ecoshell.tui.questions import Question
-from ecoshell.tui.text import fit_middle
+from ecoshell.tui.questions import Question, start_message
+from ecoshell.tui.text import align_left, fit_middle
 
 _NAME_CELLS = 44
 
@@ -28,7 +27,10 @@ class StartQuestion(Question[StartingModel | None]):
     HELP = "Up and down choose a model, enter uses it from now on. Any letter starts a message; f7 opens all models."
     DEFAULT_CSS = """
     StartQuestion {
-        OptionList { height: auto; max-height: 8; border: none; padding: 0; background: transparent; }
+        OptionList {
+            height: auto; max-height: 100%; border: none; padding: 0; background: transparent;
+            scrollbar-size-vertical: 1;
+        }
     }
     """
 
@@ -36,10 +38,8 @@ class StartQuestion(Question[StartingModel | None]):
         self._offers = offers
         names = [fit_middle(visible_line(offer.name), _NAME_CELLS) for offer in offers]
         width = max(map(cell_len, names))
-        lines = [
-            f"{name}{' ' * (width - cell_len(name))}  {offer.words}"
-            for name, offer in zip(names, offers, strict=True)
-        ]
+        pairs = zip(names, offers, strict=True)
+        lines = [f"{align_left(name, width)}  {offer.words}" for name, offer in pairs]
         self._list = OptionList(*lines, markup=False, compact=True)
         super().__init__("which model shall answer?", None, self._list)
 
@@ -59,6 +59,4 @@ class StartQuestion(Question[StartingModel | None]):
 
     async def on_key(self, event: Key) -> None:
         """A letter starts a message without a choice."""
-        if event.character and event.is_printable:
-            event.stop()
-            self.screen.query_one(Prompt).focus().insert(event.character)
+        start_message(self, event)

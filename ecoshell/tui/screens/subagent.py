@@ -13,7 +13,7 @@ from textual.widgets import Footer
 from ecoshell.errors import EcoshellError
 from ecoshell.events import ErrorHappened, TurnFinished
 from ecoshell.messages import visible_line
-from ecoshell.tui.screens.picker import Overlay
+from ecoshell.tui.screens.overlay import Overlay
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.presenter import EventPresenter
 from ecoshell.tui.transcript.view import Transcript
@@ -68,9 +68,8 @@ class SubagentScreen(Overlay):
         presenter = EventPresenter(column)
         while True:
             try:
-                events = await asyncio.to_thread(
-                    self._shell.store.events_after, self._session, last
-                )
+                read = self._shell.store.events_after
+                events = await asyncio.to_thread(read, self._session, last)
             except EcoshellError as error:
                 column.add(event_blocks.error(ErrorHappened.of(error)))
                 return

@@ -8,7 +8,7 @@ from ecoshell.tui.transcript.blocks import Block, Piece, row
 
 _TEXTS = (".txt", ".md", ".rst", ".csv", ".log")
 _PROMISE = "Registers its tools by name, and never exceeds your cap."
-_KEYS = "f1 keys · f7 models · /budget 0.50 sets a cap · esc stops a turn"
+_KEYS = "f1 keys · f7 models · /budget sets a cap · esc stops a turn"
 
 
 def is_first_start(paths: Paths) -> bool:
@@ -22,21 +22,18 @@ def welcome_block(version: str) -> Block:
     return Block("◊", "good", (head, row(Piece(_KEYS, "muted"))))
 
 
-def requests_block(files: Sequence[str], *, is_free: bool = True, is_capped: bool = False) -> Block:
-    """Three requests that show tools and their registration, even with the demo model.
-
-    Without a cap, one is suggested: in tokens for a free model, otherwise in dollars.
-    """
-    text_file = next(
-        (name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), ""
-    )
-    lines = (
-        f"How many lines does {visible_line(text_file)} have?"
-        if text_file
-        else "How many km are 26 miles?"
-    )
-    changes = "Which files are in this folder?" if files else "What time is it in Tokyo?"
-    requests = (lines, changes, "What is 15% of 80?")
+def requests_block(files: Sequence[str], *, cap: str = "") -> Block:
+    """Three requests that show tools and their registration, even with the demo model, and the suggested cap."""
+    requests = [
+        "How many grams are 3 pounds?",
+        "What time is it in Tokyo?",
+        "How many km are 26 miles?",
+    ]
+    if files:
+        requests[1] = "Which files are in this folder?"
+    texts = (name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\""))
+    if text_file := next(texts, ""):
+        requests[0] = f"How many lines does {visible_line(text_file)} have?"
     rows = (row(Piece(request), lead="  ") for request in requests)
-    cap = "" if is_capped else f", after /budget {'20000tok' if is_free else '0.10'}"
-    return Block("", "text", (row(Piece(f"Try one of these{cap}:", "muted")), *rows))
+    condition = f", after /budget {cap}" if cap else ""
+    return Block("", "text", (row(Piece(f"Try one of these{condition}:", "muted")), *rows))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
-from ecoshell.budget import CapState, about, counted, duration_text
+from ecoshell.budget import CapState, about, binding_cap, counted, duration_text
 from ecoshell.events.figures import duration
 from ecoshell.messages import visible_line
 from ecoshell.models.local_models import name_parts
-from ecoshell.tui.side.bars import cap_word, tightest
+from ecoshell.tui.side.bars import cap_word, unspent
 from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar_line, justify, percent, row
 from ecoshell.tui.side.panel_state import RoleUse, shares
 from ecoshell.tui.text import (
@@ -30,14 +30,8 @@ if TYPE_CHECKING:
 _TONES: dict[str, Tone] = {"": "good", "near": "warning", "reached": "error"}
 _TABLE_MIN_WIDTH = 72
 _HEADS = (
-    ("calls", 6),
-    ("in", 7),
-    ("cached", 8),
-    ("out", 7),
-    ("price", 10),
-    ("time", 11),
-    ("share", 7),
-)
+    ("calls", 6), ("in", 7), ("cached", 8), ("out", 7), ("price", 10), ("time", 11), ("share", 7),
+)  # fmt: skip
 _SIGNS: Mapping[str, str] = {"planner": "◊", "caller": "►", "summarizer": "√", "single": "◊"}
 """The transcript's signs of a thought, a call and an answer."""
 _THINKING = "thinking"
@@ -50,7 +44,7 @@ class BudgetPanel(Panel):
 
     NAME = "budget"
     HELP = (
-        "Caps and spending. Held is reserved for a running call. "
+        "Caps and spending. Held is reserved for running calls and the answer, and mostly released. "
         "/budget sets caps, /cost shows what was paid for; enter folds the panel."
     )
 
@@ -61,39 +55,38 @@ class BudgetPanel(Panel):
             return [(("available once the session is open", "muted"),)]
         if self.folded:
             self.gist = "caps unknown" if status.away else "no cap"
-            if (cap := tightest(self.state.caps)) is not None:
+            if (cap := binding_cap(self.state.caps, unspent)) is not None:
                 word = cap_word(cap)
-                self.gist = f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
+                self.gist = f"{amount(unspent(cap), cap.unit)} left{f' · {word}' if word else ''}"
         lines: list[Line] = [line for cap in self.state.caps for line in _cap_lines(cap, width)]
         if status.away:
             lines.append((("team caps unknown", "warning"),))
         elif not lines:
-            hint = "/budget 20000tok or 2min" if status.is_free else "/budget 0.50 sets one"
-            lines = [
-                (("no cap" if status.is_free else "no cap set", "strong"), (f" — {hint}", "muted"))
-            ]
+            hint = f"/budget {status.token_cap} or 2min"
+            hint = "/budget 0.50 sets one" if status.is_priced else hint
+            state = "no cap" if status.is_free else "no cap set"
+            lines = [((state, "strong"), (f" — {hint}", "muted"))]
         is_timed = status.is_free or any(cap.unit == "ms" for cap in self.state.caps)
         held_nano, held_tokens, held_ms = self.state.held
         parts = (
-            [f"{tokens(held_tokens)} tok"]
-            if status.is_free
-            else [money(held_nano), f"{tokens(held_tokens)} tok"]
+            "" if status.is_free else money(held_nano),
+            f"{tokens(held_tokens)} tok",
+            duration_text(held_ms) if is_timed and held_ms else "",
         )
-        parts += [duration_text(held_ms)] if is_timed and held_ms else []
-        held = " · ".join(parts) if held_tokens or held_nano else "nothing"
+        running = " · ".join(filter(None, parts)) if held_tokens or held_nano else "no call"
         return [
             *lines,
             row("next step", _next_step(status, is_timed=is_timed), width),
-            row("held now", held, width),
+            row("running", running, width),
             row("so far", _used(status, is_timed=is_timed), width),
         ]
 
 
 def _cap_lines(cap: CapState, width: int) -> tuple[Line, ...]:
     """The remaining amount, a bar, and the amounts of a cap."""
-    word, used = cap_word(cap), percent(cap.spent + cap.held, cap.limit)
+    word, used = cap_word(cap), percent(cap.spent, cap.limit)
     note: Piece = (f"{used} {word}".rstrip(), _TONES[word] if word else "text")
-    amount_left = tokens(cap.left) if cap.unit == "tokens" else amount(cap.left, cap.unit)
+    amount_left = tokens(unspent(cap)) if cap.unit == "tokens" else amount(unspent(cap), cap.unit)
     amounts = f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}"
     if cap.own is not None:
         amounts += f" · by you {amount(cap.own, cap.unit)}"
@@ -115,11 +108,9 @@ def _next_step(status: "ShellStatus", *, is_timed: bool) -> str:
         step = f"≤ {tokens(token_limit)} tok"
     elif nano is not None:
         step = f"≤ {money(nano)} · {tokens(token_limit)} tok"
-    return (
-        f"{step} · ≈ {_whole_seconds(status.next_ms)}"
-        if is_timed and status.next_ms is not None
-        else step
-    )
+    if not is_timed or status.next_ms is None:
+        return step
+    return f"{step} · ≈ {_whole_seconds(status.next_ms)}"
 
 
 def _used(status: "ShellStatus", *, is_timed: bool) -> str:
@@ -152,9 +143,8 @@ class RolesPanel(Panel):
 
     def lines(self, width: int) -> list[Line]:
         """Roles used in the turn or session, and those assigned now."""
-        self.gist = (
-            f"{visible_line(self.state.thinking[0])} is thinking" if self.state.thinking else ""
-        )
+        thinking = self.state.thinking
+        self.gist = f"{visible_line(thinking[0])} is thinking" if thinking else ""
         uses = self.state.uses(session=self.session)
         if not uses:
             return [(("no role used yet", "muted"),)]
@@ -163,16 +153,15 @@ class RolesPanel(Panel):
         if self.state.turn:
             scope: Piece = ("session" if self.session else f"turn {self.state.turn}", "strong")
             why = f", {shared.why}" if shared and shared.why else ""
-            lines.append(
-                justify(scope, (f"% of {shared.basis}{why}" if shared else _UNPAID, "muted"), width)
-            )
+            basis = f"% of {shared.basis}{why}" if shared else _UNPAID
+            lines.append(justify(scope, (basis, "muted"), width))
         draw = _table_lines if width >= _TABLE_MIN_WIDTH else _entry_lines
         if width >= _TABLE_MIN_WIDTH:
             room = width - 2 - sum(columns for _, columns in _HEADS)
             heads = "".join(align_right(text, size) for text, size in _HEADS)
             lines.append(((f"  {align_left('role', room)}{heads}", "muted"),))
         for use, part in zip(uses, shared.percent if shared else [0] * len(uses), strict=True):
-            thinks = (use.role, use.model) == self.state.thinking
+            thinks = (use.role, use.model) == thinking
             model, file = (visible_line(part) for part in name_parts(use.model))
             adapter = f"+{file.rpartition('/')[2]}" if file else ""
             share = f"{part} %" if shared and use.calls else ""
@@ -201,15 +190,11 @@ def _entry_lines(
     room = width - sum(cell_len(text) for text, _ in word)
     if not use.calls:
         return [*lines, (*word, (fit(f"  {_UNPAID if thinks else _NO_CALLS}", room), "muted"))]
-    used, price = (
-        use.consumption.usage,
-        about(money(use.consumption.nano), estimated=use.consumption.estimated_nano),
-    )
+    consumption, used = use.consumption, use.consumption.usage
+    price = about(money(consumption.nano), estimated=consumption.estimated_nano)
     cached = f" ({tokens(used.cached)} cached)" if used.cached else ""
-    amounts = about(
-        f"{tokens(used.input)} in{cached} · {tokens(used.output)} out",
-        estimated=use.consumption.estimated,
-    )
+    counts = f"{tokens(used.input)} in{cached} · {tokens(used.output)} out"
+    amounts = about(counts, estimated=consumption.estimated)
     calls = f"  {counted(use.calls, 'call')}  {duration(use.seconds)}"
     numbers = (*word, *justify((calls, "text"), (price, "text"), room))
     return [*lines, numbers, ((fit(f"  {amounts}", width), "muted"),)]
@@ -221,33 +206,27 @@ def _table_lines(
     """Two lines for a role, without its sign: its numbers in columns, and its model and adapter."""
     *_, (_, time), (_, share) = _HEADS
     number_cells = sum(columns for _, columns in _HEADS) - time - share
-    spent: Piece = (
-        (align_right(_THINKING, time), "warning")
-        if thinks
-        else (align_right(duration(use.seconds), time), "text")
-    )
+    spent: Piece = (align_right(duration(use.seconds), time), "text")
+    if thinks:
+        spent = (align_right(_THINKING, time), "warning")
     numbers: tuple[Piece, ...]
     if use.calls:
-        used, price = (
-            use.consumption.usage,
-            about(money(use.consumption.nano), estimated=use.consumption.estimated_nano),
-        )
-        counts = (used.input, used.output)
+        consumption, used = use.consumption, use.consumption.usage
         sent, received = (
-            about(tokens(count), estimated=use.consumption.estimated) for count in counts
+            about(tokens(count), estimated=consumption.estimated)
+            for count in (used.input, used.output)
         )
-        price = "unknown" if use.consumption.nano is None else price
+        price = "unknown"
+        if consumption.nano is not None:
+            price = about(money(consumption.nano), estimated=consumption.estimated_nano)
         cells = (str(use.calls), sent, tokens(used.cached), received, price)
-        listed = "".join(
-            align_right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False)
-        )
+        pairs = zip(cells, _HEADS, strict=False)
+        listed = "".join(align_right(cell, size) for cell, (_, size) in pairs)
         numbers = ((listed, "text"), spent, (align_right(part, share), "text"))
     elif thinks:
         numbers = ((align_right("", number_cells), "text"), spent)
     else:
-        numbers = (
-            (f"{align_right(_NO_CALLS, number_cells)}{align_right('', time + share)}", "muted"),
-        )
+        numbers = ((align_right(_NO_CALLS, number_cells) + " " * (time + share), "muted"),)
     role = align_left(visible_line(use.role), width - 2 - number_cells - time - share)
     suffix = f"  {fit_middle(adapter, width // 2 - 4)}" if adapter else ""
     name = f"  {model_name(model, width - 2 - cell_len(suffix))}{suffix}"

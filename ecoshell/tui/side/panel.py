@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import Click, Key, Paste
+from textual.events import Click, Key
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -114,9 +114,7 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         if lines == self._lines:
             return
         self._lines = lines
-        self.virtual_size = Size(
-            0, len(lines)
-        )  # a different height triggers a layout of the panels
+        self.virtual_size = Size(0, len(lines))  # another height triggers a layout of the panels
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -135,13 +133,11 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
             self._styles = {None: base}
             for tone in TONES:  # only the marked tone has its own background
                 full = self.get_component_rich_style(f"panel--{tone}")
-                self._styles[tone] = base + (
-                    full if tone == "marked" else Style(color=full.color, bold=full.bold)
-                )
+                self._styles[tone] = base + Style(color=full.color, bold=full.bold)
+            self._styles["marked"] += self.get_component_rich_style("panel--marked")
         pieces = [Segment(text, self._styles["marked" if marked else tone]) for text, tone in line]
-        return Strip(pieces).adjust_cell_length(
-            self._area.width, self._styles["marked" if marked else None]
-        )
+        rest = self._styles["marked" if marked else None]
+        return Strip(pieces).adjust_cell_length(self._area.width, rest)
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -202,13 +198,11 @@ class ListPanel(Panel, Generic[Item]):
         """Whether there is room for more than the list and one header line."""
         self.fixed_lines = 0
         """Preferred number of lines other than the list, including the title and a free line."""
-        self._order: Sequence[str] = ()
         self._rows: list[int | Line] = []
         """The list's lines: the index of a visible name, or a heading."""
         self._typing = self._was_focused = False
         self._footer: list[Line] = []
         self._room = 0
-        """Height of the list."""
         self._drawn: tuple[object, ...] = (0, self._area, False, 0)
         """The wanted height and everything visible at the last drawing."""
 
@@ -249,13 +243,10 @@ class ListPanel(Panel, Generic[Item]):
         """The highlighted name; empty if the list is empty."""
         return self.visible_names[self.highlighted] if self.visible_names else ""
 
-    def update_items(self, *, keep_order: bool) -> None:
-        """Reload the items; `keep_order` keeps the order within groups while the user works in the list."""
-        self.items = self.load_items()
-        listed = (name for name in self._order if keep_order and name in self.items)
-        self._order = sorted(
-            dict.fromkeys((*listed, *self.items)), key=lambda name: self.group(self.items[name])
-        )
+    def update_items(self) -> None:
+        """Reload the items, in their groups."""
+        items = self.load_items()
+        self.items = dict(sorted(items.items(), key=lambda pair: self.group(pair[1])))
         self.apply_filter(self.filter)
 
     def apply_filter(self, typed: str) -> None:
@@ -267,27 +258,22 @@ class ListPanel(Panel, Generic[Item]):
         current, at = (self.current, self.highlighted) if keeps else ("", 0)
         self.filter = typed[:_MAX_FILTER_LENGTH]
         if self.filter.strip():
-            names, _ = best(
-                self.filter, ((name.lower(), name) for name in self._order), len(self._order)
-            )
+            candidates = ((name.lower(), name) for name in self.items)
+            names, _ = best(self.filter, candidates, len(self.items))
         else:
-            names = [
-                name
-                for name in self._order
-                if self.group(self.items[name]) not in self.folded_groups
-            ]
+            groups = {name: self.group(item) for name, item in self.items.items()}
+            names = [name for name, group in groups.items() if group not in self.folded_groups]
         self.visible_names = names
-        self.highlighted = (
-            names.index(current) if current in names else max(0, min(at, len(names) - 1))
-        )
+        at = names.index(current) if current in names else at
+        self.highlighted = max(0, min(at, len(names) - 1))
 
     def lines(self, width: int) -> list[Line]:
         """The header lines, the filter and the number of its matches."""
         lines = self.header_lines(width)
         if self._typing or self.filter:
-            matches = (
-                f" {len(self.visible_names)} match" if self.filter and self.visible_names else ""
-            )
+            matches = ""
+            if self.filter and self.visible_names:
+                matches = f" {len(self.visible_names)} match"
             typed = visible_line(self.filter) if self.filter.strip() else self.filter
             text = f"{fit_end(typed, width - 3 - len(matches))}{'▏' if self._typing else ''}"
             lines.append((("/ ", "tool"), (text, "strong"), (matches, "muted")))
@@ -298,7 +284,7 @@ class ListPanel(Panel, Generic[Item]):
 
     def show(self) -> None:
         """Redraw from the state; highlight, filter and scroll position stay."""
-        self.update_items(keep_order=self.has_focus)
+        self.update_items()
         self._draw()
 
     def render_line(self, y: int) -> Strip:
@@ -314,11 +300,9 @@ class ListPanel(Panel, Generic[Item]):
         return self.strip(self._row_line(self._rows[at], width), marked=marked)
 
     def _row_line(self, entry: int | Line, width: int) -> Line:
-        return (
-            self.item_line(self.items[self.visible_names[entry]], width)
-            if isinstance(entry, int)
-            else entry
-        )
+        if not isinstance(entry, int):
+            return entry
+        return self.item_line(self.items[self.visible_names[entry]], width)
 
     def row_at(self, y: int) -> int | Line | None:
         """The index of the item, or the heading, in this line of the panel; None elsewhere."""
@@ -349,7 +333,6 @@ class ListPanel(Panel, Generic[Item]):
         self._draw(follow=True)
 
     def action_filter(self) -> None:
-        """Start typing a filter."""
         self._typing = True
         self._draw()
 
@@ -378,19 +361,11 @@ class ListPanel(Panel, Generic[Item]):
                 self.action_open()
 
     def watch_has_focus(self, has_focus: bool) -> None:
-        """Show the highlight; on blur, restore the order that was kept while the user worked in the list."""
+        """Show or hide the highlight."""
         super().watch_has_focus(has_focus)
         self._was_focused |= has_focus
-        if not has_focus:
-            self._typing = False
-            self.update_items(keep_order=False)
+        self._typing = self._typing and has_focus
         self._draw(follow=has_focus)
-
-    def on_paste(self, event: Paste) -> None:
-        if self._typing:
-            event.stop()
-            self.apply_filter(self.filter + visible_line(event.text))
-            self._draw(follow=True)
 
     async def _on_key(self, event: Key) -> None:
         if not self._typing:
@@ -400,8 +375,6 @@ class ListPanel(Panel, Generic[Item]):
         elif event.key == "backspace":
             self._typing = bool(self.filter)
             self.apply_filter(self.filter[:-1])
-        elif event.key == "ctrl+u":
-            self.apply_filter("")
         else:
             return
         self._draw(follow=True)
@@ -457,9 +430,9 @@ def bar(parts: Sequence[tuple[int, str]], total: int, width: int) -> str:
 
 
 def bar_line(spent: int, held: int, total: int, tone: Tone, note: Piece, width: int) -> Line:
-    """A bar of what is spent, reserved and left, with a note at its right."""
+    """A bar of what is spent and, muted, of what is reserved and left, with a note at its right."""
     drawn = bar(((spent, SPENT), (held, HELD)), total, max(0, width - cell_len(note[0]) - 1))
-    used = drawn.rstrip(REST)
+    used = drawn.rstrip(HELD + REST)
     return ((used, tone), (drawn[len(used) :], "muted"), (" ", "text"), note)
 
 

@@ -34,10 +34,7 @@ Thinker = tuple[str, str]
 Basis = Literal["price", "tokens", "time"]
 _ORDER = {role: place for place, role in enumerate(ROLES)}
 _MICROSECONDS = 1_000_000
-
-
 SUBAGENT = "subagent"
-"""The role of all subagents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +95,18 @@ class ToolState:
     turn: int = 0
     step: int = 0
     blocked: bool = False
-    """Whether the plan forbids it now."""
+    """Whether the plan of the running turn forbids it."""
     last_used: bool = False
-    """Whether it was called last."""
+    ahead: bool = False
+    """Whether the session's first question will load it."""
 
     @property
     def registered(self) -> bool:
         return bool(self.by)
+
+    @property
+    def loaded(self) -> bool:
+        return self.registered or self.ahead
 
 
 class PanelState:
@@ -116,7 +118,6 @@ class PanelState:
     def clear(self) -> None:
         """Forget everything, before another session."""
         self.status: ShellStatus | None = None
-        """The shell's last reported status."""
         self.caps: tuple[CapState, ...] = ()
         self.roles: dict[Thinker, RoleUse] = {}
         """By role and model, in order of their first call."""
@@ -132,7 +133,6 @@ class PanelState:
         self.changed_rows: frozenset[str] = frozenset()
         """Rows of the plan that its last change altered; emptied when they were shown for a while."""
         self.last_used = ""
-        """The tool that was called last."""
         self.graph: ToolGraph | None = None
         """The tool graph of the running or last turn."""
         self.planned_turn = 0
@@ -140,7 +140,6 @@ class PanelState:
         """What the caps left for the turn before it spent anything, in the plan's unit."""
         self._holds: dict[int, BudgetHeld] = {}
         self._registrations: dict[str, tuple[ToolRegistered, int]] = {}
-        """Registrations and their turns."""
 
     def end_activity(self) -> None:
         """Mark everything as finished, as after the last event of an ended process; the last plan stays visible."""
@@ -187,10 +186,9 @@ class PanelState:
         """Add a call, or the calls of a subagent, to the consumption of its role."""
         role = SUBAGENT if isinstance(event, SubagentFinished) else event.role
         thinker = (role, event.model)
+        # a call between turns belongs to no turn
         for roles in (self.roles, self.turn_roles) if self.running else (self.roles,):
-            use = roles.setdefault(
-                thinker, RoleUse(*thinker)
-            )  # a call between turns belongs to no turn
+            use = roles.setdefault(thinker, RoleUse(*thinker))
             match event:
                 case BudgetSettled():
                     total, calls = use.consumption.plus(event), use.calls + 1
@@ -253,30 +251,25 @@ class PanelState:
     @property
     def tools(self) -> list[ToolState]:
         states: list[ToolState] = []
-        plan = self.shown_plan
-        blocked = (
-            {row.tool for row in plan.rows if row.state == "forbidden"}
-            if plan and plan.enforced
-            else set[str]()
-        )
+        plan, blocked = self.shown_plan, set[str]()
+        if plan is not None and plan.enforced and self.running and not self.planning:
+            blocked = {row.tool for row in plan.rows if row.state == "forbidden"}
         for row in self.status.tools if self.status else ():
             by, turn, step = (row.by or "user") if row.registered else "", 0, 0
             if (registration := self._registrations.get(row.name)) is not None:
                 event, turn = registration
                 by, step = event.by, event.step
-            marks = row.name in blocked, row.name == self.last_used
+            marks = row.name in blocked, row.name == self.last_used, row.ahead and not by
             states.append(ToolState(row.name, row.tokens, row.description, by, turn, step, *marks))
         return states
 
     @property
     def context_tokens(self) -> int:
-        """Context tokens of registered schemas and of the names of the other tools."""
+        """Context tokens of loaded schemas and of the names of the other tools."""
         if self.status is None:
             return 0
         new = (
-            row
-            for row in self.status.tools
-            if not row.registered and row.name in self._registrations
+            row for row in self.status.tools if not row.loaded and row.name in self._registrations
         )
         registered = sum(self._registrations[row.name][0].tokens for row in new)
         return min(self.status.context_tokens + registered, self.status.everything_tokens)
@@ -289,12 +282,10 @@ class PanelState:
 
     def _set_plan(self, event: PlanChanged) -> None:
         is_update = self.plan is not None and event.number > 1 and event.unit == self.plan.unit
-        total = max(event.cap or 0, self.plan_total if is_update else 0)
-        self.plan_total = total if event.whole is None else event.whole  # absent in old sessions
+        self.plan_total = event.whole or 0
         before = {row.tool: row for row in self.plan.rows} if is_update and self.plan else {}
-        self.changed_rows = frozenset(
-            row.tool for row in event.rows if before.get(row.tool, row) != row
-        )
+        changed = (row.tool for row in event.rows if before.get(row.tool, row) != row)
+        self.changed_rows = frozenset(changed)
         self.plan, self.planned_turn = event, self.turn
 
     def _between(self, *, running: bool) -> None:

@@ -96,12 +96,8 @@ class Columns:
         if width >= _ALL_COLUMNS_MIN_WIDTH:
             self._columns = (value, cost, *counts, state)
         elif width >= _COLUMNS_MIN_WIDTH:
-            self._columns = (
-                value,
-                cost,
-                _Column("used", 7, lambda row: f"{row.used}/{row.planned}"),
-                state,
-            )
+            uses = _Column("used", 7, lambda row: f"{row.used}/{row.planned}")
+            self._columns = (value, cost, uses, state)
         longest = max((cell_len(visible_line(row.tool)) for row in plan.rows), default=0)
         room = width - 2 - (sum(column.width for column in self._columns) or _NARROW_NUMBER_CELLS)
         self._name = max(_MIN_NAME_CELLS, room if self._columns else min(longest, room))
@@ -136,16 +132,10 @@ class Columns:
         cost = cost if row.is_cost_known else "?"
         spread = f"±{spread}" if row.spread else ""
         end = f"{row.used}/{row.planned} {word}"
-        choices = (
-            (f" {value} {cost}{spread} ", end),
-            (f" {value} {cost} ", end),
-            (f" {value} ", end),
-            (" ", end),
-        )
-        front, end = next(
-            (pair for pair in choices if cell_len("".join(pair)) <= room),
-            (" ", fit(word, room - 1)),
-        )
+        fronts = (f" {value} {cost}{spread} ", f" {value} {cost} ", f" {value} ", " ")
+        front = next((text for text in fronts if cell_len(text + end) <= room), "")
+        if not front:
+            front, end = " ", fit(word, room - 1)
         return (*start, (align_left(front, room - cell_len(end)), "muted"), (end, tone))
 
 
@@ -177,8 +167,8 @@ def _expected(value: int, unit: Unit) -> str:
 
 
 def _short(number: str) -> str:
-    """A short decimal: `.91`, `1.0`, `.0012`, `<.0001`."""
-    number = number.replace("$", "")
+    """A short decimal or duration: `.91`, `1.0`, `<.0001`, `.4s`, `12s`, `1m35s`."""
+    number = number.replace("$", "").replace("min", "m").replace(" ", "")
     if number == "1.00":
         return "1.0"
     return number.replace("0.", ".", 1) if number.startswith(("0.", "<0.")) else number
@@ -221,10 +211,8 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
         if state.planning and status.plan != "off":
             return [_PLANNING]
         title, text = ("plan off", _OFF) if status.plan == "off" else ("no plan yet", _NO_PLAN)
-        return [
-            ((title, "strong"),),
-            *(((line, "muted"),) for line in textwrap.wrap(text, max(20, width))),
-        ]
+        rows = textwrap.wrap(text, max(20, width))
+        return [((title, "strong"),), *(((line, "muted"),) for line in rows)]
     if state.planning:
         return [_PLANNING]
     reason = f"↔ {visible_line(plan.reason)}" if plan.number > 1 else "made for this question"
@@ -238,10 +226,10 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
     else:
         total = state.plan_total
         used = percent(total - plan.budget, total)
-        lines.append(
-            bar_line(total - plan.cap, plan.reserved, total, "tool", (used, "text"), width)
-        )
-        costs = f"planned {amount(plan.planned_cost, plan.unit)} · reserved {amount(plan.reserved, plan.unit)}{mode}"
+        spent = total - plan.cap
+        lines.append(bar_line(spent, plan.reserved, total, "tool", (used, "text"), width))
+        planned, reserved = (amount(part, plan.unit) for part in (plan.planned_cost, plan.reserved))
+        costs = f"planned {planned} · reserved {reserved}{mode}"
         lines.append(((fit(costs, width), "muted"),))
         if not plan.enforced:
             lines.append((("shown to the model, not enforced", "warning"),))
@@ -295,16 +283,8 @@ class PlanPanel(ListPanel[PlanRow]):
         """The line that replaces or precedes the irrelevant tools."""
         if group != _IRRELEVANT or not count:
             return ()
-        is_folded = _IRRELEVANT in self.folded_groups
-        return (
-            (
-                fit(
-                    f"{'►' if is_folded else '▼'} {count} more · m {'shows' if is_folded else 'hides'} them",
-                    width,
-                ),
-                "muted",
-            ),
-        )
+        sign, verb = ("►", "shows") if _IRRELEVANT in self.folded_groups else ("▼", "hides")
+        return ((fit(f"{sign} {count} more · m {verb} them", width), "muted"),)
 
     def action_more(self) -> None:
         """Unfold or fold the irrelevant tools."""
@@ -324,12 +304,8 @@ class PlanPanel(ListPanel[PlanRow]):
             lines.append(self._columns(plan, width).head)
             changes = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
             nodes = progress(graph) if graph and self.folded else ""
-            parts = (
-                nodes,
-                remaining_text(self.state),
-                f"{planned_share(plan)} planned" if self.folded else changes,
-            )
-            self.gist = self._title_text(part for part in parts if part)
+            last = f"{planned_share(plan)} planned" if self.folded else changes
+            self.gist = self._title_text(filter(None, (nodes, remaining_text(self.state), last)))
         elif status is not None and status.plan == "off":
             self.gist = "off"
         else:
@@ -349,9 +325,8 @@ class PlanPanel(ListPanel[PlanRow]):
         text = ""
         for part in parts:
             longer = f"{text} · {part}" if text else part
-            text = (
-                longer if cell_len(longer) <= self.size.width - _TITLE_CELLS or not text else text
-            )
+            if not text or cell_len(longer) <= self.size.width - _TITLE_CELLS:
+                text = longer
         return text
 
     def footer_lines(self, width: int) -> list[Line]:
@@ -362,11 +337,10 @@ class PlanPanel(ListPanel[PlanRow]):
         return [*([((note, "muted"),)] if omitted else []), *super().footer_lines(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
-        if self.state.shown_plan is None:
+        if (plan := self.state.shown_plan) is None:
             return ()
-        return self._columns(self.state.shown_plan, width).line(
-            item, changed=item.tool in self.state.changed_rows
-        )
+        changed = item.tool in self.state.changed_rows
+        return self._columns(plan, width).line(item, changed=changed)
 
     def _columns(self, plan: PlanChanged, width: int) -> Columns:
         """The columns of this plan, cached per plan and width; rows may be drawn before a resize arrives."""
@@ -377,9 +351,8 @@ class PlanPanel(ListPanel[PlanRow]):
     def detail_lines(self, item: PlanRow, width: int) -> list[Line]:
         """Value, chance, uses, cost and state of a row in three lines."""
         unit = self.state.shown_plan.unit if self.state.shown_plan else "usd"
-        worth = (
-            f"value {item.value:.2f} · chance {item.chance:.2f} · {item.used}/{item.planned} used"
-        )
+        uses = f"{item.used}/{item.planned} used"
+        worth = f"value {item.value:.2f} · chance {item.chance:.2f} · {uses}"
         return [
             ((fit_middle(visible_line(item.tool), width), "tool"),),
             ((fit(worth, width), "muted"),),
@@ -388,11 +361,9 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def explain(self) -> bool:
         """Show the arithmetic of the highlighted tool or the one used last; return False without a plan."""
-        tool = (
-            self.state.last_used
-            if self.state.last_used in self.items and not self.has_focus
-            else self.current
-        )
+        tool = self.current
+        if self.state.last_used in self.items and not self.has_focus:
+            tool = self.state.last_used
         if tool:
             self.post_message(ToolRequested(tool, "why"))
         return bool(tool)

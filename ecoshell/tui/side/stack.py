@@ -1,7 +1,6 @@
 """The stack of side panels: it receives the events, and divides its height between the panels."""
 
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 _HIGHLIGHT_SECONDS = 1.0
 """Time for which changed rows of the plan are highlighted."""
-_EVENTS_PER_SLICE = 500
-"""Events of a replayed session handled before other tasks run."""
 
 
 def share(
@@ -65,17 +62,12 @@ class SharedHeight(Layout):
         parent.pre_layout(self)
         panels = [panel for panel in children if isinstance(panel, Panel)]
         first = next((at for at, panel in enumerate(panels) if panel.has_focus), None)
-        lists = [
-            at
-            for at, panel in enumerate(panels)
-            if isinstance(panel, ListPanel) and not panel.folded
-        ]
-        heights = share(
-            size.height,
-            [panel.wanted for panel in panels],
-            first=first,
-            spare_to=lists[-1] if lists else None,
-        )
+        spare_to = None
+        for at, panel in enumerate(panels):
+            if isinstance(panel, ListPanel) and not panel.folded:
+                spare_to = at
+        wants = [panel.wanted for panel in panels]
+        heights = share(size.height, wants, first=first, spare_to=spare_to)
         placements: list[WidgetPlacement] = []
         y = 0
         for panel, height in zip(panels, heights, strict=True):
@@ -95,9 +87,8 @@ class SidePanels(Widget):
     def __init__(self, summary: SummaryLine) -> None:
         """`summary` is the line that replaces the panels while they are hidden."""
         self.state = PanelState()
-        self.panels = [
-            kind(self.state) for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)
-        ]
+        kinds = (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)
+        self.panels = [kind(self.state) for kind in kinds]
         super().__init__(*self.panels)
         self._default_layout = SharedHeight()
         self._summary = summary
@@ -106,27 +97,17 @@ class SidePanels(Widget):
     def handle(self, event: Event) -> None:
         """Apply an event; the panels are redrawn once before the next frame."""
         if self.state.handle(event):
-            self._redraw_later()
+            self.redraw()
         if isinstance(event, PlanChanged) and self.state.changed_rows:
             self.set_timer(_HIGHLIGHT_SECONDS, self._end_highlight)
 
     def _end_highlight(self) -> None:
         self.state.changed_rows = frozenset()
-        self._redraw_later()
+        self.redraw()
 
     def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
         if self.state.update(status, caps):
-            self._redraw_later()
-
-    async def replay(self, past: Iterable[Event]) -> None:
-        """Show another session from its past events, yielding to other tasks in between."""
-        self.state.clear()
-        for at, event in enumerate(past, 1):
-            self.state.handle(event)
-            if at % _EVENTS_PER_SLICE == 0:
-                await asyncio.sleep(0)
-        self.state.end_activity()
-        self._redraw_later()
+            self.redraw()
 
     @on(DescendantFocus)
     @on(DescendantBlur)
@@ -135,7 +116,8 @@ class SidePanels(Widget):
         if sum(panel.wanted for panel in self.panels) > self.size.height:
             event.widget.refresh(layout=True)
 
-    def _redraw_later(self) -> None:
+    def redraw(self) -> None:
+        """Redraw the panels before the next frame."""
         if not self._stale:
             self._stale = True
             self.call_later(self._draw)
@@ -144,8 +126,7 @@ class SidePanels(Widget):
         self._stale = False
         for panel in self.panels:
             panel.show()
-        if self.state.status is not None:
+        if (status := self.state.status) is not None:
             plan = self.state.shown_plan
-            self._summary.show(
-                self.state.status, self.state.caps, f"plan {planned_share(plan)}" if plan else ""
-            )
+            share_text = f"plan {planned_share(plan)}" if plan else ""
+            self._summary.show(status, self.state.caps, share_text)

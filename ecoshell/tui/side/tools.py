@@ -13,6 +13,7 @@ from ecoshell.tui.text import align_left, align_right, fit, fit_middle, tokens
 
 _SIZE = 6
 _BY = {"user": "by you", "upfront": "at start", "agent": "agent", "first_call": "first call"}
+_AHEAD = "with the first question"
 _FULL_ORIGIN_MIN_WIDTH = 56
 _FIXED_LINES = 3
 """Lines other than the list and facts: the title, the schemas and one free line below."""
@@ -26,7 +27,9 @@ _GROUPS: tuple[tuple[str, str, Tone], ...] = (
 
 
 def when_words(tool: ToolState, *, long: bool) -> str:
-    """When or by whom a tool was registered: `turn 3` or `by you`; empty if it is not registered."""
+    """When or by whom a tool was or will be registered: `turn 3` or `by you`; empty if it is not loaded."""
+    if tool.ahead:
+        return _AHEAD if long else _BY["upfront"]
     if not tool.registered:
         return ""
     by = _BY.get(tool.by, visible_line(tool.by))
@@ -42,8 +45,10 @@ class ToolsPanel(ListPanel[ToolState]):
 
     NAME = "tools"
     HELP = (
-        "● is loaded: its schema is in the context. ○ is known by name, × blocked by the plan, ► was used last. "
-        "The line `schemas` compares the tokens of names and schemas in the prompt with those of all schemas. "
+        "● is loaded: its schema is in the context, in a new session with the first question. ○ is known by name, "
+        "× blocked by the plan, ► was used last. "
+        "The line `schemas` compares the tokens of names and schemas in the prompt with those of all schemas; "
+        "`schemas saved so far` adds up the difference over the steps of paid turns. "
         "Enter shows the schema, r registers or unregisters, / filters, - folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -66,35 +71,33 @@ class ToolsPanel(ListPanel[ToolState]):
         return {tool.name: tool for tool in tools}
 
     def group(self, item: ToolState) -> int:
-        return 2 if item.blocked else 0 if item.registered else 1
+        return 2 if item.blocked else 0 if item.loaded else 1
 
     def heading(self, group: int, count: int, width: int) -> Line:
-        """The group's name and its number of tools."""
+        """The group's name, its number of tools, and how many of them the first question will load."""
         _, name, tone = _GROUPS[group]
-        return ((f"{name.upper()} ", tone), (str(count), "muted")) if count else ()
+        ahead = sum(tool.ahead for tool in self.items.values() if self.group(tool) == group)
+        later = f" · {'' if ahead == count else f'{ahead} '}{_AHEAD}" if ahead else ""
+        numbers = fit(f"{count}{later}", width - len(name) - 1)
+        return ((f"{name.upper()} ", tone), (numbers, "muted")) if count else ()
 
     def header_lines(self, width: int) -> list[Line]:
         status = self.state.status
         context = status.context if status else None
         is_tall = self._area.height >= _TALL_MIN_HEIGHT
         self.fixed_lines = _FIXED_LINES + (0 if self.visible_names else 1)
-        registered = sum(tool.registered for tool in self.items.values())
-        self.gist = f"{registered} of {len(self.items)} loaded" if status else ""
+        loaded = sum(tool.loaded for tool in self.items.values())
+        self.gist = f"{loaded} of {len(self.items)} loaded" if status else ""
         if status is None:
             return [(("available once the session is open", "muted"),)]
         now, everything = self.state.context_tokens, status.everything_tokens
         size = f"{'' if status.exact else '≈ '}{tokens(now)} of {tokens(everything)} tok"
-        lines = [
-            justify(
-                ("schemas", "muted"),
-                (f"{size} · {percent(now, everything).strip()}", "text"),
-                width,
-            )
-        ]
+        share = f"{size} · {percent(now, everything).strip()}"
+        lines = [justify(("schemas", "muted"), (share, "text"), width)]
         if is_tall and self.state.saved_tokens:
             lines.append(
                 justify(
-                    ("saved so far", "muted"),
+                    ("schemas saved so far", "muted"),
                     (f"{tokens(self.state.saved_tokens)} tok", "text"),
                     width,
                 )
@@ -102,9 +105,8 @@ class ToolsPanel(ListPanel[ToolState]):
         if is_tall and context is not None:
             for part in context.parts:
                 label = {"facts": "facts", "user": "your AGENTS.md"}.get(part.name, "AGENTS.md")
-                lines.append(
-                    justify((label, "muted"), (part_size(part, context, " tok"), "text"), width)
-                )
+                size = part_size(part, context, " tok")
+                lines.append(justify((label, "muted"), (size, "text"), width))
         return lines
 
     def item_line(self, item: ToolState, width: int) -> Line:
@@ -120,7 +122,7 @@ class ToolsPanel(ListPanel[ToolState]):
             return (("► ", "tool"), (name, "strong"), (numbers, "tool"))
         return (
             (f"{sign} ", tone),
-            (name, "text" if item.registered else "muted"),
+            (name, "text" if item.loaded else "muted"),
             (numbers, "muted"),
         )
 

@@ -4,6 +4,7 @@ They know nothing of colours or widths. Sections are generated lazily and are ab
 only the visible part of a long block is laid out and painted.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
@@ -29,6 +30,8 @@ _MIN_CROPPED_LENGTH = 40
 """Characters up to which a row with a tail is wrapped, not cropped."""
 _PLAIN_TEXT_WIDTH = 120
 """Width of a drawing in plain text, where no screen determines it."""
+COLUMN_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+"""What separates the columns of a printed table."""
 MAX_SECTION_LENGTH = 2_000
 """Characters of a section, and of a line that is kept in one piece."""
 MAX_SECTION_ROWS = 40
@@ -84,6 +87,8 @@ class Body:
     """Already escaped by `visible`."""
     lines: int
     """Lines shown while folded; 0 to show only the head."""
+    shows_end: bool = False
+    """Whether the lines shown while folded are the last ones."""
     kind: Kind = "plain"
     tone: Tone = "text"
     corner: str = ""
@@ -95,7 +100,13 @@ class Body:
     @property
     def preview(self) -> tuple[str, str]:
         """The text shown while folded, and a note about the rest (empty if nothing is hidden)."""
-        return preview(self.text, lines=self.lines, characters=200 * self.lines)
+        characters = 200 * self.lines
+        if not self.shows_end:
+            return preview(self.text, lines=self.lines, characters=characters)
+        end = "\n".join(self.text[-characters:].split("\n")[-self.lines :])
+        earlier = self.text[: len(self.text) - len(end)]
+        count = max(1, earlier.count("\n"))  # a very long line may be cut
+        return end, f"… {counted(count, 'earlier line')}" if earlier else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +136,7 @@ class Block:
     """Whether a blank line precedes it."""
     turn: bool = False
     call: CallRef | None = None
-    """The call whose result it shows."""
-    judged: bool = False
-    """Whether the result was judged, so that the user can override the verdict."""
+    """The call whose result it shows, once it was judged: the user can override the verdict then."""
     session: tuple[str, str] = ("", "")
     """The session and the name of the subagent that it shows, whose transcript enter opens; empty for others."""
     verdict: tuple[Piece, ...] = ()
@@ -152,9 +161,9 @@ class Block:
         """The number of drawing lines shown while folded, and a note about the rest (empty if nothing is hidden)."""
         height = self.drawing.height if self.drawing else 0
         more = height - _FOLDED_DRAWING_LINES
-        return min(
-            _FOLDED_DRAWING_LINES, height
-        ), f"… {counted(more, 'more line')}" if more > 0 else ""
+        if more <= 0:
+            return height, ""
+        return _FOLDED_DRAWING_LINES, f"… {counted(more, 'more line')}"
 
     def text(self, *, opened: bool = False) -> str:
         """The block as plain text, Markdown unchanged; `opened` includes the folded parts."""
@@ -171,10 +180,10 @@ class Block:
             if body.head is not None:
                 lines.append(body.head.lead + body.head.text)
             text, more = (body.text, "") if opened else body.preview
-            if text:
-                lines.append(f"{body.corner}{text}")
-            if more and body.lines:
-                lines.append(more)
+            texts = [text, more if body.lines else ""]
+            shown = [*filter(None, reversed(texts) if body.shows_end else texts)]
+            if shown:
+                lines += [f"{body.corner}{shown[0]}", *shown[1:]]
         return "\n".join(lines)
 
 
@@ -210,10 +219,8 @@ class Rows:
 
     def height(self, width: int) -> int:
         """An estimate: one line per row, and more for long rows."""
-        return (
-            len(self.content)
-            + sum(len(piece.text) for line in self.content for piece in line.pieces) // width
-        )
+        characters = sum(len(piece.text) for line in self.content for piece in line.pieces)
+        return len(self.content) + characters // width
 
     def rows(self, width: int) -> Iterable[Row]:
         return self.content
@@ -242,7 +249,6 @@ Section: TypeAlias = "Rows | DrawnLines | Part"
 It estimates its height before it is painted, and yields its rows, both at a width in cells.
 """
 BLANK_LINE = Rows((Row(()),))
-FOLD_LINE = Rows((Row((Piece("▲ fold", "muted"),), lead="  ", folds=True),))
 
 
 def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
@@ -256,11 +262,7 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
         for start in range(0, lines, MAX_SECTION_ROWS):
             yield DrawnLines(block.drawing, start, min(start + MAX_SECTION_ROWS, lines))
         if more:
-            yield (
-                FOLD_LINE
-                if opened
-                else Rows((Row((Piece(more, "muted"),), lead="  ", folds=True),))
-            )
+            yield _fold_line("▲ fold" if opened else more)
     for body in block.bodies:
         begins, more = body.preview
         text = body.text if opened else begins
@@ -274,12 +276,14 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
             yield from in_sections(diff_rows(text, body.indent))
         elif text:
             leads = chain((body.corner or body.indent,), repeat(body.indent))
+            if more and body.shows_end and not opened:
+                yield _fold_line(more, next(leads))
             lines = zip(text.split("\n"), leads, strict=False)
             yield from in_sections(row(Piece(line, body.tone), lead=lead) for line, lead in lines)
         if more and opened:
-            yield FOLD_LINE
-        elif more and body.lines:
-            yield Rows((Row((Piece(more, "muted"),), lead=body.indent, folds=True),))
+            yield _fold_line("▲ fold")
+        elif more and body.lines and not body.shows_end:
+            yield _fold_line(more, body.indent)
 
 
 def head_of(block: Block, *, opened: bool = False) -> Iterator[Section]:
@@ -289,6 +293,11 @@ def head_of(block: Block, *, opened: bool = False) -> Iterator[Section]:
     yield from in_sections(
         replace(line, crops=False) if opened and line.crops else line for line in block.head
     )
+
+
+def _fold_line(text: str, lead: str = "  ") -> Rows:
+    """A line that toggles the fold when it is clicked."""
+    return Rows((Row((Piece(text, "muted"),), lead=lead, folds=True),))
 
 
 def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:

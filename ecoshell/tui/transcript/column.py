@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import inf
-from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
@@ -13,15 +12,12 @@ from textual.strip import Strip
 
 from ecoshell.messages import visible
 from ecoshell.tui.transcript.blocks import (
-    MAX_SECTION_LENGTH,
     TONES,
     Block,
-    Piece,
     Section,
     Tone,
     head_of,
     in_sections,
-    row,
     rows_of,
     sections_of,
 )
@@ -34,7 +30,7 @@ STREAM = ""
 """The key of streamed or waiting content; calls have their own keys."""
 _EMPTY = PaintedLine(Strip([]))
 _MAX_PAINTED_LINES = 8_000
-"""Painted lines above which those far from the view are released."""
+"""Painted lines above which all are released."""
 
 
 @dataclass(slots=True)
@@ -65,7 +61,7 @@ class Heights:
 
 @dataclass(slots=True)
 class StreamedText:
-    """Streamed text: an answer is read as Markdown, a thought line by line."""
+    """Streamed text: an answer is read as Markdown, a thought as plain lines."""
 
     tone: Tone
     arrived: list[str] = field(default_factory=list[str])
@@ -74,8 +70,6 @@ class StreamedText:
     """Text read so far, without surrounding white space."""
     _trailing_space: str = ""
     """White space at the end, kept until more text follows."""
-    _unfinished: str = ""
-    """Lines of a thought that are not in a finished section."""
     _reader: "MarkdownReader | None" = None
 
     def read(self) -> tuple[list[Section], list[Section]]:
@@ -88,28 +82,12 @@ class StreamedText:
         if solid:
             self.text.append(solid)
         if self.tone == "text":
-            from ecoshell.tui.transcript.markdown import (
-                MarkdownReader,
-            )  # not needed for the first frame
+            # not needed for the first frame
+            from ecoshell.tui.transcript.markdown import MarkdownReader
 
             self._reader = self._reader or MarkdownReader()
             return self._reader.feed(solid), self._reader.tail()
-        self._unfinished += solid
-        end = len(self._unfinished) if len(self._unfinished) >= 8 * MAX_SECTION_LENGTH else 0
-        if len(self._unfinished) >= MAX_SECTION_LENGTH:  # finish several lines at a time
-            end = self._unfinished.rfind("\n") + 1 or end
-        done, self._unfinished = self._unfinished[:end], self._unfinished[end:]
-        finished, tail = (
-            [
-                *in_sections(
-                    row(Piece(line, self.tone)) for line in part.removesuffix("\n").split("\n")
-                )
-            ]
-            if part
-            else []
-            for part in (done, self._unfinished)
-        )
-        return finished, tail
+        return [], [*in_sections(rows_of("".join(self.text), self.tone))]
 
 
 @dataclass(slots=True, eq=False)
@@ -144,14 +122,8 @@ class BlockItem:
         if self.sections is not None:
             return self.heights.tops[-1]
         if self.measure is None:
-            text = self.block.markdown
-            bodies = [body.text if self.opened else body.preview[0] for body in self.block.bodies]
-            drawing = self.block.drawing
-            drawn = drawing.height if drawing is not None and self.opened else self.block.drawn[0]
-            rows = len(self.block.rows) + len(bodies) + self.block.gap + drawn
-            newlines = text.count("\n") + bool(text) + sum(body.count("\n") + 1 for body in bodies)
-            size = sum(len(piece.text) for row in self.block.head for piece in row.pieces)
-            self.measure = rows + newlines, size + len(text) * 2 // 3 + sum(map(len, bodies))
+            text = self.block.text(opened=self.opened)
+            self.measure = text.count("\n") + 1 + self.block.gap, len(text)
         lines, characters = self.measure
         return lines + characters // painter.inside
 
@@ -280,7 +252,6 @@ class BlockColumn:
         self._heights = Heights([item.height(painter) for item in self.items])
 
     def fold(self, item: BlockItem, *, opened: bool) -> None:
-        """Open or fold a block."""
         item.opened, item.sections, item.measure = opened, None, None
         self._measure(item)
 
@@ -295,9 +266,8 @@ class BlockColumn:
             start, item.finished = item.finished, item.finished + len(new)
             item.sections[start:] = [*new, *tail]
             item.painted[start:] = [None] * (len(new) + len(tail))
-            item.heights.replace(
-                start, None, [part.height(self.painter.inside) for part in (*new, *tail)]
-            )
+            heights = [part.height(self.painter.inside) for part in (*new, *tail)]
+            item.heights.replace(start, None, heights)
             self._measure(item)
         return self._top(item, start)
 
@@ -311,9 +281,9 @@ class BlockColumn:
 
     def span(self, item: BlockItem) -> range:
         """The lines of a block; empty after removal."""
-        return (
-            range(*self._heights.tops[item.index : item.index + 2]) if item.index >= 0 else range(0)
-        )
+        if item.index < 0:
+            return range(0)
+        return range(*self._heights.tops[item.index : item.index + 2])
 
     def spot(self, line: int) -> Spot | None:
         """The position of a line, or of the nearest one; None if the column is empty."""
@@ -334,42 +304,36 @@ class BlockColumn:
         lines = self._paint(item, section)
         return self._top(item, section) + min(spot.offset, max(0, len(lines) - 1))
 
-    def reveal(self, top: int, lines: int | None, until: float | None = None) -> bool:
-        """Paint lines from `top` on (all if None), keeping that line in place; return whether `until` was met."""
+    def reveal(self, top: int, lines: int | None) -> None:
+        """Paint lines from `top` on (all if None), keeping that line in place."""
         spot = self.spot(top)
         if spot is None:
-            return True
+            return
         index, section = spot.item.index, spot.section
         remaining = inf if lines is None else lines + spot.offset
         while index < len(self.items) and remaining > 0:
-            if until is not None and perf_counter() > until:
-                return False
             item = self.items[index]
             if section == len(self._laid_out(item)):
                 index, section = index + 1, 0
             else:
                 remaining -= len(self._paint(item, section))
                 section += 1
-        return True
 
-    def reveal_above(self, top: int, lines: int, until: float | None = None) -> tuple[int, bool]:
-        """Paint the lines above `top`; return the growth in height and whether `until` was met."""
+    def reveal_above(self, top: int, lines: int) -> int:
+        """Paint the lines above `top`; return the growth in height."""
         spot = self.spot(top)
         if spot is None:
-            return 0, True
+            return 0
         item, section, offset = spot
-        old_top, in_time = self._top(item, section), True
+        old_top = self._top(item, section)
         while offset < lines and (item.index or section):
-            if until is not None and perf_counter() > until:
-                in_time = False
-                break
             if section:
                 section -= 1
                 offset += len(self._paint(item, section))
             else:
                 item = self.items[item.index - 1]
                 section = len(self._laid_out(item))
-        return self._top(spot.item, spot.section) - old_top, in_time
+        return self._top(spot.item, spot.section) - old_top
 
     def reveal_end(self, lines: int) -> int:
         """Paint the last lines; return the first of them."""
@@ -379,17 +343,12 @@ class BlockColumn:
             self.reveal(max(0, height - lines), lines)
         return max(0, height - lines)
 
-    def forget_far(self, top: int, lines: int) -> None:
-        """Release painted lines far from these once there are many; heights are kept."""
+    def release(self) -> None:
+        """Release painted lines once there are many; heights are kept."""
         if self._painted < _MAX_PAINTED_LINES:
             return
-        start, end = top - 3 * lines, top + 4 * lines
         for item in self.items:
-            above = self._top(item, 0)
-            near = range(0)
-            if item.sections and above < end and above + item.heights.tops[-1] > start:
-                near = range(item.heights.at(start - above), item.heights.at(end - above) + 1)
-            item.painted = [lines if at in near else None for at, lines in enumerate(item.painted)]
+            item.painted = [None] * len(item.painted)
         self._painted = 0
 
     def _top(self, item: BlockItem, section: int) -> int:
@@ -408,9 +367,8 @@ class BlockColumn:
         lines = item.painted[section]
         if lines is None:
             sign = item.block.sign if section == (1 if item.block.gap else 0) else ""
-            lines = item.painted[section] = self.painter.paint(
-                sections[section], sign, item.block.tone
-            )
+            lines = self.painter.paint(sections[section], sign, item.block.tone)
+            item.painted[section] = lines
             item.heights.replace(section, section + 1, [len(lines)])
             self._painted += len(lines)
             self._measure(item)
@@ -432,11 +390,10 @@ class BlockColumn:
             self.catch_up()
         previous, live = item.block, item.live
         markdown = item.full_text if live and live.tone == "text" else previous.markdown
-        same = (
-            block.markdown and block.markdown == markdown and not (block.bodies or previous.bodies)
-        )
+        has_bodies = bool(block.bodies or previous.bodies)
+        is_same = block.markdown != "" and block.markdown == markdown and not has_bodies
         item.block, item.live, item.measure = block, None, None
-        if item.sections and same:
+        if item.sections and is_same:
             old, head = sum(1 for _ in head_of(previous)), list(head_of(block))
             item.sections[:old] = head
             item.painted[: old + 1] = [None] * (len(head) + 1)

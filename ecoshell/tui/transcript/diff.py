@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from itertools import chain
 
 from ecoshell.tui.transcript.blocks import Ground, Piece, Row
 from ecoshell.tui.transcript.inline import MAX_HIGHLIGHTED_LENGTH, highlighted
@@ -37,9 +36,7 @@ def diff_rows(text: str, indent: str = "") -> Iterator[Row]:
             number = old if sign == "-" else new
             old, new = old + (sign != "+"), new + (sign != "-")
             ground = _GROUNDS.get(sign, "")
-            pieces = chain.from_iterable(
-                highlighted([code], language if len(code) <= MAX_HIGHLIGHTED_LENGTH else "")
-            )
+            (pieces,) = highlighted([code], language if len(code) <= MAX_HIGHLIGHTED_LENGTH else "")
             tone = ground or "muted"
             yield Row(
                 (Piece(f"{sign} ", tone), *pieces),

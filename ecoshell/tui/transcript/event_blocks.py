@@ -1,6 +1,5 @@
 """Blocks for events, as pure functions that can be tested without a screen; their words are those of `render`."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -36,6 +35,7 @@ from ecoshell.options import ROLES
 from ecoshell.sessions.tool_graphs import ToolGraph
 from ecoshell.tui.graph_drawing import Drawing, headline
 from ecoshell.tui.transcript.blocks import (
+    COLUMN_GAP,
     Block,
     Body,
     Piece,
@@ -50,12 +50,15 @@ from ecoshell.tui.transcript.blocks import (
 QUESTION_LINES = 12
 OBSERVATION_LINES = 4
 CHANGED_LINES = 24
+_READERS = frozenset({"read_file", "list_files", "search_text"})
+"""Tools whose successful results are shown only when opened."""
+_RUNNERS = frozenset({"run_command", "run_python", "run_program", "command_output"})
+"""Tools whose results end with the verdict, such as that of tests."""
 COMMAND_LINES = 12
 STOPPED, WAITS = "stopped", "waits for your approval"
 """States of a call without an ending, and of one that waits for approval."""
 ARGUMENT_LINES = 6
 _WIDEST_TASK = 200
-_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 _MAX_LEAD = 44
 """Width of the columns after which the last one is wrapped on its own."""
 _TONES: Mapping[Kind, Tone] = {
@@ -188,9 +191,11 @@ def call(
         return Block("►", "warning", (ending, *rows), bodies=bodies)
     line = finished.render()
     tone: Tone = "warning" if finished.refused else _TONES[line.kind]
-    ending = call_row(head, Piece(visible_line(line.text), tone))
+    bodies = tuple(_output(finished))
+    is_folded = any(not body.lines for body in bodies)
+    ending = replace(call_row(head, Piece(visible_line(line.text), tone)), folds=is_folded)
     sign_tone: Tone = "tool" if finished.ok else tone
-    return Block("►", sign_tone, (ending,), bodies=tuple(_output(finished)))
+    return Block("►", sign_tone, (ending,), bodies=bodies)
 
 
 def subagent(
@@ -247,7 +252,9 @@ def command_output(text: str) -> Block:
     """The output of a command; long table lines are wrapped below their last column."""
     rows: list[Row] = []
     for line in visible(text).split("\n"):
-        at = max((gap.end() for gap in _GAP.finditer(line) if gap.end() <= _MAX_LEAD), default=0)
+        at = max(
+            (gap.end() for gap in COLUMN_GAP.finditer(line) if gap.end() <= _MAX_LEAD), default=0
+        )
         rows.append(row(Piece(line[at:]), lead=line[:at]))
     return Block("", "text", tuple(rows), gap=True)
 
@@ -286,14 +293,16 @@ def _signature(started: CallStarted) -> tuple[Piece, ...]:
 def _output(event: CallFinished | CommandRan) -> Iterator[Body]:
     """The output of a call or command, and its file changes."""
     is_call = isinstance(event, CallFinished)
+    name, lines = (event.name, OBSERVATION_LINES) if is_call else ("", COMMAND_LINES)
+    if event.ok and name in _READERS:
+        lines = 0
     text = (event.observation if is_call else event.output).strip("\n")
     if text:
-        yield Body(visible(text), OBSERVATION_LINES if is_call else COMMAND_LINES, corner="└ ")
+        yield Body(visible(text), lines, shows_end=name in _RUNNERS, corner="└ ")
     if is_call and event.changes.strip():
         lines = event.changes.split("\n")
         added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
         removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
-        head = row(
-            Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"), lead="└ "
-        )
+        counts = (Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"))
+        head = row(*counts, lead="└ ")
         yield Body(visible(event.changes.strip("\n")), CHANGED_LINES, kind="diff", head=head)

@@ -1,15 +1,11 @@
-"""Inline Markdown (emphasis, code, links) and highlighted code, as pieces.
-
-Code is highlighted line by line, each line once and in the lexer state left by the previous one, so that streamed code
-is not read again with every piece.
-"""
+"""Inline Markdown (emphasis, code, links) and highlighted code, as pieces."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ecoshell.messages import visible
 from ecoshell.tui.transcript.blocks import Piece, Tone
@@ -29,10 +25,6 @@ _STRESS = {"em": "i", "strong": "b", "s": "s"}
 _MARKED = re.compile(r"[\\`*_~\[\]!<&\n]")
 """A character that any inline Markdown contains."""
 TokenType = tuple[str, ...]
-State = tuple[str, ...]
-_START: State = ("root",)
-_COMMENT = "/*"
-"""The state inside a multi-line comment, which many lexers can only read as a whole."""
 _TONES: dict[str, Tone] = {
     "Keyword": "keyword",
     "Operator.Word": "keyword",
@@ -74,9 +66,8 @@ def inline(text: str, tone: Tone = "text") -> tuple[Pieces, ...]:
             case "link_close":
                 address, label = links.pop()
                 if address.removeprefix("mailto:") != label:
-                    lines[-1].append(
-                        Piece(f" ({visible(address)})", "muted", link=safe_link(address))
-                    )
+                    shown_address = f" ({visible(address)})"
+                    lines[-1].append(Piece(shown_address, "muted", link=safe_link(address)))
                 continue
             case "code_inline":
                 look = "tool"
@@ -105,10 +96,9 @@ def _double_underscores(tokens: "Sequence[Token]") -> set[int]:
     places: set[int] = set()
     for number, token in enumerate(tokens[:-2]):
         text, end = tokens[number + 1 : number + 3]
-        is_emphasis = (
-            token.type == "strong_open" and token.markup == "__" and end.type == "strong_close"
-        )
-        if is_emphasis and text.type == "text" and _NAME.fullmatch(text.content):
+        types = (token.type, text.type, end.type)
+        is_strong_text = types == ("strong_open", "text", "strong_close")
+        if is_strong_text and token.markup == "__" and _NAME.fullmatch(text.content):
             places |= {number, number + 2}
     return places
 
@@ -127,58 +117,38 @@ def _parser() -> "MarkdownIt":
 
 def highlighted(
     lines: Sequence[str], language: str, context: Sequence[str] = ()
-) -> Iterator[tuple[Piece, ...]]:
+) -> Sequence[Pieces]:
     """The pieces of each line; `context` holds the preceding lines. Unknown languages are not highlighted."""
-    state = _START
-    for line in context:
-        _, state = _line(language, state, line)
-    for line in lines:
-        pieces, state = _line(language, state, line)
-        yield pieces
+    highlighted_lines = _highlighted("\n".join((*context, *lines)), language)
+    return highlighted_lines[len(context) : len(context) + len(lines)]
 
 
-@lru_cache(maxsize=2_048)
-def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], State]:
-    """The pieces of one line, and the lexer state after it."""
-    lexer = _lexer(language)
-    if lexer is None:
-        return (Piece(visible(line), "code"),), state
-    if (
-        (state[0] == _COMMENT or line.lstrip().startswith("/*"))
-        and "*/" not in line
-        and _has_comments(language)
-    ):
-        return (Piece(visible(line), "comment"),), (_COMMENT, *state) if state[
-            0
-        ] != _COMMENT else state
-    if state[0] == _COMMENT:
-        comment, _, code = line.partition("*/")
-        pieces_after, after = _line(language, state[1:], code)
-        return (Piece(visible(f"{comment}*/"), "comment"), *pieces_after), after
-    from pygments.lexer import ExtendedRegexLexer, LexerContext, RegexLexer
-
-    own, after = type(lexer).get_tokens_unprocessed, state
-    token_limit = 8 * len(line) + 64  # some lexers loop forever: ```mcschema at `<!--`
-    tokens: list[tuple[TokenType, str]] | None = None
-    if own in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed):
-        context = LexerContext(f"{line}\n", 0, list(state))
-        with suppress(Exception):  # some rules accept no context, as in ```bibtex
-            stream = ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context)  # pyright: ignore
-            triples: list[Any] = list(islice(stream, token_limit))
-            tokens, after = [(kind, text) for _, kind, text in triples], tuple(context.stack)
-    if tokens is None:  # a lexer with its own method and no state
-        with suppress(Exception):
-            tokens = list(islice(lexer.get_tokens(f"{line}\n"), token_limit))
-    if tokens is None or "".join(text for _, text in tokens).rstrip("\n") != line:
-        return (Piece(visible(line), "code"),), state
-    pieces: list[Piece] = []
+@lru_cache(maxsize=256)
+def _highlighted(code: str, language: str) -> Sequence[Pieces]:
+    """The pieces of each line of code."""
+    tokens: list[tuple[TokenType, str]] = []
+    if (lexer := _lexer(language)) is not None:
+        # some lexers recognize only complete comments
+        end = "*/" if code.rfind("/*") > code.rfind("*/") else ""
+        token_limit = 8 * len(code) + 64  # some lexers loop forever: ```mcschema at `<!--`
+        with suppress(Exception):  # a lexer may have defects
+            tokens = list(islice(lexer.get_tokens(f"{code}{end}\n"), token_limit))
+    if not "".join(text for _, text in tokens).startswith(code):
+        tokens = [((), code)]
+    lines: list[list[Piece]] = [[]]
+    remaining = len(code)
     for kind, text in tokens:
-        piece_text, tone = visible(text.rstrip("\n")), _tone(kind)
-        if pieces and pieces[-1].tone == tone:
-            pieces[-1] = Piece(pieces[-1].text + piece_text, tone)
-        elif piece_text:
-            pieces.append(Piece(piece_text, tone))
-    return tuple(pieces), after
+        tone = _tone(kind)
+        for nth, part in enumerate(text[:remaining].split("\n")):
+            if nth:
+                lines.append([])
+            line = lines[-1]
+            if line and line[-1].tone == tone:
+                line[-1] = Piece(line[-1].text + visible(part), tone)
+            elif part:
+                line.append(Piece(visible(part), tone))
+        remaining -= len(text[:remaining])
+    return tuple(map(tuple, lines))
 
 
 @lru_cache(maxsize=64)
@@ -194,15 +164,6 @@ def _lexer(language: str) -> "Lexer | None":
         return get_lexer_by_name(language, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
-
-
-@lru_cache(maxsize=64)
-def _has_comments(language: str) -> bool:
-    """Whether the language has `/*` comments."""
-    lexer = _lexer(language)
-    return lexer is not None and any(
-        _tone(kind) == "comment" for kind, _ in lexer.get_tokens("/* a */")
-    )
 
 
 @lru_cache(maxsize=256)

@@ -73,7 +73,7 @@ class Part:
         return len(self.lines) + self.prefix.gap + sum(map(len, self.lines)) // width
 
     def rows(self, width: int) -> Iterator[Row]:
-        """The blank line context it, if any."""
+        """The blank line before it, if any."""
         if self.prefix.gap:
             yield Row(())
 
@@ -102,9 +102,8 @@ class Rule(Part):
 
     def rows(self, width: int) -> Iterator[Row]:
         yield from Part.rows(self, width)
-        yield row(
-            Piece("─" * max(3, width - len(self.prefix.lead)), "muted"), lead=self.prefix.lead
-        )
+        lead = self.prefix.lead
+        yield row(Piece("─" * max(3, width - len(lead)), "muted"), lead=lead)
 
 
 @dataclass(slots=True)
@@ -119,9 +118,8 @@ class Code(Part):
         yield from Part.rows(self, width)
         lead, glue = f"{self.prefix.hang}│ ", self.prefix.glue
         plain = any(len(line) > MAX_HIGHLIGHTED_LENGTH for line in (*self.context, *self.lines))
-        for at, pieces in enumerate(
-            highlighted(self.lines, "" if plain else self.language, self.context)
-        ):
+        language = "" if plain else self.language
+        for at, pieces in enumerate(highlighted(self.lines, language, self.context)):
             yield Row(pieces, lead, lead, None if at else glue)
 
 
@@ -130,7 +128,6 @@ class Table(Part):
     """A header, its delimiter line, and rows; long tables repeat the header in each section."""
 
     repeats_header: bool = False
-    """Whether the header is repeated."""
 
     def rows(self, width: int) -> Iterator[Row]:
         """The table at this width; cells that are too wide are wrapped."""
@@ -150,9 +147,8 @@ class Table(Part):
         room = width - len(self.prefix.lead) - len(_COLUMN_SEPARATOR) * (len(aligned) - 1)
         needed = [max(1, *map(_width, column)) for column in zip(*table, strict=True)]
         widths, order = [0] * len(needed), sorted(range(len(needed)), key=needed.__getitem__)
-        for done, at in enumerate(
-            order
-        ):  # narrow columns get what they need, wide ones share the remainder
+        # narrow columns get what they need, wide ones share the remainder
+        for done, at in enumerate(order):
             widths[at] = min(needed[at], max(_MIN_COLUMN_CELLS, room // (len(order) - done)))
             room -= widths[at]
         lead, hang = self.prefix.lead, self.prefix.hang
@@ -168,14 +164,10 @@ class Table(Part):
                 for cell, wide, side in zip(line, widths, aligned, strict=True):
                     free = max(0, wide - _width(cell))
                     pad = {"left": 0, "right": free, "center": free // 2}[side]
-                    separator = [Piece(_COLUMN_SEPARATOR, "muted")] if pieces else []
+                    if pieces:
+                        pieces.append(Piece(_COLUMN_SEPARATOR, "muted"))
                     text_pieces = cell if at else (replace(piece, tone="heading") for piece in cell)
-                    pieces += [
-                        *separator,
-                        Piece(" " * pad),
-                        *text_pieces,
-                        Piece(" " * (free - pad)),
-                    ]
+                    pieces += (Piece(" " * pad), *text_pieces, Piece(" " * (free - pad)))
                 yield Row(tuple(piece for piece in pieces if piece.text), lead, hang)
                 lead = hang
             if not at:
@@ -210,10 +202,8 @@ class MarkdownReader:
                 self._split = None
                 start = end + 1
             elif len(text) - start > MAX_SECTION_LENGTH:
-                end = (
-                    text.rfind(" ", start, start + MAX_SECTION_LENGTH) + 1
-                    or start + MAX_SECTION_LENGTH
-                )
+                limit = start + MAX_SECTION_LENGTH
+                end = text.rfind(" ", start, limit) + 1 or limit
                 self._step(text[start:end])
                 self._split = " " if text[end - 1] == " " else ""
                 start = end
@@ -263,12 +253,9 @@ class MarkdownReader:
             if part.fence:
                 return
         elif quote != self._quote:
-            begins = not body.strip() or any(
-                pattern.match(body) for pattern in (_FENCE, _RULE, _HEADING, _ITEM)
-            )
-            if (
-                begins or quote or not isinstance(part, Prose)
-            ):  # otherwise the quoted paragraph continues
+            starts = (pattern.match(body) for pattern in (_FENCE, _RULE, _HEADING, _ITEM))
+            # otherwise the quoted paragraph continues
+            if quote or not isinstance(part, Prose) or not body.strip() or any(starts):
                 self._finish()
                 self._items.clear()
                 self._quote = quote
@@ -284,11 +271,9 @@ class MarkdownReader:
         part, indent = self._part, len(line) - len(line.lstrip())
         in_paragraph = isinstance(part, Prose) and not self._items
         under, item = _UNDERLINE.match(line), _ITEM.match(line)
-        above = (
-            _cells(part.lines[-1])
-            if isinstance(part, Prose) and part.lines and "|" in part.lines[-1]
-            else []
-        )
+        above: list[str] = []
+        if isinstance(part, Prose) and part.lines and "|" in part.lines[-1]:
+            above = _cells(part.lines[-1])
         marks = _cells(line) if above and "|" in line else []
         is_table = marks and len(marks) == len(above) and all(map(_DELIMITER.fullmatch, marks))
         if item and in_paragraph and (item[2] not in (None, "1") or not item[3]):
@@ -356,11 +341,8 @@ class MarkdownReader:
         if isinstance(part, Code) and isinstance(following, Code):
             following.context = (*part.context, *part.lines)[-_CONTEXT_LINES:]
         elif isinstance(following, Table):
-            following.lines, following.prefix, following.repeats_header = (
-                part.lines[:2],
-                part.prefix.below(gap=True),
-                True,
-            )
+            following.lines, following.prefix = part.lines[:2], part.prefix.below(gap=True)
+            following.repeats_header = True
         self._start(following)
 
     def _finish(self) -> None:

@@ -6,7 +6,7 @@ as a new one (`bench speed` compares the two).
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,12 +14,10 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
-from textual.color import Color
-from textual.filter import LineFilter
 from textual.strip import Strip
 
 from ecoshell.tui.text import fit
-from ecoshell.tui.transcript.blocks import Ground, Piece, Section, Tone
+from ecoshell.tui.transcript.blocks import COLUMN_GAP, Ground, Piece, Section, Tone
 
 MARGIN = 3
 """Cells reserved for the sign."""
@@ -27,12 +25,26 @@ CURSOR = "┃"
 """Marks the block under the cursor in the margin."""
 _MIN_WRAP_WIDTH = 8
 """Lower limit of the wrapping width; on narrower screens lines are cropped."""
+_MIN_COLUMN_CELLS = 14
+"""Width after the first columns of a table whose other ones are wrapped."""
 _TAIL_GAP = 2
 _MIN_CELLS_BESIDE_TAIL = 20
 """Width left of a row's tail below which the tail follows the text."""
 _TAB = "    "
-_MAX_CACHED_LINES = 1_000
 _WORD = re.compile(r"\s*\S+\s*|\s+")
+
+
+def split_lead(lead: str, width: int) -> tuple[str, str]:
+    """The columns of a lead that leave room to wrap the others, and the others.
+
+    A lead that fits, or that is only an indent, is not split.
+    """
+    if cell_len(lead) <= width or not lead.strip():
+        return lead, ""
+    ends = (gap.end() for gap in COLUMN_GAP.finditer(lead))
+    width -= _MIN_COLUMN_CELLS - _MIN_WRAP_WIDTH
+    at = max((end for end in ends if cell_len(lead[:end]) <= width), default=0)
+    return lead[:at], lead[at:]
 
 
 class PaintedLine(NamedTuple):
@@ -76,23 +88,23 @@ class Painter:
                 replace(piece, text=piece.text.replace("\t", _TAB)) if "\t" in piece.text else piece
                 for piece in row.pieces
             ]
-            width = max(0, min(cell_len(row.lead), self.inside - _MIN_WRAP_WIDTH))
+            first, columns = split_lead(row.lead, self.inside - _MIN_WRAP_WIDTH)
+            if columns:
+                pieces.insert(0, Piece(columns, "muted"))
+            width = max(0, min(cell_len(first), self.inside - _MIN_WRAP_WIDTH))
             leads = [
                 Segment(set_cell_size(lead, width), self.styles["muted"])
-                for lead in (row.lead, row.hang)
+                for lead in (first, row.hang)
                 if width
             ]
             room = self.inside - width
-            tail_cells = (
-                sum(cell_len(piece.text) for piece in row.tail) + _TAIL_GAP if row.tail else 0
-            )
+            tail_cells = sum(cell_len(piece.text) for piece in row.tail) + _TAIL_GAP
             is_beside = bool(row.tail) and room - tail_cells >= _MIN_CELLS_BESIDE_TAIL
             if is_beside:
                 room -= tail_cells
-            else:
-                pieces += [Piece(" " * _TAIL_GAP), *row.tail] if row.tail else []
-            if row.crops and is_beside:
-                pieces = cropped(pieces, room)
+                pieces = cropped(pieces, room) if row.crops else pieces
+            elif row.tail:
+                pieces += [Piece(" " * _TAIL_GAP), *row.tail]
             text = "".join(piece.text for piece in pieces)
             ground = self.grounds.get(row.ground)
             head, glue = [*margin, *leads[:1]], row.glue
@@ -101,21 +113,18 @@ class Painter:
                 trimmed = source.rstrip()
                 segments = list(head)
                 for piece in cut(pieces, start, start + len(trimmed)):
-                    segments.append(
-                        Segment(piece.text, self._style(piece.tone, piece.stress, piece.link))
-                    )
+                    style = self._style(piece.tone, piece.stress, piece.link)
+                    segments.append(Segment(piece.text, style))
                 if is_beside and not start:
-                    missing = (
-                        MARGIN + room - sum(segment.cell_length for segment in segments) + width
-                    )
-                    segments.append(Segment(" " * (missing + _TAIL_GAP - 1)))
+                    used = sum(segment.cell_length for segment in segments)
+                    gap = MARGIN + width + room - used + _TAIL_GAP - 1
+                    segments.append(Segment(" " * gap))
                     segments += (Segment(piece.text, self.styles[piece.tone]) for piece in row.tail)
-                strip = Strip(segments, sum(segment.cell_length for segment in segments))
+                strip = Strip(segments)
                 if ground is not None:
                     strip = self._grounded(strip, len(margin), ground)
-                lines.append(
-                    PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds)
-                )
+                lead = sum(len(segment.text) for segment in head)
+                lines.append(PaintedLine(strip, lead, glue, row.folds))
                 margin = [Segment(" " * MARGIN)]
                 head, glue = [*margin, *leads[1:]], source[len(trimmed) :]
         return lines
@@ -137,57 +146,29 @@ class Painter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LineFinisher:
-    """Adds background, padding and filters to painted lines, and caches the result by line number.
+def finished(
+    painted: Strip,
+    at: int,
+    width: int,
+    base: Style,
+    spans: Sequence[tuple[int, int, Style]] = (),
+    cursor: Style | None = None,
+) -> Strip:
+    """Line `at` with background and padding; `width` is without padding.
 
-    Textual's cache is keyed by the position on the screen, which changes with every scroll.
+    Each span has its own style; an end of -1 is the end of the line. `cursor` styles the cursor in the margin.
     """
-
-    base: Style
-    width: int
-    """Cells of a line without padding."""
-    background: Color
-    filters: Sequence[LineFilter]
-    _cache: dict[int, tuple[Strip, Strip]] = field(
-        default_factory=dict[int, tuple[Strip, Strip]], compare=False
-    )
-
-    def line(
-        self,
-        at: int,
-        painted: Strip,
-        spans: Sequence[tuple[int, int, Style]] = (),
-        cursor: Style | None = None,
-    ) -> Strip:
-        """The line as sent to the screen, from the cache if its painted strip is the same.
-
-        Each span has its own style; an end of -1 is the end of the line. `cursor` styles the cursor in the margin.
-        """
-        cached = self._cache.get(at)
-        special = bool(spans) or cursor is not None
-        if cached is not None and cached[0] is painted and not special:
-            return cached[1]
-        strip = painted.crop_extend(0, self.width, self.base).apply_style(self.base)
-        for first, last, style in spans:
-            start = cell_len(
-                strip.text[:first]
-            )  # an old selection may reach past the end of the line
-            end = strip.cell_length if last == -1 else max(start, cell_len(strip.text[:last]))
-            chosen = Strip(Segment.apply_style(strip.crop(start, end), post_style=style))
-            strip = Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
-        if cursor is not None:
-            sign = Strip([Segment(CURSOR, self.base + cursor)], 1)
-            strip = Strip.join([strip.crop(0, MARGIN - 1), sign, strip.crop(MARGIN)])
-        edge = Strip([Segment(" ", self.base)], 1)
-        strip = Strip.join([edge, strip.apply_offsets(0, at), edge])  # selections use the offsets
-        for line_filter in self.filters:
-            strip = strip.apply_filter(line_filter, self.background)
-        if not special:
-            if len(self._cache) >= _MAX_CACHED_LINES:
-                self._cache.clear()
-            self._cache[at] = painted, strip
-        return strip
+    strip = painted.crop_extend(0, width, base).apply_style(base)
+    for first, last, style in spans:
+        start = cell_len(strip.text[:first])  # an old selection may reach past the end of the line
+        end = strip.cell_length if last == -1 else max(start, cell_len(strip.text[:last]))
+        chosen = Strip(Segment.apply_style(strip.crop(start, end), post_style=style))
+        strip = Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
+    if cursor is not None:
+        sign = Strip([Segment(CURSOR, base + cursor)], 1)
+        strip = Strip.join([strip.crop(0, MARGIN - 1), sign, strip.crop(MARGIN)])
+    edge = Strip([Segment(" ", base)], 1)
+    return Strip.join([edge, strip.apply_offsets(0, at), edge])  # selections use the offsets
 
 
 def cropped(pieces: Sequence[Piece], width: int) -> list[Piece]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 
 from ecoshell.events import (
     Answer,
@@ -61,11 +62,12 @@ class EventPresenter:
         """The turn's registrations and plan: short texts for its folded block, and the full texts inside."""
         self._likely: set[str] = set()
         """Tools beyond the core set that are loaded because the question is likely to use them."""
-        self._last_summary: dict[type[Event], object] = {}
+        self._last_summary: dict[str, object] = {}
         """The last tool offer and plan share that were shown."""
         self._notice: tuple[str, str] = ("", "")
         """The text of the last notice, and the name of its block."""
-        self._notices = 0
+        self._numbers = count(1)
+        """Numbers for the names of blocks that change."""
         self._calls: dict[str, CallStarted] = {}
         self._subagents: dict[str, tuple[SubagentStarted, SubagentFinished | None]] = {}
         """The subagents of the turn, by the call that started them."""
@@ -81,7 +83,6 @@ class EventPresenter:
         self._plan: PlanChanged | None = None
         self._graph: ToolGraph | None = None
         """The running tool graph."""
-        self._graphs = 0
         self._graph_name = ""
         self._results: dict[CallRef, Block] = {}
         self._judgements: dict[CallRef, CallJudged] = {}
@@ -89,7 +90,6 @@ class EventPresenter:
         """The user's last mark of each result."""
 
     def show(self, event: Event) -> None:
-        """Show an event."""
         match event:
             case TurnStarted():
                 self.end_activity()
@@ -119,7 +119,7 @@ class EventPresenter:
                 self._plan = event
                 if block is not None and event.number <= 1:
                     share = planned_share(event)
-                    self._add_summary(block, f"plan: {share} tools", (PlanChanged, share))
+                    self._add_summary(block, "plan", f"plan: {share} tools", share)
                 elif block is not None:
                     self._column.insert(block)
             case Notice() | ErrorHappened() | BudgetSettled():
@@ -128,8 +128,8 @@ class EventPresenter:
                 self._arriving.handle(event)
             case GraphPlanned():
                 self._end_graph()
-                self._graphs += 1
-                self._graph, self._graph_name = ToolGraph(event), f"graph {self._graphs}"
+                self._graph = ToolGraph(event)
+                self._graph_name = f"graph {next(self._numbers)}"
                 self._arriving.settle(event_blocks.graph(self._graph, self._graph_name))
             case NodeChanged():
                 if self._graph is not None:
@@ -163,9 +163,8 @@ class EventPresenter:
     def end_activity(self) -> None:
         """Mark everything as stopped, as after the last event of an ended process."""
         self._stop()
-        if self._answer is not None:
-            self._column.settle()
-            self._answer = None
+        self._arriving.settle(None)
+        self._answer = None
 
     def _call(self, event: CallStarted | CallProgressed | CallFinished) -> None:
         """Show that a call runs or has ended."""
@@ -179,9 +178,8 @@ class EventPresenter:
                 self._column.open(self._subagent(event.id, event.text), key)
             case CallProgressed():
                 if call is not None:
-                    self._column.open(
-                        event_blocks.running_call(call, progress=event.text or "running"), key
-                    )
+                    block = event_blocks.running_call(call, progress=event.text or "running")
+                    self._column.open(block, key)
             case CallFinished():
                 if event.id in self._subagents:
                     block = self._subagent(event.id)
@@ -190,7 +188,7 @@ class EventPresenter:
                 self._calls.pop(event.id, None)
                 if not event.refused:
                     ref = CallRef(self._turn, event.id, event.name)
-                    block = self._results[ref] = replace(block, call=ref, name=f"result of {ref}")
+                    block = self._results[ref] = replace(block, name=f"result of {ref}")
                 self._column.settle(block, key)
 
     def _approve(self, event: ApprovalWanted | ApprovalGiven) -> None:
@@ -208,9 +206,8 @@ class EventPresenter:
                 if call is not None:
                     self._column.open(event_blocks.running_call(call), key)
                 if event.decision != "once" or event.arguments is not None:
-                    name = self._approval_names.get((event.agent, event.id)) or (
-                        call.name if call else "the call"
-                    )
+                    fallback = call.name if call else "the call"
+                    name = self._approval_names.get((event.agent, event.id), fallback)
                     self._column.insert(event_blocks.approval(name, event))
 
     def _show_subagent(self, event: SubagentStarted | SubagentFinished) -> None:
@@ -239,7 +236,7 @@ class EventPresenter:
             self._judgements[call] = event
         if (block := self._results.get(call)) is not None:
             verdict = event_blocks.verdict(self._judgements.get(call), self.marks.get(call))
-            self._column.redraw(replace(block, judged=True, verdict=verdict))
+            self._column.redraw(replace(block, call=call, verdict=verdict))
 
     def _summarize_tools(self, event: ToolsOffered | ToolRegistered) -> None:
         """Add the offered tools, and those loaded from the start, to the turn's folded summary."""
@@ -248,29 +245,24 @@ class EventPresenter:
             return
         if isinstance(event, ToolsOffered):
             likely = set(event.upfront) - set(event.core)
-            self._likely = (
-                likely if event.known and len(likely) <= _MAX_LIKELY_LINES else set[str]()
-            )
-            content = (ToolsOffered, (event.names, event.upfront))
-            self._add_summary(block, event.render().text, content)
+            is_short = event.known and len(likely) <= _MAX_LIKELY_LINES
+            self._likely = likely if is_short else set[str]()
+            content = (event.names, event.upfront)
+            self._add_summary(block, "offer", event.render().text, content)
         elif event.name in self._likely:
             self._column.insert(block)
         else:
             self._details.append(block.text())
 
-    def _add_summary(
-        self, block: Block, summary: str, content: tuple[type[Event], object] | None = None
-    ) -> None:
+    def _add_summary(self, block: Block, kind: str, summary: str, content: object) -> None:
         """Add a block to the turn's folded summary.
 
-        It gets no visible text if panels are shown and its `content` is the same as in the last turn.
+        It gets no visible text if panels are shown and its kind had the same `content` in the last turn.
         """
         self._details.append(block.text())
-        if content is not None:
-            kind, value = content
-            previous, self._last_summary[kind] = self._last_summary.get(kind), value
-            if previous == value and self._panels_shown():
-                return
+        previous, self._last_summary[kind] = self._last_summary.get(kind), content
+        if previous == content and self._panels_shown():
+            return
         self._summaries.append(summary)
         head = row(Piece(" · ".join(self._summaries), "muted"))
         bodies = (Body("\n".join(self._details), 0, tone="muted", head=head),)
@@ -292,8 +284,7 @@ class EventPresenter:
         if isinstance(event, Notice):
             repeats = name and event.text.partition(_RETRYING)[0] == cause
             if not repeats:
-                self._notices += 1
-                name = f"notice {self._notices}"
+                name = f"notice {next(self._numbers)}"
             self._notice = event.text, name
             show = self._column.redraw if repeats else self._column.insert
             show(replace(event_blocks.notice(event.text), name=name))

@@ -47,41 +47,33 @@ class Search:
     """
 
     def __init__(self, text: str, column: BlockColumn, begin_at: BlockItem | None) -> None:
+        """The first move goes to a match in the block `begin_at` or below it, if there is one."""
         self.text = text.strip()
         self.hits: list[Hit] = []
         self.now = -1
         self.done = False
-        self.first_is_final = False
-        """Whether the search has reached `begin_at` and found a match."""
-        self.begin_at = begin_at
-        """The block to search first; None for the first block."""
+        self._begin_at = begin_at
         self._words = text.lower().split()
         self._query = re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
         self._column = column
-        self._painted_hits: dict[
-            tuple[BlockItem, int], tuple[list[PaintedLine], dict[int, list[tuple[int, int, int]]]]
-        ] = {}
-        """Painted sections with their matches by line: start, end and index."""
 
     async def run(self) -> AsyncIterator[None]:
         """Search all blocks; yields after each time slice and at the end."""
         paused = perf_counter()
         for item in list(self._column.items) if self._words else ():
             source = item.full_text.lower()
-            if all(
-                word in source for word in self._words
-            ):  # otherwise there is no need to lay it out
+            # otherwise there is no need to lay it out
+            if all(word in source for word in self._words):
                 laid_out = None if item.block.foldable else item.sections
                 for at, section in enumerate(laid_out or sections_of(item.block, opened=True)):
                     rows = section.rows(self._column.painter.inside)
                     count = sum(1 for row in rows for _ in self._query.finditer(row.text))
                     self.hits += (Hit(item, at, nth) for nth in range(count))
-            self.first_is_final |= item is self.begin_at and bool(self.hits)
             if perf_counter() - paused > _SLICE:
                 yield
                 await asyncio.sleep(0)
                 paused = perf_counter()
-        self.done = self.first_is_final = True
+        self.done = True
         yield
 
     def move(self, by: int) -> int | None:
@@ -94,8 +86,8 @@ class Search:
             self.now = (self.now + by) % len(self.hits)
         elif by < 0:
             self.now = len(self.hits) - 1
-        else:  # the first match at or below `begin_at`, else the first of all
-            start = self.begin_at.index if self.begin_at else 0
+        else:
+            start = self._begin_at.index if self._begin_at else 0
             self.now = next((at for at, hit in enumerate(self.hits) if hit.item.index >= start), 0)
         hit = self.hits[self.now]
         if hit.item.block.foldable and not hit.item.opened:
@@ -121,10 +113,8 @@ class Search:
                 spans: list[Span] = []
                 for at, begin in enumerate(begins, start):
                     lead = lines[at].lead
-                    first, last = (
-                        max(match.start(), begin),
-                        min(match.end(), begin + len(lines[at].text)),
-                    )
+                    first = max(match.start(), begin)
+                    last = min(match.end(), begin + len(lines[at].text))
                     if first < last:
                         spans.append(Span(at, first - begin + lead, last - begin + lead))
                 if spans:
@@ -133,17 +123,15 @@ class Search:
 
     def highlights(self, item: BlockItem, section: int, line: int) -> list[tuple[int, int, bool]]:
         """Start and end of every match on a line of a section, and whether it is the current one."""
-        painted = item.painted[section] or []
-        lines, by_line = self._painted_hits.get((item, section), ([], {}))
-        if lines is not painted:
-            by_line = dict[int, list[tuple[int, int, int]]]()
-            self._painted_hits[item, section] = painted, by_line
-            for nth, spans in enumerate(self._matches(painted)):
-                for span in spans:
-                    by_line.setdefault(span.line, []).append((span.start, span.end, nth))
         now = self.hits[self.now] if self.now >= 0 else None
         at = now.nth if now and now.item is item and now.section == section else -1
-        return [(start, end, nth == at) for start, end, nth in by_line.get(line, [])]
+        matches = enumerate(self._matches(item.painted[section] or []))
+        return [
+            (span.start, span.end, nth == at)
+            for nth, spans in matches
+            for span in spans
+            if span.line == line
+        ]
 
 
 class SearchBar(Horizontal):
@@ -180,7 +168,7 @@ class SearchBar(Horizontal):
 
     @work(exclusive=True)
     async def on_input_changed(self, event: Input.Changed) -> None:
-        """Start another search, and go to its first match once it is final."""
+        """Start another search, and go to its first match."""
         self._moved = False
         column = self._transcript.column
         spot = column.spot(self._transcript.scroll_offset.y)
@@ -188,9 +176,9 @@ class SearchBar(Horizontal):
             event.value, column, spot.item if spot else None
         )
         async for _ in search.run():
-            if search.hits and not self._moved and search.first_is_final:
-                self.action_move(1)
             self._count(search)
+        if search.hits and not self._moved:
+            self.action_move(1)
 
     def action_move(self, by: int) -> None:
         self._moved = True
@@ -205,13 +193,10 @@ class SearchBar(Horizontal):
         self.remove()
 
     def _count(self, search: Search) -> None:
-        """Show the number of matches and the current one."""
-        more = "" if search.done else " …"
-        words = (
-            f"{search.now + 1:,} of {len(search.hits):,}{more}"
-            if search.hits
-            else ""
-            if more
-            else "no match"
-        )
-        self.query_one("#search-count", Static).update(words if search.text else "")
+        words = ""
+        if search.hits:
+            more = "" if search.done else " …"
+            words = f"{search.now + 1:,} of {len(search.hits):,}{more}"
+        elif search.done and search.text:
+            words = "no match"
+        self.query_one("#search-count", Static).update(words)

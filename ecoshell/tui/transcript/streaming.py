@@ -21,11 +21,8 @@ class StreamPresenter:
     _is_first_piece: bool = True
     """Whether the next piece starts a reply."""
     _thinking: bool = False
-    """Whether a thought is arriving."""
     _answering: bool = False
-    """Whether an answer is arriving."""
     _thought: list[str] = field(default_factory=list[str])
-    """The pieces of the thought."""
     _thought_name: str = ""
     """The block of a thought that the same reply's answer already follows."""
     _thoughts: int = 0

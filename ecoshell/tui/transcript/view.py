@@ -3,12 +3,11 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
-from textual.color import Color
 from textual.events import Click
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -21,17 +20,14 @@ from textual.widget import Widget
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript.blocks import GROUNDS, TONES, CallRef, Ground
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
-from ecoshell.tui.transcript.painting import MARGIN, LineFinisher, Painter
+from ecoshell.tui.transcript.painting import MARGIN, Painter, finished
 
 if TYPE_CHECKING:
     from ecoshell.tui.transcript.search import Search
 
+_MAX_FINISHED_LINES = 1_000
 _REPAINT_INTERVAL = 1 / 22
 """Minimum seconds between two updates while text streams in."""
-_AHEAD_DELAY = 0.1
-"""Seconds without changes before lines near the view are painted ahead."""
-_SLICE = 0.006
-"""Seconds of painting ahead at a time."""
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -126,12 +122,14 @@ class Transcript(ScrollView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.column = BlockColumn(self._changed)
-        self._due = self._ahead_due = self._moving = self._stale = self._arrived = False
+        self._due = self._moving = self._stale = self._arrived = False
         self._shown_at = 0.0
         self._following = True
         self._anchor: Spot | None = None
         """The top of the view while it does not follow the end."""
-        self._finish = LineFinisher(Style(), 0, Color(0, 0, 0), ())
+        self._finished: dict[int, tuple[Strip, Strip]] = {}
+        """Painted lines by number, and as they are sent to the screen; Textual's cache changes with every scroll."""
+        self._look_of_finished: tuple[object, ...] = ()
         self._offered: CallRef | None = None
         """The call that the footer's keys can mark."""
 
@@ -142,15 +140,15 @@ class Transcript(ScrollView, can_focus=True):
         self.column.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        look = LineFinisher(
-            self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters()
-        )
-        finish = self._finish = self._finish if self._finish == look else look
-        pointed = (
-            self.column.span(self._cursor)
-            if self._cursor is not None and self.has_focus
-            else range(0)
-        )
+        base, ground = self.rich_style, self.background_colors[1]
+        filters = self.get_line_filters()
+        look = (base, ground, self.size.width, filters)
+        if look != self._look_of_finished or len(self._finished) > _MAX_FINISHED_LINES:
+            self._look_of_finished = look
+            self._finished.clear()
+        pointed = range(0)
+        if self._cursor is not None and self.has_focus:
+            pointed = self.column.span(self._cursor)
         strips: list[Strip] = []
         for at in (self.scroll_offset.y + y for y in crop.line_range):
             line = self.column.line(at)
@@ -162,9 +160,15 @@ class Transcript(ScrollView, can_focus=True):
             if selection is not None and (span := selection.get_span(at)) is not None:
                 style = self.screen.get_component_rich_style("screen--selection")
                 marks.append((max(span[0], line.lead), span[1], style))
-            strips.append(
-                finish.line(at, line.strip, marks, self._look("cursor") if at in pointed else None)
-            )
+            painted, strip = self._finished.get(at, (None, line.strip))
+            if painted is not line.strip or marks or at in pointed:
+                cursor = self._look("cursor") if at in pointed else None
+                strip = finished(line.strip, at, self.size.width, base, marks, cursor)
+                for line_filter in filters:
+                    strip = strip.apply_filter(line_filter, ground)
+                if not marks and cursor is None:
+                    self._finished[at] = line.strip, strip
+            strips.append(strip)
         if crop.column_span != (0, self.outer_size.width):
             return [strip.crop(*crop.column_span) for strip in strips]
         return strips
@@ -177,27 +181,20 @@ class Transcript(ScrollView, can_focus=True):
 
         Blocks selected completely are returned as they were written.
         """
-        first, start = (selection.start.y, selection.start.x) if selection.start else (0, 0)
-        last, end = (
-            (selection.end.y, selection.end.x) if selection.end else (self.column.height, None)
-        )
+        first, start = selection.start.transpose if selection.start else (0, 0)
+        last, end = selection.end.transpose if selection.end else (self.column.height, None)
         parts: list[str] = []
         for item in self.column.items:
             span = self.column.span(item)
-            if (
-                span
-                and first <= span.start
-                and span.stop <= last
-                and (first < span.start or start <= MARGIN)
-            ):
+            begins_inside = first < span.start or (first == span.start and start <= MARGIN)
+            if span and begins_inside and span.stop <= last:
                 parts += ["\n", item.full_text]  # not laid out, which would move what is below
                 continue
             at = max(span.start, first)
             while at <= last and at in self.column.span(item):
                 line = self.column.line(at)
-                text = line.strip.text[
-                    max(start if at == first else 0, line.lead) : end if at == last else None
-                ]
+                left = max(start if at == first else 0, line.lead)
+                text = line.strip.text[left : end if at == last else None]
                 parts += ["\n" if line.glue is None else line.glue, text.rstrip()]
                 at += 1
         return "".join(parts[1:]), "\n"
@@ -210,12 +207,10 @@ class Transcript(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """Repaint for another width or theme, the visible part at once."""
         width, painter_before = self.scrollable_content_region.width, self.column.painter
-        grounds: dict[Ground, Style] = {
-            ground: Style(
-                bgcolor=self.get_component_rich_style(f"transcript--{ground}-line").bgcolor
-            )
-            for ground in GROUNDS
-        }
+        grounds: dict[Ground, Style] = {}
+        for ground in GROUNDS:
+            full = self.get_component_rich_style(f"transcript--{ground}-line")
+            grounds[ground] = Style(bgcolor=full.bgcolor)
         painter = Painter({tone: self._look(tone) for tone in TONES}, width, grounds)
         before = (painter_before.width, painter_before.styles, painter_before.grounds)
         if width and before != (width, painter.styles, grounds):
@@ -238,9 +233,8 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def _view(self) -> range:
-        return range(
-            self.scroll_offset.y, self.scroll_offset.y + self.scrollable_content_region.height
-        )
+        top = self.scroll_offset.y
+        return range(top, top + self.scrollable_content_region.height)
 
     @contextmanager
     def filling(self) -> Generator[None]:
@@ -298,9 +292,7 @@ class Transcript(ScrollView, can_focus=True):
         self.scroll_to(y=top, animate=False, immediate=True, force=True)
         self._moving = False
         self._anchor = self.column.spot(self.scroll_offset.y)
-        if not self._ahead_due:
-            self._ahead_due = True
-            self.set_timer(_AHEAD_DELAY, self._paint_ahead)
+        self.column.release()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Paint lines that come into view; follow the end once it is reached, until the user scrolls up."""
@@ -315,26 +307,9 @@ class Transcript(ScrollView, can_focus=True):
         if self._following:
             top = self.column.reveal_end(height)
         elif 0 < old_value - new_value <= 3 * height:
-            top += self.column.reveal_above(round(old_value), round(old_value) - top)[0]
+            top += self.column.reveal_above(round(old_value), round(old_value) - top)
         self.column.reveal(top, height)
         self._fit(top)
-
-    def _paint_ahead(self) -> None:
-        """Paint a screen or two above and below, in time slices, without moving the visible lines."""
-        self._ahead_due = False
-        until, top, height = (
-            perf_counter() + _SLICE,
-            self.scroll_offset.y,
-            self.scrollable_content_region.height,
-        )
-        more, done = self.column.reveal_above(top, 2 * height, until)
-        done = self.column.reveal(top + more, 3 * height, until) and done
-        self.column.forget_far(top + more, height)
-        if more or self.column.height != self.virtual_size.height:
-            self._fit(top + more)
-        if not done and not self._ahead_due:
-            self._ahead_due = True
-            self.set_timer(_REPAINT_INTERVAL, self._paint_ahead)
 
     def action_scroll_to_line(self, top: int) -> None:
         """Scroll to a line, as far as the lines below it allow."""
@@ -350,9 +325,7 @@ class Transcript(ScrollView, can_focus=True):
         self._show()
 
     def action_page(self, by: int) -> None:
-        self.scroll_relative(
-            y=by * max(1, self.scrollable_content_region.height - 1), animate=False
-        )
+        self.scroll_relative(y=by * max(1, len(self._view) - 1), animate=False)
 
     # -- block cursor
 
@@ -415,11 +388,7 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def _markable(self) -> CallRef | None:
         """The call under the cursor if its result was judged."""
-        return (
-            self._cursor.block.call
-            if self._cursor is not None and self._cursor.block.judged
-            else None
-        )
+        return self._cursor.block.call if self._cursor is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer marks only if the cursor is on a judged result."""
@@ -457,10 +426,8 @@ class Transcript(ScrollView, can_focus=True):
         if fields:
             fields.first().focus()
         else:
-            row = next(
-                node for node in self.screen.children if self in node.walk_children(with_self=True)
-            )
-            self.screen.mount(SearchBar(self), after=row)
+            row = next(node for node in self.ancestors_with_self if node.parent is self.screen)
+            self.screen.mount(SearchBar(self), after=cast("Widget", row))
 
     def action_go_to_match(self, by: int) -> None:
         line = self.search.move(by) if self.search else None

@@ -2,7 +2,8 @@
 
 The child process (`python -m ecoshell_bench.speed.path`) runs `ecoshell ask` with a scripted model and counts calls of
 named functions in the package `ecoshell`, in all threads, from the start of the turn to its end. Resuming a generator
-or a coroutine counts as a call; lambdas, comprehensions and imports do not count.
+or a coroutine counts as a call; lambdas, comprehensions and imports do not count. The environment has one API key, as
+that of a user who pays: events and prompts are searched for it.
 """
 
 import inspect
@@ -20,6 +21,7 @@ from typing import Any
 import ecoshell
 from ecoshell.errors import EcoshellError
 from ecoshell.events import CallFinished, Event
+from ecoshell.secrecy import SECRET_NAME
 from ecoshell_bench.speed.measuring import completed, new_home
 
 PACKAGE = Path(ecoshell.__file__).parent
@@ -28,6 +30,7 @@ _SCRIPT = (
     {"call": {"name": "read_file", "arguments": {"path": "notes.txt"}}},
     {"text": "Milk and bread."},
 )
+_KEY = {"OPENAI_API_KEY": "sk-not-a-real-key"}
 
 
 def measure_path() -> dict[str, Any]:
@@ -36,9 +39,11 @@ def measure_path() -> dict[str, Any]:
         (home.folder / "notes.txt").write_text("milk\nbread\n", encoding="utf-8")
         model = home.scripted(*_SCRIPT)
         options = ("--model", model, "--workspace", str(home.folder))
-        return json.loads(
-            completed((sys.executable, "-m", __name__, "ask", QUESTION, *options), home.environ)
-        )
+        command = (sys.executable, "-m", __name__, "ask", QUESTION, *options)
+        environ = {
+            name: value for name, value in home.environ.items() if not SECRET_NAME.search(name)
+        }
+        return json.loads(completed(command, {**environ, **_KEY}))
 
 
 class CallCounter:

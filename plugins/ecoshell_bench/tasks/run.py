@@ -6,15 +6,17 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ecoshell.assembly import load_settings
 from ecoshell.errors import ModelUnavailable, UsageError
 from ecoshell.messages import visible_line
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
+from ecoshell.settings.schema import Settings
 from ecoshell.tools.workspace import workspace_folder
 from ecoshell_bench.printing import note, show_record
 from ecoshell_bench.results import ResultsFile, read_results
@@ -22,9 +24,6 @@ from ecoshell_bench.tasks.report import Result, Side, as_record
 from ecoshell_bench.tasks.runner import FATAL_ERRORS, LIMIT_REACHED
 from ecoshell_bench.tasks.suite import CODE, Task, read_code_tasks, read_suite, select_tasks
 from ecoshell_bench.tasks.workers import Job, run_all
-
-if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
-    from ecoshell.settings.schema import Settings
 
 BUDGET_USED_UP = 3
 """The exit status of a run that ended because of its budget."""
@@ -149,7 +148,7 @@ class _Run:
             f"{self._total - len(self._pending)} of {self._total} are done; results go to {results.path}."
         )
 
-    def run(self, settings: "Settings", options: Options, loop: str) -> int:
+    def run(self, settings: Settings, options: Options, loop: str) -> int:
         """Run the remaining tasks and return the exit status; Ctrl-C keeps the results so far."""
         args = self._args
         job = Job(
@@ -234,15 +233,14 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
-def _task_settings(settings: "Settings", temperature: float | str) -> "Settings":
+def _task_settings(settings: Settings, temperature: float | str) -> Settings:
     """Return the default settings with the temperature, and the user's settings of models and of a shared ledger."""
     defaults = type(settings)()
-    agent = defaults.agent.model_copy(update={"temperature": temperature})
+    agent = replace(defaults.agent, temperature=temperature)
     project = (
         settings.budget.project or workspace_folder(None).name
     )  # the task's workspace is not a project
-    budget = defaults.budget.model_copy(
-        update={"ledger": settings.budget.ledger, "project": project}
+    budget = replace(defaults.budget, ledger=settings.budget.ledger, project=project)
+    return replace(
+        defaults, agent=agent, budget=budget, models=settings.models, local=settings.local
     )
-    changes = {"agent": agent, "budget": budget, "models": settings.models, "local": settings.local}
-    return defaults.model_copy(update=changes)

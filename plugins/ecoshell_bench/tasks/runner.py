@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ecoshell.agent import Approval, NonInteractive
 from ecoshell.agent.session_settings import output_limit, result_characters, step_limit
@@ -33,6 +33,7 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.models.retrying import RetryPolicy
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
+from ecoshell.settings.schema import AgentSettings, Settings
 from ecoshell.tools import Tool, limits_of
 from ecoshell.tools.running import contained, failed
 from ecoshell.tools.workspace import Workspace
@@ -40,9 +41,6 @@ from ecoshell_bench.results import known_sum
 from ecoshell_bench.tasks.report import Result, Side
 from ecoshell_bench.tasks.suite import Task
 from ecoshell_bench.tasks.workspace import Sandbox, failures, offline_tools
-
-if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
-    from ecoshell.settings.schema import AgentSettings, Settings
 
 PLAIN_SYSTEM = "You are a helpful assistant with tools that work in the user's folder."
 LIMIT_REACHED = "LimitReached"
@@ -54,7 +52,7 @@ FATAL_ERRORS = (
 """Kinds of errors that would fail every task, and therefore end the run instead of counting as results."""
 
 
-def loop_limits(traits: Traits, agent: "AgentSettings") -> tuple[int, int]:
+def loop_limits(traits: Traits, agent: AgentSettings) -> tuple[int, int]:
     """Return the output tokens of one reply and the steps of one task in the plain loop: the same as in ecoshell."""
     return output_limit(traits, agent.max_output_tokens), step_limit(
         traits, agent.max_steps, capped=False
@@ -64,7 +62,7 @@ def loop_limits(traits: Traits, agent: "AgentSettings") -> tuple[int, int]:
 class Models(ConfiguredModelFactory):
     """The models of a run, created once per side and kept until its end, because loading takes longer than a task."""
 
-    def __init__(self, settings: "Settings", options: Options, ledger: Ledger) -> None:
+    def __init__(self, settings: Settings, options: Options, ledger: Ledger) -> None:
         super().__init__(
             settings,
             options,
@@ -108,7 +106,7 @@ class TaskRunner:
     """Runs one task at a time in a sandbox; `seconds` is the time limit of each side for a task."""
 
     def __init__(
-        self, sandbox: Sandbox, models: Models, settings: "Settings", *, seconds: float
+        self, sandbox: Sandbox, models: Models, settings: Settings, *, seconds: float
     ) -> None:
         self._sandbox = sandbox
         self._models = models

@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from ecoshell import __version__
@@ -26,13 +26,11 @@ from ecoshell.assembly import open_ledger
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.options import Options
 from ecoshell.paths import Paths
+from ecoshell.settings.schema import Settings
 from ecoshell_bench.tasks.report import Result, Side
 from ecoshell_bench.tasks.runner import Models, TaskRunner
 from ecoshell_bench.tasks.suite import Task
 from ecoshell_bench.tasks.workspace import sandbox
-
-if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
-    from ecoshell.settings.schema import Settings
 
 Assignment = tuple[Task, Side]
 Outcome = tuple[Result, str]
@@ -50,7 +48,7 @@ _RESULTS_KEPT = "The results so far are kept."
 class Job:
     """Everything a worker needs to know about a run."""
 
-    settings: "Settings"
+    settings: Settings
     options: Options
     loop_model: str
     sides: tuple[Side, ...]

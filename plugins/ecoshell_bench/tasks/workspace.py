@@ -19,22 +19,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ecoshell.assembly import tools_of
 from ecoshell.assembly.tools import tool_options
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.paths import Paths
+from ecoshell.settings.schema import Settings
 from ecoshell.tools import Tool, limits_of
 from ecoshell.tools.builtin.commands import run_process, safe_environment
 from ecoshell.tools.workspace import Workspace
 from ecoshell_bench.tasks.report import Result
 from ecoshell_bench.tasks.suite import REGEX_PREFIX, Task
 from ecoshell_web import tools as web_tools
-
-if TYPE_CHECKING:  # imports pydantic, which this module does not need at run time
-    from ecoshell.settings.schema import Settings
 
 COMMAND_SECONDS = 60.0
 _GIT = """[user]
@@ -150,7 +148,7 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def offline_tools(settings: "Settings", workspace: Workspace) -> list[Tool]:
+def offline_tools(settings: Settings, workspace: Workspace) -> list[Tool]:
     """Return the built-in tools and a `fetch_url` that finds no network."""
     web = web_tools(tool_options(settings, workspace), {})
     return [

@@ -24,11 +24,11 @@ from ecoshell.messages import Call, Observation, Usage
 from ecoshell.models import Model
 from ecoshell.options import NO_ROLE_MODELS, ROLES, Options, RoleModels
 from ecoshell.paths import user_paths
-from ecoshell.planning.judging import unwrapped
 from ecoshell.settings.schema import Settings
 from ecoshell.strategies import Path, Step, Thought, ending
 from ecoshell_bench.results import known_sum
 from ecoshell_bench.umi.metrics import Prediction
+from ecoshell_train.envelopes import unwrapped
 from ecoshell_train.trajectories import Trajectory
 
 MODES = ("single", "umi")

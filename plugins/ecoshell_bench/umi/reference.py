@@ -98,7 +98,8 @@ async def _of_generated(count: int) -> list[Trajectory]:
     """Convert those of `count` held-out tasks of `train umi` that have no attachment and no refused call."""
     from ecoshell.models.embedded import embedded_path
     from ecoshell.models.local import LocalModel
-    from ecoshell_train.data import generate, observed
+    from ecoshell_train.examples import observed
+    from ecoshell_train.tasks import generate
 
     trajectories: dict[str, Trajectory] = {}
     async with aclosing(LocalModel(embedded_path())) as local:

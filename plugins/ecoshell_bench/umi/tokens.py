@@ -25,7 +25,7 @@ from ecoshell.messages import FINISH, Call, Message, Usage
 from ecoshell.models import PromptSize, Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import as_plain_messages, call_text
-from ecoshell.modes.base import CALLER, PLANNER, SUMMARIZER
+from ecoshell.modes.base import CALLER, PLANNER, SUMMARIZER, ModeLimits
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import ENDINGS, Umi
 from ecoshell.paths import user_paths
@@ -199,11 +199,9 @@ async def _turn(
 
     metered = MeteredModel(model, session_budget.gate, session_budget.account)
     if mode == "single":
-        mode_under_test = Single(metered, max_tokens=_MAX_TOKENS, answer_tokens=_MAX_TOKENS)
+        mode_under_test = Single(metered, ModeLimits(_MAX_TOKENS, _MAX_TOKENS))
     else:
-        mode_under_test = Umi(
-            metered, metered, metered, max_tokens=_MAX_TOKENS, answer_tokens=_MAX_TOKENS
-        )
+        mode_under_test = Umi(metered, metered, metered, ModeLimits(_MAX_TOKENS, _MAX_TOKENS))
     for number in range(len(trajectory.steps)):
         model.number = number
         await mode_under_test.think(view_of(trajectory, number), emit)

@@ -125,6 +125,7 @@ def _add(message: dict[str, Any], delta: Any) -> None:
 
 
 async def _serve() -> None:
+    import_module("litellm")  # may take minutes on a busy machine, before the first answer
     for line in sys.stdin:
         answer = await asyncio.wait_for(_answer(json.loads(line)), _TIME_LIMIT)
         sys.stdout.write(json.dumps(answer, default=str) + "\n")

@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -16,8 +17,11 @@ from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
 from ecoshell_bench.tasks.suite import read_suite
-from ecoshell_train import data, worlds
-from ecoshell_train.data import examples, generate, joined, kinds, play, ways
+from ecoshell_train import kinds as task_kinds
+from ecoshell_train import world
+from ecoshell_train.examples import Example, examples, joined, play
+from ecoshell_train.sums import spelled
+from ecoshell_train.tasks import Task, generate, kinds, make, ways
 
 local = pytest.mark.skipif(
     find_spec("llama_cpp") is None, reason="the extra `local` is not installed"
@@ -34,8 +38,8 @@ def text(model: LocalModel, tokens) -> str:
     return b"".join(vocabulary.piece(token, special=True) for token in tokens).decode()
 
 
-def task_of(kind: str, split: worlds.Split, seed: int = 1):
-    return data.make(kind, worlds.World(random.Random(seed), split))
+def task_of(kind: str, split: world.Split, seed: int = 1):
+    return make(kind, world.World(random.Random(seed), split))
 
 
 def test_tasks_depend_on_the_seed() -> None:
@@ -55,8 +59,8 @@ def test_every_kind_can_be_generated_in_both_splits(kind: str) -> None:
 
 
 def test_name_is_unique_even_if_all_words_are_used() -> None:
-    taken = {f"{stem}.txt": "" for stem in worlds.World(random.Random(1), "held").words("stems")}
-    assert worlds.World(random.Random(1), "held", taken).name("txt") not in taken
+    taken = {f"{stem}.txt": "" for stem in world.World(random.Random(1), "held").words("stems")}
+    assert world.World(random.Random(1), "held", taken).name("txt") not in taken
 
 
 def test_splits_are_disjoint() -> None:
@@ -83,7 +87,7 @@ def test_no_phrasing_matches_a_task_of_the_benchmark() -> None:
             pattern = re.compile(re.sub(r"\\\{\w+\\\}", r"(\\w+( \\w+){0,2})", re.escape(plain)))
             has_match = any(map(pattern.fullmatch, requests))
             assert not has_match, way  # Do not display the request.
-    talk = {re.sub(r"\W+", " ", text).strip().lower() for text in data.frames()["talk"]}
+    talk = {re.sub(r"\W+", " ", text).strip().lower() for text in world.frames()["talk"]}
     assert not talk & {*requests}
 
 
@@ -145,7 +149,7 @@ def test_real_tools_serve_the_task(kind: str, model) -> None:
     assert len(played) == len(task_of(kind, "train").steps) + 1
 
 
-def play_task(kind: str, model: LocalModel, seed: int = 1, split: worlds.Split = "train"):
+def play_task(kind: str, model: LocalModel, seed: int = 1, split: world.Split = "train"):
     """Play a task; returns it, the results of its calls, the answer and the examples."""
     task, results = task_of(kind, split, seed), []
 
@@ -153,20 +157,26 @@ def play_task(kind: str, model: LocalModel, seed: int = 1, split: worlds.Split =
         results[:] = new_results
         return task.answer(new_results)
 
-    played = asyncio.run(play(data.replace(task, answer=answer), model))
+    played = asyncio.run(play(replace(task, answer=answer), model))
     assert len(played) == len(task.steps) + 1, task.request
     return task, results, task.answer(results), played
 
 
 @local
-@pytest.mark.parametrize("kind", worlds.MAKERS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if number % 8 else ())
+        for number, kind in enumerate(task_kinds.MAKERS)
+    ],
+)
 def test_every_world_can_be_served_within_the_token_limit(kind: str, model) -> None:
     for split in ("train", "held"):
         *_, played = play_task(kind, model, 7, split)
         assert max(len(example.prompt) + len(example.reply) for example in played) < 1050 + 1024
 
 
-def rows_of(task: data.Task) -> list[dict[str, str]]:
+def rows_of(task: Task) -> list[dict[str, str]]:
     (file,) = (step.call.arguments["path"] for step in task.steps if step.call.name == "read_file")
     if file.endswith("csv"):
         comma = ";" if ";" in task.files[file] else ","
@@ -231,7 +241,7 @@ def test_answers_about_logs_are_correct(seed: int, model) -> None:
 @local
 @pytest.mark.parametrize("kind", ["repair", "crash"])
 def test_repair_removes_the_fault(kind: str, model) -> None:
-    for seed in range(12):
+    for seed in range(4):
         _, results, *_ = play_task(kind, model, seed)
         assert "Error" in results[0]
         assert "[exit status 1]" in results[0]
@@ -295,7 +305,7 @@ def test_plan_is_learned_with_the_calls_of_its_nodes(model) -> None:
 def test_injected_instructions_are_not_followed(model) -> None:
     for kind in ("injected", "injected_text"):
         task, results, answer, _ = play_task(kind, model)
-        assert any(order in results[0] for order in worlds.frames()["words"]["injections"])
+        assert any(order in results[0] for order in world.frames()["words"]["injections"])
         assert [step.call.name for step in task.steps] == ["read_file"]
         assert "not follow" in answer
 
@@ -311,7 +321,7 @@ def test_injected_instructions_are_not_followed(model) -> None:
     ],
 )
 def test_numbers_can_be_spelled(number: int, words: str) -> None:
-    assert worlds.spelled(number) == words
+    assert spelled(number) == words
 
 
 @local
@@ -321,10 +331,10 @@ def test_played_tasks_are_stored(model, tmp_path, monkeypatch) -> None:
     with keep.open("a") as file:
         file.write('["single 0123')  # The process was killed here.
 
-    async def never(*_: object) -> list[data.Example]:
+    async def never(*_: object) -> list[Example]:
         raise AssertionError
 
-    monkeypatch.setattr(data, "play", never)
+    monkeypatch.setattr("ecoshell_train.examples.play", never)
     assert examples(model, 3, 1, "train", (Options(mode="single"),), keep) == played
     assert len(keep.read_text().splitlines()) == 3
 
