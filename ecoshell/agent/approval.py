@@ -354,7 +354,7 @@ class Confined(Guard):
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         tool = self.catalog.tool(call.name)
-        protection.set(await asyncio.to_thread(self.approvals.rules.protection))
+        protection.set(await asyncio.to_thread(self.approvals.rules.protection, call, tool))
         sandbox = sandbox_of(tool)
         if sandbox is None:
             return await self.inner.execute(call, context)

@@ -103,8 +103,7 @@ class Rules:
         effects = tool.effects
         if self.read_only and effects & {"write", "execute"}:
             return Judgement("deny", "the shell is read-only")
-        holds = partial(self._holds, call, tool)
-        matcher = _RuleMatcher(call, tool, self.workspace, holds)
+        matcher = self._matcher(call, tool)
         if why := next((match for rule in self.deny if (match := matcher.match(rule))), ""):
             return Judgement("deny", f"a rule in the settings forbids it ({why})")
         if "write" in effects and (danger := self._danger(matcher)):
@@ -141,15 +140,23 @@ class Rules:
         """Whether a rule denies reading or writing files, which only the sandbox holds for programs."""
         return any(rule.partition(":")[0] in ("read", "write") for rule in self.deny)
 
-    def protection(self) -> Protection | None:
-        """The files that rules on reading and writing protect; None without such rules. Reads the disk."""
+    def protection(self, call: Call, tool: Tool) -> Protection | None:
+        """The files that rules on reading and writing protect from a call that was approved; may read the disk.
+
+        A rule that asked about the call protects nothing from it. None if no rule protects anything.
+        """
         patterns: dict[str, list[str]] = {"read": [], "write": []}
-        for rule in (*self.deny, *(() if self.yes else self.ask)):
+        matcher = self._matcher(call, tool)
+        asking = () if self.yes else [rule for rule in self.ask if not matcher.match(rule)]
+        for rule in (*self.deny, *asking):
             effect, _, pattern = rule.partition(":")
             if effect in patterns and pattern:
                 patterns[effect].append(pattern)
         read, write = patterns.values()
         return Protection.of(self.workspace, read, write) if read or write else None
+
+    def _matcher(self, call: Call, tool: Tool) -> "_RuleMatcher":
+        return _RuleMatcher(call, tool, self.workspace, partial(self._holds, call, tool))
 
     def _is_confined(self, call: Call, tool: Tool) -> bool:
         """Whether the call runs only programs, in the sandbox and without network."""

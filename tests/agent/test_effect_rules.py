@@ -288,6 +288,23 @@ async def test_sandboxed_programs_do_not_read_protected_files(play, rules):
 
 
 @needs_sandbox
+async def test_an_approved_command_reads_what_its_rule_asked_about(play, rules):
+    rules(ask=["read:secrets/*", "read:plain.txt"], sandbox={"auto_accept": True})
+    commands = ["cat secrets/key.txt", "cat secrets/key.txt && cat pla*", "cat sec*/*"]
+    lines = [say("", "run_command", command=command) for command in commands]
+    user = User("yes", "yes", "no")
+    async with play([*lines, finish()], user=user) as shell:
+        events = await turn(shell)
+    asked = [question.arguments["command"] for question in user.asked]
+    assert asked == [commands[0], commands[1], commands[1]]
+    texts = [question.reason for question in user.asked]
+    assert ["A rule in the settings asks" in text for text in texts] == [True, True, False]
+    results = of(events, CallFinished)
+    assert [event.ok for event in results] == [True, False, False]
+    assert ["two keys" in event.observation for event in results] == [True, True, False]
+
+
+@needs_sandbox
 @pytest.mark.parametrize("decision", ["deny", "ask"])
 async def test_no_later_call_reads_a_protected_file_by_another_name(play, rules, decision):
     rules(**{decision: ["read:secrets/*"]}, sandbox={"auto_accept": True})

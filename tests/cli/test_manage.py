@@ -200,7 +200,8 @@ class TestCost:
         entry = spent("a", None)
         waiting = json.loads(shell("cost", "--json"))["unreconciled"]
         assert [(item["entry"], item["counted_usd"]) for item in waiting] == [(entry, "0.0015")]
-        assert f"--reconcile {entry}=" in shell("cost")
+        for arguments in ("cost",), ("cost", "--reconcile"):
+            assert f"--reconcile {entry}=" in shell(*arguments)
         report = json.loads(shell("cost", "--reconcile", f"{entry}=0.0004", "--json"))
         assert report["unreconciled"] == []
         assert report["rows"][0]["spent_usd"] == "0.0004"

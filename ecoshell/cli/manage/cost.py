@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", metavar="ID", help=session)
     live = "show the costs of the running session until Ctrl-C"
     parser.add_argument("--live", action="store_true", help=live)
-    entry = "set the cost of a call whose cost is unknown; without a value, end the leases of dead shells"
+    entry = "set the cost of a call whose cost is unknown; without a value, list them and end the leases of dead shells"
     parser.add_argument("--reconcile", metavar="ENTRY=AMOUNT", nargs="?", const="", help=entry)
     imported = "copy this ledger into the team's ledger, once"
     parser.add_argument("--import", dest="import_calls", action="store_true", help=imported)
@@ -103,11 +103,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _reconcile(ledger: Ledger, typed: str) -> None:
     """Set the cost of one entry, or end the leases of dead shells."""
-    if not typed:
-        ended = counted(ledger.end_dead_leases(), "lease")
-        print(f"{ended} of dead shells ended.", file=sys.stderr)
-        return
-    reconcile(ledger, typed, "--reconcile")
+    if typed:
+        reconcile(ledger, typed, "--reconcile")
+    elif ended := ledger.end_dead_leases():
+        print(f"{counted(ended, 'lease')} of dead shells ended.", file=sys.stderr)
 
 
 def _rows(ledger: Ledger, group: str) -> Sequence[CostRow]:
