@@ -14,6 +14,7 @@ INSTRUCTION = (
     "line with the file or command that it concerns. Change nothing; the user accepts the plan or changes it first."
 )
 """Precedes the question of a turn in plan mode."""
+_CHANGED = "Carry out this plan, which I have changed:\n\n"
 _NUMBERED = re.compile(r"^\s{0,3}(?:#+\s*|\*\*)?(?:step\s+)?\d+[.):]", re.IGNORECASE | re.MULTILINE)
 _BULLETED = re.compile(r"^[-*+]\s+\S", re.MULTILINE)
 _MAX_STEPS = 50
@@ -41,13 +42,20 @@ def question_for(plan: PlanWritten | None, text: str) -> str:
     It contains the plan, because compaction and /undo remove the turn that wrote it.
     """
     if text:
-        return f"Carry out this plan, which I have changed:\n\n{text}"
+        return f"{_CHANGED}{text}"
     if plan is None:
         raise UsageError(
             "No plan was written in this session.",
             fix="Switch with /plan mode, then ask for something.",
         )
     return f"Carry out your plan, step by step:\n\n{plan.text}"
+
+
+def accepted_text(plan: PlanWritten | None, question: str) -> str | None:
+    """The text that a question carries out in the place of the last plan, empty for that plan; None for others."""
+    if plan is not None and question == question_for(plan, ""):
+        return ""
+    return question.removeprefix(_CHANGED) if question.startswith(_CHANGED) else None
 
 
 def turn_cap(quoted: Quote | None, least_nano: int) -> Amount | None:

@@ -110,6 +110,9 @@ async def _undo(shell: Shell, argument: str) -> Printed:
 
 @SESSION_COMMANDS.add("retry", "", "undo the last turn and ask its question again")
 async def _retry(shell: Shell, argument: str) -> Printed:
+    """`/retry`; a custom command runs with its settings again, and an accepted plan under its quote."""
+    from ecoshell.agent.plan_mode import accepted_text
+
     line = shell.conversation.memory.last_turn.line
     if line and await shell.expansion(line) is None:
         word, _ = split_first_word(line)
@@ -118,6 +121,9 @@ async def _retry(shell: Shell, argument: str) -> Printed:
     turn, undone, changed = await shell.conversation.undo()
     text = _undo_text(shell, turn, undone, changed)
     question = turn.line or turn.question
+    accepted = accepted_text(shell.conversation.memory.plan, question)
+    if accepted is not None and shell.approval_mode != "plan":
+        question = await shell.accept_plan(accepted, edits=shell.approval_mode == "edits")
     return Printed(text, effect="ask", value=question, attachments=turn.attachments)
 
 

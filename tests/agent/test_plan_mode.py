@@ -87,6 +87,23 @@ async def test_an_accepted_plan_runs_under_its_quote_and_the_bill_follows(play, 
     assert [type(question) for question in user.asked] == [ApprovalWanted]
 
 
+@pytest.mark.parametrize("changed", ["", "1. Only write a.txt."])
+async def test_retry_carries_a_plan_out_under_its_quote_again(play, changed):
+    async with play([finish(PLAN), *[finish("Done.")] * 3], price=PRICE, budget="1.00") as shell:
+        await shell.command("/plan mode")
+        assert of(await turn(shell), Quote)
+        await accept(shell, changed)
+        question = shell.conversation.memory.last_turn.question
+        for mode, capped in (("edits", True), ("plan", False)):
+            shell.set_approval_mode(mode)
+            printed, scopes = await shell.command("/retry"), []
+            async for event in shell.ask(printed.value):
+                if isinstance(event, TurnStarted):
+                    scopes = [cap.scope for cap in await shell.deps.budget.caps()]
+                    assert event.question == question
+            assert ("turn" in scopes, shell.approval_mode) == (capped, mode)
+
+
 async def test_a_changed_plan_replaces_the_written_one(play):
     async with play([finish(PLAN), finish("Done.")], approval_mode="plan") as shell:
         await turn(shell)
