@@ -68,7 +68,8 @@ def request_bound(request: Request, *, native_tools: bool, model: str = "") -> i
         bound += sum(image_bound(image, model) for image in message.images)
         for call in message.calls:
             bound += PER_MESSAGE + text_bound(call.name) + text_bound(shown_id(call))
-            bound += json_bound(call.arguments)
+            if message.speaker == "assistant":  # a result only names its call
+                bound += json_bound(call.arguments)
         bound += 0 if message.state is None else state_bound(message.state, tools)
     if tools:
         bound += PER_TOOL_ARRAY + sum(map(_tool_bound, tools))

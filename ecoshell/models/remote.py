@@ -181,7 +181,8 @@ class RemoteModel:
         messages = request.messages if native else as_plain_messages(request)
         texts = [message.text for message in messages]
         if native:
-            texts += [call.signature() for message in messages for call in message.calls]
+            made = (message.calls for message in messages if message.speaker == "assistant")
+            texts += [call.signature() for calls in made for call in calls]
             tools = (tool for tool in request.tools if self._search is None or not tool.deferred)
             texts += [schema.entry for schema in tools]
         images = [*images_in(messages)]

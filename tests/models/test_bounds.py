@@ -76,3 +76,15 @@ def test_arguments_of_earlier_calls_are_counted():
         request_bound(Request((Message("assistant", "", (call,)),), (TOOL,)), native_tools=True)
         > 1000
     )
+
+
+def test_a_result_does_not_count_the_arguments_of_its_call_again():
+    call = Call("write_file", {"text": "x" * 10_000})
+    made = (Message("user", "Write."), Message("assistant", "", (call,)))
+    results = [Message("tool", "written", (named,)) for named in (call, Call("write_file", {}))]
+    for native in (True, False):
+        bounds = {
+            request_bound(Request((*made, result), (TOOL,)), native_tools=native)
+            for result in results
+        }
+        assert len(bounds) == 1
