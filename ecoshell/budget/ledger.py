@@ -1,6 +1,6 @@
 """The ledger: reservations and settlements in one SQLite file that all processes of the user share.
 
-An entry counts for the local day of its reservation. A reservation whose process died counts until it is reconciled.
+An entry counts for the local day of its reservation. A call whose process died counts in full until it is reconciled.
 """
 
 import os
@@ -38,6 +38,7 @@ _UNCHANGED = "Nothing was changed."
 _RELEASED = {"state": "released", "held_ms": 0}
 _ASIDE = "FROM entries WHERE state = 'aside' AND session = ? AND turn = ? AND task = ? AND pid = ?"
 """The reservation for the final answer of a turn or a task in a process."""
+_PENDING = "SELECT * FROM entries WHERE state IN ('aside', 'held')"
 
 
 class Ledger(CapStore):
@@ -54,11 +55,11 @@ class Ledger(CapStore):
         busy_seconds: float = 10.0,
     ) -> None:
         super().__init__(path, clock=clock, busy_seconds=busy_seconds)
-        if self.writable:  # Release what dead processes had set aside: nothing was sent for it.
+        if self.writable:
             with self.writing(_UNCHANGED) as db:
-                for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
+                for row in db.execute(_PENDING).fetchall():
                     if not alive(row["pid"]):
-                        change(db, row, _RELEASED)
+                        change(db, row, _ended(row))
 
     def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call, with `max_tokens` lowered to what leaves room under all caps.
@@ -128,7 +129,7 @@ class Ledger(CapStore):
         """
         with self.writing(_STILL_HELD) as db:
             row = find(db, hold.entry)
-            if row["state"] != "held":
+            if row["state"] not in ("held", "unreported"):  # another container may not see this process
                 message = f"Entry {hold.entry} of the ledger is already {row['state']}."
                 raise StoreError(message, kept=_UNCHANGED)
             if usage is None:
@@ -242,8 +243,7 @@ class Ledger(CapStore):
                 spent = recorded.spent_nano if recorded.usage else recorded.held_nano
                 nano, tokens = recorded.estimate_nano, Usage(input=actual.value)
                 settlement = Settlement(entry, spent, tokens, True, estimate_nano=nano)
-            ms = (row["spent_ms"] or 0) + row["held_ms"] if row["held_ms"] else row["spent_ms"]
-            change(db, row, {**_settled(settlement), "spent_ms": ms})
+            change(db, row, {**_settled(settlement), "spent_ms": _counted_ms(row)})
             return settlement
 
     def aside_nano(self, account: Account) -> int:
@@ -317,6 +317,19 @@ def _unreported(hold: Hold, worst: Usage, estimate: Usage | None) -> Settlement:
     nano = None if hold.price is None else hold.price.cost(likely)
     nano = None if nano == hold.nano else nano
     return Settlement(hold.entry, hold.nano, worst, False, estimate=likely, estimate_nano=nano)
+
+
+def _ended(row: sqlite3.Row) -> dict[str, Any]:
+    """The columns of a dead process's reservation: a call counts in full, and nothing was sent for an answer."""
+    if row["state"] == "aside":
+        return _RELEASED
+    worst = Usage(row["held_input"], row["held_output"])
+    settlement = Settlement(row["id"], row["held_nano"], worst, False)
+    return {**_settled(settlement), "spent_ms": _counted_ms(row)}
+
+
+def _counted_ms(row: sqlite3.Row) -> int | None:
+    return (row["spent_ms"] or 0) + row["held_ms"] if row["held_ms"] else row["spent_ms"]
 
 
 def _settled(settlement: Settlement) -> dict[str, Any]:

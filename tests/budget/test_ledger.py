@@ -330,6 +330,21 @@ def test_a_final_call_larger_than_its_reserve_uses_the_remaining_caps(
     assert ledger.entry(hold.entry).state == "held"
 
 
+def test_a_call_whose_process_cannot_be_seen_is_settled_when_it_ends(
+    path: Path, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(path)
+    hold = ledger.hold(ask(100, 50))
+    monkeypatch.setattr("ecoshell.budget.ledger.alive", lambda pid: False)
+    other = Ledger(path)
+    assert other.rows("session")[0].spent_nano == 150 * MILLION
+    ledger.settle(hold, Usage(90, 10))
+    assert (ledger.entry(hold.entry).state, wrong_totals(ledger)) == ("settled", ())
+    assert ledger.rows("session")[0].spent_nano == 100 * MILLION
+    other.close()
+    ledger.close()
+
+
 def test_a_final_call_counts_for_the_day_of_its_reserve(path: Path, ask: MakeAsk) -> None:
     now = [datetime(2025, 1, 30, 23, 59)]
     ledger = Ledger(path, clock=lambda: now[0])

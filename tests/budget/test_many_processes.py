@@ -88,12 +88,12 @@ def test_killed_processes_leave_a_valid_ledger_within_the_cap(path: Path) -> Non
         cap = day_cap(ledger)
         assert wrong_totals(ledger) == ()
         assert cap.spent + cap.held <= cap.limit
-        left_behind = [entry for entry in ledger.unreconciled() if entry.state == "held"]
-        assert sum(entry.held_nano or 0 for entry in left_behind) == cap.held
+        assert cap.held == 0
+        assert all(entry.spent_nano == entry.held_nano for entry in ledger.unreconciled())
         ledger.close()
 
 
-def test_the_reservation_of_a_killed_process_can_be_reconciled_and_its_reserve_is_released(
+def test_the_call_of_a_killed_process_counts_until_reconciled_and_its_reserve_is_released(
     path: Path,
 ) -> None:
     code = (
@@ -109,9 +109,10 @@ def test_the_reservation_of_a_killed_process_can_be_reconciled_and_its_reserve_i
     )
     ledger = Ledger(path)
     (entry,) = ledger.unreconciled()
-    assert (entry.state, entry.held_input) == ("held", 500)
-    assert ledger.rows("session")[0].held_nano == entry.held_nano
+    assert (entry.state, entry.held_input) == ("unreported", 500)
+    (row,) = ledger.rows("session")
+    assert (row.spent_nano, row.held_nano) == (entry.held_nano, 0)
     ledger.reconcile(entry.id, Usage(100, 10))
-    assert ledger.rows("session")[0].held_nano == 0
+    assert ledger.rows("session")[0].spent_nano == entry.price.cost(Usage(100, 10))
     assert wrong_totals(ledger) == ()
     ledger.close()
