@@ -13,7 +13,7 @@ from ecoshell.agent.conversation import Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.shell_status import ShellStatus, ToolDetails, shell_status
 from ecoshell.agent.turn_setup import Question
-from ecoshell.budget import Amount, CapState, Scope
+from ecoshell.budget import Amount, CapState, Scope, amount_text
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event, Notice
@@ -124,18 +124,30 @@ class Shell:
         if last.workspace not in ("", self.workspace):
             fix = f"return to it with: ecoshell --resume {self.session}"
             problems.append(f"Its workspace was {last.workspace}; {fix}.")
-        self.announce_resume(
+        await self.announce_resume(
             " ".join(problems), "Change them with /model, /mode, /role and /effort."
         )
 
-    def announce_resume(self, problems: str, advice: str) -> None:
-        """Add a notice with the model, mode, effort and workspace of the resumed session."""
+    async def announce_resume(self, problems: str, advice: str) -> None:
+        """Add a notice with the model, mode, effort and workspace of the resumed session, and its unknown costs."""
         models, effort = self.deps.models, self.deps.settings.effort
         players = models.playing(models.current.mode.name)
         how = f"mode {models.mode}" + ("" if effort == "auto" else f", effort {effort}")
         summary = f"Session {self.session} resumed with {players} in {how}, in {self.workspace}."
-        self.resumed = Notice(" ".join(filter(None, (summary, problems, advice))))
+        unknown = await asyncio.to_thread(self._unknown_costs)
+        self.resumed = Notice(" ".join(filter(None, (summary, problems, unknown, advice))))
         self.past = (*self.past, self.resumed)
+
+    def _unknown_costs(self) -> str:
+        """What counts in this session for stopped and killed calls; empty if nothing. Reads the disk."""
+        from ecoshell.agent.reconciling import counted_nano
+
+        calls = self.ledger.unreconciled()
+        nano = sum(counted_nano(call) or 0 for call in calls if call.session == self.session)
+        if not nano:
+            return ""
+        amount = amount_text(nano, "usd")
+        return f"Calls of unknown cost count with all they reserved, {amount}; /cost reconcile sets their cost."
 
     def _report(self, event: Event) -> None:
         """Add an event to the running turn, or record and show it between turns."""

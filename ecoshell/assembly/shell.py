@@ -110,7 +110,7 @@ async def assemble(
         shell.first_caps = first_caps(settings, options)
         await shell.open(resumed.resume)
         if resumed.resume is not None:
-            shell.announce_resume(
+            await shell.announce_resume(
                 problem, "Change them with --model, --mode, --role, --effort and --workspace."
             )
         if shell.read_only is None:

@@ -129,7 +129,10 @@ class Ledger(CapStore):
         """
         with self.writing(_STILL_HELD) as db:
             row = find(db, hold.entry)
-            if row["state"] not in ("held", "unreported"):  # another container may not see this process
+            if row["state"] not in (
+                "held",
+                "unreported",
+            ):  # another container may not see this process
                 message = f"Entry {hold.entry} of the ledger is already {row['state']}."
                 raise StoreError(message, kept=_UNCHANGED)
             if usage is None:

@@ -1,6 +1,8 @@
 """Resuming a session: what it restores, the notes, and the options that override it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -160,6 +162,26 @@ def test_resume_in_the_line_shell_changes_the_model_and_names_the_folder(
         in output.stdout
     )
     assert "Change them with /model, /mode, /role and /effort." in output.stdout
+
+
+def test_resumed_session_names_what_killed_calls_count(command: Command, tmp_path: Path) -> None:
+    model = script(tmp_path, "one.jsonl", "One.")
+    session = session_of(command("ask", "--json", "Hello", "--model", model, folder="here"))
+    file = next(tmp_path.rglob("ledger.sqlite"))
+    kill_during_call = """
+import os, sys
+from decimal import Decimal
+from pathlib import Path
+from ecoshell.budget import Account, Ask, Price, Rates
+from ecoshell.budget.ledger import Ledger
+price = Price(Rates(*map(Decimal, "22222")))
+Ledger(Path(sys.argv[1])).hold(Ask(price, 900, 100, Account(sys.argv[2], 2, "single", "m", "step")))
+os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", kill_during_call, file, session], check=False)
+    again = command("ask", "--json", "And?", "--resume", session, folder="here")
+    text = "Calls of unknown cost count with all they reserved, $0.002; /cost reconcile sets"
+    assert text in notes(again)
 
 
 def test_export_without_a_name_writes_a_new_file_each_time(
