@@ -1,5 +1,6 @@
 """Reasoning effort: what a level becomes in litellm's terms, for the provider, the model and the room there is."""
 
+from itertools import takewhile
 from typing import Any
 
 from ecoshell.budget import ModelFacts
@@ -52,10 +53,10 @@ def level_of(request: Request, name: str, facts: ModelFacts | None) -> str | Non
 
 
 def _lacks_thinking(messages: list[dict[str, Any]]) -> bool:
-    """Whether the turn that goes on has tool calls whose reply came without thinking blocks."""
-    for message in reversed(messages):
-        if message["role"] == "user":
-            return False
-        if message["role"] == "assistant" and message.get("tool_calls"):
-            return not message.get("thinking_blocks")
-    return False
+    """Whether the turn that goes on has tool calls whose reply came without thinking blocks.
+
+    A user message after tool results does not begin a turn, because Anthropic receives both as one message.
+    """
+    unanswered = takewhile(lambda message: message["role"] != "assistant", reversed(messages))
+    roles = [message["role"] for message in unanswered]
+    return "tool" in roles and not messages[-len(roles) - 1].get("thinking_blocks")

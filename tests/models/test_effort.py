@@ -1,5 +1,7 @@
 """Reasoning effort: the fields each provider receives for a level, over real HTTP through litellm."""
 
+from dataclasses import replace
+
 import pytest
 import pytest_asyncio
 from hostile_server import hostile_server
@@ -108,21 +110,20 @@ async def test_claude_gets_a_thinking_budget(sent):
     assert "thinking" not in await sent(CLAUDE, request("off"))
 
 
-async def test_claude_does_not_start_thinking_in_the_middle_of_a_turn(sent):
+@pytest.mark.parametrize("closing", [(), (Message("user", "Answer now."),)])
+async def test_claude_does_not_start_thinking_in_the_middle_of_a_turn(sent, closing):
     call = Call("read_file", {}, "toolu_1")
     state = {
         "content": None,
         "tool_calls": [{"id": "toolu_1", "function": {"name": "read_file", "arguments": "{}"}}],
     }
     step = Message("assistant", "", (call,), state=ProviderState("other", state))
-    messages = (Message("user", "Hello."), step, Message("tool", "text", (call,)))
-    body = await sent(
-        CLAUDE,
-        Request(messages, tools=(TOOL,), callable_now=(TOOL,), max_tokens=9_000, effort="high"),
-    )
+    messages = (Message("user", "Hello."), step, Message("tool", "text", (call,)), *closing)
+
+    body = await sent(CLAUDE, replace(request("high"), messages=messages))
     assert "thinking" not in body
-    body = await sent(
-        ADAPTIVE,
-        Request(messages, tools=(TOOL,), callable_now=(TOOL,), max_tokens=9_000, effort="high"),
-    )
+    body = await sent(ADAPTIVE, replace(request("high"), messages=messages))
     assert body["output_config"] == {"effort": "high"}
+    next_turn = (*messages, Message("assistant", "It says text."), Message("user", "And now?"))
+    body = await sent(CLAUDE, replace(request("high"), messages=next_turn))
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 4_096}
