@@ -282,9 +282,10 @@ class Turn:
                 view = self._view(path, siblings)
                 try:
                     if await self._made_room(view, path, siblings, refused=overflow is not None):
-                        view, overflow = self._view(path, siblings), None
-                    if overflow is not None:
+                        view = self._view(path, siblings)
+                    elif overflow is not None and overflow.limit is None:
                         raise overflow
+                    overflow = None
                     if approved_model != self.mode.model:  # else this step is approved already
                         await self.spending.before_step(view, self.emit)
                         await self._follow()
@@ -311,7 +312,10 @@ class Turn:
         return self.start is not start
 
     async def _until_done(self, attempt: Callable[[ContextExceeded | None], Awaitable[T]]) -> T:
-        """Repeat a request: once after a context overflow, which `attempt` then receives, and with fallback models."""
+        """Repeat a request: once after a context overflow, which `attempt` then receives, and with fallback models.
+
+        An overflow that states the context suffices for another attempt: its output is shorter.
+        """
         overflow: ContextExceeded | None = None
         has_overflowed = False
         while True:
@@ -424,7 +428,8 @@ class Turn:
         async def attempt(overflow: ContextExceeded | None) -> tuple[str | None, str]:
             if overflow is not None:
                 await self._release()
-                if not await self._made_room(self.view, self._path, refused=True):
+                made_room = await self._made_room(self.view, self._path, refused=True)
+                if not made_room and overflow.limit is None:
                     raise overflow
             hold = self.mode.answer_hold
             try:

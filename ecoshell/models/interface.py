@@ -10,6 +10,8 @@ from ecoshell.options import Effort
 
 Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
 
+_COUNT_MARGIN = 4
+"""Divisor of the margin for the tokenizer of another model."""
 CAPABLE_PARAMETERS = 7_000_000_000  # such a model gets no small-model aids
 
 
@@ -50,6 +52,12 @@ class PromptSize:
     bound: int
     exact: bool
     cache_writes: bool = True  # whether the provider may bill cache writes for the prompt
+
+    @property
+    def cautious_count(self) -> int:
+        """The count, with a margin if it is inexact, for limits that a provider enforces."""
+        margin = 0 if self.exact else self.count // _COUNT_MARGIN
+        return max(self.count, min(self.bound, self.count + margin))
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ class MeteredModel:
                 raise await self._out_of_time(hold.account, call.text()) from None
             except ContextExceeded as error:
                 error.model = self.traits.name
-                await asyncio.to_thread(self._learn_context, granted, error.limit)
+                await asyncio.to_thread(self._learn_context, granted, error)
                 raise
             except ModelError as error:
                 error.model = self.traits.name
@@ -204,13 +204,19 @@ class MeteredModel:
         caps = await asyncio.to_thread(read, account.session, account.turn, task=account.task)
         return time_is_up(caps, text)
 
-    def _learn_context(self, refused: Request, limit: int | None) -> None:
+    def _learn_context(self, refused: Request, error: ContextExceeded) -> None:
         """Remember the context of a model that rejected a request as too long; may block.
 
         It is in tokens as counted by `size`, which may count fewer than the provider.
         """
-        sent = self.size(refused).count + refused.max_tokens
-        self._context = min(filter(None, (self.traits.context, limit, sent)))
+        size = self.size(refused)
+        limits = (self.traits.context, error.limit, size.count + refused.max_tokens)
+        self._context = min(filter(None, limits))
+        if error.limit is not None and size.cautious_count < error.limit:
+            error.fix = (
+                f"The prompt fits, but not with {refused.max_tokens:,} tokens of output:"
+                " ask again, or lower [agent] max_output_tokens."
+            )
 
     def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
         """The reservation for a request whose prompt may grow by `slack`; counts the prompt, so it may block."""

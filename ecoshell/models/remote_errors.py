@@ -61,7 +61,7 @@ def model_error(record: Mapping[str, Any], name: str, provider: str, keys: Keys)
                 retry_after=record.get("retry_after"),
             )
         case "context":
-            text = f"The prompt is too long for {name}: {message}"
+            text = f"The request exceeds the context of {name}: {message}"
             limit = stated_limit(record["message"])
             return ContextExceeded(text, limit=limit, fix=_CONTEXT_FIX, billed=billed)
         case "request":

@@ -117,7 +117,7 @@ async def _room(model: MeteredModel, request: Request) -> int | None:
     rooms = [] if traits.max_output is None else [traits.max_output]
     if traits.context is not None:
         size = await asyncio.to_thread(model.size, request)
-        rooms.append(traits.context - size.count)
+        rooms.append(traits.context - size.cautious_count)
     return min(rooms, default=None)
 
 

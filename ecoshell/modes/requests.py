@@ -203,4 +203,5 @@ def in_context(
             fix="Ask something shorter, put long text in a file, or choose a model with a larger"
             f" context{command}.",
         )
-    return replace(request, max_tokens=min(request.max_tokens, context - size.count))
+    output = context - min(size.cautious_count, room)
+    return replace(request, max_tokens=min(request.max_tokens, output))

@@ -1,6 +1,7 @@
 """Whole sessions against emulators that enforce provider rules: parallel calls, reasoning, resume, model switches."""
 
 from contextlib import ExitStack, asynccontextmanager
+from decimal import Decimal
 
 import pytest
 from agent_play import of, turn
@@ -8,6 +9,7 @@ from pictures import png
 from providers import (
     AnthropicMessages,
     GeminiContent,
+    Model,
     OpenAIChat,
     OpenAIResponses,
     Reasoning,
@@ -171,6 +173,21 @@ async def test_the_provider_counts_the_first_prompt_under_a_small_cap(
     bound = held.held_tokens - held.max_tokens
     assert settled.usage.input <= bound
     assert (bound < 2 * settled.usage.input) == bool(counts)
+
+
+async def test_a_server_of_unknown_context_gets_a_shorter_output_once_it_states_it(
+    opened, emulators
+):
+    name = "openai/my-model"
+    with OpenAIChat(models={"my-model": Model(8_192, 32_768)}) as emulator:
+        emulators[name] = emulator
+        emulator.script([*(Reply((Text("Nothing is in them."),)),) * 2])
+        async with opened(name, price=(Decimal("0.2"), Decimal("0.8")), budget="0.10") as shell:
+            await ask(shell, 0)
+            await ask(shell, 1)
+    assert len(emulator.rejections) == 1
+    assert "maximum context length is 8192" in emulator.rejections[0]
+    assert [request["max_tokens"] > 3_000 for request in emulator.requests] == [True] * 3
 
 
 @EFFORTS

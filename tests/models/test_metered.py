@@ -11,6 +11,7 @@ from ecoshell.budget import NANO, Account, Amount, Ask, CapState, Hold, Price, R
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import (
+    ContextExceeded,
     LimitReached,
     ModelBroken,
     ModelDisabled,
@@ -355,6 +356,18 @@ async def test_a_missing_model_costs_nothing(
     with pytest.raises(ModelMissing):
         await metered(ScriptedModel(streams(ModelMissing("no key")))).ask(REQUEST, events.append)
     assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
+
+
+@pytest.mark.parametrize(("limit", "blames_output"), [(None, False), (95, False), (120, True)])
+async def test_a_rejection_blames_the_output_only_if_the_prompt_fits(
+    metered: Metered, events: list[Event], limit: int | None, blames_output: bool
+) -> None:
+    error = ContextExceeded("Too long.", limit=limit, fix="Ask something shorter.")
+    model = metered(ScriptedModel(streams(error)))
+    with pytest.raises(ContextExceeded) as raised:
+        await model.ask(REQUEST, events.append)
+    assert ("max_output_tokens" in raised.value.fix) == blames_output
+    assert model.traits.context == (limit or 130)
 
 
 async def test_a_refused_call_is_retried_with_a_new_reservation(

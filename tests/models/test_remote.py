@@ -311,7 +311,7 @@ async def test_a_prompt_over_the_context_suggests_a_larger_context(model):
     error = await failure(model("openai/too-long"))
     assert isinstance(error, ContextExceeded)
     assert error.limit == 4_097
-    assert "too long" in error.message
+    assert "exceeds the context of openai/too-long" in error.message
     assert "larger context" in error.fix
     assert not error.billed
 

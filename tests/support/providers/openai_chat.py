@@ -137,6 +137,14 @@ class OpenAIChat(Emulator):
         total = token_count(_prompt_text(body))
         if total > model.context - (0 if model.reasoning == "none" else model.max_output):
             self._raise_too_long(total, model)
+        if model.reasoning == "none" and total + limit > model.context:
+            raise Rejected(
+                f"This model's maximum context length is {model.context} tokens. However, you requested "
+                f"{total + limit} tokens ({total} in the messages, {limit} in the completion). Please reduce the "
+                "length of the messages or completion.",
+                param="messages",
+                code="context_length_exceeded",
+            )
         return Prompt(
             number=self.next_number,
             body=body,
