@@ -150,7 +150,9 @@ class Quoter:
                 continue
             expected, high = amounts
             if expected > rest:
-                return f"{BEYOND} {amount_text(max(0, rest), cap.unit)} left for it under the {cap.scope}'s cap"
+                left = amount_text(max(0, rest), cap.unit)
+                left += " of working time" if cap.unit == "ms" else ""
+                return f"{BEYOND} {left} left for it under the {cap.scope}'s cap"
             if high > settings.quote_share * rest:
                 return f"it may take {high / rest:.0%} of the remaining budget under the {cap.scope}'s cap"
         threshold = settings.ask_above_nano
@@ -163,7 +165,7 @@ def _in_unit(cap: CapState, costs: QuotedCost, tokens: int) -> tuple[int, int] |
     """The expected amount and the upper bound in the unit of a cap; None if unknown."""
     if cap.unit == "tokens":
         return tokens, tokens
-    interval, scale = (costs.price, 1) if cap.unit == "usd" else (costs.seconds, 1_000)
+    interval, scale = (costs.price, 1) if cap.unit == "usd" else (costs.working_seconds, 1_000)
     return interval and (round(interval.expected * scale), round(interval.high * scale))
 
 

@@ -41,41 +41,49 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class QuotedCost:
-    """The price in the unit of the parts and the duration; None if a part is unknown."""
+    """The price in the unit of the parts, and the times; None if a part is unknown."""
 
     price: Interval | None
     seconds: Interval | None
+    """The elapsed time: the longest path."""
+    working_seconds: Interval | None
+    """The working time: the sum of the parts, also of those that run in parallel."""
     sample_count: int = 0
     """Runs behind the least known part; 0 for a prior."""
 
 
 def quote(parts: Sequence[Part]) -> QuotedCost:
-    """Quote parts in topological order: the price is their sum, the duration that of the longest path.
+    """Quote parts in topological order: price and working time are sums, the duration is that of the longest path.
 
     Each cost is drawn from the gamma distribution with its mean and variance. The result is deterministic.
     """
     source = random.Random(len(parts))
     prices: list[float] = []
     durations: list[float] = []
+    working_times: list[float] = []
     for _ in range(_DRAWS):
-        total, ends = 0.0, dict[str, float]()
+        total, working, ends = 0.0, 0.0, dict[str, float]()
         for part in parts:
             deviation = source.gauss(0.0, 1.0)
             total += min(part.max_price, _drawn(part.price, deviation))
             start = max((ends[label] for label in part.after if label in ends), default=0.0)
             seconds = min(part.max_seconds, _drawn(part.seconds, deviation))
+            working += seconds
             ends[part.label] = start + seconds
         prices.append(total)
         durations.append(max(ends.values(), default=0.0))
+        working_times.append(working)
     figures = [
         figure
         for part in parts
         for figure in (part.price, part.seconds)
         if figure is not None and figure.mean
     ]
+    is_timed = all(part.seconds is not None for part in parts)
     return QuotedCost(
         None if any(part.price is None for part in parts) else _interval(prices),
-        None if any(part.seconds is None for part in parts) else _interval(durations),
+        _interval(durations) if is_timed else None,
+        _interval(working_times) if is_timed else None,
         min((figure.count for figure in figures), default=0),
     )
 

@@ -142,6 +142,18 @@ async def test_without_a_user_the_cap_decides(play):
     assert of(events, TurnFinished)[0].spent_nano <= 60_000_000
 
 
+async def test_a_cap_in_time_counts_parallel_subagents_separately(play, child):
+    lines = [register("task"), delegations("one", "two", "three", "four"), finish("Done.")]
+    async with play(lines, price=PRICE, budget="60s") as shell:
+        events = await turn(shell)
+    (quote,) = of(events, Quote)
+    assert quote.seconds < 45  # the time until the last one ends would fit
+    assert quote.is_beyond
+    assert "s of working time left for it under the session's cap" in quote.reason
+    assert [(chosen.choice, chosen.by) for chosen in of(events, QuoteChosen)] == [("refuse", "cap")]
+    assert not of(events, SubagentFinished)
+
+
 def delegations(*instructions, **more):
     calls = [{"name": "task", "arguments": {"instructions": text, **more}} for text in instructions]
     return {"text": "", "calls": calls}

@@ -26,12 +26,13 @@ def test_command_prints_the_calibration(capsys, monkeypatch, tmp_path):
     assert record["generated"]["price"]["runs"] == 20
 
 
-def test_quote_adds_prices_and_takes_the_longest_path():
+def test_quote_adds_prices_and_working_times_and_takes_the_longest_path():
     exact = Figure(1000, 2.0, 0.0)
     parts = [Part("a", exact, exact), Part("b", exact, exact), Part("c", exact, exact, ("a",))]
     costs = quote(parts)
     assert costs.price.expected == pytest.approx(6.0, rel=0.02)
     assert costs.seconds.expected == pytest.approx(4.0, rel=0.05)
+    assert costs.working_seconds.expected == pytest.approx(6.0, rel=0.02)
     assert costs.price.low < costs.price.expected < costs.price.high
     assert costs == quote(parts)
 
