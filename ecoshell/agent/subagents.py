@@ -206,11 +206,7 @@ class Subagents:
 
     async def _shares(self, budget: Amount | None, account: Account) -> tuple[Amount, ...]:
         """The caps of a new subagent: the stated budget, or an equal part of the rest; raises UsageError."""
-        free: dict[Unit, int] = {}
-        for cap in await self.deps.budget.caps():
-            free[cap.unit] = min(cap.left, free.get(cap.unit, cap.left))
-        for unit in free:
-            free[unit] -= await self._promised(unit, account)
+        free = await self._free(account)
         if budget is not None:
             if budget.value > free.get(budget.unit, budget.value):
                 rest = amount_text(max(0, free[budget.unit]), budget.unit)
@@ -227,16 +223,21 @@ class Subagents:
             )
         return shares
 
-    async def _promised(self, unit: Unit, account: Account) -> int:
-        """What the shares of running subagents still allow them to spend."""
-        ledger, promised = self.deps.budget.gate.ledger, 0
-        for session, shares in self._running.items():
-            if any(share.unit == unit for share in shares):
-                read = partial(ledger.own_caps, task=_path(account.task, session))
-                caps = await asyncio.to_thread(read, account.session, account.turn)
-                own = (cap.left for cap in caps if cap.scope == SHARE and cap.unit == unit)
-                promised += next(own, 0)
-        return promised
+    async def _free(self, account: Account) -> dict[Unit, int]:
+        """What the caps leave, without what the shares of running subagents still allow them to spend."""
+        ledger = self.deps.budget.gate.ledger
+        running = dict(self._running)  # some may end meanwhile
+        paths = [account.task, *(_path(account.task, session) for session in running)]
+        read = partial(ledger.caps_of_tasks, account.session, account.turn, paths)
+        own_caps, *caps_of_running = await asyncio.to_thread(read)
+        free: dict[Unit, int] = {}
+        for cap in (*own_caps, *await asyncio.to_thread(ledger.shared_caps)):
+            free[cap.unit] = min(cap.left, free.get(cap.unit, cap.left))
+        for shares, caps in zip(running.values(), caps_of_running, strict=True):
+            for unit in free.keys() & {share.unit for share in shares}:
+                left = (cap.left for cap in caps if cap.scope == SHARE and cap.unit == unit)
+                free[unit] -= next(left, 0)
+        return free
 
 
 @dataclass(eq=False)

@@ -64,9 +64,16 @@ class CapStore(Costs):
 
     def own_caps(self, session: str, turn: int, *, task: str = "") -> tuple[CapState, ...]:
         """Return the caps that only this user spends under."""
+        return self.caps_of_tasks(session, turn, [task])[0]
+
+    def caps_of_tasks(
+        self, session: str, turn: int, tasks: Iterable[str]
+    ) -> tuple[tuple[CapState, ...], ...]:
+        """Return the user's own caps over each of these tasks, all as of one moment."""
+        accounts = [Account(session, turn, "", "", "", task=task) for task in tasks]
         with self.reading() as db:
-            account = Account(session, turn, "", "", "", task=task)
-            return self._caps_over(db, account, self._today())
+            today = self._today()
+            return tuple(self._caps_over(db, account, today) for account in accounts)
 
     def state_under(self, session: str, turn: int, scope: Scope, amount: Amount) -> CapState:
         """Return the state of a cap as if it were set now."""

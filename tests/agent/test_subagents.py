@@ -671,3 +671,13 @@ async def test_a_share_too_small_for_a_step_is_named(play, child):
         assert "the task's cap of $0.00001 has $0.00001 left" in result
         assert "delegate it with a larger budget" in result
         assert of(events, SubagentFinished)[0].spent_usd == "0"
+
+
+async def test_a_subagent_may_end_while_the_share_of_another_is_computed(play, child, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_AGENT_TASKS_AT_ONCE", "20")
+    child(*[say("Done.")] * 20)
+    script = [register("task"), delegations(*map(str, range(20))), say("All done.")]
+    async with play(script, price=PRICE, budget="1") as shell:
+        events = await turn(shell)
+        assert all(result.startswith("Done.") for result in results(events)), results(events)
+        assert len(of(events, SubagentFinished)) == 20

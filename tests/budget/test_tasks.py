@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -42,6 +43,25 @@ def test_a_call_of_a_subagent_counts_under_its_share_its_parents_and_the_session
     assert row is not None
     assert (row.spent_nano, row.held_nano, row.calls) == (90 * MILLION, 20 * MILLION, 2)
     assert wrong_totals(ledger) == ()
+
+
+def test_the_caps_of_several_tasks_are_of_the_same_moment(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
+    ledger.set_cap("s1", "session", usd("1000"))
+    ledger.set_share("a", [usd("1000")])
+
+    def spend() -> None:
+        for _ in range(100):
+            hold = ledger.hold(ask(100, 50, account=replace(account, task="a")))
+            ledger.settle(hold, Usage(input=80, output=10))
+
+    spender = Thread(target=spend)
+    spender.start()
+    while spender.is_alive():
+        (session,), (share, *_) = ledger.caps_of_tasks("s1", 1, ["", "a"])
+        assert session.left == share.left
+    spender.join()
 
 
 @pytest.mark.parametrize(
