@@ -95,7 +95,8 @@ class Checked(Guard):
             return refuse("invalid", call.fault)
         if (result := repetition(call, context, self.plan.deps)) is not None:
             return result
-        if refusal := await self.refusal(call.name, context):
+        is_call = self.registrar.by_call or call.name in context.registered
+        if refusal := await self.refusal(call.name, context, is_call=is_call):
             return refuse("forbidden", refusal)
         if call.name not in context.registered:
             if not self.registrar.by_call:
@@ -114,16 +115,21 @@ class Checked(Guard):
                     return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
         return await self.inner.execute(call, context)
 
-    async def refusal(self, tool: str, context: CallContext) -> str:
-        """Why a tool may not be used or registered now (BTP §2.3, SPEC §2); empty if it may.
+    async def refusal(self, tool: str, context: CallContext, *, is_call: bool) -> str:
+        """Why a tool may not be called or, without `is_call`, registered now (BTP §2.3, SPEC §2); empty if it may.
 
         If the reason is its cost, the user can make room first.
         """
-        while self.plan.enforced and (refusal := await asyncio.to_thread(self.plan.refusal, tool)):
-            shortage = None if context.node else self.plan.shortage(tool)
+        plan = self.plan
+        if is_call and plan.enforced and await asyncio.to_thread(plan.refusal, tool):
+            await plan.follow(context.emit)  # the plan is older than the step that wrote the call
+        while plan.enforced and (
+            refusal := await asyncio.to_thread(plan.refusal, tool, is_call=is_call)
+        ):
+            shortage = None if context.node else plan.shortage(tool, is_call=is_call)
             if shortage is None or not await self.ask(shortage, context.emit):
                 return refusal
-            await self.plan.follow(context.emit)
+            await plan.follow(context.emit)
         return ""
 
 
@@ -193,7 +199,7 @@ class Meta(Guard):
                 observation = refuse("unknown", unknown_tool(name, catalog))
             elif name in context.registered:
                 observation = Observation(f"{name} is registered already; call it.")
-            elif refusal := await self.checked.refusal(name, context):
+            elif refusal := await self.checked.refusal(name, context, is_call=False):
                 observation = refuse("forbidden", refusal)
             else:
                 schema = self.registrar.register(name, call, context)

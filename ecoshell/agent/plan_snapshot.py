@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -122,6 +122,8 @@ class PlanSnapshot:
         def rank(row: PlanRow) -> tuple[bool, bool, float]:
             return row.used == 0, row.state != "planned", -row.value * row.chance
 
+        capped = tuple((budget, costs[unit]) for unit, budget in remaining.items())
+        tightest = replace(tightest, units=capped, ahead=self.ahead)
         rows = sorted(tightest.plan.rows, key=rank)
         return tightest, forecast, tuple(rows[:ROW_LIMIT])
 

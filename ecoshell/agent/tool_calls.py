@@ -136,8 +136,8 @@ class ToolCalls:
 
     async def _is_forbidden(self, tool: str) -> bool:
         """Whether the plan forbids the tool, whatever the user decides."""
-        is_refused = bool(await asyncio.to_thread(self.plan.refusal, tool))
-        return is_refused and self.plan.shortage(tool) is None
+        is_refused = bool(await asyncio.to_thread(self.plan.refusal, tool, is_call=True))
+        return is_refused and self.plan.shortage(tool, is_call=True) is None
 
     async def _run(
         self,

@@ -177,21 +177,36 @@ class TurnPlan:
             return False
         return len(forbidden) == len(self.priced.plan.rows)
 
-    def refusal(self, tool: str) -> str:
-        reason = self.forbidden.get(tool)
-        better = self.priced.plan.better(tool) if self.enforced and not self.strict else None
-        if reason is None and better is None:
-            return ""
-        return refused(self.priced, tool, reason, better, self._offered)
+    def refusal(self, tool: str, *, is_call: bool = False) -> str:
+        """Why a tool may not be used; empty if it may.
 
-    def shortage(self, tool: str) -> LimitReached | None:
+        With `is_call`, a call of it is written: its step is paid, so that only what it still costs can be refused. A
+        strict plan makes no difference.
+        """
+        reason, is_call = self.forbidden.get(tool), is_call and not self.strict
+        if is_call and reason == "budget" and self.priced.call_fits(tool):
+            reason = None
+        if reason is None and (self.strict or not self.enforced):
+            return ""
+        request = self.priced.requested(tool, is_call=is_call)
+        if reason is None and request.better is None:
+            return ""
+        return refused(self.priced, tool, reason, request, self._offered)
+
+    def shortage(self, tool: str, *, is_call: bool = False) -> LimitReached | None:
         """The limit that a tool refused for its cost would exceed; None if it is refused for another reason."""
-        priced, remaining, cost = self.priced, self.priced.remaining, self.priced.costs.get(tool)
-        if remaining is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
+        priced, remaining = self.priced, self.priced.remaining
+        if (
+            remaining is None
+            or tool not in priced.costs
+            or self.forbidden.get(tool, "budget") != "budget"
+        ):
             return None
-        models, better = self.deps.models.current, priced.plan.better(tool)
+        is_call = is_call and not self.strict
+        models, request = self.deps.models.current, priced.requested(tool, is_call=is_call)
         text, alternative = partial(amount_text, unit=remaining.unit), ""
-        need = cost.total + remaining.reserved - priced.paid
+        need = request.cost + remaining.reserved - (0 if is_call else priced.paid)
+        better = request.better
         if better is not None:
             need += better.cost
             alternative = f", and {better.tool} ({text(better.cost)}) is worth more"
@@ -201,8 +216,8 @@ class TurnPlan:
         if tightest is None or need <= remaining.cap:
             return None
         return LimitReached(
-            f"{tool} is expected to cost {text(cost.total)}. The {tightest.scope}'s cap has {text(remaining.cap)} "
-            f"left, of which {text(remaining.reserved)} is reserved for the answer, so {text(priced.budget or 0)} is "
+            f"{tool} is expected to cost {text(request.cost)}. The {tightest.scope}'s cap has {text(remaining.cap)} "
+            f"left, of which {text(remaining.reserved)} is reserved for the answer, so {text(request.budget or 0)} is "
             f"for tools{alternative}.",
             scope=tightest.scope,
             need=need,

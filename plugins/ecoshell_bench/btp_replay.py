@@ -276,7 +276,8 @@ class Planned(RecordedTools):
         return {
             row.tool
             for row in self.plan.rows
-            if row.tool in self.plan.forbidden or self.plan.better(row.tool)
+            if row.tool in self.plan.forbidden
+            or self.plan.better(row.tool, cost=row.cost, budget=self.plan.budget)
         }
 
     def _count(self, tool: str, helpful: bool | None) -> None:

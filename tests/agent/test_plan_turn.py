@@ -130,6 +130,57 @@ async def test_a_call_is_refused_only_when_a_better_cheaper_use_becomes_unafford
     assert why.splitlines()[0].startswith("calculate: ")
 
 
+async def _with_dear_steps(shell, tool, budget):
+    """Load all tools in a first turn; then give one a history of dear steps, and read_file one of cheap steps."""
+    await turn(shell, "Hello.")
+    _remember(shell, "read_file", helpful=True)
+    _remember(shell, tool, helpful=True, step_tokens=30_000, step_nano=30_000_000)
+    await shell.command(f"/budget {budget}")
+
+
+@pytest.mark.parametrize(("budget", "price"), [("40000tok", None), ("0.035", PRICE)])
+async def test_a_free_call_runs_once_its_step_is_paid(play, home, budget, price):
+    write = say("", "write_file", path="new.txt", content="x" * 5_000)
+    lines = [finish("Hello."), write, finish("done")]
+    async with play(lines, registration="all", yes=True, price=price) as shell:
+        await _with_dear_steps(shell, "write_file", budget)
+        events = await turn(shell, "Write a file of 5,000 characters.")
+        caps = await shell.deps.budget.caps()
+    assert row(of(events, PlanChanged)[0], "write_file").why == "budget"
+    assert [event.refused for event in of(events, CallFinished)] == [""]
+    assert (home / "new.txt").read_text() == "x" * 5_000
+    assert all(cap.spent <= cap.limit for cap in caps)
+    assert events[-1].answer
+
+
+async def test_every_free_call_of_a_paid_reply_runs(play):
+    texts = ["one", "one two", "one two three"]
+    calls = [{"name": "count_text", "arguments": {"text": text}} for text in texts]
+    lines = [finish("Hello."), {"text": "", "calls": calls}, finish("done")]
+    async with play(lines, registration="all") as shell:
+        await _with_dear_steps(shell, "count_text", "40000tok")
+        events = await turn(shell)
+    assert [event.refused for event in of(events, CallFinished)] == ["", "", ""]
+
+
+async def test_a_priced_call_that_would_take_the_reserve_of_the_answer_is_refused(play):
+    lines = [say("", "calculate", expression="1 + 1"), finish("3 lines")]
+    async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
+        shell.deps.profiles.resources["calculate"] = 199_999_000
+        events = await turn(shell)
+    assert [event.refused for event in of(events, CallFinished)] == ["forbidden"]
+    assert events[-1].answer == "3 lines"
+
+
+async def test_a_strict_plan_refuses_a_free_call_whose_steps_are_dear(play):
+    lines = [finish("Hello."), say("", "calculate", expression="1 + 1"), finish("2")]
+    async with play(lines, registration="all") as shell:
+        shell.deps.settings.strict = True
+        await _with_dear_steps(shell, "calculate", "40000tok")
+        events = await turn(shell)
+    assert [event.refused for event in of(events, CallFinished)] == ["forbidden"]
+
+
 async def test_a_call_is_not_refused_in_favour_of_a_tool_without_history(play):
     lines = [say("", "calculate", expression="1 + 1"), finish("3 lines")]
     async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
@@ -432,7 +483,7 @@ async def test_the_plan_command_switches_modes_and_rejects_unknown_ones(play):
             await shell.command("/plan why cuont_text")
 
 
-def _remember(shell, tool, *, helpful):
+def _remember(shell, tool, *, helpful, step_tokens=10, step_nano=0):
     """Give a tool a long history in which it always helped, or never."""
     schema_hash = shell.deps.catalog.schema(tool).digest
     shell.deps.experience.records.add(
@@ -446,10 +497,10 @@ def _remember(shell, tool, *, helpful):
             ok=False,
             helpful=helpful,
             judged_by="you",
-            model="script",
+            model=shell.deps.models.name,
             price_nano=0,
-            step_nano=0,
-            step_tokens=10,
+            step_nano=step_nano,
+            step_tokens=step_tokens,
             seconds=0.1,
             size_level=0,
             session="earlier",

@@ -88,6 +88,10 @@ def test_a_tool_is_blacklisted_when_its_value_in_this_task_falls_below_the_thres
     assert task.solve(10).forbidden == {}
 
 
+def better(plan, tool):
+    return plan.better(tool, cost=plan.row(tool).cost, budget=plan.budget)
+
+
 def test_call_is_refused_only_when_a_better_cheaper_use_becomes_unaffordable():
     likely = Candidate("likely", 0.8, 1, 4, chance=0.9)
     unlikely = Candidate("unlikely", 0.8, 1, 4, chance=0.1)
@@ -95,20 +99,20 @@ def test_call_is_refused_only_when_a_better_cheaper_use_becomes_unaffordable():
     as_cheap = Candidate("requested", 0.3, 1, 4, chance=0.01)
     new = Candidate("requested", 0.3, 1, 8, chance=0.01, is_judged=False)
     two_uses = Candidate("likely", 0.8, 2, 4, chance=0.9)
-    assert TaskPlan([likely, requested]).solve(10).better("requested").tool == "likely"
+    assert better(TaskPlan([likely, requested]).solve(10), "requested").tool == "likely"
     assert (
-        TaskPlan([likely, requested]).solve(12).better("requested") is None
+        better(TaskPlan([likely, requested]).solve(12), "requested") is None
     )  # both are affordable
     assert (
-        TaskPlan([two_uses, requested]).solve(12).better("requested") is None
+        better(TaskPlan([two_uses, requested]).solve(12), "requested") is None
     )  # one of the uses is affordable
-    assert TaskPlan([likely, new]).solve(10).better("requested") is None  # its value is a guess
+    assert better(TaskPlan([likely, new]).solve(10), "requested") is None  # its value is a guess
     assert (
-        TaskPlan([unlikely, requested]).solve(10).better("requested") is None
+        better(TaskPlan([unlikely, requested]).solve(10), "requested") is None
     )  # the call shows that it is needed
-    assert TaskPlan([likely, as_cheap]).solve(6).better("requested") is None
-    assert TaskPlan([likely, requested]).solve(None).better("requested") is None
-    assert TaskPlan([likely, requested]).solve(10).better("likely") is None
+    assert better(TaskPlan([likely, as_cheap]).solve(6), "requested") is None
+    assert better(TaskPlan([likely, requested]).solve(None), "requested") is None
+    assert better(TaskPlan([likely, requested]).solve(10), "likely") is None
 
 
 @given(candidate_lists, st.integers(0, 40))
@@ -117,13 +121,13 @@ def test_allowed_calls_are_affordable_and_refused_ones_would_displace_a_planned_
 ):
     plan = TaskPlan(candidates).solve(budget)
     for row in plan.rows:
-        better = plan.better(row.tool)
+        displaced = better(plan, row.tool)
         if row.tool not in plan.forbidden:
             assert row.cost <= budget
-        if better is not None:
-            assert better.cost + row.cost > budget
-            assert better.left
-            assert (better.worth > row.value, better.cost < row.cost) == (True, True)
+        if displaced is not None:
+            assert displaced.cost + row.cost > budget
+            assert displaced.left
+            assert (displaced.worth > row.value, displaced.cost < row.cost) == (True, True)
 
 
 @pytest.mark.parametrize("options", [{"blacklisting": False}, {"spared": ("a",)}])

@@ -64,6 +64,13 @@ class Expected:
     def total(self) -> int:
         return self.tool + self.step + self.time + self.registering
 
+    def after_step(self, paid: int) -> int:
+        """Return what a use still costs when its call is written, so that its model step is paid.
+
+        `paid` is what the step took. It counts only in milliseconds, where a use's time includes its tool's.
+        """
+        return max(0, self.total - paid) if self.unit == "ms" else self.tool + self.time
+
 
 def expected_cost(
     evidence: Evidence, declared_nano: int, step: StepCost, unit: Unit, hour_nano: int = 0
@@ -243,6 +250,17 @@ class RemainingBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class Requested:
+    """One use that a model requests, as the plan sees it."""
+
+    cost: int
+    budget: int | None
+    """What is left for tools, or None without a cap."""
+    better: PlanRow | None
+    """The best planned use that this use would make unaffordable."""
+
+
+@dataclass(frozen=True, slots=True)
 class PricedPlan:
     """A plan under one cap; `remaining` is None without a cap."""
 
@@ -254,6 +272,25 @@ class PricedPlan:
     """The part of the planned uses already paid: thinking that leads to the next use."""
     priors: Mapping[str, float] = field(default_factory=dict[str, float])
     """Prior values of tools, where they differ from the paper's."""
+    units: tuple[tuple[RemainingBudget, Mapping[str, Expected]], ...] = ()
+    """What every unit with a cap leaves, with the costs in it; the plan's own unit is one of them."""
+    ahead: StepCost = StepCost()
+    """The thinking that leads to the next use."""
+
+    def call_fits(self, tool: str) -> bool:
+        """Return whether every cap leaves enough for a call that is already written, besides the answer."""
+        return all(
+            costs[tool].after_step(self.ahead.amount(remaining.unit)) <= remaining.budget
+            for remaining, costs in self.units
+        )
+
+    def requested(self, tool: str, *, is_call: bool) -> "Requested":
+        """Return what a use costs, and what it would make unaffordable; with `is_call`, its call is already written."""
+        cost, budget = self.costs[tool].total, self.budget
+        if is_call and self.remaining is not None:
+            budget = max(0, self.remaining.budget)
+            cost = self.costs[tool].after_step(self.ahead.amount(self.unit))
+        return Requested(cost, budget, self.plan.better(tool, cost=cost, budget=budget))
 
     @property
     def budget(self) -> int | None:

@@ -10,7 +10,7 @@ from decimal import ROUND_DOWN, Decimal
 from ecoshell.budget import Unit, amount_text
 from ecoshell.events import PlanRow
 from ecoshell.events.plan import why_words
-from ecoshell.planning.btp.costs import Expected, PricedPlan
+from ecoshell.planning.btp.costs import Expected, PricedPlan, Requested
 from ecoshell.planning.btp.evidence import Evidence
 from ecoshell.planning.btp.plan import Bound
 from ecoshell.planning.btp.value import HELPFUL_PRIOR, WEIGHT_PRIOR, mean_frequency, value
@@ -155,7 +155,10 @@ def _budget_line(priced: PricedPlan) -> str:
 
 def _call_outcome(priced: PricedPlan, row: PlanRow) -> str:
     """Say whether a call of an unplanned tool would run."""
-    better = priced.plan.better(row.tool)
+    call = priced.requested(row.tool, is_call=True)
+    step = row.cost - call.cost  # paid before the call
+    budget = None if priced.budget is None else priced.budget - step
+    better = priced.plan.better(row.tool, cost=call.cost, budget=budget)
     if better is None:
         return "If called, it runs: the answer and all uses known to be better remain affordable."
     worth = f"{better.value:.4f} × {better.chance:.4f} = {better.worth:.4f}, against {row.value:.4f} × 1"
@@ -234,16 +237,21 @@ def before_question(
 
 
 def refused(
-    priced: PricedPlan, tool: str, why: str | None, better: PlanRow | None, names: Collection[str]
+    priced: PricedPlan,
+    tool: str,
+    why: str | None,
+    request: Requested,
+    names: Collection[str],
 ) -> str:
     """Return the refusal of a forbidden tool for the model, with affordable alternatives among known tools.
 
-    `why` is the plan's reason; `better` is the planned use that this use would make unaffordable.
+    `why` is the plan's reason; None if it is the better use that this one would make unaffordable.
     """
-    reason = _WHY.get(why or "", "")
+    reason, better = _WHY.get(why or "", ""), request.better
     if better is not None and why is None:
-        cost = amount_text(priced.costs[tool].total, priced.unit)
-        budget = amount_text(priced.budget or 0, priced.unit)
+        cost, budget = (
+            amount_text(amount or 0, priced.unit) for amount in (request.cost, request.budget)
+        )
         dearer = f"it is expected to cost {cost} of the {budget} left, which would leave {better.tool} unpaid"
         reason = f"{dearer} ({amount_text(better.cost, priced.unit)}, and likelier to help)"
         why = "budget"

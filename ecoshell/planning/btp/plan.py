@@ -87,21 +87,21 @@ class Plan:
             [(row.planned - row.used) * row.cost for row in self.rows if row.state == "planned"]
         )
 
-    def better(self, tool: str) -> PlanRow | None:
-        """Return the best planned use that a use of this tool would make unaffordable, else None.
+    def better(self, tool: str, *, cost: int, budget: int | None) -> PlanRow | None:
+        """Return the best planned use that `cost` of `budget` for this tool would make unaffordable, else None.
 
         A planned use is better if it is worth more and costs less. The requested tool counts with chance 1, because
         the request is evidence that it is needed. Nothing is better than a tool without a judged use, whose value is a
         guess.
         """
         requested = self.row(tool)
-        if self.budget is None or requested is None or requested.left or tool in self._new:
+        if budget is None or requested is None or requested.left or tool in self._new:
             return None
-        room = self.budget - requested.cost
+        room = budget - cost
         better = (
             row
             for row in self.rows
-            if row.left and room < row.cost < requested.cost and row.worth > requested.value
+            if row.left and room < row.cost < cost and row.worth > requested.value
         )
         return max(better, key=lambda row: row.worth, default=None)
 
