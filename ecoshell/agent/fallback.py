@@ -1,12 +1,10 @@
 """Replaces a model that is unavailable by the next one of `[models] fallback`, within the caps."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.model_set import ActiveModels, replaced
-from ecoshell.budget import price_unknown
-from ecoshell.errors import EcoshellError, ModelDisabled, ModelError, ModelMissing, ModelUnavailable
+from ecoshell.errors import EcoshellError, ModelError, ModelMissing, ModelUnavailable
 from ecoshell.events import Emit, Notice
 from ecoshell.options import RoleModels
 
@@ -64,7 +62,9 @@ async def fall_back(deps: "Dependencies", error: ModelError, failed: set[str], e
         failed.add(name)
         try:
             await models.replace(unavailable, name)
-            await _require_allowed(deps, name)
+            await deps.budget.require_allowed(
+                model for model in models.current.models if model.traits.name == name
+            )
         except EcoshellError as refusal:
             emit(Notice(_CANNOT_TAKE_OVER.format(name, unavailable, refusal)))
             continue
@@ -73,17 +73,3 @@ async def fall_back(deps: "Dependencies", error: ModelError, failed: set[str], e
     if (models.session_model, models.roles) != previous:
         await models.change(model=previous[0], roles=previous[1])
     return False
-
-
-async def _require_allowed(deps: "Dependencies", name: str) -> None:
-    """Raise PriceUnknown or ModelDisabled for a model that the gate would refuse under the caps."""
-    caps = [cap for cap in await deps.budget.caps() if cap.over(name)]
-    playing = next(
-        (model for model in deps.models.current.models if model.traits.name == name), None
-    )
-    in_dollars = next((cap for cap in caps if cap.unit == "usd"), None)
-    if playing is not None and playing.traits.price is None and in_dollars is not None:
-        raise price_unknown(name, in_dollars)
-    barred = await asyncio.to_thread(deps.budget.gate.ledger.barred)
-    if caps and name in barred:
-        raise ModelDisabled(f"It is disabled under a cap: {barred[name]}.")

@@ -1,7 +1,7 @@
 """The models of a session, the mode they play in, and switching to others."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -207,16 +207,31 @@ class ActiveModels:
         return "+".join(names) if len(set(names)) > 1 else names[0]
 
     async def change(
-        self, *, model: str | None = None, mode: str | None = None, roles: RoleModels | None = None
+        self,
+        *,
+        model: str | None = None,
+        mode: str | None = None,
+        roles: RoleModels | None = None,
+        check: Callable[[Sequence[MeteredModel]], Awaitable[None]] | None = None,
     ) -> None:
         """Change the session's model, the mode (one of MODES), or the roles' models.
 
-        Models used before and after stay loaded. Nothing changes if a model is unavailable.
+        Models used before and after stay loaded. Nothing changes if a model is unavailable, or if `check` raises for
+        the new models.
         """
         name, mode = model or self.session_model, mode or self.mode
         roles, at_hand = self.roles if roles is None else roles, self._at_hand
         make = partial(self.factory.make, name, mode, roles=roles, at_hand=at_hand)
-        self.current = await asyncio.to_thread(make)
+        new_set = await asyncio.to_thread(make)
+        if check is not None:
+            try:
+                await check(new_set.models)
+            except BaseException:
+                for new in new_set.models:
+                    if new not in at_hand:
+                        await new.aclose()
+                raise
+        self.current = new_set
         # even if closing the others fails
         self.mode, self.session_model, self.roles = (mode, name, roles)
         for unused in at_hand:

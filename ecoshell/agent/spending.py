@@ -1,13 +1,13 @@
 """What a session may spend: the account of its calls, and the user's decisions at a cost and at a limit."""
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from ecoshell.agent import CostChoice, LimitChoice, NonInteractive, UserInterface
+from ecoshell.agent import CostChoice, LimitChoice, NonInteractive, UserInterface, enough_text
 from ecoshell.agent.mode import (
     NOTHING,
     USUAL_OUTPUT,
@@ -30,12 +30,14 @@ from ecoshell.budget import (
     CapState,
     Scope,
     Unit,
+    amount_text,
     parse_amount,
+    price_unknown,
     reserved_output,
     rounded_up,
 )
 from ecoshell.budget.gate import Gate, finished
-from ecoshell.errors import BudgetError, EcoshellError, LimitReached
+from ecoshell.errors import BudgetError, EcoshellError, LimitReached, ModelDisabled, UsageError
 from ecoshell.events import (
     BudgetChanged,
     BudgetSettled,
@@ -52,6 +54,7 @@ from ecoshell.events import (
     TextArrived,
 )
 from ecoshell.messages import Usage
+from ecoshell.models.metered import MeteredModel
 from ecoshell.options import NO_ROLE_MODELS
 
 _subagent_account: ContextVar[Account | None] = ContextVar("subagent_account", default=None)
@@ -93,6 +96,19 @@ class SessionBudget:
         return await asyncio.to_thread(
             read, account.session, account.turn, task=account.task, at_rest=at_rest
         )
+
+    async def require_allowed(self, models: Iterable[MeteredModel]) -> None:
+        """Raise PriceUnknown or ModelDisabled for a model that the gate would refuse under the caps."""
+        caps, barred = await self.caps(), await asyncio.to_thread(self.gate.ledger.barred)
+        for traits in (model.traits for model in models):
+            own = [cap for cap in caps if cap.over(traits.name)]
+            in_dollars = next((cap for cap in own if cap.unit == "usd"), None)
+            if traits.price is None and in_dollars is not None:
+                raise price_unknown(traits.name, in_dollars)
+            if own and traits.name in barred:
+                raise ModelDisabled(
+                    f"{traits.name} is disabled under a cap: {barred[traits.name]}."
+                )
 
     @property
     def limits(self) -> tuple[Amount, ...]:
@@ -188,12 +204,11 @@ class SpendApproval:
         while (question := await self._cost_question(view)) is not None:
             emit(question)
             choice = await self.user.at_cost(question)
-            emit(CostChosen(choice.kind))
             if choice.kind == "always":
                 self._trusted.add(question.model)
+            await self._carry_out(choice, emit)
             if choice.kind in ("go", "always"):
                 break
-            await self._carry_out(choice, emit)
 
     async def at_limit(self, hit: LimitReached, view: View, emit: Emit) -> None:
         """Ask what to do at a limit, and do it; raises AnswerNow or StopNow."""
@@ -206,7 +221,7 @@ class SpendApproval:
             bounds = await asyncio.to_thread(proposed_bounds, self.mode, view)
             bound = sum(bounds, NOTHING).in_unit_of(cap) or 0
             needed = used(cap, self.mode.answer_hold) + bound
-            enough = rounded_up(max(needed, cap.limit - cap.left + hit.need))
+            enough = rounded_up(max(needed, cap.limit - cap.left + hit.need, cap.limit + 1))
         unit = cast("Unit", hit.unit)
         event = LimitHit(
             hit.scope, unit, hit.need, hit.left, str(hit), offers=offers, enough=enough
@@ -214,8 +229,7 @@ class SpendApproval:
         while True:
             emit(event)
             choice = await self.user.at_limit(event)
-            emit(LimitChosen(choice.kind))
-            if await self._carry_out(choice, emit, scope=cast("Scope", event.scope)):
+            if await self._carry_out(choice, emit, event):
                 return
 
     async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
@@ -235,28 +249,56 @@ class SpendApproval:
             return True
 
     async def _carry_out(
-        self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session"
+        self, choice: LimitChoice | CostChoice, emit: Emit, hit: LimitHit | None = None
     ) -> bool:
-        """Carry out the user's choice; False if it is impossible, so that the user can decide again."""
+        """Carry out and report the user's choice; False if it is impossible, so that the user can decide again.
+
+        `hit` is the limit to decide about, None for an expensive step. Raises AnswerNow or StopNow.
+        """
+        chosen = CostChosen if hit is None else LimitChosen
+        notice, changed = "", None
+        try:
+            if choice.kind == "model":
+                notice = await self._change_model(choice.value)
+            elif choice.kind == "raise" and hit is not None:
+                changed = await self._raise_cap(hit, choice.value)
+        except EcoshellError as error:  # such as a mistyped amount or model
+            emit(Notice(str(error)))
+            emit(chosen("again"))
+            return False
+        emit(chosen(choice.kind))
         if choice.kind == "answer":
             raise AnswerNow
         if choice.kind == "stop":
             raise StopNow
-        models, budget = self.models, self.budget
-        try:
-            if choice.kind == "model":
-                several = len(models.current.models) > 1
-                roles = NO_ROLE_MODELS if models.current.players else None
-                await models.change(model=choice.value, roles=roles)
-                if several:
-                    emit(Notice(f"{models.name} plays every role from now on."))
-            else:
-                await budget.raise_cap(scope, parse_amount(choice.value))
-                emit(BudgetChanged(await budget.caps()))
-        except EcoshellError as error:  # such as a mistyped amount or model
-            emit(Notice(str(error)))
-            return False
+        if notice:
+            emit(Notice(notice))
+        if changed is not None:
+            emit(changed)
         return True
+
+    async def _change_model(self, name: str) -> str:
+        """Let a model play every role; returns a notice if there were several. Raises EcoshellError."""
+        models = self.models
+        several = len(models.current.models) > 1
+        roles = NO_ROLE_MODELS if models.current.players else None
+        await models.change(model=name, roles=roles, check=self.budget.require_allowed)
+        return f"{models.name} plays every role from now on." if several else ""
+
+    async def _raise_cap(self, hit: LimitHit, typed: str) -> BudgetChanged:
+        """Raise the cap that was reached; raises UsageError for another unit or an amount that is not higher."""
+        amount = parse_amount(typed)
+        caps = await self.budget.caps()
+        limits = [cap.limit for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)]
+        if amount.unit != hit.unit or amount.value <= max(limits, default=0):
+            limit = amount_text(max(limits, default=0), hit.unit)
+            example = enough_text(hit)
+            raise UsageError(
+                f"A cap of {amount} does not raise the {hit.scope}'s cap of {limit}.",
+                fix=f"Type a higher one, such as {example}." if example else "Type a higher one.",
+            )
+        await self.budget.raise_cap(cast("Scope", hit.scope), amount)
+        return BudgetChanged(await self.budget.caps())
 
     async def _cost_question(self, view: View) -> CostWanted | None:
         """The question about an expensive step; None if it needs no approval, or if no price is known."""

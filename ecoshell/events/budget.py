@@ -182,7 +182,7 @@ class LimitHit(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitChosen(Event):
-    """The user's choice at a limit."""
+    """The user's choice at a limit; `again` for one that could not be carried out."""
 
     type: ClassVar[str] = "limit_chosen"
     choice: str
@@ -228,6 +228,7 @@ _CHOICES = {
     "model": "continuing with another model",
     "answer": "answering with the results so far",
     "stop": "stopping",
+    "again": "asking again",
     "go": "continuing",
     "always": "continuing without asking again in this session",
 }

@@ -129,9 +129,68 @@ async def test_a_model_that_cannot_be_loaded_leads_to_another_request(play):
     user = User(LimitChoice("model", "script:/nowhere.jsonl"), LimitChoice("stop"))
     async with play([finish("ok")], price=PRICE, budget="0.0001", user=user) as shell:
         events = await turn(shell)
-    assert [type(event) for event in events if isinstance(event, (LimitHit, LimitChosen, Notice))] == [
-        LimitHit, LimitChosen, Notice, LimitHit, LimitChosen,
-    ]  # fmt: skip
+    assert decisions(events) == [LimitHit, Notice, "again", LimitHit, "stop"]
+
+
+def decisions(events):
+    """The questions at limits, the choices and the notices of a turn, in order."""
+    kinds = [event for event in events if isinstance(event, (LimitHit, LimitChosen, Notice))]
+    return [event.choice if isinstance(event, LimitChosen) else type(event) for event in kinds]
+
+
+@pytest.mark.parametrize(
+    ("budget", "typed", "reason"),
+    [
+        ("0.0005", "0.0001", "A cap of $0.0001 does not raise the session's cap of $0.0005."),
+        ("0.0005", "0.0005", "A cap of $0.0005 does not raise the session's cap of $0.0005."),
+        (
+            "0.0005",
+            "20000tok",
+            "A cap of 20,000 tokens does not raise the session's cap of $0.0005.",
+        ),
+        ("900tok", "2min", "A cap of 2 min does not raise the session's cap of 900 tokens."),
+    ],
+)
+async def test_only_an_amount_that_raises_the_cap_is_accepted(play, budget, typed, reason):
+    user = User(LimitChoice("raise", typed), LimitChoice("stop"))
+    async with play([finish("ok")], price=PRICE, budget=budget, user=user) as shell:
+        before = await shell.deps.budget.caps()
+        events = await turn(shell)
+        assert await shell.deps.budget.caps() == before
+    assert decisions(events) == [LimitHit, Notice, "again", LimitHit, "stop"]
+    (notice,) = of(events, Notice)
+    assert notice.text == f"{reason} Type a higher one, such as {enough_text(user.asked[0])}."
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+async def test_a_model_that_the_caps_refuse_is_not_taken_at_a_limit(play, tmp_path, disabled):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "Three."}\n')
+    name = f"script:{other}" if disabled else "nonsense/model"
+    user = User(LimitChoice("model", name), LimitChoice("stop"))
+    async with play([finish("ok")], price=PRICE, budget="0.0001", user=user) as shell:
+        before = shell.deps.models.session_model
+        if disabled:
+            shell.ledger.bar(name, "it billed too much")
+        events = await turn(shell)
+        assert shell.deps.models.session_model == before
+        assert [cap.held for cap in await shell.deps.budget.caps()] == [0]
+    assert decisions(events) == [LimitHit, Notice, "again", LimitHit, "stop"]
+    reason = (
+        "disabled under a cap: it billed too much"
+        if disabled
+        else "The price of nonsense/model is unknown"
+    )
+    assert reason in of(events, Notice)[0].text
+    assert events[-1].status == "limit"
+
+
+async def test_an_unpriced_model_is_not_taken_before_an_expensive_step(play, ask_above):
+    user = User(CostChoice("model", "nonsense/model"), CostChoice("stop"))
+    async with play([finish("ok")], price=PRICE, budget="1.00", user=user) as shell:
+        events = await turn(shell)
+    assert [event.choice for event in of(events, CostChosen)] == ["again", "stop"]
+    assert "The price of nonsense/model is unknown" in of(events, Notice)[0].text
 
 
 async def test_an_expensive_step_needs_a_decision_before_its_reservation(play, ask_above):

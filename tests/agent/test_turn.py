@@ -225,22 +225,6 @@ async def test_raising_the_cap_continues_the_turn(play):
     assert (events[-1].status, len(user.asked)) == ("answered", 2)
 
 
-async def test_a_disabled_model_chosen_at_a_limit_leaves_no_reservation(play, tmp_path):
-    other = tmp_path / "other.jsonl"
-    other.write_text('{"text": "Three."}\n')
-    user = User(LimitChoice("model", f"script:{other}"))
-    async with play(
-        [finish("ok")], price=PRICE, budget="3500tok", user=user, registration="names"
-    ) as shell:
-        shell.deps.settings.plan = "off"  # a plan would withhold the tools and so reserve less
-        shell.ledger.bar(f"script:{other}", "it billed too much")
-        events = await turn(shell)
-        caps = await shell.deps.budget.caps()
-    assert user.asked[0].left < 3500  # the price of the answer is reserved
-    assert of(events, ErrorHappened)[0].kind == "ModelDisabled"
-    assert [cap.held for cap in caps] == [0]
-
-
 async def test_stopping_at_the_limit_ends_without_an_answer(play):
     async with play(
         [finish("ok")], price=PRICE, budget="0.000001", user=User(LimitChoice("stop"))
