@@ -26,7 +26,7 @@ from ecoshell.agent.shell import Shell
 from ecoshell.agent.shell_status import suggested_token_cap
 from ecoshell.budget import CapState, about, duration_text
 from ecoshell.budget.gate import finished
-from ecoshell.errors import EcoshellError, UsageError, suggestion
+from ecoshell.errors import EcoshellError, ModelDisabled, PriceUnknown, UsageError, suggestion
 from ecoshell.events import Bill, BudgetChanged
 from ecoshell.messages import visible_line
 from ecoshell.models.embedded import NAME as EMBEDDED
@@ -116,11 +116,12 @@ async def _effort(shell: Shell, argument: str) -> Printed:
 async def _role(shell: Shell, argument: str) -> Printed:
     """`/role`, `/role caller local:FILE.gguf`, `/role caller -`, `/role frugal`, `/role -`."""
     models = shell.deps.models
+    refusal = ""
     if argument:
         name, model = split_first_word(argument)
         role, presets = role_named(name), shell.deps.settings.presets
         if name == ADVISOR:
-            await _set_advisor(shell, _required_model(ADVISOR, model, "openai/gpt-5"))
+            refusal = await _set_advisor(shell, _required_model(ADVISOR, model, "openai/gpt-5"))
             roles = models.roles
         elif role is not None:
             model = _required_model(role, model, "embedded")
@@ -145,7 +146,8 @@ async def _role(shell: Shell, argument: str) -> Printed:
     rows.append((ADVISOR, advisor or "none", "", about))
     cells = [tuple(map(visible_line, row)) for row in rows]
     text = table(("role", "model", "adapter", ""), cells)
-    return Printed(text if models.current.players else f"{text}\n\n{_ROLES_OF_UMI}")
+    hint = "" if models.current.players else _ROLES_OF_UMI
+    return Printed("\n\n".join(filter(None, (text, refusal, hint))))
 
 
 def _required_model(role: str, model: str, example: str) -> str:
@@ -156,15 +158,26 @@ def _required_model(role: str, model: str, example: str) -> str:
     return model
 
 
-async def _set_advisor(shell: Shell, model: str) -> None:
-    """Set or, with `-`, remove the advisor; raises UsageError and ModelMissing."""
+async def _set_advisor(shell: Shell, model: str) -> str:
+    """Set or, with `-`, remove the advisor; returns why the caps refuse its calls, empty if they do not.
+
+    Raises UsageError and ModelMissing.
+    """
     from ecoshell.agent.advisor import offer_advisor
 
+    refusal = ""
     with shell.conversation.occupying():
         if model != SESSION_MODEL:
-            await (await asyncio.to_thread(shell.deps.models.lend, model)).aclose()
+            lent = await asyncio.to_thread(shell.deps.models.lend, model)
+            try:
+                await shell.deps.budget.require_allowed(lent.current.models)
+            except (PriceUnknown, ModelDisabled) as error:
+                refusal = f"The advisor will not be asked under this cap. {error}"
+            finally:
+                await lent.aclose()
         shell.deps.settings.advisor = None if model == SESSION_MODEL else model
         offer_advisor(shell.deps)
+    return refusal
 
 
 def _split_adapter(name: str) -> tuple[str, str]:

@@ -187,6 +187,16 @@ async def test_tool_is_offered_only_with_an_advisor(play, advisor):
     ]
 
 
+@pytest.mark.parametrize(("budget", "warned"), [("0.10", True), ("20000tok", False)])
+async def test_an_advisor_of_unknown_price_is_announced_under_a_cap_in_dollars(
+    play, budget, warned
+):
+    async with play([finish("1")], price=PRICE, budget=budget) as shell:
+        printed = (await shell.command("/role advisor nonsense/x")).text
+    text = "The advisor will not be asked under this cap. The price of nonsense/x is unknown"
+    assert (text in printed) is warned
+
+
 async def test_resumed_session_has_its_advisor_again(play, advisor):
     name = advisor(ADVICE)
     async with play([finish("1")], advisor=name) as shell:
