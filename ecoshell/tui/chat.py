@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
+from textual.reactive import var
 from textual.screen import Screen
 from textual.widgets import TextArea
 
@@ -131,6 +132,7 @@ class ChatScreen(Screen[None]):
         self.query_one(Prompt).send = self._typed
         show_news = self.query_one(PromptBar).show_news
         self.watch(self.query_one(Transcript), "has_news", show_news, init=False)
+        self.watch(self.query_one(QuestionArea), "asking", self._show_asking, init=False)
 
     @property
     def view(self) -> "TranscriptController":
@@ -142,6 +144,9 @@ class ChatScreen(Screen[None]):
             body, bar = self.query_one(SideLayout), self.query_one(PromptBar)
             self._view = TranscriptController(title, transcript, body, bar)
         return self._view
+
+    def _show_asking(self, asking: bool) -> None:
+        self.view.set_asking(asking)
 
     @property
     def shell(self) -> "Shell | None":
@@ -565,6 +570,9 @@ class QuestionArea(Vertical):
     QuestionArea { height: auto; }
     """
 
+    asking = var(False)
+    """Whether a question is shown."""
+
     @dataclass
     class Asked(Message):
         """A question waits for the user."""
@@ -585,6 +593,7 @@ class QuestionArea(Vertical):
         async with self._turn:
             try:
                 await self.mount(question)
+                self.asking = True
                 self.post_message(self.Asked(str(question.border_title)))
                 is_typing = prompt.text or prompt.mode == "search" or prompt.typing
                 if is_typing and not question.takes_focus:
@@ -593,6 +602,7 @@ class QuestionArea(Vertical):
                     question.focus()
                 return await question.answer
             finally:
+                self.asking = False
                 question.remove()
                 prompt.focus()
 

@@ -11,23 +11,19 @@ from typing import TYPE_CHECKING
 from ecoshell.budget import CapState
 from ecoshell.errors import EcoshellError, StoreError
 from ecoshell.events import (
-    ApprovalWanted,
     BudgetChanged,
     BudgetHeld,
     BudgetSettled,
     CallArriving,
     ContextTold,
-    CostWanted,
     ErrorHappened,
     Event,
-    LimitHit,
     Notice,
     PlanChanged,
     PlanWritten,
     Quote,
     ToolRegistered,
     ToolsOffered,
-    TrustWanted,
     TurnFinished,
 )
 from ecoshell.events.plan import price_range
@@ -75,7 +71,9 @@ class TranscriptController:
         self._bar = bar
         self._estimate = self._model = ""
         """The turn's estimated price before its first step, and the model in use."""
-        self._working = False
+        self._activity = ""
+        """What is done now, also while a question hides it."""
+        self._working = self._asking = False
         self._transcript = transcript
         self.column = transcript.column
         self._body = body
@@ -90,20 +88,16 @@ class TranscriptController:
         self._bar.background.handle(event)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
-        is_quote = isinstance(event, Quote) and bool(event.reason)
         if not self._working:
             return
-        if is_quote or isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)):
-            self._bar.set_activity("waiting for your answer")
-            return
         if isinstance(event, CallArriving):
-            self._bar.set_activity(event.words)
+            self._set_activity(event.words)
             return
         role, model = self._body.side.state.thinking or (_SINGLE_ROLE, self._model)
         activity = "working" if role == _SINGLE_ROLE else f"{visible_line(role)} is thinking"
         if model != self._model:
             activity += f" · {model_name(visible_line(model), _MODEL_CELLS)}"
-        self._bar.set_activity(f"{activity}{self._estimate}")
+        self._set_activity(f"{activity}{self._estimate}")
 
     def show(self, status: "ShellStatus", caps: Sequence[CapState]) -> None:
         self._model = status.model
@@ -113,7 +107,17 @@ class TranscriptController:
 
     def set_working(self, working: bool) -> None:
         self._working, self._estimate = working, ""
-        self._bar.set_activity("working" if working else "")
+        self._set_activity("working" if working else "")
+
+    def set_asking(self, asking: bool) -> None:
+        """Show, during a turn, that a question waits for the user, whatever else goes on."""
+        self._asking = asking
+        self._set_activity(self._activity)
+
+    def _set_activity(self, activity: str) -> None:
+        self._activity = activity
+        is_waiting = self._asking and self._working
+        self._bar.set_activity("waiting for your answer" if is_waiting else activity)
 
     def hint(self, text: str) -> None:
         """Show a hint below the prompt."""
@@ -122,7 +126,7 @@ class TranscriptController:
     def show_progress(self, text: str) -> None:
         """Show the progress of a download; an empty text ends it."""
         if not self._working:
-            self._bar.set_activity(visible_line(text))
+            self._set_activity(visible_line(text))
 
     def show_failure(self, error: Exception, kept: str = "") -> None:
         self.title.state = "not ready"

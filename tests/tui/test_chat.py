@@ -12,8 +12,10 @@ from ecoshell.agent import LimitChoice
 from ecoshell.agent.command_table import Printed
 from ecoshell.errors import ModelMissing
 from ecoshell.events import (
+    ApprovalGiven,
     BudgetChanged,
     CallFinished,
+    CallStarted,
     ErrorHappened,
     Notice,
     Rationale,
@@ -459,6 +461,35 @@ async def test_one_key_answers_an_approval(make_app):
                 pilot, lambda: not app.chat.query(Question) and not app.chat.controller.stoppable
             )
             assert app.focused is prompt(app)
+
+
+async def test_activity_waits_for_the_answer_while_other_work_goes_on(make_app):
+    class Parallel(FakeShell):
+        async def ask(self, question, attachments=()):
+            yield STARTED
+            yield WRITING
+            yield WANTED
+            approval = asyncio.create_task(self.person.approve(WANTED))
+            await other_call.wait()
+            yield CallStarted("c2", "count_text", {})
+            yield CallFinished("c2", "count_text", True, "three words", False, 0.1)
+            yield ApprovalGiven("c1", (await approval).decision, "person")
+            await self.stopped.wait()
+            yield FINISHED
+
+    other_call, shell = asyncio.Event(), Parallel()
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "waiting for your answer" in text_shown(app))
+        other_call.set()
+        await eventually(pilot, lambda: "three words" in seen(app))
+        assert "waiting for your answer" in text_shown(app)
+        await pilot.press("y")
+        await eventually(pilot, lambda: "working" in text_shown(app))
+        await shell.stop()
+        await eventually(pilot, lambda: not app.chat.controller.busy)
+        assert text_shown(app) == ""
 
 
 async def test_keys_typed_into_the_prompt_do_not_answer_a_question(make_app):
