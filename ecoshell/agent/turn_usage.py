@@ -12,6 +12,7 @@ from ecoshell.events import (
     ApprovalGiven,
     ApprovalWanted,
     BranchLeft,
+    BudgetHeld,
     BudgetSettled,
     CallFinished,
     CapNear,
@@ -98,6 +99,8 @@ class TurnUsage:
     steps: int = 0
     saved_tokens: int = 0
     registered: list[str] = field(default_factory=list[str])
+    _next_step: int = 0
+    """The step that started last and counts with its first reservation; 0 after a limit."""
     _sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Tokens of the schemas that the agent registered."""
     _loaded: int = 0
@@ -125,9 +128,14 @@ class TurnUsage:
                 self.usage += event.usage
                 self.consumption = self.consumption.plus_subagent(event.spent_nano, event.usage)
             case StepStarted():
-                if event.step > self.steps:  # a step that met a limit starts twice
-                    self.saved_tokens += max(0, self._everything - self._loaded)
-                self.steps = event.step
+                self._next_step = event.step
+            case LimitHit():
+                self._next_step = 0
+            case BudgetHeld() if (
+                self._next_step > self.steps
+            ):  # a step that meets a limit starts again
+                self.saved_tokens += max(0, self._everything - self._loaded)
+                self.steps = self._next_step
             case ToolsOffered():
                 self._loaded, self._everything = event.context_tokens, event.everything_tokens
             case ToolRegistered():

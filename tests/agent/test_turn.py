@@ -15,11 +15,13 @@ from ecoshell.agent import LimitChoice
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
+    BudgetSettled,
     CallFinished,
     ErrorHappened,
     LimitHit,
     Notice,
     Rationale,
+    StepStarted,
     ToolRegistered,
     ToolsOffered,
     TurnFinished,
@@ -348,6 +350,22 @@ async def test_a_step_interrupted_by_a_limit_counts_its_saved_tokens_once(play):
     saved = offer.everything_tokens - offer.context_tokens
     assert len(raised.asked) == 1
     assert events[-1].saved_tokens == saved + saved - registered.tokens
+
+
+@pytest.mark.parametrize(("budget", "paid"), [("0.004", 0), ("0.0072", 1)])
+async def test_a_step_refused_at_a_limit_is_not_counted(play, budget, paid):
+    async with play(
+        [register("count_text"), finish("ok")],
+        registration="names",
+        price=PRICE,
+        budget=budget,
+        user=User(LimitChoice("stop")),
+    ) as shell:
+        events = await turn(shell)
+    (offer,) = of(events, ToolsOffered)
+    assert len(of(events, StepStarted)) == paid + 1
+    assert len(of(events, BudgetSettled)) == events[-1].steps == paid
+    assert events[-1].saved_tokens == paid * (offer.everything_tokens - offer.context_tokens)
 
 
 async def test_an_export_never_overwrites_a_file(play, tmp_path):
