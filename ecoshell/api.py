@@ -202,11 +202,7 @@ class Outcome:
                 spent = (self.spent_nano, event.spent_nano)
                 self.spent_nano = None if None in spent else sum(nano or 0 for nano in spent)
                 self.usage += event.usage
-                total = self.consumption
-                if isinstance(event, BudgetSettled):
-                    self.consumption = total.plus(event)
-                else:
-                    self.consumption = total.plus_subagent(event.spent_nano, event.usage)
+                self.consumption += event.consumption
             case LimitHit() | SubagentLimited():
                 self._limit = event
             case LimitChosen(choice="raise" | "model"):

@@ -460,6 +460,6 @@ def _finished(number: int, ended: TurnEnd, usage: TurnUsage) -> TurnFinished:
         registered=tuple(dict.fromkeys(usage.registered)),
         seconds=time.monotonic() - usage.started,
         saved_tokens=usage.saved_tokens,
-        estimate=usage.consumption.usage if usage.consumption.estimated else None,
-        estimate_nano=usage.consumption.nano if usage.consumption.estimated_nano else None,
+        estimate=usage.consumption.estimate,
+        estimate_nano=usage.consumption.estimate_nano,
     )

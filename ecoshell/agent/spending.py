@@ -152,7 +152,7 @@ class QuietSpending:
 
     def hear(self, event: Event) -> None:
         if isinstance(event, BudgetSettled):
-            self.consumption = self.consumption.plus(event)
+            self.consumption += event.consumption
         if not isinstance(event, (TextArrived, Reasoned)):
             self.emit(event)
 

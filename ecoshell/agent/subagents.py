@@ -18,7 +18,15 @@ from ecoshell.agent.turn_setup import Question
 from ecoshell.agent.turn_usage import UserTime
 from ecoshell.agent.user_interface import CostChoice, NonInteractive, UserInterface
 from ecoshell.budget import TASK as SHARE
-from ecoshell.budget import Account, Amount, Unit, amount_text, nano_to_usd_text, parse_amount
+from ecoshell.budget import (
+    Account,
+    Amount,
+    Unit,
+    about,
+    amount_text,
+    nano_to_usd_text,
+    parse_amount,
+)
 from ecoshell.budget.gate import finished, sharing
 from ecoshell.catalog import Catalog
 from ecoshell.catalog.search import Ranker
@@ -30,6 +38,7 @@ from ecoshell.events import (
     CallFinished,
     CallProgressed,
     CallStarted,
+    Consumption,
     CostChosen,
     CostWanted,
     Emit,
@@ -260,6 +269,8 @@ class _Run:
     """The tools with lasting effects that ran, in order."""
     _cost: StepCost = field(default_factory=StepCost)
     _usage: Usage = field(default_factory=Usage)
+    _consumption: Consumption = field(default_factory=Consumption)
+    """Price and usage for display."""
     _calls: int = 0
     """Model calls."""
 
@@ -304,6 +315,8 @@ class _Run:
                 plan.models.name,
                 self._calls,
                 tuple(self._changed_by),
+                self._consumption.estimate,
+                self._consumption.estimate_nano,
             )
             self.emit(ended)
         if task_turn is not None:
@@ -359,6 +372,7 @@ class _Run:
     def _add(self, event: BudgetSettled | SubagentFinished, *, calls: int) -> None:
         self._cost += StepCost(event.spent_nano, event.usage.total, event.seconds)
         self._usage += event.usage
+        self._consumption += event.consumption
         self._calls += calls
 
     def _report(self) -> None:
@@ -370,12 +384,20 @@ class _Run:
     def _spent(self) -> str:
         """The use of each share; without one, the price."""
         units: list[Unit] = [share.unit for share in self.shares] or ["usd"]
-        return ", ".join(
-            "an unknown price"
-            if unit == "usd" and self._cost.nano is None
-            else amount_text(self._cost.amount(unit), unit)
-            for unit in units
-        )
+        return ", ".join(map(self._spent_in, units))
+
+    def _spent_in(self, unit: Unit) -> str:
+        """What it used in a unit, marked if it is partly an estimate."""
+        total = self._consumption
+        match unit:
+            case "usd":
+                if total.nano is None:
+                    return "an unknown price"
+                return about(amount_text(total.nano, unit), estimated=total.estimated_nano)
+            case "tokens":
+                return about(amount_text(total.usage.total, unit), estimated=total.estimated)
+            case "ms":
+                return amount_text(self._cost.amount(unit), unit)
 
     @property
     def _spent_of_share(self) -> str:
@@ -395,6 +417,8 @@ class _Run:
             nano = None if row.unpriced else row.spent_nano
             self._cost = StepCost(nano, row.usage.total, row.seconds or 0.0)
             self._usage, self._calls = row.usage, row.calls
+            estimate_nano = None if row.unpriced else row.estimate_nano
+            self._consumption = Consumption.of(nano, row.usage, row.estimate, estimate_nano)
 
     @property
     def _limit(self) -> LimitHit | None:

@@ -119,14 +119,14 @@ class TurnUsage:
             case BudgetSettled():
                 self.spent = self.spent.plus(event)
                 self.usage += event.usage
-                self.consumption = self.consumption.plus(event)
+                self.consumption += event.consumption
             case CallFinished():
                 self.spent += StepCost(event.spent_nano, 0, event.seconds)
-                self.consumption = self.consumption.plus_price(event.spent_nano)
+                self.consumption += Consumption(event.spent_nano)
             case SubagentFinished():
                 self.spent += StepCost(event.spent_nano, event.usage.total)
                 self.usage += event.usage
-                self.consumption = self.consumption.plus_subagent(event.spent_nano, event.usage)
+                self.consumption += event.consumption
             case StepStarted():
                 self._next_step = event.step
             case LimitHit():

@@ -1,12 +1,55 @@
 """Events of money and tokens: reservations, settlements, caps and limits."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ecoshell.budget import CapState, Unit, amount_text
 from ecoshell.events.base import Event
 from ecoshell.events.lines import Line
 from ecoshell.messages import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """Price and usage for display: a call without reported usage counts as estimated, not as reserved."""
+
+    nano: int | None = 0
+    """None if any part is unknown."""
+    usage: Usage = field(default_factory=Usage)
+    estimated: bool = False
+    """Whether part of the usage is an estimate."""
+    estimated_nano: bool = False
+    """Whether part of the price is an estimate."""
+
+    @classmethod
+    def of(
+        cls, nano: int | None, usage: Usage, estimate: Usage | None, estimate_nano: int | None
+    ) -> "Consumption":
+        """The consumption from what was settled and the estimates that differ from it, if any."""
+        return cls(
+            nano=nano if estimate_nano is None else estimate_nano,
+            usage=estimate or usage,
+            estimated=estimate is not None,
+            estimated_nano=estimate_nano is not None,
+        )
+
+    @property
+    def estimate(self) -> Usage | None:
+        """The usage if part of it is an estimate."""
+        return self.usage if self.estimated else None
+
+    @property
+    def estimate_nano(self) -> int | None:
+        """The price if part of it is an estimate."""
+        return self.nano if self.estimated_nano else None
+
+    def __add__(self, other: "Consumption") -> "Consumption":
+        return Consumption(
+            nano=None if self.nano is None or other.nano is None else self.nano + other.nano,
+            usage=self.usage + other.usage,
+            estimated=self.estimated or other.estimated,
+            estimated_nano=self.estimated_nano or other.estimated_nano,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +99,11 @@ class BudgetSettled(Event):
     prompt: str = ""
     """Digest of the counted prompt, by which a resumed session recognizes it; empty if the count is not reused."""
 
+    @property
+    def consumption(self) -> Consumption:
+        """Price and usage of the call, for display."""
+        return Consumption.of(self.spent_nano, self.usage, self.estimate, self.estimate_nano)
+
     def render(self) -> Line | None:
         if self.overrun_nano:
             amount = amount_text(self.overrun_nano, "usd")
@@ -85,38 +133,6 @@ def overrun_text(model: str, amount: str) -> str:
         f"{model} billed {amount} more than the prompt and max_tokens allow, and than was reserved; "
         "the overrun is recorded, and the model is not called under a cap from now on."
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Consumption:
-    """Price and usage for display: a call without reported usage counts as estimated, not as reserved."""
-
-    nano: int | None = 0
-    """None if any part is unknown."""
-    usage: Usage = field(default_factory=Usage)
-    estimated: bool = False
-    """Whether part of the usage is an estimate."""
-    estimated_nano: bool = False
-    """Whether part of the price is an estimate."""
-
-    def plus(self, call: BudgetSettled) -> "Consumption":
-        """Add a model call."""
-        nano = call.spent_nano if call.estimate_nano is None else call.estimate_nano
-        return Consumption(
-            nano=None if self.nano is None or nano is None else self.nano + nano,
-            usage=self.usage + (call.estimate or call.usage),
-            estimated=self.estimated or call.estimate is not None,
-            estimated_nano=self.estimated_nano or call.estimate_nano is not None,
-        )
-
-    def plus_subagent(self, nano: int | None, usage: Usage) -> "Consumption":
-        """Add the calls of a subagent."""
-        total = None if self.nano is None or nano is None else self.nano + nano
-        return replace(self, nano=total, usage=self.usage + usage)
-
-    def plus_price(self, nano: int) -> "Consumption":
-        """Add the price of a tool call."""
-        return self if self.nano is None else replace(self, nano=self.nano + nano)
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,9 +331,7 @@ class TurnFinished(Event):
     @property
     def consumption(self) -> Consumption:
         """Price and usage of the turn, for display."""
-        nano = self.spent_nano if self.estimate_nano is None else self.estimate_nano
-        usage = self.estimate or self.usage
-        return Consumption(nano, usage, self.estimate is not None, self.estimate_nano is not None)
+        return Consumption.of(self.spent_nano, self.usage, self.estimate, self.estimate_nano)
 
     def render(self) -> Line:
         """Return the ending, unless it is an answer, and the totals of a turn; the detail is its tokens."""

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from ecoshell.budget import NANO, Unit, counted
 from ecoshell.events.base import Event
+from ecoshell.events.budget import Consumption
 from ecoshell.events.figures import duration, span_text, usd_text
 from ecoshell.events.lines import Line
 from ecoshell.events.tools import MAX_RESULT_CHARS
@@ -105,6 +106,15 @@ class SubagentFinished(Event):
     """Model calls, including those of its subagents."""
     changed_by: tuple[str, ...] = ()
     """The tools with lasting effects that it and its subagents ran."""
+    estimate: Usage | None = None
+    """The usage with calls without reported usage as estimated by a tokenizer; None if all calls reported theirs."""
+    estimate_nano: int | None = None
+    """The price with the estimated calls; None if it equals `spent_usd`."""
+
+    @property
+    def consumption(self) -> Consumption:
+        """Price and usage of the subagent, for display."""
+        return Consumption.of(self.spent_nano, self.usage, self.estimate, self.estimate_nano)
 
     @property
     def spent_nano(self) -> int | None:

@@ -191,12 +191,12 @@ class PanelState:
             use = roles.setdefault(thinker, RoleUse(*thinker))
             match event:
                 case BudgetSettled():
-                    total, calls = use.consumption.plus(event), use.calls + 1
+                    calls = use.calls + 1
                 case SubagentFinished():
-                    total = use.consumption.plus_subagent(event.spent_nano, event.usage)
                     calls = use.calls + event.calls
                 case _:
                     continue
+            total = use.consumption + event.consumption
             roles[thinker] = RoleUse(*thinker, calls, total, use.seconds + event.seconds)
         match event:
             case BudgetSettled():
