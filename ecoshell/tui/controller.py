@@ -267,12 +267,22 @@ class ChatController:
         return stored
 
     async def command(self, line: str) -> "Printed | None":
-        """Run a slash command and show its output; None if it failed."""
+        """Run a slash command and show it with its output; None if it failed.
+
+        During a turn, a command that only asks is not shown yet: its question waits in the queue.
+        """
         with self._errors_shown():
             async with self._sent:
                 with self._events_held():
-                    self.view.column.insert(event_blocks.question(line))
-                    printed = await self.shell.command(line)
+                    echo, is_missing = event_blocks.question(line), self.busy
+                    if not is_missing:
+                        self.view.column.insert(echo)
+                    try:
+                        printed = await self.shell.command(line)
+                        is_missing &= printed.effect != "ask" or bool(printed.text)
+                    finally:
+                        if is_missing:
+                            self.view.column.insert(echo)
                     if printed.effect in ("clear", "session"):
                         self.view.clear()
                     if printed.text:

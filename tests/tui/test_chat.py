@@ -291,8 +291,12 @@ async def test_command_that_asks_waits_in_the_queue_during_a_turn(make_app):
         await pilot.press(*"more", "enter", *"/review it", "enter")
         await eventually(pilot, lambda: queued(app)[:2] == ["queued  more", "queued  review it"])
         assert shell.asked == ["how many"]
-        await pilot.press("escape", "escape")  # empties the queue, and stops the turn
-        await eventually(pilot, shell.stopped.is_set)
+        assert "review it" not in seen(app)
+        await shell.stop()
+        await eventually(pilot, lambda: shell.asked == ["how many", "more", "review it"])
+        await eventually(pilot, lambda: not app.chat.controller.stoppable)
+        assert seen(app).count("review it") == 1
+        assert "/review" not in seen(app)
 
 
 async def test_escape_empties_the_queue_before_it_stops_the_turn(make_app):
