@@ -85,7 +85,8 @@ class ScriptModel:
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt, from the bytes of its messages and tools."""
         pieces = [message.text for message in request.messages]
-        pieces += [call.signature() for message in request.messages for call in message.calls]
+        made = (message.calls for message in request.messages if message.speaker == "assistant")
+        pieces += [call.signature() for calls in made for call in calls]
         pieces += [tool.entry for tool in request.tools]
         total = _bytes("".join(pieces))
         framing = _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))
