@@ -77,13 +77,15 @@ class MeteredModel:
         return self._model.size(Request((Message("user", ""),))).exact
 
     def size(self, request: Request) -> PromptSize:
-        """Tokens of the request's prompt, bounded by the provider's counts of earlier prompts."""
+        """Tokens of the request's prompt, corrected by the provider's counts of earlier prompts."""
         request = self._adapted(request)
         size = self._model.size(request)
-        reported = self._reported.bound(request, self._model.size)
-        if reported is None or reported >= size.bound:
+        reported = self._reported.size(request, self._model.size)
+        if reported is None:
             return size
-        return replace(size, bound=reported, count=min(size.count, reported))
+        bound = min(size.bound, reported.bound)
+        count = size.count if size.exact else max(size.count, reported.count)
+        return replace(size, bound=bound, count=min(count, bound))
 
     def bound(self, request: Request) -> int:
         """The bound of `size` without loading a tokenizer."""

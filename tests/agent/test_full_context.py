@@ -15,7 +15,7 @@ from ledger_totals import wrong_totals
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget.ledger import Ledger
-from ecoshell.errors import ModelBroken
+from ecoshell.errors import ContextExceeded, ModelBroken
 from ecoshell.events import (
     Answer,
     BudgetHeld,
@@ -28,7 +28,8 @@ from ecoshell.events import (
     ResultsTrimmed,
     TurnFinished,
 )
-from ecoshell.messages import TOOL_REGISTER
+from ecoshell.messages import TOOL_REGISTER, Usage
+from ecoshell.models import Reply
 from ecoshell.models.chat_body import chat_body
 from ecoshell.models.protocol import exchanges
 from ecoshell.modes.base import ModeLimits
@@ -310,6 +311,30 @@ async def test_a_prompt_rejected_twice_ends_the_turn_with_the_reason(full, home,
         assert error.kind == "ContextExceeded"
         assert "too long" in error.message
         assert len(of(events, CallFinished)) >= 9
+
+
+async def test_a_context_is_compacted_by_the_counts_that_its_provider_reports(full, home, tmp_path):
+    write(home, 60, 3_900)
+    async with full([*reads(range(60)), finish("All read.")], effort="low") as shell:
+        model = small(shell, tmp_path, local=False)
+        answer, prompts = model.stream, []
+
+        async def stream(request):  # its tokenizer makes 40 % more tokens
+            prompts.append(model.size(request).count * 7 // 5)
+            if prompts[-1] > CONTEXT:
+                raise ContextExceeded("The prompt is too long.", limit=CONTEXT)
+            async for piece in answer(request):
+                if isinstance(piece, Reply):
+                    yield replace(piece, usage=Usage(prompts[-1], 50))
+
+        model.stream = stream
+        events = await turn(shell, "Read all files.")
+        assert of(events, TurnFinished)[0].status == "answered"
+        assert of(events, Compacted)
+        assert max(prompts) < CONTEXT * 0.85
+        report = await shell.context_report()
+        assert report.used >= prompts[-1]
+        assert_valid(model.requests)
 
 
 async def test_compaction_can_be_turned_off(full, home, tmp_path):

@@ -248,6 +248,33 @@ def test_only_messages_after_a_counted_prompt_count_as_bytes() -> None:
     assert 2000 + 600 < bound < 2000 + 600 + 600
 
 
+def estimate_of(request: Request) -> PromptSize:
+    """A size whose count is a quarter of its bound, less than the provider's in these tests."""
+    bound = request_bound(request, native_tools=True)
+    return PromptSize(bound // 4, bound, exact=False)
+
+
+def count_after(reports: dict[int, Request], later: Request) -> int:
+    """The count of a request after prompts for which a provider reported these tokens."""
+    reported = ReportedPrompts("m", native_tools=True)
+    for tokens, request in reports.items():
+        reported.record(request, Usage(tokens, 10), estimate_of(request))
+    size = reported.size(later, estimate_of)
+    assert size is not None
+    return size.count
+
+
+def test_a_prompt_counts_as_reported_and_only_its_additions_are_estimated() -> None:
+    longer = (*BASE.messages, Message("assistant", "y" * 400), Message("user", "z" * 8_000))
+    long = replace(BASE, messages=longer)
+    assert 5_100 <= count_after({3_000: BASE}, long) <= 5_150
+    assert count_after({3_000: BASE, 6_000: long}, long) == 6_000
+    summarized = replace(BASE, messages=(*BASE.messages, Message("user", "short")))
+    assert 3_000 <= count_after({3_000: BASE, 6_000: long}, summarized) <= 3_050
+    share = estimate_of(BASE).count / estimate_of(long).count
+    assert count_after({6_000: long}, summarized) == pytest.approx(6_000 * share, rel=0.05)
+
+
 def test_a_new_native_tool_counts_in_full_and_a_changed_text_of_tools_has_no_bound() -> None:
     later = replace(BASE, tools=TOOLS[:2])
     bound, same = bound_after(Usage(2000, 10), later), bound_after(Usage(2000, 10), BASE)
