@@ -174,7 +174,10 @@ class Memory:
 
     def _follow_registration(self, event: ToolRegistered | ToolUnregistered) -> None:
         if isinstance(event, ToolUnregistered):
-            self.library = self.library.without((event.name,))
+            by_user, name = event.by_user, event.name
+            self.library = self.library.removing(name) if by_user else self.library.without((name,))
+            # the next question lists it by name
+            self.shown = replace(self.shown, names=self.shown.names - {name})
         elif event.text or event.name in self._catalog:
             self._register(event)
 

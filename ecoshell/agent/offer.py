@@ -146,10 +146,9 @@ def first_load(
 
     lists_all = names_tokens(deps, catalog.names, sizes) <= names_room(deps)
     room = _schemas_room(deps, [(cap.unit, cap.left) for cap in caps])
-    is_first = not library.tools
-    policy = _policy(deps, Shown(), sizes, room, is_first=is_first, lists_all=lists_all)
+    policy = _policy(deps, Shown(), library, sizes, room, lists_all=lists_all)
     listed = catalog.names if lists_all else CORE
-    schemas = catalog.schemas_of([name for name in listed if name not in library])
+    schemas = catalog.schemas_of(_loadable(listed, library))
     decision = decide_loading(candidates_of(schemas, {}, sizes, policy), policy)
     names = (*library.names, *decision.loaded)
     presentation = _presentation(deps, Shown(), policy, decision, names)
@@ -202,10 +201,9 @@ def _loaded(
     models, catalog = deps.models.current, deps.catalog
     remaining, forbidden = plan.priced.remaining, plan.forbidden
     room = _schemas_room(deps, () if remaining is None else [(remaining.unit, remaining.budget)])
-    is_first = not library.tools
-    policy = _policy(deps, shown, models.sizes, room, is_first=is_first, lists_all=lists_all)
-    unregistered = [name for name in names if name not in library.tools and name not in forbidden]
-    schemas = catalog.schemas_of(unregistered)
+    policy = _policy(deps, shown, library, models.sizes, room, lists_all=lists_all)
+    loadable = [name for name in _loadable(names, library) if name not in forbidden]
+    schemas = catalog.schemas_of(loadable)
     candidates = candidates_of(schemas, plan.inputs.chances, models.sizes, policy)
     decision = decide_loading(candidates, policy)
     presentation = _presentation(deps, shown, policy, decision, (*library.names, *decision.loaded))
@@ -216,6 +214,11 @@ def _loaded(
     upfront = sorted(decision.loaded, key=lambda name: order.get(name, len(CORE)))
     tools = tuple([RegisteredTool(name, sizes[name], "upfront") for name in upfront])
     return replace(decision, presentation=presentation), tools, sizes
+
+
+def _loadable(names: Iterable[str], library: RegisteredTools) -> list[str]:
+    """The names that are not registered and that the user has not unregistered."""
+    return [name for name in names if name not in library.tools and name not in library.removed]
 
 
 def _skills_text(
@@ -249,7 +252,13 @@ def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Sizes) -> int:
 
 
 def _policy(
-    deps: Dependencies, shown: Shown, sizes: Sizes, room: int, *, is_first: bool, lists_all: bool
+    deps: Dependencies,
+    shown: Shown,
+    library: RegisteredTools,
+    sizes: Sizes,
+    room: int,
+    *,
+    lists_all: bool,
 ) -> LoadingPolicy:
     """The policy from the settings, the session's presentation and the models' limits."""
     models, traits = deps.models.current, deps.models.current.model.traits
@@ -273,7 +282,7 @@ def _policy(
         deps.settings.registration,
         presentation,
         has_all_tools=lists_all,
-        is_first=is_first and shown.presentation is None,
+        is_first=not library.tools and shown.presentation is None,
         room=room,
         prefers_array=traits.price is None or not traits.price.worst(1, 1),
         native=native_calls,
@@ -281,7 +290,7 @@ def _policy(
         if native_calls or declared is not None
         else frozenset(),
         declared=declared,
-        is_open=deps.catalog.is_open,
+        is_open=deps.catalog.is_open or bool(library.removed),
     )
 
 

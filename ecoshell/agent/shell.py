@@ -432,19 +432,30 @@ class Shell:
 
     async def tool_details(self, name: str) -> ToolDetails:
         """Details of a known tool or skill; raises UsageError."""
-        conversation, catalog, setup = self.conversation, self.deps.catalog, self.conversation.setup
+        conversation, catalog = self.conversation, self.deps.catalog
         schema, registered = conversation.known(name), conversation.memory.library.tools.get(name)
-        tool, decision = catalog.tool(name) if name in catalog else None, setup.decision
+        tool = catalog.tool(name) if name in catalog else None
         skill = "" if tool else await asyncio.to_thread(catalog.skills[name].text)
         return ToolDetails(
             schema,
             tuple(sorted(tool.effects)) if tool else (),
             tool.price_nano if tool else 0,
-            *await asyncio.to_thread(setup.measure, schema, skill),
+            *await asyncio.to_thread(conversation.setup.measure, schema, skill),
             by="" if registered is None else registered.by,
-            why=decision.why(name) if decision and tool else "",
+            why=self.why_loaded(name) if tool else "",
             skill=skill,
         )
+
+    def why_loaded(self, name: str) -> str:
+        """Why a tool's schema is loaded or not; empty before the first turn."""
+        library, decision = self.conversation.memory.library, self.conversation.setup.decision
+        tool = library.tools.get(name)
+        if tool is None and name in library.removed:
+            return f"You unregistered {name}, so no turn begins with it."
+        if tool is not None and tool.by != "upfront":
+            by = {"user": "you", "first_call": "its first call"}.get(tool.by, "the agent")
+            return f"{name} was registered by {by}."
+        return "" if decision is None else decision.why(name)
 
     async def context_report(self) -> "ContextReport":
         """The use of the context of the model that takes the next step."""

@@ -167,7 +167,7 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         schema = visible(shell.conversation.known(argument).as_text())
         if (skill := shell.deps.catalog.skills.get(argument)) is not None:
             return Printed(f"{schema}\n\n{visible(await asyncio.to_thread(skill.text))}")
-        return Printed("\n\n".join(filter(None, (schema, _why_loaded(shell, argument)))))
+        return Printed("\n\n".join(filter(None, (schema, shell.why_loaded(argument)))))
     status = await shell.status()
     rows = [
         (
@@ -190,18 +190,6 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         f"{status.context_tokens:,} tokens of the context; all schemas would take {status.everything_tokens:,}."
     )
     return Printed(f"{table(head, rows)}\n\n{loaded}{context}")
-
-
-def _why_loaded(shell: Shell, name: str) -> str:
-    """Why a tool's schema is loaded or not; empty before the first turn."""
-    tool = shell.conversation.memory.library.tools.get(name)
-    decision = shell.conversation.setup.decision
-    if tool is not None and tool.by != "upfront":
-        by = {"user": "you", "first_call": "its first call"}.get(tool.by, "the agent")
-        return f"{name} was registered by {by}."
-    if decision is not None and tool is None and name in decision.loaded:
-        return f"{name} was registered at the start, and you unregistered it."
-    return "" if decision is None else decision.why(name)
 
 
 @COMMANDS.add(

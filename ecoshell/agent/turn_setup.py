@@ -106,7 +106,7 @@ class TurnSetup:
             await hooks.begin_turn(self._session, number, question.text, deps.user, emit)
         offer_advisor(deps)
         if ASK_ADVISOR in self._memory.library and ASK_ADVISOR not in deps.catalog:
-            emit(ToolUnregistered(ASK_ADVISOR))
+            emit(ToolUnregistered(ASK_ADVISOR, by_user=False))
         models = deps.models.current
         deps.workspace.result.characters = result_characters(models.context)
         await deps.providers.follow(self._memory.library, emit)

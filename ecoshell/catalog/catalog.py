@@ -109,6 +109,8 @@ class RegisteredTools:
     """Registered tools by name, in the order of registration."""
 
     tools: Mapping[str, RegisteredTool] = field(default_factory=dict[str, RegisteredTool])
+    removed: frozenset[str] = frozenset()
+    """Tools that the user unregistered and has not registered again; no turn loads them at its start."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.tools
@@ -119,16 +121,20 @@ class RegisteredTools:
 
     def including(self, tools: Iterable[RegisteredTool]) -> "RegisteredTools":
         """Return the tools with these added; existing entries are unchanged."""
-        extended = dict(self.tools)
+        extended, by_user = dict(self.tools), set[str]()
         for tool in tools:
             extended.setdefault(tool.name, tool)
-        return RegisteredTools(extended)
+            by_user |= {tool.name} if tool.by == "user" else set()
+        return RegisteredTools(extended, self.removed - by_user)
 
     def without(self, names: Container[str]) -> "RegisteredTools":
         """Return the tools without these names."""
-        return RegisteredTools(
-            {name: tool for name, tool in self.tools.items() if name not in names}
-        )
+        tools = {name: tool for name, tool in self.tools.items() if name not in names}
+        return RegisteredTools(tools, self.removed)
+
+    def removing(self, name: str) -> "RegisteredTools":
+        """Return the tools after the user unregistered this one."""
+        return replace(self.without((name,)), removed=self.removed | {name})
 
 
 @dataclass(frozen=True, slots=True)

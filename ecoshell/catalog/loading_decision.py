@@ -63,7 +63,8 @@ class LoadingPolicy:
     - `core`: tools that are always registered.
     - `declared`: tools of the session's constant array of short schemas, empty before its first
       turn, None if the model reads no such array.
-    - `is_open`: tools may appear during the session, so there must be a way to register them.
+    - `is_open`: tools may appear during the session, or the user unregistered some, so there must
+      be a way to register them.
     """
 
     registration: Literal["auto", "names", "all", "all_text"] = "auto"

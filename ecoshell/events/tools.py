@@ -76,10 +76,12 @@ class ToolRegistered(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolUnregistered(Event):
-    """The user unregistered a tool."""
+    """A tool was unregistered."""
 
     type: ClassVar[str] = "tool_unregistered"
     name: str
+    by_user: bool = True
+    """False for a tool that does not exist anymore."""
 
     def render(self) -> Line:
         return Line("warning", "−", f"{self.name} unregistered")
