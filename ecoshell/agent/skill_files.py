@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -95,28 +95,43 @@ class SkillFiles:
         if [*map(id, definitions)] == [*map(id, self._used)]:
             return
         self._used = definitions
-        skills: dict[str, Skill] = {}
-        for definition in definitions:
-            skill = skill_of(definition, self._workspace)
-            if not _NAME.fullmatch(skill.name):
-                reason = f"{skill.name!r:.60} is not a name of letters, digits, - and _."
-                self._report(definition, reason, emit)
-            elif skill.name in self._catalog or skill.name in META_TOOLS:
-                reason = f"a tool is called {skill.name}. Give the skill another name."
-                self._report(definition, reason, emit)
-            else:
-                skills.setdefault(skill.name, skill)
-        self._catalog.skills = Skills(skills.values())
-        places = (Path(skill.place) for skill in skills.values())
+        report = partial(self._report, emit=emit)
+        skills = skills_of(definitions, self._workspace, self._catalog, report)
+        self._catalog.skills = Skills(skills)
+        places = (Path(skill.place) for skill in skills)
         self._workspace.also_readable = tuple(place for place in places if place.is_absolute())
 
     def _report(self, definition: Definition, reason: str, emit: Emit) -> None:
         if definition.text + reason not in self._reported:
             self._reported.add(definition.text + reason)
-            emit(Notice(f"{definition.file} is not used as a skill: {reason}"))
+            emit(Notice(unused_text(definition, reason)))
 
 
-def skill_of(definition: Definition, workspace: Workspace) -> Skill:
+def skills_of(
+    definitions: Iterable[Definition],
+    workspace: Workspace,
+    tools: Container[str],
+    report: Callable[[Definition, str], None],
+) -> Sequence[Skill]:
+    """The skills of files without fault, the first of each name; reports those with a name that cannot be used."""
+    skills: dict[str, Skill] = {}
+    for definition in definitions:
+        skill = _skill_of(definition, workspace)
+        if not _NAME.fullmatch(skill.name):
+            report(definition, f"{skill.name!r:.60} is not a name of letters, digits, - and _.")
+        elif skill.name in tools or skill.name in META_TOOLS:
+            report(definition, f"a tool is called {skill.name}. Give the skill another name.")
+        else:
+            skills.setdefault(skill.name, skill)
+    return [*skills.values()]
+
+
+def unused_text(definition: Definition, reason: str) -> str:
+    """That a file is not used as a skill."""
+    return f"{definition.file} is not used as a skill: {reason}"
+
+
+def _skill_of(definition: Definition, workspace: Workspace) -> Skill:
     """The skill of a file."""
     content, folder = definition.content, Path(definition.file).parent
     if folder.is_absolute():  # The sandbox hides links in the user's folder.

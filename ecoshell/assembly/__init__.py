@@ -23,11 +23,11 @@ from ecoshell.assembly.tools import (
     server_of,
     servers_of,
     similar_tool,
-    skills_of,
     sources_of,
     tool_named,
     tool_options,
     tools_of,
+    usable_skills,
 )
 
 __all__ = [
@@ -49,10 +49,10 @@ __all__ = [
     "servers_of",
     "session_settings",
     "similar_tool",
-    "skills_of",
     "sources_of",
     "tool_named",
     "tool_options",
     "tools_of",
     "undo_log",
+    "usable_skills",
 ]

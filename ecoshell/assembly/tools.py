@@ -1,6 +1,6 @@
 """The tools of a session: built-in ones, and those of plugins and MCP servers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from ecoshell.tools.sandbox import Sandbox
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # imported on first use
+    from ecoshell.agent.definition_files import Definition
     from ecoshell.catalog.catalog import Skill
     from ecoshell.tools.mcp.provider import McpServer
     from ecoshell.tools.mcp.servers import Server
@@ -69,24 +70,29 @@ def sources_of(
     return [*by_name.values()][::-1]
 
 
-def skills_of(
-    settings: Settings, paths: Paths, workspace: Workspace, warn: Callable[[str], None]
+def usable_skills(
+    settings: Settings,
+    paths: Paths,
+    workspace: Workspace,
+    tools: Container[str],
+    warn: Callable[[str], None],
 ) -> "Sequence[Skill]":
-    """Return every skill that a session in this workspace could use, trusted or not; faulty ones are reported."""
-    from ecoshell.agent.skill_files import skill_folders, skill_of
+    """Return every skill that a session with these tools could use, trusted or not; faulty ones are reported."""
+    from ecoshell.agent.skill_files import skill_folders, skills_of, unused_text
 
     folders = skill_folders(
         paths.skills_folder, plugins_of(settings, paths, lambda _: None).skill_folders(), workspace
     )
-    skills: dict[str, Skill] = {}
-    for folder in folders:
-        for definition in folder.definitions():
-            if definition.fault:
-                warn(f"{definition.file} is not used as a skill: {definition.fault}")
-            else:
-                skill = skill_of(definition, workspace)
-                skills.setdefault(skill.name, skill)
-    return [*skills.values()]
+
+    def report(definition: "Definition", reason: str) -> None:
+        warn(unused_text(definition, reason))
+
+    definitions = [definition for folder in folders for definition in folder.definitions()]
+    for definition in definitions:
+        if definition.fault:
+            report(definition, definition.fault)
+    usable = (definition for definition in definitions if not definition.fault)
+    return skills_of(usable, workspace, tools, report)
 
 
 def tool_named(name: str, tools: Sequence[Tool]) -> Tool:

@@ -250,19 +250,30 @@ async def test_a_search_finds_skills(play, own):
         assert "Skills that fit, best first: image-editing" in result
 
 
-def test_the_command_line_lists_skills_and_shows_one(home, own):
+def test_the_command_line_lists_usable_skills_and_shows_a_tool_or_a_skill(home, own):
     skill_set.write(home / ".ecoshell/skills", PDF, BODY)
     skill_set.write(own, {"docx": skill_set.SKILLS["docx"]}, BODY)
 
     def run(*arguments):
         command = [sys.executable, "-m", "ecoshell", "tools", *arguments]
-        return subprocess.run(command, cwd=home, capture_output=True, text=True, check=True).stdout
+        process = subprocess.run(command, cwd=home, capture_output=True, text=True, check=True)
+        warnings.append(process.stderr)
+        return process.stdout
 
+    warnings = list[str]()
     rows = json.loads(run("--json"))["rows"]
     skills = [row for row in rows if row["source"] == "skill"]
     assert [(row["name"], row["tokens"] > 10) for row in skills] == [("docx", True), ("pdf", True)]
     assert "Never guess page numbers." in run("pdf")
     assert "pdf" in run()
+
+    skill_set.write(home / ".ecoshell/skills", {"read_file": "Hides.", "tool_register": "Hides."})
+    skill_set.write(home / ".ecoshell/skills", {"bad name!": "No name."})
+    rows = json.loads(run("--json"))["rows"]
+    assert [row["name"] for row in rows if row["source"] == "skill"] == ["docx", "pdf"]
+    assert json.loads(run("read_file"))["name"] == "read_file"
+    reasons = ("'bad name!' is not a name", "a tool is called read_file", "is called tool_register")
+    assert all(reason in warnings[-1] for reason in reasons)
 
 
 @pytest.mark.parametrize("registration", ["auto", "all"])

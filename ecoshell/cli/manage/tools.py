@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ecoshell.assembly import load_settings, skills_of, sources_of, tool_named
+from ecoshell.assembly import load_settings, sources_of, tool_named, usable_skills
 from ecoshell.budget import counted
 from ecoshell.catalog.catalog import Skill
 from ecoshell.cli.fence import warn
@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     name: str | None = args.name
     settings, workspace = load_settings(user_paths()), Workspace(workspace_folder())
     sources = sources_of(settings, user_paths(), workspace, warn)
-    skills = skills_of(settings, user_paths(), workspace, warn)
+    tool_names = {tool.schema.name for _, tool in sources}
+    skills = usable_skills(settings, user_paths(), workspace, tool_names, warn)
     if name is not None and (named := [skill for skill in skills if skill.name == name]):
         sources, skills = [], named
     elif name is not None:
