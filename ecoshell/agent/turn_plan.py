@@ -415,8 +415,18 @@ class TurnPlan:
             enforced=self.enforced,
             low=low,
             high=high,
-            whole=remaining.cap + self.thinking.spent.amount(remaining.unit) if remaining else None,
+            whole=self._whole,
         )
+
+    @property
+    def _whole(self) -> int | None:
+        """What the caps left before the turn; at most a cap, as a corrected cost may count less than it did."""
+        remaining = self.priced.remaining
+        if remaining is None:
+            return None
+        caps = self.deps.models.current.capped_by(self.caps)
+        whole = remaining.cap + self.thinking.spent.amount(remaining.unit)
+        return min([whole, *(cap.limit for cap in caps if cap.unit == remaining.unit)])
 
     @property
     def _caps_changed(self) -> str:

@@ -18,11 +18,13 @@ from ecoshell.events import (
     CallStarted,
     CommandRan,
     Notice,
+    TextArrived,
     TurnFinished,
     TurnStarted,
     TurnUndone,
 )
 from ecoshell.messages import Attachment
+from ecoshell.models import Delta
 from ecoshell.paths import user_paths
 from ecoshell.sessions import SessionStore
 
@@ -55,6 +57,24 @@ async def test_an_unknown_cost_is_listed_and_set_in_its_session(play):
         assert (await shell.deps.budget.caps())[0].spent == NANO // 10
         assert (await shell.command("/cost reconcile")).text.startswith("The cost of every call")
         assert [entry.id for entry in shell.ledger.unreconciled()] == [other]
+
+
+async def test_after_a_corrected_cost_the_plan_leaves_no_more_than_the_cap(play, monkeypatch):
+    async def hang(request):
+        yield Delta("One moment. ")
+        await asyncio.Event().wait()
+
+    async with play([], price=(Decimal(1), Decimal(40)), budget="1") as shell:
+        monkeypatch.setattr(shell.deps.models.current.model._model, "stream", hang)
+        async for event in shell.ask("How many lines has notes.txt?"):
+            if isinstance(event, TextArrived):
+                await shell.stop()
+        (entry,) = shell.ledger.unreconciled()
+        stopped = await shell.conversation.planned()
+        await shell.command(f"/cost reconcile {entry.id}=0.0075")
+        corrected = await shell.conversation.planned()
+    assert stopped.cap < corrected.cap
+    assert (stopped.whole, corrected.whole) == (NANO, NANO)
 
 
 async def test_a_mentioned_file_is_attached_recorded_and_sent(play):
