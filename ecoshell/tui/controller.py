@@ -18,6 +18,7 @@ from ecoshell.events import (
     ContextTold,
     ErrorHappened,
     Event,
+    LimitHit,
     Notice,
     PlanChanged,
     PlanWritten,
@@ -55,7 +56,7 @@ _MODEL_CELLS = 28
 _EVENTS_PER_SLICE = 200
 """Past events shown before other tasks run."""
 _STATUS_EVENTS = (
-    BudgetHeld, BudgetSettled, ContextTold, ToolRegistered, ToolsOffered, TurnFinished,
+    BudgetHeld, BudgetSettled, ContextTold, LimitHit, ToolRegistered, ToolsOffered, TurnFinished,
 )  # fmt: skip
 """Events after which the shell's status is read again."""
 _ANSWER_MODULES = ("markdown_it", "pygments.lexers")

@@ -17,6 +17,7 @@ from ecoshell.events import (
     CallFinished,
     CallStarted,
     ErrorHappened,
+    LimitHit,
     Notice,
     Rationale,
     TextArrived,
@@ -611,6 +612,27 @@ async def test_limit_can_be_raised_in_place(make_app):
         await pilot.press("ctrl+u", *"2.50", "enter")
         await eventually(pilot, lambda: shell.decisions)
         assert shell.decisions == [LimitChoice("raise", "2.50")]
+
+
+class ReservingShell(FakeShell):
+    """Reserves the answer anew, which emits no event, before it meets a limit."""
+
+    async def ask(self, question, attachments=()):
+        async for event in super().ask(question, attachments):
+            if isinstance(event, LimitHit):
+                cap = replace(CAP, held=15_360_000)
+                step = {"next_nano": 10_180_000, "next_tokens": 2_300}
+                self.state = replace(self.state, caps=(cap,), **step)
+            yield event
+
+
+async def test_the_panel_has_the_amounts_of_the_limit_that_is_asked_about(make_app):
+    app = make_app(ReservingShell((STARTED, HIT, FINISHED)))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: app.chat.query(Question))
+        await eventually(pilot, lambda: "held $0.01536" in panel(app, BudgetPanel))
+        assert "≤ $0.01018" in panel(app, BudgetPanel)
 
 
 async def test_panels_follow_spending_and_registrations_of_the_turn(make_app):
