@@ -462,4 +462,5 @@ def _finished(number: int, ended: TurnEnd, usage: TurnUsage) -> TurnFinished:
         saved_tokens=usage.saved_tokens,
         estimate=usage.consumption.estimate,
         estimate_nano=usage.consumption.estimate_nano,
+        reason=ended.reason,
     )

@@ -44,6 +44,7 @@ from ecoshell.events import (
     Emit,
     ErrorHappened,
     Event,
+    HookRan,
     LimitHit,
     Notice,
     Status,
@@ -119,6 +120,8 @@ class Subagents:
     """The running turn of `/task`; None in other turns."""
     user_time: UserTime = field(default_factory=UserTime)
     """The time in which any of the running ones waits for the user, since the others may have to wait, too."""
+    notes: set[str] = field(default_factory=set[str])
+    """What the running ones have reported to the user."""
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.deps.settings.tasks_at_once)
@@ -201,7 +204,7 @@ class Subagents:
         try:
             async with self._starting:
                 if not self._running:  # a question of one that was stopped stays open
-                    self.user_time = UserTime()
+                    self.user_time, self.notes = UserTime(), set[str]()
                 shares = await self._shares(plan.budget, account)
                 session = await deps.log.start(
                     workspace=workspace, model=plan.models.name, parent=self.session
@@ -264,6 +267,8 @@ class _Run:
     _answer: str = ""
     _cause: LimitHit | ErrorHappened | None = None
     """The last limit that it met, or its error."""
+    _reason: str = ""
+    """Why it ended early without either."""
     _doing: str = ""
     _changed_by: dict[str, None] = field(default_factory=dict[str, None])
     """The tools with lasting effects that ran, in order."""
@@ -350,6 +355,7 @@ class _Run:
         match event:
             case TurnFinished():
                 self._status, self._answer = event.status, event.answer
+                self._reason = event.reason
             case LimitHit() | ErrorHappened():
                 self._cause = event
             case CallStarted():
@@ -358,6 +364,8 @@ class _Run:
             case BudgetSettled():
                 self._add(event, calls=1)
                 self._report()
+                if not event.reported:  # a notice follows an overrun
+                    self._note(event)
             case SubagentFinished():
                 self._add(event, calls=event.calls)
                 self._changed_by |= dict.fromkeys(event.changed_by)
@@ -366,8 +374,18 @@ class _Run:
                     self._changed_by[event.name] = None
             case ApprovalWanted() | ApprovalGiven() | CostWanted() | CostChosen():  # for the user
                 self.emit(event)
+            case Notice() | HookRan():
+                self._note(event)
             case _:
                 pass
+
+    def _note(self, event: Event) -> None:
+        """Report in the parent's turn what an event says, once while subagents run."""
+        if (line := event.render()) is not None:
+            text = f"{self.plan.name}: {line.words}"
+            if text not in self.owner.notes:
+                self.owner.notes.add(text)
+                self.emit(Notice(text))
 
     def _add(self, event: BudgetSettled | SubagentFinished, *, calls: int) -> None:
         self._cost += StepCost(event.spent_nano, event.usage.total, event.seconds)
@@ -427,14 +445,15 @@ class _Run:
         return cause if self._status == "limit" and isinstance(cause, LimitHit) else None
 
     @property
-    def _error(self) -> str:
+    def _why(self) -> str:
+        """The limit, the error or the other reason that ended it early."""
         match self._cause:
             case LimitHit():
                 return self._cause.message
             case ErrorHappened():
                 return " ".join(filter(None, (self._cause.message, self._cause.fix)))
             case None:
-                return ""
+                return self._reason
 
     def _cause_for_user(self) -> Event | None:
         """The event that reports in the parent's turn what ended it; unlike LimitHit it asks for no decision."""
@@ -447,14 +466,14 @@ class _Run:
     def _observation(self) -> Observation:
         """The summary, as the agent that delegated the task reads it."""
         answer = self._answer.strip()
-        limit = self._limit
-        text = answer or " ".join(filter(None, ("It gave no answer.", self._error)))
+        is_share_used = self._limit is not None and self._limit.scope == SHARE
+        text = answer or " ".join(filter(None, ("It gave no answer.", self._why)))
         ending = ENDINGS[self._status]
-        if limit is not None and limit.scope == SHARE:
+        if is_share_used:
             ending += " because its share was too small for a further step"
         state = f"{self.plan.name}: {ending}, {self._spent_of_share}, session {self.session}"
-        if limit is not None and limit.scope != SHARE and answer:
-            state += f". {limit.message}"
+        if self._status == "limit" and answer and self._why and not is_share_used:
+            state += f". {self._why}"
         is_done = bool(answer) and self._status in ("answered", "limit")
         return Observation(f"{text}\n\n[{state}]", ok=is_done)
 

@@ -74,6 +74,7 @@ _EMPTY_REASONS = {
     "stop": " and gave no reason (finish reason: stop)",
 }
 """Why an answer was empty, by finish reason."""
+_NO_TOOL_AFFORDABLE = "Not enough budget was left for a tool call."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class TurnEnd:
 
     status: Status
     answer: str = ""
+    reason: str = ""
+    """Why it ended early, if no event of a limit or an error says so."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -127,12 +130,12 @@ class Turn:
         self._go_on(Path(question))
         try:
             return await self._end(await self._drive(self.strategy(question, self.step_limit)))
-        except AnswerNow:
-            return await self._conclude()
+        except AnswerNow as ending:
+            return await self._conclude(str(ending))
         except CallBroken as broken:
             self.emit(Notice(f"{broken.message} Answering with the results so far."))
             try:
-                end = await self._conclude()
+                end = await self._conclude(broken.message)
             except ModelBroken:
                 raise broken from None
             if not end.answer:
@@ -229,7 +232,7 @@ class Turn:
 
         view, thought = await self._step(want.path, want.siblings, think)
         if view.closed and not _ends(thought):
-            raise AnswerNow  # it wants a tool although none may be used
+            raise AnswerNow(_NO_TOOL_AFFORDABLE)  # it wants a tool although none may be used
         return self._reported(thought, proposal=want.proposal)
 
     async def _rank(self, want: Rank) -> Thought | None:
@@ -363,7 +366,7 @@ class Turn:
             if not outcome.why and self._steps >= self.step_limit:
                 reason = f"The step limit of {self.step_limit} was reached"
             self.emit(Notice(f"{reason}; answering with the results so far."))
-            return await self._conclude()
+            return await self._conclude(f"{reason}.")
         answer, role = outcome.answer, self._answerer
         if outcome.ending in ("limit", "error"):
             if outcome.cause is not None:
@@ -407,7 +410,7 @@ class Turn:
             )
         return answer or _quoted(results[-1]), role
 
-    async def _conclude(self) -> TurnEnd:
+    async def _conclude(self, reason: str) -> TurnEnd:
         """Answer with the results so far; if that fails, quote the last result."""
         await self._follow()
         self._backtrack(self._best, FOUND_MOST)
@@ -420,7 +423,7 @@ class Turn:
             text = f"The last result, as returned by {results[-1].call.subject}:{separator}{quote}"
         if text:
             self.emit(Answer(text, partial=True, role=role))
-        return TurnEnd("limit", text)
+        return TurnEnd("limit", text, reason)
 
     async def _final_text(self) -> tuple[str | None, str]:
         """The answer from the results so far, paid from its reservation, and its role; None if no call is possible."""

@@ -327,6 +327,8 @@ class TurnFinished(Event):
     """The usage with calls without reported usage as estimated by a tokenizer; None if all calls reported theirs."""
     estimate_nano: int | None = None
     """The price with the estimated calls; None if it equals `spent_nano`."""
+    reason: str = ""
+    """Why it ended early, if no event of a limit or an error says so."""
 
     @property
     def consumption(self) -> Consumption:
