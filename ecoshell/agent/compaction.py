@@ -18,6 +18,7 @@ from ecoshell.events import Compacted, Emit, Notice
 from ecoshell.events.work import todo_lines
 from ecoshell.messages import Message
 from ecoshell.models import Request
+from ecoshell.models.effort import reasoning_tokens
 from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies import Step
 
@@ -27,6 +28,8 @@ _MIN_SUMMARY_TOKENS = 1_024
 _MAX_SUMMARY_TOKENS = 8_192
 _CONTEXT_PER_SUMMARY = 32
 """A summary takes at most one token for so many of the context."""
+_CONTEXT_PER_REASONING = 8
+"""The same for the reasoning before it."""
 _UNKNOWN_CONTEXT = 128_000
 _RETRY_OUTPUT_FACTOR = 4
 """How much more output a second attempt gets, after reasoning took all of the first."""
@@ -197,15 +200,25 @@ def _request(writer: CallForecast, messages: Messages) -> Request:
     base = writer.request
     system = base.messages[:1] if base.messages and base.messages[0].speaker == "system" else ()
     has_tools = writer.model.traits.native_tools and bool(base.tools)
+    reasoning = _reasoning_room(writer.model) if base.messages else 0
     return Request(
         messages=(*system, *messages, Message("user", instruction)),
         tools=base.tools,
         # providers cache prompts by the tool choice as well
         want="either" if has_tools else "text",
-        max_tokens=summary_tokens(writer.model.traits.context),
+        max_tokens=summary_tokens(writer.model.traits.context) + reasoning,
         purpose="compact",
         task=instruction if base.messages else "",
     )
+
+
+def _reasoning_room(model: MeteredModel) -> int:
+    """Room for the reasoning before a summary, with the effort that its model also has in steps."""
+    traits = model.traits
+    if traits.reasons is False:
+        return 0
+    longest = (traits.context or _UNKNOWN_CONTEXT) // _CONTEXT_PER_REASONING
+    return min(reasoning_tokens(model.effort()), longest)
 
 
 def _fitting(writer: CallForecast, messages: Messages) -> Request:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ecoshell.budget import ModelFacts
 from ecoshell.models import Request
+from ecoshell.options import Effort
 
 _CLAUDE_BUDGETS = {"max": 16_384, "high": 4_096, "medium": 2_048, "low": 1_024}
 """Reasoning tokens that litellm asks of Claude before 4.6; they must stay below `max_tokens`."""
@@ -27,6 +28,11 @@ def add_effort(body: dict[str, Any], request: Request, name: str, facts: ModelFa
         body.pop("temperature", None)
         if body.get("tool_choice") == "required":
             body["tool_choice"] = "auto"
+
+
+def reasoning_tokens(effort: Effort) -> int:
+    """Output tokens that an effort may take before the answer."""
+    return _CLAUDE_BUDGETS.get(effort, 0)
 
 
 def level_of(request: Request, name: str, facts: ModelFacts | None) -> str | None:

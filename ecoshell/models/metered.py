@@ -113,9 +113,10 @@ class MeteredModel:
     def _adapted(self, request: Request) -> Request:
         """The request with the effort and the output that it is sent with.
 
-        A model that reasons shall decide in few words without that, and has room for what it cannot do without.
+        A model that reasons shall decide in few words without that, and has room for what it cannot do without. A
+        summary that continues a step has the step's effort, because Anthropic caches messages by it.
         """
-        if request.purpose in CONVERSATION:
+        if request.purpose in CONVERSATION or (request.purpose == "compact" and request.task):
             return replace(request, effort=self.effort())
         if request.purpose in _DECISIONS and self.traits.reasons:
             return replace(

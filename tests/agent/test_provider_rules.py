@@ -190,6 +190,31 @@ async def test_a_server_of_unknown_context_gets_a_shorter_output_once_it_states_
     assert [request["max_tokens"] > 3_000 for request in emulator.requests] == [True] * 3
 
 
+@pytest.mark.parametrize("effort", ["low", "high", "max"])
+async def test_a_summary_reads_the_conversation_from_the_cache(opened, emulators, home, effort):
+    (home / "a.txt").write_text("a line of the file\n" * 2_000)
+    model = "anthropic/claude-sonnet-4-5"
+    emulator = emulators[model]
+    read = ToolCall("read_file", {"path": "a.txt"})
+    emulator.script(
+        [
+            Reply((Reasoning("I read it."), read)),
+            Reply((Reasoning("That is all."), Text("It has 2,000 lines. " * 100))),
+            Reply((Reasoning("I summarize."), Text("A file of 2,000 lines was read."))),
+        ]
+    )
+    async with opened(model, effort=effort) as shell:
+        await ask(shell, 0)
+        await shell.command("/compact")
+    step, summary = emulator.requests[-2:]
+    assert summary["thinking"] == step["thinking"]
+    assert summary["max_tokens"] >= summary["thinking"]["budget_tokens"] + 4_000
+    before, usage = emulator.usages[-2:]
+    cached = before["cache_read_input_tokens"] + before["cache_creation_input_tokens"]
+    assert usage["cache_read_input_tokens"] == cached > 8_000
+    assert emulator.rejections == []
+
+
 @EFFORTS
 async def test_a_conversation_moves_between_all_providers(opened, emulators, effort):
     models = [*PROVIDERS]
