@@ -459,7 +459,7 @@ class LimitQuestion(MoneyQuestion[LimitChoice]):
 
     def __init__(self, hit: LimitHit) -> None:
         need, available = amount(hit.need, hit.unit), amount(hit.left, hit.unit)
-        title = f"■ {visible_line(hit.scope)} cap: needs {need}, {available} left"
+        title = f"■ {visible_line(hit.scope)} cap: needs {need}, {available} not reserved"
         text, enough = Content(visible(hit.message)), enough_text(hit)
         super().__init__(title, text, hit.offers, LimitChoice, unit=hit.unit, enough=enough)
 

@@ -296,6 +296,13 @@ async def test_click_selects_an_offered_model():
         assert await answered(answer) == LimitChoice("model", "openai/gpt-5-nano")
 
 
+async def test_the_title_of_a_limit_does_not_call_the_reserve_of_the_answer_used():
+    """The panel and the title bar count it as left."""
+    hit = replace(LIMIT, unit="ms", need=1_000, left=0, enough=16_000)
+    async with asked(hit) as (pilot, _):
+        assert shown(pilot).startswith("■ session cap: needs 1 s, 0 s not reserved\n")
+
+
 async def test_offers_show_location_price_and_fit():
     async with asked(LIMIT, size=(120, 36)) as (pilot, _):
         rows = shown(pilot).split("\n")
