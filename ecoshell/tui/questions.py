@@ -57,13 +57,6 @@ _UNFOLDED_LINES = 400
 _DIFF_STYLES = {"+": "$text-success", "-": "$text-error", "@": SECONDARY, "[": SECONDARY}
 
 
-def start_message(widget: Widget, event: Key) -> None:
-    """Start a message in the prompt with a typed letter."""
-    if event.character and event.is_printable:
-        event.stop()
-        widget.screen.query_one(Prompt).focus().insert(event.character)
-
-
 def choice(key: str, words: Content | str, action: str) -> Content:
     """One answer: its key and words; a click on it runs the question's action."""
     text = Content.assemble((f" {key} ", "reverse"), " ", words)
@@ -182,7 +175,7 @@ class Question(VerticalScroll, Generic[T]):
         self._field.value, self._field.placeholder = proposed, placeholder
         self._field.cursor_position = len(proposed)
         self._field.add_class("-on")
-        self._field.focus()
+        self.screen.set_focus(self._field)
 
     def action_back(self) -> None:
         """Return from an input to the question; without one, refuse."""
@@ -198,6 +191,7 @@ class Question(VerticalScroll, Generic[T]):
         """Answer, unless there is an answer already."""
         if not self.answer.done():
             self.answer.set_result(answer)
+            self.screen.set_focus(self.screen.query_one(Prompt))
 
     def complain(self, text: str) -> None:
         """Show what is wrong with the input; an empty text clears the message."""
@@ -205,18 +199,33 @@ class Question(VerticalScroll, Generic[T]):
         self._fault.set_class(bool(text), "-on")
 
     async def on_key(self, event: Key) -> None:
-        """Letters that are not answers start a message in the prompt."""
-        if not self.has_focus:
-            return
-        if await act_at_once(self, event.key):
+        """Letters that are not answers start a message in the prompt.
+
+        The focus moves at once, so that the other keys of a packet go to the new widget; those that are here already
+        are passed on.
+        """
+        focused = self.screen.focused
+        if focused is not self:
+            if self.has_focus and focused is not None:
+                event.stop()
+                focused.post_message(Key(event.key, event.character))
+        elif await act_at_once(self, event.key):
             event.stop()
-        elif event.key not in self.screen.active_bindings:
-            start_message(self, event)
+        elif event.is_printable and event.key not in self.screen.active_bindings:
+            event.stop()
+            prompt = self.screen.query_one(Prompt)
+            self.screen.set_focus(prompt)
+            prompt.post_message(Key(event.key, event.character))
 
     def on_paste(self, event: Paste) -> None:
-        if self.has_focus:
-            event.stop()
-            self.screen.query_one(Prompt).focus().post_message(Paste(event.text))
+        """A paste starts a message, too."""
+        if not self.has_focus:
+            return
+        event.stop()
+        if self.screen.focused is self:
+            self.screen.set_focus(self.screen.query_one(Prompt))
+        if (focused := self.screen.focused) is not None:
+            focused.post_message(Paste(event.text))
 
     @on(Focus)
     @on(DescendantFocus)
@@ -353,7 +362,7 @@ class ApprovalQuestion(Question[Approval]):
         )
         self.add_class("-editing")
         self._choices.choices = (choice("enter", "run it with these", "submit"), _BACK)
-        self._editor.focus()
+        self.screen.set_focus(self._editor)
         self.call_after_refresh(self._editor.scroll_visible, animate=False)
 
     def action_submit(self) -> None:

@@ -13,6 +13,7 @@ from ecoshell.agent import Approval, CostChoice, LimitChoice
 from ecoshell.messages import visible
 from ecoshell.tui.keys import LineInput
 from ecoshell.tui.questions import ArgumentsEditor, Choices, Question
+from ecoshell.tui.terminal import TerminalParser
 
 WIDE, NARROW = (120, 36), (80, 24)
 
@@ -26,6 +27,12 @@ def shown(pilot) -> str:
 
 async def answered(answer: "asyncio.Future[object]") -> object:
     return await asyncio.wait_for(answer, 600)
+
+
+def send_packet(pilot, text: str) -> None:
+    """Send letters at once, as a slow connection delivers them."""
+    for key in TerminalParser().feed(text):
+        pilot.app._driver.process_message(key)
 
 
 async def click(pilot, words: str) -> None:
@@ -411,3 +418,38 @@ def test_how_a_question_looks(snap_compare, monkeypatch, size, event, keys):
         await pilot.pause()
 
     assert snap_compare(AskingApp(event), terminal_size=size, run_before=ready)
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [(WRITES, "why"), (WRITES, "/cost last"), (RUNS, "why"), (LIMIT, "q8"), (COST, "what")],
+)
+async def test_a_packet_of_letters_that_starts_with_no_answer_goes_to_the_prompt(event, text):
+    async with asked(event) as (pilot, answer):
+        send_packet(pilot, text)
+        await eventually(pilot, lambda: pilot.app.focused is pilot.app.prompt)
+        assert (pilot.app.prompt.text, answer.done()) == (text, False)
+
+
+@pytest.mark.parametrize(
+    ("event", "text", "choice"),
+    [
+        (WRITES, "dstop it", Approval("no", instead="stop it")),
+        (LIMIT, "mas", LimitChoice("model", "as")),
+        (COST, "mgo", CostChoice("model", "go")),
+    ],
+)
+async def test_a_packet_that_opens_an_input_is_typed_into_it(event, text, choice):
+    async with asked(event) as (pilot, answer):
+        send_packet(pilot, text)
+        await eventually(pilot, lambda: isinstance(pilot.app.focused, LineInput))
+        await pilot.press("enter")
+        assert await answered(answer) == choice
+
+
+async def test_letters_after_an_answer_in_one_packet_go_to_the_prompt():
+    async with asked(WRITES) as (pilot, answer):
+        send_packet(pilot, "yes")
+        assert await answered(answer) == Approval("once")
+        await eventually(pilot, lambda: pilot.app.focused is pilot.app.prompt)
+        assert pilot.app.prompt.text == "es"

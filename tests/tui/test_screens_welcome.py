@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from textual.events import Paste
 from textual.widgets import Static
 from tui_play import STATUS, FakeShell, eventually
 
@@ -22,6 +23,7 @@ from ecoshell.tui.screens.picker import AskPane, Picker
 from ecoshell.tui.screens.start_question import StartQuestion
 from ecoshell.tui.screens.welcome import is_first_start, requests_block, welcome_block
 from ecoshell.tui.side.bars import TitleBar
+from ecoshell.tui.terminal import TerminalParser
 from ecoshell.tui.transcript.view import Transcript
 
 OFFERS = (
@@ -161,6 +163,41 @@ async def test_a_letter_starts_a_message_instead_and_esc_keeps_the_demo(make_app
         await pilot.press("shift+tab", "escape")
         await eventually(pilot, lambda: not app.screen.query(StartQuestion))
         assert shell.commands == []
+
+
+async def test_text_typed_before_the_first_question_is_sent_by_enter(make_app):
+    shell, gate = FakeShell(offers=OFFERS, introduced="embedded answers."), asyncio.Event()
+    app = make_app(shell, gate=gate, model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press(*"hello")
+        gate.set()
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        question = app.screen.query_one(StartQuestion)
+        assert question.border_subtitle == "shift+tab to answer"
+        await pilot.press("enter")
+        await eventually(pilot, lambda: shell.asked == ["hello"])
+        assert question.is_attached
+        assert not app.paths.settings_file.exists()
+
+
+async def test_a_packet_at_the_first_question_is_sent_as_a_message(make_app):
+    shell = FakeShell(offers=OFFERS, introduced="embedded answers.")
+    app = make_app(shell, model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        for key in TerminalParser().feed("hello\r"):
+            app._driver.process_message(key)
+        await eventually(pilot, lambda: shell.asked == ["hello"])
+        assert app.screen.query(StartQuestion)
+        assert shell.commands == []
+
+
+async def test_a_paste_at_the_first_question_goes_to_the_prompt(make_app):
+    app = make_app(FakeShell(offers=OFFERS, introduced="embedded answers."), model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        app.post_message(Paste("pasted"))
+        await eventually(pilot, lambda: app.screen.query_one(Prompt).text == "pasted")
 
 
 @pytest.mark.parametrize("place", ["file", "environment"])
