@@ -114,6 +114,8 @@ class ChatScreen(Screen[None]):
         self._model = model or "the model"
         self._chooses_model = not model
         self._failed = self._first = False
+        self._stores_choice = False
+        """Whether the next model chosen is that of the first start, which is stored for later chats."""
         self._view: TranscriptController | None = None
         self.controller: ChatController | None = None
         self.leaving = False
@@ -178,12 +180,13 @@ class ChatScreen(Screen[None]):
         """Introduce the model; at the first start, let the user choose one, and suggest requests."""
         first = self._first and not controller.shell.past and self._chooses_model
         offers = await controller.starting_models() if first else ()
-        chosen = None
         if len(offers) > 1 and not controller.busy:
+            self._stores_choice = True
             chosen = await self._choose(offers)
-        if chosen is not None:
-            await self._use(controller, chosen)
-            self._send_queued()
+            if chosen is not None:
+                await self._use(controller, chosen)
+            else:
+                self._stores_choice = False
         await controller.introduce(first=self._first)
         await asyncio.to_thread(release_free_memory)
 
@@ -239,6 +242,12 @@ class ChatScreen(Screen[None]):
         self.view.title.state = f"opening {self._model} …"
         return True
 
+    def _end_choice(self) -> None:
+        """Close the question of the first start: a model has been chosen in another way."""
+        self._stores_choice = False
+        if (question := self._start_question) is not None:
+            question.resolve(None)
+
     @property
     def _opens_demo(self) -> bool:
         """Whether later chats open the demo model."""
@@ -255,11 +264,16 @@ class ChatScreen(Screen[None]):
             self.view.show_result("/model", error)
 
     async def _use(self, controller: "ChatController", offer: "StartingModel") -> None:
-        """Change to a model of the first run, after its download if it needs one, and store it in the settings."""
+        """Change to a model of the first run, after its download if it needs one; during a turn, after the turn."""
+        line = f"{_MODEL_COMMAND}{offer.name}"
         if offer.source == "download":
-            await self._carry_out(controller, f"{_PULL_COMMAND}{offer.name.removeprefix('hf:')}")
-        elif await controller.command(f"{_MODEL_COMMAND}{offer.name}") is not None:
-            await self._store_model(offer.name)
+            line = f"{_PULL_COMMAND}{offer.name.removeprefix('hf:')}"
+        if controller.busy:
+            bar = self.query_one(PromptBar)
+            bar.queue = (Draft(line), *bar.queue)
+        else:
+            await self._carry_out(controller, line)
+            self._send_queued()
 
     def failed(self, error: Exception, kept: str = "") -> None:
         """Show why the shell could not be opened, and return waiting input to the prompt."""
@@ -416,6 +430,8 @@ class ChatScreen(Screen[None]):
                 self.view.show_result(line, (await _screen_commands().run(self.app, line)).text)
             except EcoshellError as error:
                 self.view.show_result(line, error)
+            if self._stores_choice and chosen_setting(self.app.paths, "model", ""):
+                self._end_choice()  # the settings screen has stored a model
         elif self.controller is not None:
             from ecoshell.tui.commands import screen_for
 
@@ -430,14 +446,19 @@ class ChatScreen(Screen[None]):
         self._send_queued()
 
     async def _carry_out(self, controller: "ChatController", line: str) -> None:
-        """Run a command of the shell; a model that replaces the demo is stored for later chats."""
-        replaces_demo = line.startswith(_PULL_COMMAND) and controller.shell.model_name == EMBEDDED
+        """Run a command of the shell; a model chosen at the first start, or in place of the demo, is stored."""
+        is_pull = line.startswith(_PULL_COMMAND)
+        replaces_demo = is_pull and controller.shell.model_name == EMBEDDED
         printed = await controller.command(line)
         if printed is None:
             return
         model = controller.shell.model_name
         if replaces_demo and model != EMBEDDED and self._opens_demo:
             await self._store_model(model)
+            self._end_choice()
+        elif self._stores_choice and line.startswith(_MODEL_COMMAND) and not is_pull:
+            await self._store_model(line.removeprefix(_MODEL_COMMAND))
+            self._end_choice()
         if printed.effect == "quit":
             self.app.call_later(self.app.action_quit)
         elif printed.effect == "ask":

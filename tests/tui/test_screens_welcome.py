@@ -200,6 +200,51 @@ async def test_a_paste_at_the_first_question_goes_to_the_prompt(make_app):
         await eventually(pilot, lambda: app.screen.query_one(Prompt).text == "pasted")
 
 
+async def test_f7_answers_the_first_question_and_stores_the_model(make_app):
+    known = [
+        ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
+        ModelRow("openai/x", "openai", True, 8192, None, None, kind="remote"),
+    ]
+    shell = Pulling(offers=OFFERS, introduced="embedded answers.", known=known)
+    app = make_app(shell, model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        await pilot.press("f7")
+        await listed(pilot, app)
+        await pilot.press(*"openai", "enter")
+        await eventually(
+            pilot, lambda: app.screen is app.chat and not app.chat.query(StartQuestion)
+        )
+        assert shell.commands == ["/model openai/x"]
+        assert 'model = "openai/x"' in app.paths.settings_file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("keys", "command", "stored"),
+    [
+        ((), "/model ollama/qwen3:8b", "ollama/qwen3:8b"),
+        (("down",), "/model pull unsloth/Qwen3-4B-Instruct-2507-GGUF:Q4_K_M", OFFERS[1].name),
+    ],
+)
+async def test_a_model_chosen_during_a_turn_is_used_and_stored_after_it(
+    make_app, keys, command, stored
+):
+    shell = Pulling(offers=OFFERS, introduced="embedded answers.", stops_at=1)
+    app = make_app(shell, model=None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: app.screen.query(StartQuestion))
+        await pilot.press(*"hello", "enter")
+        await eventually(pilot, lambda: shell.asked == ["hello"])
+        await pilot.press(*keys, "enter")
+        bar = app.chat.query_one(PromptBar)
+        await eventually(pilot, lambda: [draft.text for draft in bar.queue] == [command])
+        assert shell.commands == []
+        shell.stopped.set()
+        await eventually(pilot, app.paths.settings_file.exists)
+        assert shell.commands == [command]
+        assert f'model = "{stored}"' in app.paths.settings_file.read_text()
+
+
 @pytest.mark.parametrize("place", ["file", "environment"])
 async def test_first_start_uses_the_model_of_the_settings_without_a_question(
     make_app, paths, monkeypatch, place
