@@ -18,6 +18,7 @@ from ecoshell.events import (
     CallStarted,
     Event,
     ModelReplied,
+    Quote,
     StepStarted,
     TextArrived,
     TurnFinished,
@@ -120,3 +121,19 @@ def test_all_interfaces_say_how_a_turn_ended(interface) -> None:
     )
     words = "limit reached · $0.0031 · 3 steps · 2.1 s · saved 4.2k tok of schemas"
     assert words in interface(ended)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.000000001, 0.02, "up to $0.02"),
+        (0.0, 0.02, "up to $0.02"),
+        (0.001, 0.02, "$0.001 to $0.02"),
+        (0.02, 0.02, "$0.02"),
+        (0.0, 0.0, "free"),
+    ],
+)
+def test_a_quote_states_no_negligible_lower_bound(low: float, high: float, words: str) -> None:
+    quote = Quote("1.1", "tasks", 2, low, high / 2, high, 1.0, 2.0, 4.0)
+    text = f"quote for 2 subagents: {words}, 1.0 s to 4.0 s (estimated, without experience)"
+    assert quote.render().text == text

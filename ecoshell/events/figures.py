@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 from ecoshell.budget import NANO, about, amount_text, counted, rounded_up
 
+_NEGLIGIBLE_SHARE = 0.01
+"""Below this share of the upper bound a lower one says nothing."""
+
 
 def duration(seconds: float) -> str:
     """A duration: `12 ms`, `2.1 s`, `3 min 20 s`."""
@@ -26,9 +29,11 @@ def usd_text(amount: float) -> str:
 
 
 def span_text(low: float | None, high: float | None, text: Callable[[float], str]) -> str | None:
-    """Two bounds as text; None if they are unknown."""
+    """Two bounds as text, without a negligible lower one; None if they are unknown."""
     if low is None or high is None:
         return None
+    if low < _NEGLIGIBLE_SHARE * high:
+        return f"up to {text(high)}"
     return text(high) if text(low) == text(high) else f"{text(low)} to {text(high)}"
 
 
