@@ -150,7 +150,9 @@ def _undo_text(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequen
         lines.append(f"Changes by {_listed(lasting)} cannot be restored.")
     if turn.registered:
         lines.append(f"Registered tools stay registered: {_listed(turn.registered)}.")
-    if turn.spent_nano != 0:
+    if turn.spent_nano is None:
+        lines.append("Its cost, which is unknown, stays spent.")
+    elif turn.spent_nano:
         lines.append(f"Its cost of {dollars(turn.spent_nano)} stays spent.")
     return "\n".join(lines)
 

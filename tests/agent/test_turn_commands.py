@@ -316,6 +316,7 @@ async def test_undo_reverts_the_turn_of_a_killed_process(play, home, tmp_path):
         printed = await shell.command("/undo")
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
     assert "Changes by run_command cannot be restored." in printed.text
+    assert "Its cost, which is unknown, stays spent." in printed.text
 
 
 async def test_a_file_too_large_to_restore_is_reported(play, home):
