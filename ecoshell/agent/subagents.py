@@ -176,17 +176,20 @@ class Subagents:
         return _Plan(agent.name, "\n\n".join(filter(None, parts)), catalog, models, budget)
 
     def _catalog(self, agent: AgentDefinition, allowed: Sequence[str], emit: Emit) -> Catalog:
-        """The tools of a subagent: those of its definition that the task allows; raises UsageError."""
-        parents = self.deps.catalog
+        """The tools of a subagent: those of its definition that the task allows; raises UsageError.
+
+        It knows all skills, which may be named among the tools.
+        """
+        parents, skills = self.deps.catalog, self.deps.catalog.skills
         where = f" in {agent.file}" if agent.file else ""
-        own = list(agent.tools)
+        own = [name for name in agent.tools if name not in skills]
         if unknown := [name for name in own if name not in parents]:
             if not agent.is_foreign:
                 raise _unknown_tool(unknown[0], parents, where)
             names = visible_line(", ".join(unknown))
             emit(Notice(f"{agent.name} works without tools that are unknown here: {names}."))
             own = [name for name in own if name in parents]
-        if unknown := [name for name in allowed if name not in parents]:
+        if unknown := [name for name in allowed if name not in parents and name not in skills]:
             raise _unknown_tool(unknown[0], parents)
         names = own if agent.tools else parents.names
         names = [name for name in names if not allowed or name in allowed]
@@ -194,7 +197,7 @@ class Subagents:
         if not could_delegate and TASK not in (*own, *allowed):
             names = [name for name in names if name != TASK]
         catalog = Catalog(parents.tool(name) for name in names)
-        catalog.skills = parents.skills
+        catalog.skills = skills
         return catalog
 
     async def _open(self, plan: _Plan, account: Account) -> tuple[str, tuple[Amount, ...]]:

@@ -7,6 +7,7 @@ import sys
 from decimal import Decimal
 
 import pytest
+import skill_set
 from agent_play import User, finish, is_replayed, of, register, say, turn
 from graph_turns import plan
 from ledger_totals import wrong_totals
@@ -26,6 +27,7 @@ from ecoshell.events import (
     SubagentFinished,
     SubagentLimited,
     SubagentStarted,
+    ToolRegistered,
     TurnFinished,
     TurnStarted,
 )
@@ -250,6 +252,25 @@ async def test_a_subagent_uses_only_the_tools_that_the_task_names(play, child):
             ("read_file", "unknown"),
             ("count_text", ""),
         ]
+
+
+async def test_a_task_can_name_a_skill_among_its_tools(play, child, tmp_path):
+    skill_set.write(tmp_path / "home/config/skills", {"release": "How to release."})
+    child(
+        register("release"),
+        say("", "read_file", path="notes.txt"),
+        say("", "count_text", path="notes.txt"),
+        say("Counted."),
+    )
+    lines = [register("task"), delegate(tools=["count_text", "release"]), say("Done.")]
+    async with play(lines, price=PRICE) as shell:
+        (ended,) = of(await turn(shell), SubagentFinished)
+        own = [event for _, event in shell.store.events(ended.session)]
+    assert "release" in [event.name for event in of(own, ToolRegistered)]
+    assert [(event.name, event.refused) for event in of(own, CallFinished)] == [
+        ("read_file", "unknown"),
+        ("count_text", ""),
+    ]
 
 
 @pytest.mark.parametrize("decision", ["once", "no", None])
