@@ -95,7 +95,7 @@ class AgentFiles:
                 if file.of_project and not self._trust.decision(file.file, file.text)[0]:
                     about = f"not trusted yet: {about}"
             except EcoshellError as error:
-                about = error.message
+                about = " ".join(filter(None, (error.message, error.fix)))
             rows.append((file.name, about, file.file))
         return rows
 
@@ -124,6 +124,9 @@ def _parsed(file: Definition) -> AgentDefinition:
     """The agent that a file defines; raises UsageError that names the file."""
     if file.fault:
         raise UsageError(f"The agent {file.name} cannot be used: {file.fault}")
+    if ":" in file.name or len(file.name.split()) != 1:
+        fix = f"Rename {file.file}."
+        raise UsageError(f"{file.name!r} cannot be used: an agent's name is one word.", fix=fix)
     fields = file.content
     model, tools, budget = fields.text("model"), fields.words("tools"), fields.text("budget")
     about = visible_line(fields.text("description"), _MAX_ABOUT)

@@ -226,6 +226,8 @@ class Subagents:
             if budget.value > free.get(budget.unit, budget.value):
                 rest = amount_text(max(0, free[budget.unit]), budget.unit)
                 fix = "Delegate it with less, or let the user raise the cap."
+                if self.task_turn is not None:
+                    fix = "Name a smaller amount, or raise the cap."
                 reason = f"Its share of {budget} is more than the {rest} that is left."
                 raise UsageError(reason, fix=fix)
             return (budget,)
@@ -233,9 +235,8 @@ class Subagents:
         shares = tuple(Amount(amount // parts, unit) for unit, amount in free.items())
         if used_up := next((share for share in shares if share.value <= 0), None):
             words = {"usd": "budget", "tokens": "token budget", "ms": "working time"}[used_up.unit]
-            raise UsageError(
-                f"Nothing of the {words} is left for a subagent.", fix="Continue without one."
-            )
+            fix = "Continue without one." if self.task_turn is None else "Raise the cap."
+            raise UsageError(f"Nothing of the {words} is left for a subagent.", fix=fix)
         return shares
 
     async def _free(self, account: Account) -> dict[Unit, int]:

@@ -31,19 +31,27 @@ def delegation_of(line: str, agents: Collection[str]) -> Delegation | None:
     """What a line delegates: `/task INSTRUCTIONS`, `/task AGENT 0.05: INSTRUCTIONS`; None for other lines.
 
     Words before a colon are instructions, too, unless they name an agent or an amount. An amount at the beginning is
-    the share also without a colon, unless it may count something (`/task 3 files …`). Raises UsageError for an unknown
-    agent before an amount and a colon.
+    the share also without a colon, unless it may count something (`/task 3 files …`). Raises UsageError without
+    instructions, and for an unknown agent before an amount and a colon.
     """
     command, text = split_first_word(line)
-    if command.lower() != COMMAND or not text:
+    if command.lower() != COMMAND:
         return None
+    delegation = _delegation(text, agents)
+    if not delegation.instructions:
+        fix = f"Write {COMMAND} [AGENT] [AMOUNT]: TEXT. In the chat, {COMMAND} alone lists the agents."
+        raise UsageError("The text of the task is missing.", fix=fix)
+    return delegation
+
+
+def _delegation(text: str, agents: Collection[str]) -> Delegation:
     head, colon, tail = text.partition(":")
     words = head.split() if colon else []
-    named = [word for word in words if word in agents]
-    amounts = [word for word in words if _is_amount(word)]
-    if words and len(words) == len(named) + len(amounts) and len(named) <= 1 >= len(amounts):
-        return Delegation(tail.strip(), agent="".join(named), budget="".join(amounts))
-    if len(words) == 2 and words[1:] == amounts and not (named or words[1].isdecimal()):
+    amounts = [word for word in words if word not in agents and _is_amount(word)]
+    name = " ".join(word for word in words if word not in amounts)
+    if words and len(amounts) <= 1 and (not name or name in agents):
+        return Delegation(tail.strip(), agent=name, budget="".join(amounts))
+    if len(words) == 2 and words[1:] == amounts and not words[1].isdecimal():
         fix = suggestion(words[0], sorted(agents))
         raise UsageError(f"Unknown agent {visible_line(words[0])!r}.", fix=fix)
     agent, rest = split_first_word(text)
@@ -52,7 +60,7 @@ def delegation_of(line: str, agents: Collection[str]) -> Delegation | None:
     budget, instructions = split_first_word(rest)
     if _is_amount(budget) and not budget.isdecimal():
         return Delegation(instructions, agent=agent, budget=budget)
-    return Delegation(text)
+    return Delegation(text if rest else "")
 
 
 def _is_amount(word: str) -> bool:

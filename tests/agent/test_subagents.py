@@ -521,14 +521,44 @@ async def test_the_default_model_is_the_cheapest_of_the_roles(play, home, tmp_pa
         ("/task Step 2: count.", Delegation("Step 2: count.")),
         ("/task\nCount:\nall.", Delegation("Count:\nall.")),
         ("/task\t0.05\nCount.", Delegation("Count.", budget="0.05")),
-        ("/task", None),
+        ("/task two words: Count.", Delegation("Count.", agent="two words")),
+        ("/task two words 0.05: Count.", Delegation("Count.", agent="two words", budget="0.05")),
         ("  ", None),
         ("/tasks now", None),
         ("What is /task x?", None),
     ],
 )
 def test_a_line_names_agent_and_budget_before_a_colon(line, delegation):
-    assert delegation_of(line, {"counter"}) == delegation
+    assert delegation_of(line, {"counter", "two words"}) == delegation
+
+
+@pytest.mark.parametrize(
+    "line", ["/task", "/task 0.05:", "/task 0.05", "/task counter:", "/task counter"]
+)
+async def test_a_task_without_a_text_is_refused_before_anything_is_sent(play, child, home, line):
+    child(say("Never."))
+    define(home / ".ecoshell/agents")
+    async with play([say("Never.")], price=PRICE) as shell:
+        with pytest.raises(UsageError, match="The text of the task is missing") as caught:
+            await turn(shell, line)
+        assert not shell.requests
+    assert caught.value.fix.startswith("Write /task [AGENT] [AMOUNT]: TEXT.")
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("/task 99: Count.", "Name a smaller amount, or raise the cap."),
+        ("Delegate it.", "Delegate it with less, or let the user raise the cap."),
+    ],
+)
+async def test_a_share_above_the_cap_is_explained_to_whom_stated_it(play, child, line, fix):
+    child(say("Never."))
+    lines = [register("task"), delegate(budget="99"), say("By myself.")]
+    async with play(lines, price=PRICE, budget="1") as shell:
+        (result,) = results(await turn(shell, line))
+    assert result.startswith("No subagent was started. Its share of $99 is more than the ")
+    assert result.endswith(f" that is left. {fix}")
 
 
 def test_an_unknown_agent_before_an_amount_is_an_error_with_the_closest_name():
@@ -602,6 +632,21 @@ async def test_the_command_lists_agents_with_their_problems(play, child, home):
         assert "not trusted yet: Counts the lines of files" in rows[1]
         assert "cannot be used" in rows[2]
         assert [completion.text for completion in shell.complete("/task c")] == ["/task counter: "]
+
+
+@pytest.mark.parametrize("name", ["two words", "a:b"])
+async def test_an_agent_whose_name_is_no_word_is_a_fault_of_its_file(play, child, home, name):
+    child(say("Never."))
+    define(home / ".ecoshell/agents", name=name)
+    file = f".ecoshell/agents/{name}.md"
+    reason = f"'{name}' cannot be used: an agent's name is one word. Rename {file}."
+    lines = [register("task"), delegate(agent=name), say("By myself.")]
+    async with play(lines, price=PRICE, trust_project=True) as shell:
+        assert reason in (await shell.command("/task")).text
+        assert results(await turn(shell)) == [f"No subagent was started. {reason}"]
+        if " " in name:
+            (result,) = results(await turn(shell, f"/task {name}: Count."))
+            assert result == f"No subagent was started. {reason}"
 
 
 def ecoshell(*arguments):
