@@ -16,7 +16,12 @@ _CONTINUATIONS = 3
 _CONTINUATION_TOKENS = 256  # a continuation with less room than this is not worth its prompt
 _OVERLAP_CHARACTERS = range(16, 401)
 """How much of its last text a model may repeat when it continues."""
-_MORE_ROOM = "To allow longer replies, raise [agent] max_output_tokens, or the cap with /budget."
+_MORE_ROOM = (
+    "Raise [agent] max_output_tokens, or the cap with /budget, or choose another model with /model."
+)
+_NO_MORE_ROOM = (
+    "That is all the model can write at once: ask for less, or choose another with /model."
+)
 
 
 async def completed(
@@ -36,7 +41,7 @@ async def completed(
         more = max(2 * reached, request.max_tokens)  # a cap may have granted less than was asked
         more = more if room is None else min(more, room)
         if more <= reached:
-            emit(Notice(f"{_unusable_text(reply, reached)} {_MORE_ROOM}"))
+            emit(Notice(f"{_unusable_text(reply, reached)} {_NO_MORE_ROOM}"))
             return reply
         emit(Notice(f"{_unusable_text(reply, reached)} Asking once more, with up to {more:,}."))
         least = reached + reached // 2
@@ -46,7 +51,8 @@ async def completed(
             return reply
         if _is_unusable(reply):
             reached = reply.usage.output if reply.usage else more
-            emit(Notice(f"{_unusable_text(reply, reached)} {_MORE_ROOM}"))
+            advice = await advice_after_cut(reply, request, model)
+            emit(Notice(f"{_unusable_text(reply, reached)} {advice}"))
             return reply
     return await _continued(reply, request, model, emit, role=role)
 
@@ -73,8 +79,16 @@ async def _continued(
             return reply
         if _is_unusable(piece):
             break
-    emit(Notice(f"The reply is incomplete: its output limit cut it.{failure_text} {_MORE_ROOM}"))
+    advice = _MORE_ROOM if failure_text else await advice_after_cut(reply, request, model)
+    emit(Notice(f"The reply is incomplete: its output limit cut it.{failure_text} {advice}"))
     return reply
+
+
+async def advice_after_cut(reply: Reply, request: Request, model: MeteredModel) -> str:
+    """What the user can do about a cut reply: no setting helps if it is as long as the model can write."""
+    room = await _room(model, request)
+    reached = reply.usage.output if reply.usage else request.max_tokens
+    return _MORE_ROOM if room is None or reached < room else _NO_MORE_ROOM
 
 
 def joined(text: str, addition: str) -> str:

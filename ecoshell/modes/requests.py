@@ -112,12 +112,23 @@ def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) ->
     )
 
 
-def exhausted(model: MeteredModel) -> ModelBroken:
+def cut_call(model: MeteredModel, attempt: Call | None, advice: str) -> CallBroken:
+    """The error for a model whose output limit cut its call."""
+    return CallBroken(
+        f"{model.traits.name} reached its output limit in the middle of a call.",
+        tool=attempt.name if attempt else "",
+        arguments=attempt.arguments if attempt else None,
+        kept="The session is kept.",
+        fix=advice,
+    )
+
+
+def exhausted(model: MeteredModel, advice: str) -> ModelBroken:
     """The error for a model whose output limit left no room for anything but reasoning."""
     return ModelBroken(
         f"{model.traits.name} reached its output limit before it answered.",
         kept="The session is kept.",
-        fix="Raise [agent] max_output_tokens, or the cap with /budget, or choose another model with /model.",
+        fix=advice,
     )
 
 

@@ -13,10 +13,12 @@ from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.base import ANSWER_SLACK, SINGLE, BaseMode, ModeLimits
+from ecoshell.modes.continuing import advice_after_cut
 from ecoshell.modes.requests import (
     UNUSABLE_CALL,
     broken_call,
     callable_schemas,
+    cut_call,
     exhausted,
     in_context,
     prompt,
@@ -52,8 +54,11 @@ class Single(BaseMode):
             step = self._conclusion(step, view, self._max_tokens)
         request = await asyncio.to_thread(self._fitted, step)
         reply = await self._ask(self._model, request, emit, role=self.role)
+        if reply.fault and reply.cut:
+            advice = await advice_after_cut(reply, request, self._model)
+            raise cut_call(self._model, reply.attempt, advice)
         # a call as text; faults of native calls are reported as their results
-        if reply.fault and not reply.cut:
+        if reply.fault:
             repair = repair_request(request, reply, UNUSABLE_CALL.format(reply.fault))
             reply = await self._ask(
                 self._model, replace(repair, temperature=self._temperature), emit, role=self.role
@@ -63,7 +68,7 @@ class Single(BaseMode):
         if reply.finish == "length" and not (
             reply.call or reply.text.strip() or view.path.result_steps
         ):
-            raise exhausted(self._model)
+            raise exhausted(self._model, await advice_after_cut(reply, request, self._model))
         return thought_of(reply)
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:

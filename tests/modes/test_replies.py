@@ -23,6 +23,7 @@ THINKING = Reply("", cut=True, finish="length", usage=Usage(10, 100, reasoning=1
 LIMIT = LimitReached(
     "The cap has no room for the call.", scope="session", need=2, left=1, unit="tokens"
 )
+ALL = "That is all the model can write at once: ask for less, or choose another with /model."
 
 
 def cut(text):
@@ -124,12 +125,32 @@ async def test_the_retry_stays_within_the_limits_of_the_model(traits, max_tokens
 async def test_a_reply_at_the_maximum_of_the_model_is_not_retried():
     with pytest.raises(ModelBroken, match="output limit") as error:
         await think(THINKING, max_output=100)
-    assert "max_output_tokens" in error.value.fix
-    thought, requests, _ = await think(
+    assert error.value.fix == ALL
+    thought, requests, notices = await think(
         THINKING, max_output=100, path=[Step("", CALL, Observation("a poem"))]
     )
     assert thought == Thought("")  # the turn has a result for the answer
     assert len(requests) == 1
+    assert notices == [
+        f"The reply reached its limit of 100 tokens, 100 of them reasoning, before an answer came. {ALL}"
+    ]
+
+
+async def test_a_call_cut_at_the_maximum_of_the_model_is_no_second_call():
+    with pytest.raises(CallBroken) as error:
+        await think(CUT_CALL, max_output=100)
+    assert error.value.message == "stand-in reached its output limit in the middle of a call."
+    assert error.value.fix == ALL
+
+
+async def test_a_reply_below_the_maximum_of_the_model_can_be_given_more_room():
+    with pytest.raises(ModelBroken, match="output limit") as error:
+        await think(THINKING, replace(THINKING, usage=Usage(10, 200)), max_output=1_000)
+    assert "[agent] max_output_tokens, or the cap with /budget" in error.value.fix
+    _, _, (notice,) = await think(*(cut(f"{number} ") for number in range(4)), max_output=100)
+    assert notice.endswith(ALL)
+    _, _, (notice,) = await think(cut("It is"), LIMIT, max_output=100)
+    assert "/budget" in notice
 
 
 async def test_a_retry_over_the_cap_is_a_limit():
@@ -138,7 +159,7 @@ async def test_a_retry_over_the_cap_is_a_limit():
 
 
 async def test_a_call_cut_twice_is_a_broken_call():
-    with pytest.raises(CallBroken):
+    with pytest.raises(CallBroken, match="reached its output limit in the middle of a call"):
         await think(CUT_CALL, replace(CUT_CALL, usage=Usage(10, 200)))
 
 
