@@ -44,7 +44,7 @@ from ecoshell.secrecy import mask_secrets
 if TYPE_CHECKING:
     from ecoshell.agent.context_report import ContextReport
     from ecoshell.agent.scoring import Scorer
-    from ecoshell.tools.restore import Changed
+    from ecoshell.tools.restore import Changed, Restored
 
 T = TypeVar("T")
 Happened = TypeVar("Happened", bound=Event)
@@ -214,7 +214,7 @@ class Conversation:
                 reason = "This turn changed files, and the shell is read-only."
                 raise UsageError(reason, fix=_NOT_READ_ONLY)
             restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
-            event = TurnUndone(turn.number, restored.restored, restored.kept)
+            event = TurnUndone(turn.number, restored.restored, restored.kept, restored.removed)
             await self.note(event)
             if restored.kept:
                 self._unrestored |= dict.fromkeys(restored.kept, turn.copies)
@@ -222,8 +222,8 @@ class Conversation:
                 await asyncio.to_thread(log.forget, self.session, turn.copies)
             return turn, event, restored.changed
 
-    async def undo_over(self, path: str) -> bool:
-        """Restore a file that `undo` did not restore, over its newer content; says whether it was restored.
+    async def undo_over(self, path: str) -> "Restored":
+        """Restore a file that `undo` did not restore, over its newer content.
 
         Raises UsageError for any other file.
         """
@@ -239,7 +239,7 @@ class Conversation:
             restored = await asyncio.to_thread(restore, log, self.session, copies, over=path)
             if path not in restored.kept:
                 del self._unrestored[path]
-            return path in restored.restored
+            return restored
 
     async def compact(self) -> Compacted:
         """Replace earlier turns by a summary in the model's context.

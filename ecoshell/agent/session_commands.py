@@ -100,10 +100,11 @@ async def _export(shell: Shell, argument: str) -> Printed:
 async def _undo(shell: Shell, argument: str) -> Printed:
     """`/undo`, or `/undo FILE` for a file that changed after the turn."""
     if argument:
-        restored = await shell.conversation.undo_over(argument)
+        undone = await shell.conversation.undo_over(argument)
         name = visible_line(argument)
-        kept = f"{name} was not restored; it may be unchanged."
-        return Printed(f"Restored: {name}." if restored else kept)
+        if not undone.restored:
+            return Printed(f"{name} was not restored; it may be unchanged.")
+        return Printed(f"Removed: {name}." if undone.removed else f"Restored: {name}.")
     turn, undone, changed = await shell.conversation.undo()
     return Printed(_undo_text(shell, turn, undone, changed))
 
@@ -131,8 +132,10 @@ def _undo_text(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequen
     """What was undone, what was not, and why."""
     question = visible_line(turn.question, _QUESTION_LIMIT)
     lines = [f"Turn {turn.number} is undone: “{question}”. Models no longer see it."]
-    if undone.restored:
-        lines.append(f"Restored: {_listed(undone.restored)}.")
+    if undone.put_back:
+        lines.append(f"Restored: {_listed(undone.put_back)}.")
+    if undone.removed:
+        lines.append(f"Removed, because the turn created them: {_listed(undone.removed)}.")
     if undone.kept:
         why = "they changed later, cannot be written, or have no copy"
         lines.append(f"Not restored, because {why}: {_listed(undone.kept)}.")

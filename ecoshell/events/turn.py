@@ -380,9 +380,18 @@ class TurnUndone(Event):
     restored: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     """Files not restored because they changed after the turn."""
+    removed: tuple[str, ...] = ()
+    """Files of `restored` that did not exist before the turn."""
+
+    @property
+    def put_back(self) -> tuple[str, ...]:
+        """The restored files that existed before the turn."""
+        return tuple(path for path in self.restored if path not in self.removed)
 
     def render(self) -> Line:
-        parts = [f"restored {', '.join(self.restored)}"] if self.restored else []
+        parts = [f"restored {', '.join(self.put_back)}"] if self.put_back else []
+        if self.removed:
+            parts.append(f"removed {', '.join(self.removed)}")
         if self.kept:
             parts.append(f"not restored because of later changes: {', '.join(self.kept)}")
         return Line("warning", "«", f"turn {self.turn} was undone", " · ".join(parts))

@@ -11,7 +11,7 @@ from ecoshell.tools.diffs import unified
 from ecoshell.tools.undo_log import SavedWrite, UndoLog, digest
 from ecoshell.tools.workspace import Workspace
 
-Outcome = Literal["restored", "kept", "changed", "as before"]
+Outcome = Literal["restored", "removed", "kept", "changed", "as before"]
 _MAX_DIFF_BYTES = 200_000
 """Maximum size of a file whose changes are displayed."""
 
@@ -34,6 +34,8 @@ class Restored:
     """Unchanged files: changed by others, or without a copy."""
     changed: tuple[Changed, ...] = ()
     """Files of `kept` that can be restored after confirmation."""
+    removed: tuple[str, ...] = ()
+    """Files of `restored` that did not exist before the turn."""
 
 
 def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Restored:
@@ -64,9 +66,12 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
         for folder in sorted(created, key=lambda name: -name.count("/")):
             with suppress(ToolError, UsageError):  # Folders with other content stay.
                 Workspace(Path(root)).remove(folder, folder=True)
-    restored = tuple(path for path, outcome in outcomes.items() if outcome == "restored")
-    unchanged = tuple(path for path, outcome in outcomes.items() if outcome in ("kept", "changed"))
-    return Restored(restored, unchanged, tuple(changed))
+
+    def ended(*ends: Outcome) -> tuple[str, ...]:
+        return tuple(path for path, outcome in outcomes.items() if outcome in ends)
+
+    restored, unchanged = ended("restored", "removed"), ended("kept", "changed")
+    return Restored(restored, unchanged, tuple(changed), ended("removed"))
 
 
 def _take_back(
@@ -92,7 +97,9 @@ def _take_back(
         workspace.remove(first.path)
     elif now != copy:
         workspace.put_back(first.path, copy, first.mode)
-    return "as before" if now == copy else "restored"
+    if now == copy:
+        return "as before"
+    return "removed" if copy is None else "restored"
 
 
 def _changes(path: str, now: bytes | None, copy: bytes | None) -> str:

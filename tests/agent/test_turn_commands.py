@@ -176,11 +176,12 @@ async def test_undo_restores_files_and_removes_the_turn_from_the_prompt(play, ho
         printed = await shell.command("/undo")
         assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
         assert not (home / "new").exists()
-        assert "Restored: new/made.txt, notes.txt." in printed.text
+        assert "Restored: notes.txt." in printed.text
+        assert "Removed, because the turn created them: new/made.txt." in printed.text
         await turn(shell, "What now?")
         assert not any("Change it." in text for text in request_texts(shell))
         assert of([event for _, event in shell.store.events(shell.session)], TurnUndone) == [
-            TurnUndone(1, ("new/made.txt", "notes.txt"))
+            TurnUndone(1, ("new/made.txt", "notes.txt"), removed=("new/made.txt",))
         ]
 
 
@@ -213,6 +214,15 @@ async def test_a_file_changed_since_the_turn_is_restored_on_request(play, home):
         with pytest.raises(UsageError, match="has not skipped"):
             await shell.command("/undo notes.txt")
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+async def test_a_created_file_that_changed_since_the_turn_is_removed_on_request(play, home):
+    async with play([CREATE, finish("done")], registration="all", yes=True) as shell:
+        await turn(shell)
+        (home / "new" / "made.txt").write_text("mine now")
+        await shell.command("/undo")
+        assert (await shell.command("/undo new/made.txt")).text == "Removed: new/made.txt."
+    assert not (home / "new").exists()
 
 
 async def test_a_file_that_cannot_be_written_is_restored_later(play, home):

@@ -135,8 +135,8 @@ SPOKEN: tuple[tuple[Event, str], ...] = (
         "AGENTS.md of this project is not read; you are asked again when it changes, or use --trust-project",
     ),
     (
-        TurnUndone(3, ("a.txt",), ("b.txt",)),
-        "turn 3 was undone · restored a.txt · not restored because of later changes: b.txt",
+        TurnUndone(3, ("a.txt", "new.txt"), ("b.txt",), ("new.txt",)),
+        "turn 3 was undone · restored a.txt · removed new.txt · not restored because of later changes: b.txt",
     ),
 )
 """Each event with what all interfaces say about it."""
