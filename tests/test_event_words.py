@@ -20,6 +20,7 @@ from ecoshell.events import (
     ModelReplied,
     Quote,
     StepStarted,
+    SubagentProgressed,
     TextArrived,
     TurnFinished,
 )
@@ -32,7 +33,9 @@ from ecoshell.tui.transcript.painting import Painter
 from ecoshell.tui.transcript.presenter import EventPresenter
 
 WIDTH = 400
-SILENT = {BudgetChanged, CallArriving, ModelReplied, StepStarted, TextArrived}
+SILENT = {
+    BudgetChanged, CallArriving, ModelReplied, StepStarted, SubagentProgressed, TextArrived,
+}  # fmt: skip
 """Events whose content other events repeat."""
 FINISHED = TurnFinished(1, "answered", "", 0, Usage(), 1, (), 0.1)
 

@@ -74,6 +74,6 @@ def test_the_events_command_prints_the_schema_and_a_list(tmp_path, monkeypatch, 
     command = commands(tmp_path, monkeypatch, capsys)
     assert json.loads(command("events", "--schema").stdout) == events_schema()
     assert (
-        "turn_finished       The turn ended; the last event of every turn."
+        "turn_finished        The turn ended; the last event of every turn."
         in command("events").stdout
     )

@@ -34,9 +34,9 @@ from ecoshell.errors import EcoshellError, StoreError, ToolError, UsageError, cl
 from ecoshell.events import (
     ApprovalGiven,
     ApprovalWanted,
+    BudgetHeld,
     BudgetSettled,
     CallFinished,
-    CallProgressed,
     CallStarted,
     Consumption,
     CostChosen,
@@ -50,6 +50,7 @@ from ecoshell.events import (
     Status,
     SubagentFinished,
     SubagentLimited,
+    SubagentProgressed,
     SubagentStarted,
     TurnFinished,
 )
@@ -282,10 +283,11 @@ class _Run:
     """Price and usage for display."""
     _calls: int = 0
     """Model calls."""
+    _started: float = field(default_factory=time.monotonic)
 
     async def run(self, bill: Bill) -> Observation:
         """Ask the subagent's only question and report its start, progress and end."""
-        plan, started, task_turn = self.plan, time.monotonic(), self.owner.task_turn
+        plan, task_turn = self.plan, self.owner.task_turn
         attachments = () if task_turn is None else task_turn.attachments
         started_working = self.owner.user_time.clock
         identity = (self.call.id, plan.name, self.session)
@@ -319,7 +321,7 @@ class _Run:
                 None if nano is None else nano_to_usd_text(nano),
                 share,
                 self._spent,
-                time.monotonic() - started,
+                time.monotonic() - self._started,
                 self._usage,
                 plan.models.name,
                 self._calls,
@@ -365,6 +367,8 @@ class _Run:
             case CallStarted():
                 self._doing = visible_line(event.name, _DOING_CHARACTERS)
                 self._report()
+            case BudgetHeld() | SubagentProgressed():
+                self._report()
             case BudgetSettled():
                 self._add(event, calls=1)
                 self._report()
@@ -399,8 +403,23 @@ class _Run:
 
     def _report(self) -> None:
         """Report the progress in the parent's turn."""
-        parts = (self._spent_of_share, self._doing)
-        self.emit(CallProgressed(self.call.id, self.call.name, " · ".join(filter(None, parts))))
+        plan, total = self.plan, self._consumption
+        progressed = SubagentProgressed(
+            self.call.id,
+            plan.name,
+            self.session,
+            plan.models.name,
+            self._doing,
+            ", ".join(map(str, self.shares)),
+            self._spent,
+            self._cost.nano,
+            self._usage,
+            self._calls,
+            time.monotonic() - self._started,
+            total.estimate,
+            total.estimate_nano,
+        )
+        self.emit(progressed)
 
     @property
     def _spent(self) -> str:

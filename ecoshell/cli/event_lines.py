@@ -30,7 +30,6 @@ from ecoshell.events import (
     SandboxBlocked,
     StepProposed,
     StepStarted,
-    SubagentStarted,
     TextArrived,
     TodoChanged,
     TodoItem,
@@ -103,8 +102,6 @@ class EventLines:
         """The running tool graph."""
         self._calls: dict[str, str] = {}
         """The printed text of each call of this turn, by call ID."""
-        self._subagents: set[str] = set()
-        """Calls that a subagent works for, whose progress is not printed."""
 
     def show(self, event: Event) -> None:
         """Print an event if it has anything to say."""
@@ -176,8 +173,6 @@ class EventLines:
             case ErrorHappened() if line is not None:
                 is_printed = event.fix and event.message in self._last_note
                 line = replace(line, text="") if is_printed else line
-            case SubagentStarted():
-                self._subagents.add(event.id)
             case PlanWritten() if line is not None and self._plan_hint:
                 line = replace(line, detail=self._plan_hint)
             case _:
@@ -194,8 +189,6 @@ class EventLines:
             case Rationale():
                 # a planner names the next role after its rationale
                 return any(reply.strip().startswith(event.text.strip()) for reply in self._replies)
-            case CallProgressed():
-                return event.id in self._subagents
             case ToolRegistered(by="upfront") | CallJudged(helpful=True):
                 return True
             case _:
@@ -214,7 +207,7 @@ class EventLines:
     def _start_turn(self, event: TurnStarted) -> None:
         self._end_tool_graph()
         self._reasoning, self._replies = [], []
-        self._thinker, self._plan, self._calls, self._subagents = ("", ""), None, {}, set()
+        self._thinker, self._plan, self._calls = ("", ""), None, {}
         for attachment in event.attachments:
             line = attachment_line(attachment)
             self._say(self._printer.sign(line.icon), line.words)

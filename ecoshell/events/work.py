@@ -85,6 +85,45 @@ class SubagentStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SubagentProgressed(Event):
+    """A subagent reserved or paid for a model call, or called a tool; has the amounts so far, and is not stored."""
+
+    type: ClassVar[str] = "subagent_progressed"
+    id: str
+    name: str
+    session: str
+    model: str
+    doing: str
+    """The tool that it called last; empty before the first."""
+    share: str
+    spent: str
+    """What it used in the units of its share, in words."""
+    spent_nano: int | None
+    """None if a part of the price is unknown."""
+    usage: Usage
+    calls: int
+    """Model calls, including those of its subagents."""
+    seconds: float
+    estimate: Usage | None = None
+    """The usage with calls without reported usage as estimated by a tokenizer; None if all calls reported theirs."""
+    estimate_nano: int | None = None
+    """The price with the estimated calls; None if it equals `spent_nano`."""
+
+    @property
+    def consumption(self) -> Consumption:
+        """Price and usage so far, for display."""
+        return Consumption.of(self.spent_nano, self.usage, self.estimate, self.estimate_nano)
+
+    @property
+    def state(self) -> str:
+        """What it used of its share: `$0.0031 of $0.05`."""
+        return f"{self.spent} of {self.share}" if self.share else self.spent
+
+    def render(self) -> None:
+        """Screens show its state in the line of the subagent."""
+
+
+@dataclass(frozen=True, slots=True)
 class SubagentFinished(Event):
     """A subagent ended; what it did not spend of its share is available again."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ecoshell.events import CallArriving, Event
+from ecoshell.events import CallArriving, Event, SubagentProgressed
 from ecoshell.sessions.store import SessionStore
 
 
@@ -31,7 +31,7 @@ class EventLog:
 
     def queue(self, session: str, event: Event) -> None:
         """Add an event to the next write, unless it matters only to those who watch."""
-        if isinstance(event, CallArriving):
+        if isinstance(event, CallArriving | SubagentProgressed):
             return
         self._number += 1
         self._pending.append((self._number, session, event))

@@ -23,6 +23,8 @@ from ecoshell.events import (
     PlanChanged,
     PlanWritten,
     Quote,
+    SubagentFinished,
+    SubagentProgressed,
     ToolRegistered,
     ToolsOffered,
     TurnFinished,
@@ -56,7 +58,8 @@ _MODEL_CELLS = 28
 _EVENTS_PER_SLICE = 200
 """Past events shown before other tasks run."""
 _STATUS_EVENTS = (
-    BudgetHeld, BudgetSettled, ContextTold, LimitHit, ToolRegistered, ToolsOffered, TurnFinished,
+    BudgetHeld, BudgetSettled, ContextTold, LimitHit, SubagentFinished, SubagentProgressed, ToolRegistered,
+    ToolsOffered, TurnFinished,
 )  # fmt: skip
 """Events after which the shell's status is read again."""
 _ANSWER_MODULES = ("markdown_it", "pygments.lexers")

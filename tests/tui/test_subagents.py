@@ -86,3 +86,43 @@ async def test_a_task_by_command_is_one_question(app: ChatApp) -> None:
         assert [item.full_text for item in app.screen.query_one(Transcript).column.items].count(
             "/task Count."
         ) == 1
+
+
+async def test_title_and_panels_follow_subagents_while_they_work(
+    paths: Paths, tmp_path: Path, quiet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both subagents wait for approval after their first call, so that nothing else reports amounts."""
+    write = {"name": "write_file", "arguments": {"path": "new.txt", "content": "x"}}
+    scripts = {"parent": PARENT, "child": [{"text": "", "call": write}] * 2}
+    names: list[str] = []
+    settings = ""
+    for name, script in scripts.items():
+        (tmp_path / name).write_text("".join(f"{json.dumps(line)}\n" for line in script))
+        names.append(f"script:{tmp_path / name}")
+        settings += f'[models.{json.dumps(names[-1])}.price]\ninput = "1"\noutput = "4"\n'
+    paths.config.mkdir(parents=True, exist_ok=True)
+    (paths.config / "config.toml").write_text(settings)
+    monkeypatch.setenv("ECOSHELL_AGENT_TASK_MODEL", names[1])
+    options = Options(model=names[0], workspace=tmp_path, budget="2")
+    app = ChatApp(
+        options, build=lambda options, person: assemble(options, person, paths=paths), paths=paths
+    )
+    async with app.run_test(size=(140, 40)) as pilot:
+        await eventually(pilot, lambda: app.screen.query("Prompt"))
+        await pilot.press(*"count", "enter")
+        side = app.screen.query_one(SideLayout).side
+        state = side.state
+
+        def spent_by_subagents() -> int:
+            uses = [use for use in state.uses(session=False) if use.role == SUBAGENT]
+            return sum(use.consumption.nano or 0 for use in uses if use.calls == 2)
+
+        await eventually(pilot, spent_by_subagents)
+        spent = sum(use.consumption.nano or 0 for use in state.uses(session=False))
+        await eventually(pilot, lambda: [cap.spent for cap in state.caps] == [spent])
+        assert state.status is not None
+        assert state.status.spent_nano == spent > spent_by_subagents()
+        budget = "\n".join("".join(text for text, _ in line) for line in side.panels[0].lines(60))
+        assert "2 subagents" in budget
+        assert "no call" not in budget
+        await pilot.press("escape")

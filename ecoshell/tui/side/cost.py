@@ -73,7 +73,9 @@ class BudgetPanel(Panel):
             f"{tokens(held_tokens)} tok",
             duration_text(held_ms) if is_timed and held_ms else "",
         )
-        running = " · ".join(filter(None, parts)) if held_tokens or held_nano else "no call"
+        working = [counted(len(self.state.subagents), "subagent")] if self.state.subagents else []
+        calls = [*filter(None, parts)] if held_tokens or held_nano else []
+        running = " · ".join([*calls, *working]) or "no call"
         return [
             *lines,
             row("next step", _next_step(status, is_timed=is_timed), width),

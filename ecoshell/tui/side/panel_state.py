@@ -18,6 +18,8 @@ from ecoshell.events import (
     PlanChanged,
     StepStarted,
     SubagentFinished,
+    SubagentProgressed,
+    SubagentStarted,
     ToolRegistered,
     ToolUnregistered,
     TurnFinished,
@@ -46,6 +48,12 @@ class RoleUse:
     calls: int = 0
     consumption: Consumption = field(default_factory=Consumption)
     seconds: float = 0.0
+
+    def plus(self, event: BudgetSettled | SubagentProgressed | SubagentFinished) -> "RoleUse":
+        """Add a call, or the calls of a subagent."""
+        calls = 1 if isinstance(event, BudgetSettled) else event.calls
+        total, seconds = self.consumption + event.consumption, self.seconds + event.seconds
+        return RoleUse(self.role, self.model, self.calls + calls, total, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +146,8 @@ class PanelState:
         self.planned_turn = 0
         self.plan_total = 0
         """What the caps left for the turn before it spent anything, in the plan's unit."""
+        self.subagents: dict[str, SubagentStarted | SubagentProgressed] = {}
+        """The running subagents by call, with what they used so far."""
         self._holds: dict[int, BudgetHeld] = {}
         self._registrations: dict[str, tuple[ToolRegistered, int]] = {}
 
@@ -159,6 +169,8 @@ class PanelState:
                 self.caps = event.caps
             case StepStarted() | BudgetHeld() | BudgetSettled() | SubagentFinished():
                 self._count(event)
+            case SubagentStarted() | SubagentProgressed():
+                self.subagents[event.id] = event
             case CallStarted():
                 self.thinking, self.last_used = self._last_holder, event.name
             case ToolRegistered():
@@ -189,15 +201,8 @@ class PanelState:
         # a call between turns belongs to no turn
         for roles in (self.roles, self.turn_roles) if self.running else (self.roles,):
             use = roles.setdefault(thinker, RoleUse(*thinker))
-            match event:
-                case BudgetSettled():
-                    calls = use.calls + 1
-                case SubagentFinished():
-                    calls = use.calls + event.calls
-                case _:
-                    continue
-            total = use.consumption + event.consumption
-            roles[thinker] = RoleUse(*thinker, calls, total, use.seconds + event.seconds)
+            if isinstance(event, BudgetSettled | SubagentFinished):
+                roles[thinker] = use.plus(event)
         match event:
             case BudgetSettled():
                 self._holds.pop(event.entry, None)
@@ -209,7 +214,7 @@ class PanelState:
                 self.thinking = thinker
                 self._holds.clear()  # a rejected call releases its hold without an event
             case SubagentFinished():
-                pass
+                self.subagents.pop(event.id, None)
 
     def update(self, status: "ShellStatus", caps: Sequence[CapState]) -> bool:
         """Store the shell's status; return whether anything changed.
@@ -227,14 +232,18 @@ class PanelState:
         return previous != (self.status, self.caps, self.plan)
 
     def uses(self, *, session: bool) -> list[RoleUse]:
-        """Use per role and model of the session or the turn, including assigned roles without a call.
+        """Use per role and model of the session or the turn, including running subagents and roles without a call.
 
         Sorted by role: planner, caller, summarizer.
         """
         players = self.status.players if self.status else ()
         used = self.roles if session else self.turn_roles
-        uses = ({player: RoleUse(*player) for player in players} | used).values()
-        return sorted(uses, key=lambda use: _ORDER.get(use.role, len(_ORDER)))
+        uses = {player: RoleUse(*player) for player in players} | used
+        for event in self.subagents.values():
+            if isinstance(event, SubagentProgressed):
+                key = (SUBAGENT, event.model)
+                uses[key] = uses.get(key, RoleUse(*key)).plus(event)
+        return sorted(uses.values(), key=lambda use: _ORDER.get(use.role, len(_ORDER)))
 
     @property
     def held(self) -> tuple[int | None, int, int]:
@@ -293,3 +302,4 @@ class PanelState:
         self.running, self.thinking = running, None
         self.graph = self.graph.closed() if self.graph else None
         self._holds.clear()
+        self.subagents.clear()

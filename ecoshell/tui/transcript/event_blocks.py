@@ -220,7 +220,7 @@ def subagent(
     elif stopped:
         tone, ending = "warning", Piece(STOPPED, "warning")
     else:
-        state = visible_line(progress).partition(" · ")[0] or started.allowance or "running"
+        state = visible_line(progress) or started.allowance or "running"
         ending = Piece(f"{state} …", "muted")
     line = Row(head, tail=(ending,), crops=True, folds=True)
     return Block("»", tone, (line,), session=(started.session, started.name))

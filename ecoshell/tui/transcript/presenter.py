@@ -29,6 +29,7 @@ from ecoshell.events import (
     Reasoned,
     StepProposed,
     SubagentFinished,
+    SubagentProgressed,
     SubagentStarted,
     TextArrived,
     ToolRegistered,
@@ -151,7 +152,7 @@ class EventPresenter:
         match event:
             case ApprovalWanted() | ApprovalGiven():
                 self._approve(event)
-            case SubagentStarted() | SubagentFinished():
+            case SubagentStarted() | SubagentProgressed() | SubagentFinished():
                 self._show_subagent(event)
             case _:
                 block = event_blocks.block_of(event)
@@ -174,8 +175,6 @@ class EventPresenter:
                 self._calls[event.id] = event
                 self._column.settle()
                 self._column.open(event_blocks.running_call(event), key)
-            case CallProgressed() if event.id in self._subagents:
-                self._column.open(self._subagent(event.id, event.text), key)
             case CallProgressed():
                 if call is not None:
                     block = event_blocks.running_call(call, progress=event.text or "running")
@@ -210,16 +209,20 @@ class EventPresenter:
                     name = self._approval_names.get((event.agent, event.id), fallback)
                     self._column.insert(event_blocks.approval(name, event))
 
-    def _show_subagent(self, event: SubagentStarted | SubagentFinished) -> None:
+    def _show_subagent(
+        self, event: SubagentStarted | SubagentProgressed | SubagentFinished
+    ) -> None:
         """Show the subagent that a call started in the line of the call."""
-        match event:
-            case SubagentStarted():
-                self._subagents[event.id] = event, None
-            case SubagentFinished():
-                if event.id not in self._subagents:
-                    return
-                self._subagents[event.id] = self._subagents[event.id][0], event
-        self._column.open(self._subagent(event.id), f"call {event.id}")
+        if isinstance(event, SubagentStarted):
+            self._subagents[event.id] = event, None
+        elif event.id not in self._subagents:
+            return
+        progress = ""
+        if isinstance(event, SubagentProgressed):
+            progress = event.state
+        elif isinstance(event, SubagentFinished):
+            self._subagents[event.id] = self._subagents[event.id][0], event
+        self._column.open(self._subagent(event.id, progress), f"call {event.id}")
 
     def _subagent(self, call: str, progress: str = "") -> Block:
         """The line of the subagent that a call started."""
