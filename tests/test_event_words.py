@@ -13,6 +13,7 @@ from telling import printed
 from ecoshell.events import (
     EVENTS,
     BudgetChanged,
+    BudgetReconciled,
     CallArriving,
     CallFinished,
     CallStarted,
@@ -34,9 +35,10 @@ from ecoshell.tui.transcript.presenter import EventPresenter
 
 WIDTH = 400
 SILENT = {
-    BudgetChanged, CallArriving, ModelReplied, StepStarted, SubagentProgressed, TextArrived,
+    BudgetChanged, BudgetReconciled, CallArriving, ModelReplied, StepStarted, SubagentProgressed,
+    TextArrived,
 }  # fmt: skip
-"""Events whose content other events repeat."""
+"""Events that panels show, or whose content other events repeat."""
 FINISHED = TurnFinished(1, "answered", "", 0, Usage(), 1, (), 0.1)
 
 

@@ -274,9 +274,10 @@ async def _cost(shell: Shell, argument: str) -> Printed:
 async def _reconcile(shell: Shell, typed: str) -> Printed:
     """Set the cost of a call of this session, or list the calls whose cost is unknown."""
     if typed:
-        await finished(
+        event = await finished(
             asyncio.to_thread(reconcile, shell.ledger, typed, _RECONCILE, session=shell.session)
         )
+        await shell.conversation.note(event)
         caps = await shell.deps.budget.caps()
         await shell.conversation.note(BudgetChanged(caps))
         return Printed(f"The cost is set.\n\n{await caps_text(shell, caps)}")

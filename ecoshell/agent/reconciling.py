@@ -8,6 +8,7 @@ from ecoshell.budget import about, counted, duration_text, parse_spent
 from ecoshell.budget.entries import Entry
 from ecoshell.budget.ledger import Ledger
 from ecoshell.errors import UsageError
+from ecoshell.events import BudgetReconciled
 
 UNRECONCILED = (
     "The cost of these calls is unknown, so their whole reservation counts against the caps:"
@@ -39,8 +40,10 @@ def unreconciled_rows(entries: Sequence[Entry]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def reconcile(ledger: Ledger, typed: str, command: str, *, session: str | None = None) -> None:
-    """Set the cost of an entry, typed as ENTRY=AMOUNT; `command` precedes examples.
+def reconcile(
+    ledger: Ledger, typed: str, command: str, *, session: str | None = None
+) -> BudgetReconciled:
+    """Set the cost of an entry, typed as ENTRY=AMOUNT, and return its event; `command` precedes examples.
 
     With a `session`, only its calls can be set. May block. Raises UsageError and StoreError.
     """
@@ -57,7 +60,15 @@ def reconcile(ledger: Ledger, typed: str, command: str, *, session: str | None =
         message = f"Entry {entry} is not a call of this session whose cost is unknown."
         fix = f"{command} lists them; `ecoshell cost --reconcile` sets those of other sessions."
         raise UsageError(message, fix=fix)
-    ledger.reconcile(entry, amount)
+    settled = ledger.reconcile(entry, amount)
+    return BudgetReconciled(
+        entry,
+        settled.spent_nano,
+        settled.usage,
+        settled.estimate,
+        settled.estimate_nano,
+        amount.value / 1_000 if amount.unit == "ms" else None,
+    )
 
 
 def counted_nano(entry: Entry) -> int | None:

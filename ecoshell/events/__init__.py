@@ -7,6 +7,7 @@ from ecoshell.events.base import Emit, Event
 from ecoshell.events.budget import (
     BudgetChanged,
     BudgetHeld,
+    BudgetReconciled,
     BudgetSettled,
     CapNear,
     Consumption,
@@ -98,6 +99,7 @@ __all__ = [
     "BranchLeft",
     "BudgetChanged",
     "BudgetHeld",
+    "BudgetReconciled",
     "BudgetSettled",
     "CallArriving",
     "CallFinished",

@@ -1,6 +1,6 @@
 """Events of money and tokens: reservations, settlements, caps and limits."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from ecoshell.budget import CapState, Unit, amount_text
@@ -125,6 +125,39 @@ class BudgetSettled(Event):
             f"session, or `ecoshell cost --reconcile {self.entry}=AMOUNT`."
         )
         return Line("note", "!", text)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReconciled(Event):
+    """The user set the cost of a settled model call, or its working time."""
+
+    type: ClassVar[str] = "budget_reconciled"
+    entry: int
+    spent_nano: int | None
+    """None if the price is unknown."""
+    usage: Usage
+    estimate: Usage | None = None
+    """A tokenizer's count, for display, if only the price was set."""
+    estimate_nano: int | None = None
+    """The estimated price, for display, if only the tokens were set."""
+    seconds: float | None = None
+    """The working time, if only that was set: everything else is unchanged."""
+
+    def render(self) -> None:
+        """Panels show the costs."""
+
+    def applied_to(self, call: BudgetSettled) -> BudgetSettled:
+        """The settlement as it is now."""
+        if self.seconds is not None:
+            return replace(call, seconds=self.seconds)
+        return replace(
+            call,
+            spent_nano=self.spent_nano,
+            usage=self.usage,
+            reported=True,
+            estimate=self.estimate,
+            estimate_nano=self.estimate_nano,
+        )
 
 
 def overrun_text(model: str, amount: str) -> str:

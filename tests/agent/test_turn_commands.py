@@ -14,6 +14,8 @@ from agent_play import finish, of, register, say, turn
 from ecoshell.budget import NANO, Account, Ask
 from ecoshell.errors import UsageError
 from ecoshell.events import (
+    BudgetReconciled,
+    BudgetSettled,
     CallFinished,
     CallStarted,
     CommandRan,
@@ -73,6 +75,11 @@ async def test_after_a_corrected_cost_the_plan_leaves_no_more_than_the_cap(play,
         stopped = await shell.conversation.planned()
         await shell.command(f"/cost reconcile {entry.id}=0.0075")
         corrected = await shell.conversation.planned()
+        stored = [event for _, event in shell.store.events(shell.session)]
+    (settled,), (reconciled,) = of(stored, BudgetSettled), of(stored, BudgetReconciled)
+    now = reconciled.applied_to(settled)
+    assert (now.entry, now.spent_nano, now.estimate_nano) == (entry.id, 7_500_000, None)
+    assert (now.estimate, now.seconds) == (settled.estimate, settled.seconds)
     assert stopped.cap < corrected.cap
     assert (stopped.whole, corrected.whole) == (NANO, NANO)
 

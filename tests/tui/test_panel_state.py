@@ -11,6 +11,8 @@ from ecoshell.events import (
     BranchLeft,
     BudgetChanged,
     BudgetHeld,
+    BudgetReconciled,
+    BudgetSettled,
     CallStarted,
     Event,
     TextArrived,
@@ -48,6 +50,25 @@ def test_role_adds_up_its_calls_tokens_price_and_seconds():
     use = board.roles["single", "embedded"]
     assert (use.calls, use.consumption.nano, use.seconds) == (2, 6_200_000, 4.2)
     assert use.consumption.usage == Usage(3_800, 120, cached=2_400)
+
+
+def test_a_reconciled_call_replaces_its_estimate_in_session_and_turn():
+    unreported = BudgetSettled(
+        *(2, "single", "embedded", 52_000_000, Usage(7_200, 1_000), False, 3.0),
+        estimate=Usage(812, 40),
+        estimate_nano=1_200_000,
+    )
+    priced = BudgetReconciled(2, 3_100_000, Usage(7_200, 1_000), estimate=Usage(812, 40))
+    timed = BudgetReconciled(2, 52_000_000, Usage(7_200, 1_000), seconds=1.0)
+    board = heard(*TURN, replace(STARTED, turn=2), STEP, unreported)
+    for event in (priced, timed):
+        assert board.handle(event)
+    assert not board.handle(replace(priced, entry=99))
+    session, turn = board.roles["single", "embedded"], board.turn_roles["single", "embedded"]
+    assert (session.calls, session.consumption.nano, session.seconds) == (2, 6_200_000, 3.1)
+    assert (turn.calls, turn.consumption.nano, turn.seconds) == (1, 3_100_000, 1.0)
+    assert (turn.consumption.usage, turn.consumption.estimated) == (Usage(812, 40), True)
+    assert not session.consumption.estimated_nano
 
 
 def test_tools_registered_only_in_an_abandoned_branch_are_unregistered():

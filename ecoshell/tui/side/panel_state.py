@@ -9,6 +9,7 @@ from ecoshell.events import (
     BranchLeft,
     BudgetChanged,
     BudgetHeld,
+    BudgetReconciled,
     BudgetSettled,
     CallStarted,
     Consumption,
@@ -149,6 +150,10 @@ class PanelState:
         self.subagents: dict[str, SubagentStarted | SubagentProgressed] = {}
         """The running subagents by call, with what they used so far."""
         self._holds: dict[int, BudgetHeld] = {}
+        self._settled: dict[int, BudgetSettled] = {}
+        """The settled calls of the session, by entry."""
+        self._of_turn: set[int] = set()
+        """Entries of the running or last turn."""
         self._registrations: dict[str, tuple[ToolRegistered, int]] = {}
 
     def end_activity(self) -> None:
@@ -171,6 +176,8 @@ class PanelState:
                 self._count(event)
             case SubagentStarted() | SubagentProgressed():
                 self.subagents[event.id] = event
+            case BudgetReconciled():
+                return self._reconcile(event)
             case CallStarted():
                 self.thinking, self.last_used = self._last_holder, event.name
             case ToolRegistered():
@@ -186,6 +193,7 @@ class PanelState:
                 self._set_plan(event)
             case TurnStarted():
                 self.turn, self.graph, self.turn_roles = event.turn, None, {}
+                self._of_turn = set()
                 self._between(running=True)
             case TurnFinished():
                 self.saved_tokens += event.saved_tokens if event.spent_nano else 0
@@ -205,6 +213,9 @@ class PanelState:
                 roles[thinker] = use.plus(event)
         match event:
             case BudgetSettled():
+                self._settled[event.entry] = event
+                if self.running:
+                    self._of_turn.add(event.entry)
                 self._holds.pop(event.entry, None)
                 self.thinking = self._last_holder if self.thinking == thinker else self.thinking
             case BudgetHeld():
@@ -215,6 +226,23 @@ class PanelState:
                 self._holds.clear()  # a rejected call releases its hold without an event
             case SubagentFinished():
                 self.subagents.pop(event.id, None)
+
+    def _reconcile(self, event: BudgetReconciled) -> bool:
+        """Replace a call's consumption in its role; says whether the call is known."""
+        call = self._settled.get(event.entry)
+        if call is None:
+            return False
+        self._settled[event.entry] = event.applied_to(call)
+        thinker = (call.role, call.model)
+        of_turn = {entry: self._settled[entry] for entry in self._of_turn}
+        for roles, calls in ((self.roles, self._settled), (self.turn_roles, of_turn)):
+            use = RoleUse(*thinker)
+            for settled in calls.values():
+                if (settled.role, settled.model) == thinker:
+                    use = use.plus(settled)
+            if use.calls:
+                roles[thinker] = use
+        return True
 
     def update(self, status: "ShellStatus", caps: Sequence[CapState]) -> bool:
         """Store the shell's status; return whether anything changed.
