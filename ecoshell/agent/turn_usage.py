@@ -100,7 +100,7 @@ class TurnUsage:
     saved_tokens: int = 0
     registered: list[str] = field(default_factory=list[str])
     _next_step: int = 0
-    """The step that started last and counts with its first reservation; 0 after a limit."""
+    """The step, or the answer instead of one, that counts with its first reservation; 0 after a limit."""
     _sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Tokens of the schemas that the agent registered."""
     _loaded: int = 0
@@ -131,9 +131,9 @@ class TurnUsage:
                 self._next_step = event.step
             case LimitHit():
                 self._next_step = 0
-            case BudgetHeld() if (
-                self._next_step > self.steps
-            ):  # a step that meets a limit starts again
+            case LimitChosen(choice="answer") | CostChosen(choice="answer"):
+                self._next_step = self.steps + 1
+            case BudgetHeld() if self._next_step > self.steps:
                 self.saved_tokens += max(0, self._everything - self._loaded)
                 self.steps = self._next_step
             case ToolsOffered():

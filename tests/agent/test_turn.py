@@ -352,20 +352,25 @@ async def test_a_step_interrupted_by_a_limit_counts_its_saved_tokens_once(play):
     assert events[-1].saved_tokens == saved + saved - registered.tokens
 
 
-@pytest.mark.parametrize(("budget", "paid"), [("0.004", 0), ("0.0072", 1)])
-async def test_a_step_refused_at_a_limit_is_not_counted(play, budget, paid):
+@pytest.mark.parametrize(("budget", "before"), [("0.004", 0), ("0.0072", 1)])
+@pytest.mark.parametrize(("choice", "after"), [("stop", 0), ("answer", 1)])
+async def test_steps_are_counted_when_they_are_paid(play, budget, before, choice, after):
+    """A step that a limit refuses is none, and an answer instead of it is one."""
+    lines = [register("count_text"), say("so far")] if before else [say("so far")]
     async with play(
-        [register("count_text"), finish("ok")],
+        lines,
         registration="names",
         price=PRICE,
         budget=budget,
-        user=User(LimitChoice("stop")),
+        user=User(LimitChoice(choice)),
     ) as shell:
         events = await turn(shell)
     (offer,) = of(events, ToolsOffered)
-    assert len(of(events, StepStarted)) == paid + 1
-    assert len(of(events, BudgetSettled)) == events[-1].steps == paid
-    assert events[-1].saved_tokens == paid * (offer.everything_tokens - offer.context_tokens)
+    saved = offer.everything_tokens - offer.context_tokens
+    registered = sum(tool.tokens for tool in of(events, ToolRegistered))
+    assert len(of(events, StepStarted)) == before + 1
+    assert len(of(events, BudgetSettled)) == events[-1].steps == before + after
+    assert events[-1].saved_tokens == (before + after) * saved - (registered if after else 0)
 
 
 async def test_an_export_never_overwrites_a_file(play, tmp_path):
@@ -412,7 +417,7 @@ async def test_a_turn_stopped_before_its_first_step_still_ends(play):
 
 
 async def test_the_reservation_for_the_answer_is_released_if_even_the_conclusion_is_too_large(play):
-    long = say("", "count_text", text="x" * 9000, usage={"input": 100, "output": 20})
+    long = say("", "count_text", text="x" * 16_000, usage={"input": 100, "output": 20})
     async with play(
         [long], registration="all", presentation="stable", price=PRICE, budget="0.023"
     ) as shell:
