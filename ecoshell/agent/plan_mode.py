@@ -52,7 +52,7 @@ def question_for(plan: PlanWritten | None, text: str) -> str:
 
 
 def accepted_text(plan: PlanWritten | None, question: str) -> str | None:
-    """The text that a question carries out in the place of the last plan, empty for that plan; None for others."""
+    """The changed plan that a question carries out, empty for the last plan unchanged; None for other questions."""
     if plan is not None and question == question_for(plan, ""):
         return ""
     return question.removeprefix(_CHANGED) if question.startswith(_CHANGED) else None

@@ -143,7 +143,7 @@ class Rules:
     def protection(self, call: Call, tool: Tool) -> Protection | None:
         """The files that rules on reading and writing protect from a call that was approved; may read the disk.
 
-        A rule that asked about the call protects nothing from it. None if no rule protects anything.
+        Rules that asked for the approval protect nothing. None if no rule protects anything.
         """
         patterns: dict[str, list[str]] = {"read": [], "write": []}
         matcher = self._matcher(call, tool)

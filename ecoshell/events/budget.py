@@ -231,7 +231,7 @@ class LimitHit(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitChosen(Event):
-    """The user's choice at a limit; `again` for one that could not be carried out."""
+    """The user's choice at a limit; `again` if it was impossible, so that the user is asked again."""
 
     type: ClassVar[str] = "limit_chosen"
     choice: str

@@ -446,7 +446,7 @@ class ChatScreen(Screen[None]):
         self._send_queued()
 
     async def _carry_out(self, controller: "ChatController", line: str) -> None:
-        """Run a command of the shell; a model chosen at the first start, or in place of the demo, is stored."""
+        """Run a command of the shell; a model chosen at the first start, or instead of the demo, is stored."""
         is_pull = line.startswith(_PULL_COMMAND)
         replaces_demo = is_pull and controller.shell.model_name == EMBEDDED
         printed = await controller.command(line)

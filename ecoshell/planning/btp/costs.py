@@ -255,7 +255,7 @@ class Requested:
 
     cost: int
     budget: int | None
-    """What is left for tools, or None without a cap."""
+    """The rest for tools, or None without a cap."""
     better: PlanRow | None
     """The best planned use that this use would make unaffordable."""
 
@@ -278,7 +278,7 @@ class PricedPlan:
     """The thinking that leads to the next use."""
 
     def call_fits(self, tool: str) -> bool:
-        """Return whether every cap leaves enough for a call that is already written, besides the answer."""
+        """Return whether every cap leaves enough for a call that is already written, in addition to the answer."""
         return all(
             costs[tool].after_step(self.ahead.amount(remaining.unit)) <= remaining.budget
             for remaining, costs in self.units
