@@ -22,7 +22,7 @@ from ecoshell.messages import Attachment, Call, Observation, visible_line
 from ecoshell.models import ModelRow, StartingModel
 from ecoshell.options import ApprovalMode
 from ecoshell.secrecy import mask_secrets
-from ecoshell.sessions import SessionStore
+from ecoshell.sessions import SessionLock, SessionStore
 from ecoshell.tools.running import in_thread
 from ecoshell.worker import warm_worker
 
@@ -35,6 +35,7 @@ READ_FILE = "read_file"
 _TURN_MODULES = ("ecoshell.agent.callbacks", "ecoshell.agent.tool_graph")
 """Modules that turns load when they call tools or run tool graphs."""
 _NOT_ASKED = "Nothing was asked, nothing was spent."
+_OPEN_ELSEWHERE = "Close it there first, or start a new session."
 
 
 class Shell:
@@ -62,6 +63,8 @@ class Shell:
         self._commands = commands
         self._custom_commands = custom_commands
         self._conversation: Conversation | None = None
+        self._lock: SessionLock | None = None
+        """Of the open session; None for display."""
         self._reading: asyncio.Task[None] | None = None
         self._in_order = asyncio.Lock()
         self.past: Sequence[Event] = ()
@@ -85,14 +88,32 @@ class Shell:
             raise StoreError("No session is open yet.", fix="Call Shell.open first.")
         return self._conversation
 
-    async def open(self, session: str | None = None) -> None:
-        """Start a session, or resume one by its ID or a unique prefix; raises UsageError and StoreError."""
+    async def open(self, session: str | None = None, *, for_display: bool = False) -> None:
+        """Start a session, or resume one by its ID or a unique prefix; raises UsageError and StoreError.
+
+        A session that another shell has open is refused, except `for_display`, which never writes it.
+        """
         if session is None:
             opened = await asyncio.to_thread(
                 self.store.create, workspace=self.workspace, model=self.deps.models.name
             )
         else:
             opened = await asyncio.to_thread(self.store.find, session)
+        lock = self._lock if opened == self.session else None
+        if lock is None and not for_display:
+            lock = await asyncio.to_thread(self.store.lock, opened, fix=_OPEN_ELSEWHERE)
+        try:
+            await self._enter(opened)
+        except BaseException:
+            if lock is not None and lock is not self._lock:
+                lock.release()
+            raise
+        if self._lock is not None and self._lock is not lock:
+            self._lock.release()
+        self._lock = lock
+
+    async def _enter(self, opened: str) -> None:
+        """Leave the open session, if any, and continue with this one."""
         if self.read_only is None:
             own_caps = await asyncio.to_thread(self.ledger.own_caps, opened, 0)
             capped_scopes = {cap.scope for cap in own_caps}
@@ -520,6 +541,8 @@ class Shell:
             last_events = await self._conversation.leave()
             await self._end_background()
             unwritten = await self.flush()
+        if self._lock is not None:
+            self._lock.release()
         await self.deps.models.aclose()
         await self.deps.providers.aclose()
         await asyncio.to_thread(self.ledger.close)

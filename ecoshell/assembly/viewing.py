@@ -36,7 +36,7 @@ async def assemble_view(options: Options) -> Shell:
     make = partial(build, settings=settings, paths=paths, model_factory=_PlaceholderFactory)
     shell, resumed, _ = await asyncio.to_thread(build_resumed, options, paths, make)
     try:
-        await shell.open(resumed.resume)
+        await shell.open(resumed.resume, for_display=True)
     except BaseException:
         await shell.aclose()
         raise

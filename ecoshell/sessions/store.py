@@ -16,6 +16,7 @@ from ecoshell.errors import UsageError
 from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
 from ecoshell.messages import visible_line
 from ecoshell.options import EFFORTS, NO_ROLE_MODELS, ROLES, Effort, RoleModels
+from ecoshell.sessions.lock import SessionLock
 
 T = TypeVar("T", bound=Event)
 
@@ -117,6 +118,10 @@ class SessionStore(Database):
                     new = (session, "", now, now, storable(workspace), storable(model), parent)
                     self._empty_sessions[session] = new
                     return session
+
+    def lock(self, session: str, *, fix: str = "Close it there first.") -> SessionLock:
+        """Keep other shells from opening and deleting a session; raises UsageError if it is open in one."""
+        return SessionLock(self.path.with_name(f"{self.path.stem}.locks"), session, fix=fix)
 
     def append(self, session: str, events: Sequence[Event]) -> None:
         """Write events in order, all or none.
@@ -309,7 +314,17 @@ class SessionStore(Database):
             db.execute("INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def delete(self, session: str) -> None:
-        """Delete a session, those of its subagents, and their events; raises UsageError if the ID is unknown."""
+        """Delete a session, those of its subagents, and their events.
+
+        Raises UsageError if the ID is unknown or a shell has the session open.
+        """
+        lock = self.lock(session)
+        try:
+            self._delete(session)
+        finally:
+            lock.release()
+
+    def _delete(self, session: str) -> None:
         family = """WITH RECURSIVE family (id) AS (
             SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent = f.id) SELECT id FROM family"""
         with self.writing(_UNCHANGED) as db:

@@ -11,6 +11,7 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, register, say, turn
 
+from ecoshell.assembly.viewing import assemble_view
 from ecoshell.budget import NANO, Account, Ask
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -27,6 +28,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment
 from ecoshell.models import Delta
+from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.sessions import SessionStore
 
@@ -243,19 +245,36 @@ async def test_a_file_that_cannot_be_written_is_restored_later(play, home):
     assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
-async def test_two_shells_of_one_session_undo_their_own_turns(play, home):
-    first_lines = [say("", "write_file", path="a.txt", content="of one"), finish("done")]
-    second_lines = [say("", "write_file", path="b.txt", content="of two"), finish("done")]
-    async with play([finish("first"), *first_lines], registration="all", yes=True) as first:
+async def test_a_session_is_open_in_one_shell_at_a_time(play):
+    elsewhere = "open in another ecoshell. Close it there first, or start a new session."
+    async with play([finish("1"), finish("2")]) as first:
         await turn(first)
-        async with play(second_lines, registration="all", yes=True, resume=first.session) as second:
-            await turn(first)
-            await turn(second)
-            await first.command("/undo")
-            assert (home / "b.txt").read_text() == "of two"
-            assert not (home / "a.txt").exists()
-            await second.command("/undo")
-            assert not (home / "b.txt").exists()
+        session = first.session
+        with pytest.raises(UsageError, match=elsewhere):
+            async with play([], resume=session):
+                pass
+        async with play([finish("3")]) as second:
+            with pytest.raises(UsageError, match=elsewhere):
+                await second.command(f"/resume {session}")
+            with pytest.raises(UsageError, match="open in another ecoshell"):
+                await second.archive.delete(session)
+            assert (await turn(second))[-1].answer == "3"
+        await first.command("/new")
+        async with play([finish("4")], resume=session) as second:
+            assert (await turn(second))[-1].turn == 2
+            with pytest.raises(UsageError, match=elsewhere):
+                await first.command(f"/resume {session}")
+        await first.command(f"/resume {session}")
+        await first.open(session)
+        assert first.conversation.turn == 2
+
+
+async def test_an_open_session_can_be_displayed(play):
+    async with play([finish("1")]) as shell:
+        await turn(shell)
+        view = await assemble_view(Options(resume=shell.session))
+        assert any(isinstance(event, TurnFinished) for event in view.past)
+        await view.aclose()
 
 
 async def test_undo_reverts_turn_by_turn(play, home):

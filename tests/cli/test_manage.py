@@ -1,6 +1,7 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,11 @@ class TestSessions:
         session = talked()
         assert "'word count'" in shell("sessions", "rename", session[:5], "word", "count")
         assert "the full ID" in shell("sessions", "delete", session[:5], status=2)
+        with closing(SessionStore(user_paths().sessions_file)) as store:
+            lock = store.lock(session)
+            refusal = shell("sessions", "delete", session, status=2)
+            assert f"{session} is open in another ecoshell.\nClose it there first." in refusal
+            lock.release()
         copies = user_paths().undo_folder / session / "1"
         copies.mkdir(parents=True)
         assert "word count" in shell("sessions", "delete", session)
