@@ -45,10 +45,17 @@ _CHARACTERS_PER_LINE = 75
 """Characters of a folded line on a narrow screen."""
 _CHOICE_GAP = "  "
 _MAX_NAME_CELLS = 30
-_PLACEHOLDERS = {
-    "raise": "the new cap: 0.50 for dollars, 20000tok for tokens, 2min for time",
-    "model": "the model's name: embedded, local:FILE.gguf, or a provider's",
+_INPUTS = {
+    "raise": (
+        "the new cap: 0.50 for dollars, 20000tok for tokens, 2min for time",
+        "raise the cap and continue",
+    ),
+    "model": (
+        "the model's name: embedded, local:FILE.gguf, or a provider's",
+        "continue with this model",
+    ),
 }
+"""The placeholder of each input, and what enter does."""
 _INSTRUCTION_LINES, _RATIONALE_LINES, _ARGUMENT_LINES = 5, 3, 6
 _ARGUMENT_LINES_WITH_DIFF = 1
 """Lines of an argument that the diff shows again."""
@@ -64,6 +71,10 @@ def choice(key: str, words: Content | str, action: str) -> Content:
 
 
 _BACK = choice("esc", "back", "back")
+
+
+def _note(text: str) -> Static:
+    return Static(text, classes="quiet", markup=False)
 
 
 class Choices(Static):
@@ -123,13 +134,12 @@ class Question(VerticalScroll, Generic[T]):
     takes_focus = False
     """Whether it takes the focus in any case, as a follow-up of the user's own answer."""
 
-    def __init__(self, title: str, refusal: T, *about: Widget, note: str = "") -> None:
-        """`refusal` is the answer of esc; `about` scrolls, and the note stays in view below it."""
+    def __init__(self, title: str, refusal: T, *about: Widget) -> None:
+        """`refusal` is the answer of esc; `about` scrolls."""
         super().__init__()
         self.border_title = Content(title)
         self._refusal = refusal
         self._about = about
-        self._note = note
         self._fault = Static(classes="fault", markup=False)
         self._field = LineInput(compact=True)
         self._choices = Choices()
@@ -141,8 +151,6 @@ class Question(VerticalScroll, Generic[T]):
         yield from self._about
         with Foot():
             yield self._fault
-            if self._note:
-                yield Static(self._note, classes="quiet", markup=False)
             yield self._field
             yield self._choices
 
@@ -171,11 +179,16 @@ class Question(VerticalScroll, Generic[T]):
         self._foldable = self._foldable or bool(note)
         return visible(text), f"  {note}" if note else ""
 
-    def ask_for(self, placeholder: str, proposed: str = "") -> None:
+    def ask_for(self, placeholder: str, enter: str, proposed: str = "") -> None:
+        """Open the input, in which enter does what `enter` says."""
         self._field.value, self._field.placeholder = proposed, placeholder
         self._field.cursor_position = len(proposed)
         self._field.add_class("-on")
+        self._choices.choices = (choice("enter", enter, "enter"), _BACK)
         self.screen.set_focus(self._field)
+
+    async def action_enter(self) -> None:
+        await self._field.action_submit()
 
     def action_back(self) -> None:
         """Return from an input to the question; without one, refuse."""
@@ -251,8 +264,8 @@ class TrustQuestion(Question[Trust]):
         until = "You will be asked again when the file changes."
         title = f"? {visible_line(wanted.render().text)}"
         self._instructions = Static(markup=False)
-        note = f"{visible_line(wanted.file)}\n{until}"
-        super().__init__(title, "later", self._instructions, note=note)
+        note = _note(f"{visible_line(wanted.file)}\n{until}")
+        super().__init__(title, "later", note, self._instructions)
         self._wanted = wanted
 
     def redraw(self) -> None:
@@ -314,7 +327,8 @@ class ApprovalQuestion(Question[Approval]):
         self._why.display = bool(wanted.rationale.strip())
         self._call = Static(classes="call", markup=False)
         self._editor = ArgumentsEditor(compact=True, highlight_cursor_line=False, soft_wrap=True)
-        about: list[Widget] = [self._why, self._call, self._editor]
+        line = wanted.render()
+        about: list[Widget] = [self._why, _note(visible(line.detail)), self._call, self._editor]
         if wanted.changes:  # lines keep their signs, so that they can be read without colour
             lines = visible(wanted.changes).split("\n")
             new = [Content.styled("a new file:", SECONDARY)] if lines[0] == "--- /dev/null" else []
@@ -322,10 +336,8 @@ class ApprovalQuestion(Question[Approval]):
                 lines = lines[2:]
             hunks = (Content.styled(line, _DIFF_STYLES.get(line[:1], "")) for line in lines)
             diff = Content("\n").join([*new, *hunks])
-            about.insert(2, Static(diff, classes="changes", markup=False))
-        line = wanted.render()
-        title = f"? {visible_line(line.text)}"
-        super().__init__(title, Approval("no"), *about, note=visible(line.detail))
+            about.insert(3, Static(diff, classes="changes", markup=False))
+        super().__init__(f"? {visible_line(line.text)}", Approval("no"), *about)
         self._wanted = wanted
         self.takes_focus = bool(wanted.fault)
 
@@ -334,6 +346,13 @@ class ApprovalQuestion(Question[Approval]):
         if self._wanted.fault:
             self.complain(self._wanted.fault)
             self.action_edit()
+        elif not self._wanted.of_server:
+            self.call_after_refresh(self._reveal_call)
+
+    def _reveal_call(self) -> None:
+        """Scroll to the call if no line of it is visible, as on a low screen."""
+        if self._call.region.y >= self.query_one(Foot).region.y:
+            self.scroll_to_widget(self._call, top=True, animate=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
         """A server's question is answered yes or no, once only."""
@@ -347,11 +366,10 @@ class ApprovalQuestion(Question[Approval]):
     def action_instead(self) -> None:
         """Ask what to do instead of the call."""
         self._field.select_on_focus = False
-        self.ask_for("what to do instead", self._field.value)
-        self._choices.choices = (choice("enter", "no, and do this instead", "refuse"), _BACK)
+        self.ask_for("what to do instead", "no, and do this instead", self._field.value)
 
     @on(Input.Submitted)
-    def action_refuse(self) -> None:
+    def refuse(self) -> None:
         self.resolve(Approval("no", instead=self._field.value.strip()))
 
     def action_edit(self) -> None:
@@ -434,7 +452,8 @@ class MoneyQuestion(Question[M]):
 
     def action_type(self, kind: Literal["raise", "model"]) -> None:
         self._typing = kind
-        self.ask_for(_PLACEHOLDERS[kind], self._enough if kind == "raise" else "")
+        placeholder, enter = _INPUTS[kind]
+        self.ask_for(placeholder, enter, self._enough if kind == "raise" else "")
 
     def action_choose(self, kind: str) -> None:
         self.resolve(self._make(kind))

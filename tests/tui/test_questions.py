@@ -86,6 +86,24 @@ async def test_question_is_at_most_half_the_screen_with_visible_choices(size):
             answer.cancel()
 
 
+@pytest.mark.parametrize("size", [(40, 12), (40, 16), (60, 14)])
+@pytest.mark.parametrize(
+    ("event", "first", "last"),
+    [(WRITES, "path = notes.txt", " three"), (RUNS, "command = echo line 0", "seconds = 20")],
+)
+async def test_a_call_is_in_sight_on_a_small_screen_and_can_be_scrolled(size, event, first, last):
+    def drawn() -> str:
+        strips = pilot.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+    async with asked(event, size=size) as (pilot, _):
+        await eventually(pilot, lambda: first in drawn())
+        assert " n  no" in drawn().replace("│", "")
+        for key, text in (("end", last), ("home", "◊ ")):
+            await pilot.press(key)
+            await eventually(pilot, lambda text=text: text in drawn())
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 async def test_choices_are_never_wrapped_and_fit_one_line_at_80_columns(width: int):
     async with asked(RUNS, size=(width, 36)) as (pilot, _):
@@ -331,6 +349,7 @@ async def test_invalid_amount_is_reported_and_can_be_corrected():
     async with asked(LIMIT) as (pilot, answer):
         await pilot.press("r", *"nothing", "enter")
         assert "'nothing' is not an amount." in shown(pilot)
+        assert "raise cap" not in shown(pilot)
         assert not answer.done()
         assert pilot.app.query_one(LineInput).value == "nothing"
         await pilot.press("ctrl+u", *"2", "enter")
