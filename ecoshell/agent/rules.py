@@ -9,7 +9,7 @@ import itertools
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -72,7 +72,7 @@ class Judgement:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Patterns `tool`, `tool:pattern` or `effect:pattern`, with wildcards; the pattern applies to the arguments that
-    the tool declares.
+    the tool declares. An effect without a pattern is completed by `full_rule` before.
 
     Deny takes precedence over ask, and ask over allow. Uncertain calls match rules that deny or ask, and none that
     allow.
@@ -134,11 +134,11 @@ class Rules:
 
     def denies_network(self) -> bool:
         """Whether a rule denies network access whatever the address."""
-        return any(rule.partition(":")[0] == "network" for rule in self.deny)
+        return any(rule.startswith("network:") for rule in self.deny)
 
     def denies_files(self) -> bool:
         """Whether a rule denies reading or writing files, which only the sandbox holds for programs."""
-        return any(rule.partition(":")[0] in ("read", "write") for rule in self.deny)
+        return any(rule.startswith(("read:", "write:")) for rule in self.deny)
 
     def protection(self, call: Call, tool: Tool) -> Protection | None:
         """The files that rules on reading and writing protect from a call that was approved; may read the disk.
@@ -186,6 +186,11 @@ class Rules:
         if reason := executed_later(matcher.written_paths(), own):
             return f"This file is executed later: {reason}"
         return "" if self.force else matcher.shrinkage()
+
+
+def full_rule(rule: str, tools: Container[str]) -> str:
+    """The rule with its pattern: the name of an effect alone means `effect:*`, unless a tool has that name."""
+    return f"{rule}:*" if rule in EFFECT_SUBJECTS and rule not in tools else rule
 
 
 @dataclass(frozen=True, slots=True)

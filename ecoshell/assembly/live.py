@@ -69,7 +69,7 @@ async def apply(shell: Shell, settings: Settings, path: Path, options: Options) 
         case ("local", "ask_servers"):
             models.factory.ask_servers = settings.local.ask_servers
         case ("approval", _):
-            deps.approvals.rules = rules_of(settings, options, user_paths())
+            deps.approvals.rules = rules_of(settings, options, user_paths(), deps.catalog.names)
         case _:
             return False
     return True

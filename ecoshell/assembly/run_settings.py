@@ -1,9 +1,10 @@
 """What a run starts with: settings that a session can change, caps, rules and roles."""
 
 import functools
+from collections.abc import Container
 from typing import Any
 
-from ecoshell.agent.rules import Rules
+from ecoshell.agent.rules import Rules, full_rule
 from ecoshell.agent.session_settings import SETTING_KEYS, SessionSettings
 from ecoshell.budget import Amount, Scope, parse_amount
 from ecoshell.options import NO_ROLE_MODELS, Options, RoleModels
@@ -33,14 +34,15 @@ def first_caps(settings: Settings, options: Options) -> dict[Scope, Amount]:
     return {scope: parse_amount(text) for scope, text in texts.items() if text is not None}
 
 
-def rules_of(settings: Settings, options: Options, paths: Paths) -> Rules:
-    """Return the approval rules of the settings and the options."""
+def rules_of(settings: Settings, options: Options, paths: Paths, tools: Container[str]) -> Rules:
+    """Return the approval rules of the settings and the options; `tools` holds the names of all tools."""
     approval, models = settings.approval, settings.models.named
+    full = functools.partial(full_rule, tools=tools)
     trusted = {name: model.trusted for name, model in models.items() if model.trusted is not None}
     return Rules(
-        allow=approval.allow,
-        ask=approval.ask,
-        deny=approval.deny,
+        allow=tuple(map(full, approval.allow)),
+        ask=tuple(map(full, approval.ask)),
+        deny=tuple(map(full, approval.deny)),
         read_only=options.read_only,
         yes=options.yes,
         force=options.force,

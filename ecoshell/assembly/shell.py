@@ -266,7 +266,7 @@ def _dependencies(
         providers=ProviderFollower(catalog, ranker, paths.files_folder, site.complaints),
         budget=budget,
         log=log,
-        approvals=_approvals(site, chosen, user),
+        approvals=_approvals(site, chosen, user, catalog),
         strategies=strategies,
         user=user,
         workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings, ground)),
@@ -304,10 +304,12 @@ def _agent_files(site: _Site) -> "AgentFiles":
     return AgentFiles(site.ground, site.paths.agents_folder, site.trust)
 
 
-def _approvals(site: _Site, chosen: SessionSettings, user: UserInterface) -> Approvals:
+def _approvals(
+    site: _Site, chosen: SessionSettings, user: UserInterface, catalog: Catalog
+) -> Approvals:
     workspace, projects = site.ground.root, site.projects
     return Approvals(
-        rules_of(site.settings, site.options, site.paths),
+        rules_of(site.settings, site.options, site.paths, catalog.names),
         user,
         granted=projects.rules(workspace),
         remember=partial(projects.allow, workspace),

@@ -87,9 +87,12 @@ def run(args: argparse.Namespace) -> int:
     _check_count("--repeat", args.repeat, _MAX_REPEATS)
     settings = load_settings(user_paths())
     sources = sources_of(settings, user_paths(), Workspace(workspace_folder()), warn)
-    tool = tool_named(args.tool, [tool for _, tool in sources])
+    tools = [tool for _, tool in sources]
+    tool = tool_named(args.tool, tools)
     inputs = _inputs(args.inputs, tool.schema, args.into, _constants(args.set))
-    _require_approval(tool, inputs, rules_of(settings, Options(yes=args.yes), user_paths()))
+    names = {each.schema.name for each in tools}
+    rules = rules_of(settings, Options(yes=args.yes), user_paths(), names)
+    _require_approval(tool, inputs, rules)
     measurements = asyncio.run(_measure(tool, inputs, args.repeat))
     runs = [measurement.run for measurement in measurements if not measurement.failure]
     if not runs:

@@ -9,7 +9,7 @@ import pytest
 from agent_play import User, finish, of, say, turn
 from shipped_tools import shipped_tools
 
-from ecoshell.agent.rules import Rules
+from ecoshell.agent.rules import Rules, full_rule
 from ecoshell.events import CallFinished
 from ecoshell.messages import Call, ToolSchema
 from ecoshell.tools import ToolOptions
@@ -268,6 +268,56 @@ async def test_tools_that_read_a_tree_leave_protected_files_out_and_say_so(play,
     for text in (found, listed, missing, within):
         assert "[omitted: 1 that the user's rules protect]" in text
     assert missing.startswith("No match for 'keys' in .")
+
+
+@pytest.mark.parametrize(
+    ("effect", "name", "arguments"),
+    [
+        ("read", "read_file", {"path": "notes.txt"}),
+        ("read", "read_file", {"path": "/etc/hostname"}),
+        ("read", "list_files", {}),
+        ("write", "write_file", {"path": "new.md", "content": "x"}),
+        ("execute", "run_command", {"command": "ls"}),
+        ("execute", "run_python", {"code": "1"}),
+        ("network", "fetch_url", {"url": "http://127.0.0.1:9/"}),
+    ],
+)
+async def test_an_effect_alone_denies_every_use(play, rules, effect, name, arguments):
+    rules(deny=[effect])
+    async with play([say("", name, **arguments), finish()], yes=True) as shell:
+        events = await turn(shell)
+        judged = shell.deps.approvals.rules
+    assert of(events, CallFinished)[0].observation.startswith(
+        f"{name} was not run: a rule in the settings forbids it ({effect}:*"
+    )
+    assert judged.denies_network() == (effect == "network")
+    assert judged.denies_files() == (effect in {"read", "write"})
+
+
+@pytest.mark.parametrize(
+    ("effect", "name", "arguments", "allowed"),
+    [
+        ("write", "write_file", {"path": "new.md", "content": "x"}, True),
+        ("write", "write_file", {"path": "../new.md", "content": "x"}, False),
+        ("execute", "run_command", {"command": "ls"}, True),
+        ("execute", "run_command", {"command": "ls; ls"}, False),
+        ("network", "fetch_url", {"url": "https://example.org"}, True),
+        ("network", "run_command", {"command": "curl https://example.org"}, False),
+    ],
+)
+async def test_an_effect_alone_allows_no_more_than_its_pattern_for_everything(
+    play, rules, effect, name, arguments, allowed
+):
+    rules(allow=[effect])
+    async with play([]) as shell:
+        tool = shell.deps.catalog.tool(name)
+        judged = shell.deps.approvals.rules.judge(Call(name, arguments), tool)
+    assert (judged.verdict == "allow") == allowed
+
+
+def test_a_tool_with_the_name_of_an_effect_keeps_its_rules():
+    assert full_rule("execute", {"execute", "read_file"}) == "execute"
+    assert full_rule("execute", {"read_file"}) == "execute:*"
 
 
 @needs_sandbox

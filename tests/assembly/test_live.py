@@ -134,7 +134,7 @@ async def test_what_a_run_was_told_caps_each_session_of_it(shell, tmp_path) -> N
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
     settings = to_settings(Settings, {"approval": {"deny": ["read_file"]}})
     assert (
-        rules_of(settings, Options(), user_paths())
+        rules_of(settings, Options(), user_paths(), shell.deps.catalog.names)
         .judge(READ, shell.deps.catalog.tool("read_file"))
         .verdict
         == "deny"

@@ -281,6 +281,10 @@ class TestConfig:
             ask,
         )
 
+    def test_effects_alone_are_rules(self, shell: Shell) -> None:
+        written('[approval]\nask = ["read", "execute"]\ndeny = ["write", "network"]\n')
+        assert "no problems" in shell("config", "check")
+
     def test_invalid_setting_stops_every_command_with_its_line(self, shell: Shell) -> None:
         written("[agent]\nmax_step = 3\n")
         for command in ("config", "models", "tools"):
@@ -330,6 +334,8 @@ class TestConfig:
         for rule, effect in (("reads:secrets/*", "read"), ("Write:*.lock", "write")):
             output = shell("config", "set", "approval.deny", f'["{rule}"]', status=2)
             assert f"Did you mean {effect}?" in output
+        output = shell("config", "set", "approval.deny", "netwrok", status=2)
+        assert "Did you mean network?" in output
         assert "names an unknown theme" in shell("config", "set", "tui.theme", "drak", status=2)
         assert "does not name a tool" in shell(
             "config", "set", "tools.prices.calculator", "0.01", status=2

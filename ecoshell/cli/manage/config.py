@@ -186,14 +186,15 @@ def _tools_of(settings: Settings) -> "dict[str, Tool]":
 
 def _narrow_rules(settings: Settings) -> Iterator[str]:
     """Yield a note for each rule about one tool whose pattern other tools can reach."""
-    from ecoshell.agent.rules import EFFECT_SUBJECTS
+    from ecoshell.agent.rules import EFFECT_SUBJECTS, full_rule
     from ecoshell.tools import subjects_of
 
     decisions = {"deny": settings.approval.deny, "ask": settings.approval.ask}
     if not any(":" in rule for rules in decisions.values() for rule in rules):
         return
     tools = _tools_of(settings)
-    for decision, rules in decisions.items():
+    for decision, short_rules in decisions.items():
+        rules = [full_rule(rule, tools) for rule in short_rules]
         for rule in rules:
             name, _, pattern = rule.partition(":")
             tool = tools.get(name) if pattern else None
@@ -249,9 +250,9 @@ def _unknown_tools(
     for decision in _DECISIONS:
         for rule in getattr(settings.approval, decision):
             name = rule.partition(":")[0]
-            if name in _EFFECTS and ":" in rule:
+            if name in _EFFECTS:
                 continue
-            words = [*tools, *_EFFECTS] if ":" in rule else tools
+            words = [*tools, *_EFFECTS]
             # a name without a similar one may belong to a server that has never been reached
             if not fnmatch.filter(tools, name) and (match := closest_word(name, words)):
                 message = f"names an unknown tool or effect, {name!r}."
