@@ -80,6 +80,26 @@ async def test_narrow_screen_keys_toggle_tabs(paths, size):
             assert in_prompt(app)
 
 
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        (50, " esc transcript   f2 tools   f3 plan  [f4 cost]"),
+        (40, " esc   f2 tools   f3 plan  [f4 cost]"),
+        (30, " esc   f2   f3  [f4 cost]"),
+    ],
+)
+async def test_current_tab_is_visible_on_a_narrow_screen(paths, columns, row):
+    app = SideApp(paths)
+    async with app.run_test(size=(columns, 16)) as pilot:
+        await pilot.press("f4")
+        await pilot.pause()
+        tabs = app.chat.query_one(TabRow)
+        assert tabs.render_line(0).text.strip() == row.strip()
+        await pilot.click(TabRow, offset=(row.index("f2") + 2, 0))
+        await pilot.pause()
+        assert shown(app, ToolsPanel)
+
+
 async def test_tabs_are_switched_by_key_and_mouse(paths):
     app = SideApp(paths)
     async with app.run_test(size=NARROW) as pilot:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 TABS = (("tools", "f2"), ("plan", "f3"), ("cost", "f4"))
+_TABS_WITH_TRANSCRIPT = (("", "esc"), *TABS)
 _FOCUSED_PANELS = {"tools": "tools", "plan": "plan", "cost": "budget"}
 """The panel that takes the focus in each tab."""
 
 
 class TabRow(Widget):
-    """One line with the names of the tabs; the current one is bold and in brackets."""
+    """One line with the tabs; the current one is bold and in brackets, and the others lose names that do not fit."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -35,16 +36,26 @@ class TabRow(Widget):
     """The current tab; empty for the transcript."""
 
     def render(self) -> Content:
+        width = self.content_size.width
+        rows = [self._texts(keys_only) for keys_only in range(len(_TABS_WITH_TRANSCRIPT) + 1)]
+        texts = next((row for row in rows if cell_len("".join(row)) <= width), rows[-1])
         self._spans: list[tuple[int, str]] = []
         parts: list[Content] = []
         end = 1
-        for name, key in (("", "esc"), *TABS):
-            label = f"{key} {name or 'transcript'}"
-            text = f"[{label}] " if name == self.tab else f" {label}  "
+        for (name, _), text in zip(_TABS_WITH_TRANSCRIPT, texts, strict=True):
             parts.append(Content.styled(text, "bold $primary" if name == self.tab else ""))
             end += cell_len(text)
             self._spans.append((end, name))
         return Content.assemble(*parts)
+
+    def _texts(self, keys_only: int) -> list[str]:
+        """The text of each tab; the first `keys_only` of them are keys without names, except the current one."""
+        texts: list[str] = []
+        for at, (name, key) in enumerate(_TABS_WITH_TRANSCRIPT):
+            is_short = at < keys_only and name != self.tab
+            label = key if is_short else f"{key} {name or 'transcript'}"
+            texts.append(f"[{label}] " if name == self.tab else f" {label}  ")
+        return texts
 
     async def on_click(self, event: Click) -> None:
         layout = self.query_ancestor(SideLayout)
