@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 
 READ_ONLY = "read-only"
-_RETRY_HINT = "Send any message to try again, or choose another model with F7 or /model NAME."
+_RETRY_HINT = "Send any message to try again."
+_MODEL_HINT = "Send any message to try again, or choose another model with F7 or /model NAME."
 _SINGLE_ROLE = "single"
 _MODEL_CELLS = 28
 _EVENTS_PER_SLICE = 200
@@ -136,7 +137,8 @@ class TranscriptController:
         self.title.state = "not ready"
         self.column.drop()
         block = event_blocks.error(ErrorHappened.of(error, kept))
-        self.column.add(block, event_blocks.notice(_RETRY_HINT))
+        hint = _RETRY_HINT if isinstance(error, StoreError) else _MODEL_HINT
+        self.column.add(block, event_blocks.notice(hint))
 
     def show_waiting(self, question: str, model: str) -> None:
         self.title.state = f"opening {model} …"

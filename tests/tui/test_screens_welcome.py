@@ -11,7 +11,7 @@ from tui_play import STATUS, FakeShell, eventually
 
 from ecoshell.agent.slash_commands import COMMANDS
 from ecoshell.budget import ZERO_PRICE
-from ecoshell.errors import ModelMissing, ModelUnavailable, UsageError
+from ecoshell.errors import ModelMissing, ModelUnavailable, StoreError, UsageError
 from ecoshell.models import HERE, ModelRow, StartingModel
 from ecoshell.models.local_build import LocalBuild
 from ecoshell.settings.edit import write_settings
@@ -465,6 +465,18 @@ def failing(make_app, monkeypatch):
 
     app._build, app.known = build_other, known
     return app, tried
+
+
+async def test_a_failure_that_no_other_model_avoids_suggests_none(make_app):
+    app = make_app(FakeShell())
+
+    async def build(options, user):
+        raise StoreError("ledger.sqlite cannot be written.", fix="Make it writable.")
+
+    app._build = build
+    async with app.run_test(size=(100, 30)) as pilot:
+        await eventually(pilot, lambda: "Send any message to try again." in said(app))
+        assert "F7 or" not in said(app)
 
 
 @pytest.mark.parametrize("keys", [("f7",), (*"/model", "escape", "enter")])
