@@ -375,7 +375,7 @@ class Agent:
         """Ask a question and return the outcome.
 
         Raises LimitReached at a cap, StepsSpent at the step limit, GaveUp, TurnStopped, ModelError, BudgetError and
-        StoreError; `outcome` then holds a partial answer, if any.
+        StoreError; `outcome` then holds a partial answer, if any. Raises UsageError as `stream` does.
         """
         async with aclosing(self.stream(question, attachments)) as events:
             async for _ in events:
@@ -389,9 +389,10 @@ class Agent:
     ) -> AsyncGenerator[Event]:
         """Yield the events of a turn as they happen; the last is always TurnFinished.
 
-        Raises UsageError for an empty question and while another turn runs, and StoreError.
+        Raises UsageError for an empty question, for a command of the chat and while another turn runs, and StoreError.
         """
         shell, outcome = self._open, Outcome(session=self.session)
+        await shell.require_question(question)
         async with aclosing(shell.ask(question, attachments)) as events:
             async for event in events:
                 self.outcome = outcome

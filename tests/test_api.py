@@ -134,6 +134,16 @@ async def test_an_open_agent_cannot_be_opened_again_and_stays_usable(
         assert (await agent.ask("Still there?")).answer == "yes"
 
 
+@pytest.mark.parametrize("line", ["/budget 1", "/nosuch"])
+async def test_a_command_of_the_chat_is_not_asked(line: str, tmp_path: Path):
+    model = CustomModel(Reply("Yes."))
+    async with Agent(model, home=tmp_path) as agent:
+        with pytest.raises(UsageError, match="command"):
+            await agent.ask(line)
+        assert model.requests == []
+        assert (await agent.ask(f"What does {line} do?")).answer == "Yes."
+
+
 async def test_the_events_of_a_turn_can_be_streamed(script: Script, tmp_path: Path):
     model = script(calls("stock", item="apples"), {"text": "There are 12."})
     async with Agent(model, tools=[stock, "calculate"], home=tmp_path) as agent:

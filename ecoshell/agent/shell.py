@@ -282,6 +282,14 @@ class Shell:
         """The custom command and the question of a line; None for other lines. Raises UsageError for a faulty file."""
         return await asyncio.to_thread(lambda: self._custom_commands().expand(line))
 
+    async def require_question(self, line: str) -> None:
+        """Raise UsageError for a line that is a command of the chat, for callers without a chat."""
+        if line.lstrip().startswith("/"):
+            from ecoshell.agent.question_line import require_question
+
+            custom = await asyncio.to_thread(lambda: self._custom_commands().current())
+            require_question(line, custom)
+
     async def _attached(self, question: Question, conversation: Conversation) -> Question:
         """The question with the resources and files that it mentions."""
         text, attachments, later_notices = question.text, question.attachments, list[str]()

@@ -14,7 +14,7 @@ from ecoshell.cli.answer_output import AnswerOutput, print_json_line
 from ecoshell.cli.run_options import add_run_options, prepared_options
 from ecoshell.cli.signals import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.standard_input import decode, read_attachment, read_question_text
-from ecoshell.errors import EcoshellError, ToolError, UsageError, closest_words, is_typo
+from ecoshell.errors import EcoshellError, ToolError, UsageError
 from ecoshell.events import ErrorHappened, Event
 from ecoshell.images import MAX_IMAGES, attached, open_image
 from ecoshell.messages import Attachment
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             images = read_images(args.image)
             question, attachments = read_question(words, (lambda _: None) if quiet else warn)
-            require_no_command(question, options.workspace)
+            _require_question(question, options.workspace)
             asyncio.run(follow(agent, question, (*images, *attachments), report=report, user=user))
         except EcoshellError as error:
             if not json:
@@ -111,12 +111,12 @@ def read_question(
     """
     if [*words] == ["-"]:
         question, attachment = read_question_text(warn).strip(), None
-        _require_question(question)
+        _require_text(question)
     else:
         announced = len(words) > 1 and words[-1] == "-"
         typed = " ".join(words[:-1] if announced else words)
         question = decode(typed.encode("utf-8", errors="surrogateescape"), warn).strip()
-        _require_question(question)
+        _require_text(question)
         attachment = read_attachment(warn, announced=announced)
     return question, () if attachment is None else (attachment,)
 
@@ -150,7 +150,7 @@ async def follow(
                         stop()
 
 
-def _require_question(text: str) -> None:
+def _require_text(text: str) -> None:
     if not text:
         raise UsageError("The question is empty.", fix='Try: ecoshell ask "What is 17 * 23?"')
 
@@ -165,23 +165,12 @@ def _user_at_terminal() -> "LineUser | None":
     return LineUser(Keyboard(output=sys.stderr).word, partial(print, file=sys.stderr))
 
 
-def require_no_command(question: str, workspace: Path | None) -> None:
-    """Raise UsageError for a chat command and a mistyped one; `/task` and custom commands ask questions."""
-    if not question.startswith("/"):
-        return
-    from ecoshell.agent.command_table import SCREEN_COMMANDS, split_first_word
-    from ecoshell.agent.slash_commands import COMMANDS
-    from ecoshell.agent.task_command import COMMAND
+def _require_question(question: str, workspace: Path | None) -> None:
+    """Raise UsageError for a command of the chat before the agent opens."""
+    if question.startswith("/"):
+        from ecoshell.agent.question_line import require_question
 
-    word, _ = split_first_word(question)
-    names, name = COMMANDS.keys() | SCREEN_COMMANDS, word[1:].lower()
-    if name in names and f"/{name}" != COMMAND:
-        fix = "Type it in the chat (ecoshell); ecoshell ask --help lists the options of a question."
-        raise UsageError(f"{word} is a chat command, not a question.", kept=_NOT_ASKED, fix=fix)
-    near = [match for match in closest_words(name, names) if is_typo(name, match)]
-    if near and name not in _custom_commands(workspace):
-        fix = f"Did you mean /{near[0]}?"
-        raise UsageError(f"Unknown command {word}.", kept=_NOT_ASKED, fix=fix)
+        require_question(question, _custom_commands(workspace))
 
 
 def _custom_commands(workspace: Path | None) -> Collection[str]:

@@ -5,14 +5,16 @@ import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from command_play import commands
 
 from ecoshell.api import Agent, Outcome
 from ecoshell.cli import standard_input
 from ecoshell.cli.answer_output import AnswerOutput, print_json_line
-from ecoshell.cli.ask import follow, read_question, require_no_command, run
+from ecoshell.cli.ask import follow, read_question, run
 from ecoshell.cli.parser import build_parser
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -58,6 +60,9 @@ class PlayedShell:
     ) -> AsyncGenerator[Event, None]:
         for event in self.events:
             yield event
+
+    async def require_question(self, line: str) -> None:
+        """Every line is a question."""
 
     async def stop(self) -> None:
         raise AssertionError("stopped without a request")
@@ -285,35 +290,21 @@ def test_a_command_of_the_chat_is_not_asked(question: str) -> None:
     assert caught.value.exit_status == 2
 
 
-@pytest.mark.parametrize(
-    ("question", "command"),
-    [
-        ("/modle", "/model"),
-        ("/Bugdet 0.50", "/budget"),
-        ("/themes", "/theme"),
-        ("/exi", "/exit"),
-        ("/taks Count.", "/task"),
-    ],
-)
-def test_a_mistyped_command_is_not_asked(question: str, command: str) -> None:
-    with pytest.raises(UsageError, match="Unknown command") as caught:
-        run(build_parser().parse_args(["ask", question]))
-    assert caught.value.fix == f"Did you mean {command}?"
-
-
-def test_tasks_custom_commands_and_paths_are_asked(tmp_path: Path) -> None:
-    folder = tmp_path / ".ecoshell/commands"
+def test_custom_commands_are_asked_and_mistyped_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "workspace/.ecoshell/commands"
     folder.mkdir(parents=True)
     (folder / "models.md").write_text("Which models are there?")
-
-    def is_asked(question: str) -> bool:
-        try:
-            require_no_command(question, tmp_path)
-        except UsageError:
-            return False
-        return True
-
-    named = ["/task Count.", "/review main", "/models"]
-    questions = [*named, "/etc/hosts is what?", "/tmp is what?", "/ is what?"]
-    commands = ["/model x", "/modle x"]
-    assert [question for question in questions + commands if is_asked(question)] == questions
+    (tmp_path / "script.jsonl").write_text('{"text": "One."}\n')
+    ask = partial(
+        commands(tmp_path, monkeypatch, capsys),
+        "ask",
+        "--trust-project",
+        "--model",
+        "script:../script.jsonl",
+    )
+    assert ask("/models").stdout == "One.\n"
+    ended = ask("/modls x")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Did you mean /models?" in ended.stderr
