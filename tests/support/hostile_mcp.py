@@ -19,6 +19,14 @@ def tool(name: str, **more: object) -> dict[str, object]:
 
 TOOLS = {
     "names": [tool("good"), tool("bad name\n"), tool("good"), tool("x" * 500)],
+    "faults": [
+        tool("good"),
+        {"name": "bare"},
+        tool("array", inputSchema={"type": "array"}),
+        tool("worded", description=5),
+        "text",
+        tool("also_good"),
+    ],
     "lies": [
         tool(
             "go", outputSchema={**ANY, "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -219,6 +227,8 @@ def main(way: str) -> None:
                         ]
                     },
                 )
+            case "tools/list" if way == "no_list":
+                answer(request, {"tools": "none"})
             case "tools/list":
                 answer(request, {"tools": TOOLS.get(way, [tool("go")])})
             case "tools/call":

@@ -597,6 +597,27 @@ async def test_tools_with_invalid_names_are_rejected(opened):
         assert len(server.lists.rejected) == 3
 
 
+async def test_an_invalid_tool_is_rejected_and_the_others_work(opened):
+    async with opened(hostile("faults")) as server:
+        await server.connect()
+        assert [tool.listed.name for tool in server.tools] == ["good", "also_good"]
+        assert server.lists.rejected == (
+            "'bare': inputSchema is invalid: field required",
+            "'array': inputSchema.type is invalid: input should be 'object'",
+            "'worded': description is invalid: input should be a valid string",
+            "'text': it is invalid: input should be a valid dictionary or instance of Tool",
+        )
+        assert (await run(server, "also_good")).ok
+
+
+async def test_an_invalid_list_is_explained_in_a_sentence(opened):
+    async with opened(hostile("no_list")) as server:
+        with pytest.raises(ToolError) as caught:
+            await server.connect()
+        fault = "it sent an invalid reply, tools is invalid: input should be a valid list"
+        assert caught.value.message == f"tried cannot be reached: {fault}."
+
+
 async def test_a_changed_tool_returns_its_new_schema_once_instead_of_running(opened):
     async with opened(hostile("changes")) as server:
         await server.connect()

@@ -9,8 +9,8 @@ Input:
 - End of input ends the server and this process.
 
 Output:
-- Once connected, and after each change: `{"tools": [{name, description, parameters, read_only}], "prompts": […],
-  "resources": […], "templates": […], "completes", "about": text}`.
+- Once connected, and after each change: `{"tools": [{name, description, parameters, read_only, task, fault}],
+  "prompts": […], "resources": […], "templates": […], "completes", "about": text}`.
 - `{"id", "progress": text}` and `{"id", "text", "ok", "images": [base64]}` for requests. Text is cut at MAX_TEXT
   characters; binary content is saved in `files` and named in the text.
 - `{"ask": number, …}` with `form`, `visit` or `sample` for a question of the server; `{"ask", "withdrawn"}` ends it.
@@ -35,7 +35,7 @@ import warnings
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ecoshell import __version__
 from ecoshell.secrecy import close_process
@@ -46,6 +46,7 @@ from ecoshell.tools.mcp.records import (
     describe,
     file_saver,
     images_of,
+    mark_invalid_tools,
     read_lists,
     text_of,
 )
@@ -287,7 +288,14 @@ class Bridge:
     @asynccontextmanager
     async def _watched(self, transport: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
         async with transport as (read, write):
-            yield WatchedStream(read, self._count, self._ended.set), write
+            yield WatchedStream(read, self._inspect, self._ended.set), write
+
+    def _inspect(self, message: object) -> None:
+        """Count a message of the server, and mark the invalid tools of a list before the SDK validates it."""
+        self._count(message)
+        result = getattr(getattr(message, "message", None), "result", None)
+        if isinstance(result, dict) and hasattr(self, "_client"):
+            mark_invalid_tools(cast("dict[str, Any]", result), self._client.protocol_version)
 
     def _count(self, message: object) -> None:
         """Count a message of the server, and end the connection if there are too many."""

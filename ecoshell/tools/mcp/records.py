@@ -24,6 +24,7 @@ _MAX_PAGES = 100
 _MAX_IMAGE_CHARS = MAX_BYTES * 4 // 3 + 4  # maximum length of an image in base64
 _MAX_FILE_BYTES = 20_000_000  # maximum bytes of the files saved for one result
 MAX_MESSAGE_CHARS = 600
+_FAULT = "ecoshell/fault"  # the key of the metadata of a marker
 TOO_LARGE = "it sent more than fits into memory"
 
 
@@ -49,6 +50,7 @@ async def read_lists(client: "Client") -> dict[str, Any]:
                 "parameters": tool.input_schema,
                 "read_only": bool(tool.annotations and tool.annotations.read_only_hint),
                 "task": bool(tool.execution and tool.execution.task_support == "required"),
+                "fault": str((tool.meta or {}).get(_FAULT, "")),
             }
             for tool in tools
         ],
@@ -70,6 +72,42 @@ async def read_lists(client: "Client") -> dict[str, Any]:
     if len(json.dumps(lists)) > _MAX_LIST_CHARS:
         raise RuntimeError(f"its lists have more than {_MAX_LIST_CHARS:,} characters")
     return lists
+
+
+def mark_invalid_tools(result: dict[str, Any], version: str) -> None:
+    """Replace invalid tools of a tool list by markers with the fault, because the SDK would reject the whole list."""
+    tools = result.get("tools")
+    if not isinstance(tools, list) or "content" in result or not _list_fault(result, version):
+        return
+    for at, tool in enumerate(cast("list[Any]", tools)):
+        if fault := _list_fault({**result, "tools": [tool]}, version):
+            name = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else tool
+            marker = {"name": str(name)[:MAX_MESSAGE_CHARS], "inputSchema": {"type": "object"}}
+            tools[at] = {**marker, "_meta": {_FAULT: fault}}
+
+
+def _list_fault(result: dict[str, Any], version: str) -> str:
+    """Return the first fault of a tool list; empty without one."""
+    from mcp_types.methods import parse_server_result
+    from pydantic import ValidationError
+
+    try:
+        parse_server_result("tools/list", version, result)
+    except ValidationError as error:
+        return _first_fault(error, within=("tools", 0))
+    except (KeyError, ValueError):  # a version of the protocol that the SDK does not check
+        pass
+    return ""
+
+
+def _first_fault(error: Any, *, within: tuple[str | int, ...] = ()) -> str:
+    """Return the first fault of a validation error as a clause."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place, message = first["loc"], first["msg"]
+    if place[: len(within)] == within:
+        place = place[len(within) :]
+    path = ".".join(map(str, place)) or "it"
+    return f"{path} is invalid: {message[:1].lower()}{message[1:]}"[:MAX_MESSAGE_CHARS]
 
 
 async def _pages(kind: str, fetch: Callable[..., Awaitable[Any]]) -> list[Any]:
@@ -160,6 +198,8 @@ def describe(error: BaseException) -> str:
             return TOO_LARGE
         cause = cause.__cause__ or cause.__context__
     text = " ".join(str(error).split()) or type(error).__name__
+    if hasattr(error, "errors") and hasattr(error, "error_count"):  # from pydantic
+        text = f"it sent an invalid reply, {_first_fault(error)}"
     invalid: Any = error.__cause__
     if isinstance(error, RuntimeError) and hasattr(invalid, "json_path"):  # from jsonschema
         fault = f"{invalid.json_path}: {invalid.message}"

@@ -189,6 +189,8 @@ def parse_tools(
 
 def _parse_tool(server: str, record: Any) -> ListedTool:
     name, description = record["name"], _description(record)
+    if fault := record.get("fault"):
+        raise ValueError(fault)
     if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
         raise ValueError("the name is not valid for a tool")
     if record.get("task") is True:
