@@ -2,6 +2,7 @@
 
 EcoshellError              says what happened, what was kept, what to do
 ├── UsageError             invalid command-line input (exit 2)
+├── DependencyMissing      a package that a plugin needs is not installed
 ├── SettingsError          invalid configuration: file, line, key (exit 2)
 ├── StoreError             a database is locked, full, read-only or damaged
 ├── Unanswered             a turn ended without an answer
@@ -44,6 +45,10 @@ class UsageError(EcoshellError):
     """The input is invalid; `fix` names valid input."""
 
     exit_status = 2
+
+
+class DependencyMissing(EcoshellError):
+    """A package that a plugin needs is not installed; the message names it and the command that installs it."""
 
 
 class SettingsError(EcoshellError):

@@ -59,6 +59,20 @@ class Plugin:
 
     def call_hook(self, hook: str, offered: Mapping[str, Any]) -> Any:
         """Return a hook's result, or an empty tuple without such a hook; raises what the hook or its module raises."""
+        hooks = self._loaded_hooks()
+        if hook not in hooks:
+            return ()
+        parameters = _parameters(hooks[hook])
+        if unknown := next((name for name in parameters if name not in offered), ""):
+            received = " and ".join(offered) or "no arguments"
+            raise TypeError(f"{hook}() receives {received}, but expects {unknown}")
+        return hooks[hook](**{name: offered[name] for name in parameters})
+
+    def has_settings(self) -> bool:
+        """Return whether a hook takes the table `[plugins.NAME]`; raises what the module raises."""
+        return any("settings" in _parameters(hook) for hook in self._loaded_hooks().values())
+
+    def _loaded_hooks(self) -> Mapping[str, Callable[..., Any]]:
         if self._hooks is None:
             from ecoshell.plugins import MARK
 
@@ -73,15 +87,13 @@ class Plugin:
                 closest = closest_word(unknown, HOOKS) or "tools"
                 raise TypeError(f"unknown hook {unknown}; did you mean {closest}?")
             self._hooks = hooks
-        if hook not in self._hooks:
-            return ()
-        import inspect
+        return self._hooks
 
-        parameters = inspect.signature(self._hooks[hook]).parameters
-        if unknown := next((name for name in parameters if name not in offered), ""):
-            received = " and ".join(offered) or "no arguments"
-            raise TypeError(f"{hook}() receives {received}, but expects {unknown}")
-        return self._hooks[hook](**{name: offered[name] for name in parameters})
+
+def _parameters(hook: Callable[..., Any]) -> Collection[str]:
+    import inspect
+
+    return inspect.signature(hook).parameters
 
 
 # -- discovery

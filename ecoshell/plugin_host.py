@@ -9,7 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ecoshell.errors import EcoshellError, ToolError
+from ecoshell.errors import DependencyMissing, EcoshellError, ToolError
 from ecoshell.messages import META_TOOLS, ToolSchema, visible_line
 from ecoshell.paths import NO_ROOM
 from ecoshell.plugin_discovery import HOOKS, Plugin
@@ -135,7 +135,7 @@ class Plugins:
                 plugin.incomplete = isinstance(failure, EcoshellError)
                 kind = "" if plugin.incomplete else f"{type(failure).__name__}: "
                 plugin.fault = visible_line(f"{kind}{failure}")
-                if plugin.state != "optional" or not plugin.incomplete:
+                if plugin.state != "optional" or not isinstance(failure, DependencyMissing):
                     self._warn(f"Plugin {plugin.name} disabled: {plugin.fault}")
             else:
                 collected |= own

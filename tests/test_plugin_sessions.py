@@ -542,6 +542,57 @@ def test_a_mistyped_setting_of_plugins_is_an_unknown_key(command: Command, tmp_p
     )
 
 
+def test_a_mistyped_setting_of_a_packaged_plugin_is_reported(
+    command: Command, tmp_path: Path
+) -> None:
+    text = '[plugins.web]\nserxng = "http://localhost:8888"\n'
+    settings(tmp_path, text)
+    fault = "[plugins.web] has no setting serxng; did you mean searxng?"
+    assert notices(ask(command, tmp_path, {"text": "42"})) == [f"Plugin web disabled: {fault}"]
+    checked = command("config", "check")
+    assert (checked.returncode, f"Plugin web disabled: {fault}" in checked.stderr) == (2, True)
+    refused = command("config", "set", "plugins.web.searx", "http://localhost:8888")
+    assert (refused.returncode, "Nothing was written." in refused.stderr) == (2, True)
+    assert (tmp_path / "home" / "config" / "config.toml").read_text() == text
+    assert command("config", "unset", "plugins.web.serxng").returncode == 0
+    assert "no problems" in command("config", "check").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            '[plugins]\ndisabled = ["wbe"]\n',
+            "line 2: plugins.disabled names an unknown plugin, 'wbe'.\nDid you mean web?",
+        ),
+        (
+            "[plugins.git]\nfoo = 1\n",
+            "line 2: plugins.git.foo is not a setting: the plugin git has none.",
+        ),
+        (
+            "[plugins.wbe]\nfoo = 1\n",
+            "line 2: plugins.wbe.foo names an unknown plugin, 'wbe'.\nDid you mean web?",
+        ),
+    ],
+)
+def test_check_reports_settings_that_no_plugin_reads(
+    text: str, problem: str, command: Command, tmp_path: Path
+) -> None:
+    settings(tmp_path, text)
+    checked = command("config", "check")
+    assert (checked.returncode, problem in checked.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_missing_dependency_is_a_problem_only_of_an_enabled_plugin(
+    *, is_enabled: bool, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    settings(tmp_path, '[plugins]\nenabled = ["data"]\n' if is_enabled else "")
+    assert bool(notices(ask(command, tmp_path, {"text": "42"}))) == is_enabled
+    assert ("Plugin data disabled" in command("config", "check").stderr) == is_enabled
+
+
 @pytest.mark.parametrize("module", ["duckdb", "plotille"])
 def test_a_missing_dependency_of_a_packaged_plugin_is_named(
     module: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

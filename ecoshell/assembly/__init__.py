@@ -1,6 +1,6 @@
 """Settings become objects; no other package does this."""
 
-from ecoshell.assembly.plugins import plugins_of
+from ecoshell.assembly.plugins import plugins_of, selected_plugins
 from ecoshell.assembly.prices import base_url, price_book
 from ecoshell.assembly.run_settings import (
     first_caps,
@@ -45,6 +45,7 @@ __all__ = [
     "profiles_of",
     "roles_of",
     "rules_of",
+    "selected_plugins",
     "server_of",
     "servers_of",
     "session_settings",

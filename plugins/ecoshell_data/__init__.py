@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Annotated, Literal, ParamSpec, TypeVar
 
-from ecoshell.errors import ToolError, UsageError
+from ecoshell.errors import DependencyMissing, ToolError
 from ecoshell.messages import Effect, Observation
 from ecoshell.plugins import hookimpl
 from ecoshell.tools import Limits, Subject, ToolOptions
@@ -95,7 +95,7 @@ class DataTools:
 def tools(workspace: Workspace, options: ToolOptions) -> list[FunctionTool]:
     """Return `data_describe`, `data_query` and `data_plot`."""
     if missing := [name for name in ("duckdb", "plotille") if find_spec(name) is None]:
-        raise UsageError(f"needs {' and '.join(missing)}: pip install 'ecoshell[data]'")
+        raise DependencyMissing(f"needs {' and '.join(missing)}: pip install 'ecoshell[data]'")
     methods = DataTools(workspace, options)
     limits = Limits(options.command_seconds, options.result)
     reading: tuple[Effect, ...] = ("read",)

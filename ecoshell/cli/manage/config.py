@@ -5,9 +5,10 @@ import fnmatch
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.cli.fence import error_text, warn
+from ecoshell.cli.fence import error_text
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import add_actions
 from ecoshell.errors import SettingsError, UsageError, closest_word, suggestion
@@ -28,6 +29,7 @@ from ecoshell.settings.edit import REMOVED, Changes, edited, write_settings
 from ecoshell.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from ecoshell.plugin_discovery import Plugin
     from ecoshell.plugin_host import Plugins
     from ecoshell.tools import Tool
 
@@ -42,7 +44,6 @@ _NAME_SETTINGS = frozenset(
         ("plan", "judge"),
         ("tui", "theme"),
         ("tools", "prices"),
-        ("plugins", "enabled"),
     }
     | {("approval", decision) for decision in _DECISIONS}
 )
@@ -112,9 +113,11 @@ def _check(*, as_json: bool) -> int:
     loaded, problems = read_settings(file, os.environ)
     notes: tuple[str, ...] = ()
     if loaded:
-        for key, error in _unknown_names(loaded.settings):
+        plugins = _loaded_plugins(loaded.settings)
+        for key, error in _unknown_names(loaded.settings, plugins):
             message = f"{loaded.origins.get(key, DEFAULT)}: {dotted(key)} {error.message}"
             problems += (SettingsError(message, fix=error.fix),)
+        problems += tuple(SettingsError(fault) for fault in plugins.reported)
         notes = tuple(_narrow_rules(loaded.settings))
     if as_json:
         records = [{"message": problem.message, "fix": problem.fix} for problem in problems]
@@ -130,12 +133,21 @@ def _check(*, as_json: bool) -> int:
 def _write(changes: Changes, *, as_json: bool) -> int:
     """Write the changes, and report those that the environment overrides."""
     file = user_paths().settings_file
-    if any(path[:2] in _NAME_SETTINGS for path in changes):
+    if any(path[0] == "plugins" or path[:2] in _NAME_SETTINGS for path in changes):
         _, settings = edited(file, read_bytes(file), changes)
-        for key, error in _unknown_names(settings):
+        plugins = _loaded_plugins(settings)
+        for key, error in _unknown_names(settings, plugins):
             if key in changes:
                 message = f"{dotted(key)} {error.message}"
                 raise SettingsError(message, kept="Nothing was written.", fix=error.fix)
+        given = {
+            path[1]
+            for path, typed in changes.items()
+            if path[0] == "plugins" and typed is not REMOVED
+        }
+        for plugin in plugins.found:
+            if plugin.name in given and plugin.incomplete:
+                raise SettingsError(plugin.fault, kept="Nothing was written.")
     previous_keys = Source(file, read_bytes(file)).origins()
     write_settings(file, changes)
     source = Source(file, read_bytes(file))
@@ -155,16 +167,35 @@ def _write(changes: Changes, *, as_json: bool) -> int:
     return 0
 
 
-def _unknown_names(settings: Settings) -> Iterator[tuple[KeyPath, SettingsError]]:
-    """Yield the keys that name a strategy, judge, plugin, theme or tool that does not exist."""
-    from ecoshell.assembly import plugins_of
-    from ecoshell.plugin_discovery import find_user_plugins
+@dataclass(frozen=True, slots=True)
+class _LoadedPlugins:
+    """The plugins under some settings, after the hooks that take settings were called."""
 
-    yield from _unknown_strategy_or_judge(settings, plugins_of(settings, user_paths(), warn))
-    plugins = [plugin.name for plugin in find_user_plugins(user_paths())]
-    for name in settings.plugins.enabled:
-        if name not in plugins:
-            yield ("plugins", "enabled"), _unknown("plugin", name, plugins)
+    found: "Sequence[Plugin]"
+    host: "Plugins"
+    reported: Sequence[str]
+    """What a session says about plugins that fail."""
+
+
+def _loaded_plugins(settings: Settings) -> _LoadedPlugins:
+    from ecoshell.assembly import selected_plugins, tool_options, tools_of
+    from ecoshell.plugin_host import Plugins
+    from ecoshell.tools.workspace import Workspace, workspace_folder
+
+    found, reported = selected_plugins(settings, user_paths()), list[str]()
+    host, workspace = Plugins(found, reported.append), Workspace(workspace_folder())
+    names = [tool.schema.name for tool in tools_of(settings, workspace)]
+    host.tools(workspace, tool_options(settings, workspace), names)
+    host.reply_observers(user_paths())
+    return _LoadedPlugins(found, host, reported)
+
+
+def _unknown_names(
+    settings: Settings, plugins: _LoadedPlugins
+) -> Iterator[tuple[KeyPath, SettingsError]]:
+    """Yield the keys that name a strategy, judge, plugin, theme or tool that does not exist."""
+    yield from _unknown_strategy_or_judge(settings, plugins.host)
+    yield from _unknown_plugins(settings, plugins.found)
     if theme := settings.tui.theme:
         from ecoshell.tui.themes import load_themes
 
@@ -216,6 +247,27 @@ def _narrow_rules(settings: Settings) -> Iterator[str]:
                 more = " and others" if len(others) > _MAX_NAMED else ""
                 names = f"{', '.join(others[:_MAX_NAMED])}{more}"
                 yield f"approval.{decision}: {rule} does not hold for {names}; {reached[0]}:{pattern} does."
+
+
+def _unknown_plugins(
+    settings: Settings, plugins: "Sequence[Plugin]"
+) -> Iterator[tuple[KeyPath, SettingsError]]:
+    """Yield the keys that name an unknown plugin, and the settings of plugins that have none."""
+    by_name = {plugin.name: plugin for plugin in plugins}
+    for name in settings.plugins.enabled:
+        if name not in by_name:
+            yield ("plugins", "enabled"), _unknown("plugin", name, [*by_name])
+    for name in settings.plugins.disabled:
+        # a name without a similar one may be that of a plugin that was removed
+        if name not in by_name and closest_word(name, by_name):
+            yield ("plugins", "disabled"), _unknown("plugin", name, [*by_name])
+    for name, table in settings.plugins.named.items():
+        for key in table:
+            if (plugin := by_name.get(name)) is None:
+                yield ("plugins", name, key), _unknown("plugin", name, [*by_name])
+            elif plugin.state != "off" and not plugin.fault and not plugin.has_settings():
+                message = f"is not a setting: the plugin {name} has none."
+                yield ("plugins", name, key), SettingsError(message, fix="Remove it.")
 
 
 def _unknown_strategy_or_judge(
