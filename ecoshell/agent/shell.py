@@ -133,9 +133,14 @@ class Shell:
         """Restore the model, mode, roles and effort that the session used last, if they are available."""
         models, settings = self.deps.models, self.deps.settings
         last = await asyncio.to_thread(self.store.last_choices, self.session)
-        settings.advisor = last.advisor or settings.advisor
         settings.effort = last.effort or settings.effort
         problems: list[str] = []
+        if last.advisor:
+            try:
+                await asyncio.to_thread(models.lend, last.advisor)
+                settings.advisor = last.advisor
+            except EcoshellError as error:
+                problems.append(f"Its advisor {last.advisor} is unavailable: {error}")
         present = (models.session_model, models.mode, models.roles)
         if last.mode and (last.model, last.mode, last.roles) != present:
             try:

@@ -28,6 +28,9 @@ AT_ONCE: frozenset[Path] = frozenset(
 )
 """The settings that apply at once; all others apply after a restart."""
 
+_MODEL_SETTINGS = ("advisor", "task_model")
+"""The fields of SessionSettings that name a model."""
+
 
 async def apply(shell: Shell, settings: Settings, path: Path, options: Options) -> bool:
     """Apply the value of this key to the shell; returns whether it applies at once.
@@ -54,6 +57,8 @@ async def apply(shell: Shell, settings: Settings, path: Path, options: Options) 
         case _ if name := SETTING_KEYS.get(".".join(path)):
             value = getattr(session_settings(settings, Options()), name)
             deps.require(name, value)
+            if name in _MODEL_SETTINGS and value:
+                await asyncio.to_thread(models.lend, value)
             setattr(deps.settings, name, value)
         case ("budget", name):
             shell.first_caps = first_caps(settings, options)

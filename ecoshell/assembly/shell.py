@@ -255,6 +255,7 @@ def _dependencies(
         catalog = _catalog(site, budget, tools(settings, ground), agents)
         chosen = session_settings(settings, site.options)
         models = _active_models(site, budget, chosen, model_factory)
+        _check_other_models(site, chosen, models)
         strategies = _strategies(site)
         judges = plugins.judges(JUDGES)
     site.complaints.extend(_replace_unknown(chosen, strategies, (*JUDGES, *judges)))
@@ -338,6 +339,25 @@ def _active_models(
         fallback=settings.models.fallback,
         notify=site.complaints.append,
     )
+
+
+def _check_other_models(site: _Site, chosen: SessionSettings, models: ActiveModels) -> None:
+    """Report an unavailable advisor, which is not offered then, or model of subagents.
+
+    Raises as `assemble` does if the options of a new session name the advisor.
+    """
+    options = site.options
+    for role, name in (("advisor", chosen.advisor), ("model of subagents", chosen.task_model)):
+        try:
+            if name:
+                models.lend(name)
+        except EcoshellError as error:
+            error.message = f"{name} cannot be the {role}. {error.message}"
+            if role == "advisor":
+                if options.advisor and options.resume is None:
+                    raise
+                chosen.advisor = None
+            site.complaints.append(str(error))
 
 
 def _catalog(

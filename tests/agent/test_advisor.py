@@ -210,6 +210,39 @@ async def test_resumed_session_has_its_advisor_again(play, advisor):
         assert shell.deps.settings.advisor == name
 
 
+async def test_unavailable_advisor_of_the_options_is_refused_at_the_start(play):
+    with pytest.raises(ModelMissing, match=r"^nosuch cannot be the advisor\. There is no model"):
+        async with play([], advisor="nosuch"):
+            pass
+
+
+async def test_unavailable_models_of_the_settings_are_reported_at_the_start(play, tmp_path):
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[agent]\nadvisor = "nosuch"\ntask_model = "nosuch2"\n')
+    async with play([finish("1")]) as shell:
+        events = await turn(shell)
+    texts = [note.text for note in of(events, Notice)]
+    for start in ("nosuch cannot be the advisor.", "nosuch2 cannot be the model of subagents."):
+        assert any(text.startswith(start) for text in texts)
+    offer = of(events, ToolsOffered)[0]
+    assert "ask_advisor" not in (*offer.names, *offer.loaded)
+
+
+async def test_resumed_session_without_its_advisor_goes_on(play, advisor, tmp_path):
+    async with play([finish("1")], advisor=advisor(ADVICE)) as shell:
+        await turn(shell)
+        session = shell.session
+    (tmp_path / "advisor.jsonl").unlink()
+    async with play([finish("2")], resume=session) as shell:
+        events = await turn(shell, "And?")
+    assert of(events, TurnFinished)[0].status == "answered"
+    assert "ask_advisor" not in of(events, ToolsOffered)[0].loaded
+    async with play([finish("3")]) as shell:
+        await shell.command(f"/resume {session}")
+        assert shell.deps.settings.advisor is None
+
+
 async def test_failing_advisor_leaves_the_turn_alone(play, advisor):
     lines = [*MISSING[:3], finish("nothing found")]
     async with play(lines, advisor=advisor(), registration="all") as shell:

@@ -131,6 +131,14 @@ async def test_what_a_run_was_told_caps_each_session_of_it(shell, tmp_path) -> N
     await own.aclose()
 
 
+@pytest.mark.parametrize("name", ["advisor", "task_model"])
+async def test_unavailable_models_of_other_uses_are_refused(shell, name) -> None:
+    settings = to_settings(Settings, {"agent": {name: "nosuch"}})
+    with pytest.raises(ModelMissing):
+        await apply(shell, settings, ("agent", name), Options())
+    assert getattr(shell.deps.settings, name) is None
+
+
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
     settings = to_settings(Settings, {"approval": {"deny": ["read_file"]}})
     assert (
