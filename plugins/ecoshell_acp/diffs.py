@@ -9,7 +9,7 @@ _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 def hunks_of(lines: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Return the old and the new text of each hunk; None for an incomplete diff."""
+    """Return the old and the new text of each hunk, in whole lines; None for an incomplete diff."""
     hunks: list[tuple[str, str]] = []
     index = 0
     while index < len(lines):
@@ -26,6 +26,7 @@ def hunks_of(lines: Sequence[str]) -> list[tuple[str, str]] | None:
                 if sign != other:
                     text.append(lines[index][1:])
                     remaining[side] -= 1
-        hunks.append(("\n".join(map(visible, old)), "\n".join(map(visible, new))))
+        before, after = ("".join(f"{visible(line)}\n" for line in side) for side in (old, new))
+        hunks.append((before, after))
         index += 1
     return hunks

@@ -82,7 +82,7 @@ async def test_a_write_waits_for_permission_and_shows_its_diff(tmp_path):
     ((card, options, previous),) = opened.asked
     assert list(options) == ["once", "session", "project", "no"]
     (diff,) = [item for item in card.content if item.type == "diff"]
-    assert (diff.path, diff.old_text, diff.new_text) == (str(file), "zero", "one")
+    assert (diff.path, diff.old_text, diff.new_text) == (str(file), "zero\n", "one\n")
     assert (card.kind, card.status, card.raw_input["path"]) == ("edit", "pending", "a.txt")
     assert [place.path for place in card.locations] == [str(file)]
     assert card.tool_call_id in [
