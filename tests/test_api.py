@@ -144,6 +144,25 @@ async def test_a_command_of_the_chat_is_not_asked(line: str, tmp_path: Path):
         assert (await agent.ask(f"What does {line} do?")).answer == "Yes."
 
 
+async def test_an_unknown_cap_is_refused_with_those_there_are(script: Script, tmp_path: Path):
+    async with Agent(script(), home=tmp_path) as agent:
+        with pytest.raises(UsageError) as caught:
+            await agent.set_cap("week", "1")
+    assert str(caught.value) == "Unknown cap 'week'. Available: turn, session, day, month."
+
+
+async def test_two_tools_of_one_name_are_refused(script: Script, tmp_path: Path):
+    @tool(name="stock")
+    def twin() -> str:
+        """Return the stock of everything."""
+        return "12 apples"
+
+    with pytest.raises(UsageError) as caught:
+        async with Agent(script(), tools=[stock, twin], home=tmp_path):
+            raise AssertionError("opened")
+    assert str(caught.value) == "Two tools are named stock. Give one of them another name."
+
+
 async def test_the_events_of_a_turn_can_be_streamed(script: Script, tmp_path: Path):
     model = script(calls("stock", item="apples"), {"text": "There are 12."})
     async with Agent(model, tools=[stock, "calculate"], home=tmp_path) as agent:
@@ -322,7 +341,7 @@ async def test_a_turn_can_be_stopped_and_timed_out(tmp_path: Path):
     async with Agent(model, tools=[wait], home=tmp_path) as agent:
         question = asyncio.create_task(agent.ask("Wait."))
         await started.wait()
-        with pytest.raises(UsageError, match="A turn is running"):
+        with pytest.raises(UsageError, match=r"A turn is running.*stop\(\) in Python"):
             await agent.ask("And this?")
         await agent.stop()
         with pytest.raises(TurnStopped):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Happened = TypeVar("Happened", bound=Event)
 _NOT_READ_ONLY = "Resume the session without --read-only."
-_BUSY_FIX = "Wait for it, or stop it with Esc (Ctrl-C in the line shell)."
+_BUSY_FIX = "Wait for it or stop it: Esc in the chat, Ctrl-C in the line shell, stop() in Python."
 
 
 class Stopped(Exception):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import ToolError
+from ecoshell.errors import UsageError
 from ecoshell.messages import META_TOOLS, ToolSchema
 from ecoshell.tools import Tool, ToolProvider
 
@@ -168,7 +168,8 @@ class Catalog:
             if uses[name] > 1 and schema.server:
                 name = f"{schema.server}.{name}"
             if name in self._tools or name in META_TOOLS:
-                raise ToolError(f"two tools are called {name}", fix="give one of them another name")
+                fix = "Give one of them another name."
+                raise UsageError(f"Two tools are named {name}.", fix=fix)
             self._tools[name] = tool
             self._schemas[name] = replace(schema, name=name)
         self._own = frozenset(self._tools)
