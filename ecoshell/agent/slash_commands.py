@@ -65,7 +65,11 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     limit = tail if scope else argument
     models, hint = shell.deps.models.current, ""
     if limit:
-        cap = None if limit.lower() == "off" else parse_amount(limit)
+        try:
+            cap = None if limit.lower() == "off" else parse_amount(limit)
+        except UsageError as error:
+            error.fix += f" /budget {f'{scope} ' if scope else ''}off removes the cap."
+            raise
         token_cap = await asyncio.to_thread(suggested_token_cap, shell)
         await shell.set_cap(scope or "session", cap)
         if cap is not None and cap.unit == "usd" and models.is_free:

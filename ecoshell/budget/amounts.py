@@ -134,9 +134,7 @@ def parse_amount(text: str) -> Amount:
     if number is None:
         number, unit = _money_or_tokens(cleaned, quoted)
     if number == 0:
-        raise UsageError(
-            f"{quoted!r} would allow nothing.", fix=f"{_EXAMPLES} Type `off` to remove a cap."
-        )
+        raise UsageError(f"{quoted!r} would allow nothing.", fix=_EXAMPLES)
     if number > _LIMITS[unit]:
         maximum = amount_text(_LIMITS[unit], unit)
         raise UsageError(f"{quoted!r} is more than the maximum of {maximum}.", fix=_EXAMPLES)

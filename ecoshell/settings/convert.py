@@ -5,7 +5,7 @@ Standard library only: pydantic's models of the settings took a sixth of the mem
 
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from types import NoneType
 from typing import (
@@ -192,7 +192,13 @@ def _to_bare_type(kind: Any, value: Any, path: KeyPath, problems: list[InvalidVa
         if not isinstance(value, (list, tuple)):
             raise ValueError('must be a list, such as ["one", "two"]')
         texts = cast("Iterable[Any]", value)
-        return tuple(_to_type(arguments[0], text, path, problems) for text in texts)
+        known_problems = len(problems)
+        converted = tuple(_to_type(arguments[0], text, path, problems) for text in texts)
+        problems[known_problems:] = [
+            replace(problem, requirement=f"has an entry that {problem.requirement}")
+            for problem in problems[known_problems:]
+        ]
+        return converted
     if origin is Literal:
         if value not in arguments:
             *others, last = map(repr, arguments)

@@ -159,7 +159,6 @@ def _below(words: Sequence[str]) -> Below:
 
 def _number(text: str, option: str, noun: str, largest: int) -> int:
     if not (text.isascii() and text.isdecimal()) or not 0 <= int(text[:12]) <= largest:
-        raise UsageError(
-            f"{option} {text!r} is not a number of {noun}.", fix=f"The largest is {largest:,}."
-        )
+        fix = f"Give a whole number from 0 to {largest:,}."
+        raise UsageError(f"{option} {text!r} is not a number of {noun}.", fix=fix)
     return int(text)

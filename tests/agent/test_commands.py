@@ -1,4 +1,7 @@
+import pytest
+
 from ecoshell.agent.command_table import CommandTable, Printed
+from ecoshell.errors import UsageError
 from ecoshell.models.model_rows import StartingModel
 
 TABLE: CommandTable[list[str]] = CommandTable()
@@ -35,3 +38,10 @@ async def test_model_names_the_models_to_change_to(play, monkeypatch):
         printed = (await shell.command("/model")).text
     assert "/model openai/gpt-5-mini " in printed
     assert "/model pull unsloth/Qwen3-4B-GGUF:Q4_K_M  download: 2.5 GB" in printed
+
+
+async def test_a_cap_of_nothing_is_refused_with_the_word_that_removes_it(play):
+    async with play([]) as shell:
+        with pytest.raises(UsageError) as caught:
+            await shell.command("/budget day 0")
+    assert caught.value.fix.endswith(" /budget day off removes the cap.")

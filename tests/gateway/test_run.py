@@ -125,6 +125,7 @@ async def test_a_waiting_request_is_refused_when_nobody_answers(tmp_path: Path):
         (["run", "--max-request", "500tok", "--", "true"], "--max-request is in dollars"),
         (["run", "--upstream-openai", "ftp://x", "--", "true"], "is not an HTTP address"),
         (["gateway", "--port", "99999999"], "is not a number of port"),
+        (["gateway", "--loop-guard", "-1"], "Give a whole number from 0 to 10,000."),
         (["gateway", "--token", "a b"], "token"),
         (["budget", "raise", "5"], "No such gateway is running"),
     ],

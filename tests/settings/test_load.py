@@ -149,7 +149,7 @@ def test_misplaced_or_misspelt_key_has_a_suggestion(
         (
             "[approval]\nallow = [\n'read_file',\n3]",
             2,
-            "approval.allow must be text, not '3'",
+            "approval.allow has an entry that must be text, not '3'",
         ),
         ("agent = 3", 1, "agent must be a table"),
         ('[models.x]\nprice = "1,2"', 2, "must be a table, such as {input = …, output = …}, not"),

@@ -50,7 +50,7 @@ async def read_lists(client: "Client") -> dict[str, Any]:
                 "parameters": tool.input_schema,
                 "read_only": bool(tool.annotations and tool.annotations.read_only_hint),
                 "task": bool(tool.execution and tool.execution.task_support == "required"),
-                "fault": str((tool.meta or {}).get(_FAULT, "")),
+                "fault": str(tool.meta[_FAULT]) if _FAULT in (tool.meta or ()) else "",
             }
             for tool in tools
         ],
