@@ -308,8 +308,8 @@ class ApprovalQuestion(Question[Approval]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1,y", "decide('once')", "once"),
-        Binding("2,s", "decide('session')", "session"),
-        Binding("3,p", "decide('project')", "project"),
+        Binding("2", "decide('session')", "session"),
+        Binding("3", "decide('project')", "project"),
         Binding("n", "decide('no')", "no"),
         Binding("escape", "back", "no", show=False),
         Binding("d", "instead", "instead"),

@@ -251,6 +251,13 @@ async def test_editor_text_is_not_stored_as_a_draft():
     assert not any(isinstance(area, ArgumentsEditor) for area in heard)
 
 
+async def test_letters_that_no_choice_names_start_a_message():
+    async with asked(WRITES) as (pilot, answer):
+        await pilot.press(*"ps")
+        await eventually(pilot, lambda: pilot.app.query_one(Prompt).text == "ps")
+        assert not answer.done()
+
+
 async def test_prompt_keeps_the_focus_while_it_has_text():
     async with asked(WRITES, typed="half") as (pilot, answer):
         await pilot.press("y")
