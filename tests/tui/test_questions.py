@@ -12,6 +12,7 @@ from tui_play import eventually
 from ecoshell.agent import Approval, CostChoice, LimitChoice
 from ecoshell.messages import visible
 from ecoshell.tui.keys import LineInput
+from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.questions import ArgumentsEditor, Choices, Question
 from ecoshell.tui.terminal import TerminalParser
 
