@@ -218,9 +218,7 @@ class SpendApproval:
         if cap is not None and cap.unit == "ms":  # how long a step takes is not known in advance
             enough = 2 * cap.limit
         elif cap is not None:  # room for a step and the answer
-            bounds = await asyncio.to_thread(proposed_bounds, self.mode, view)
-            bound = sum(bounds, NOTHING).in_unit_of(cap) or 0
-            needed = used(cap, self.mode.answer_hold) + bound
+            needed = await self._needed(cap, view)
             enough = rounded_up(max(needed, cap.limit - cap.left + hit.need, cap.limit + 1))
         unit = cast("Unit", hit.unit)
         event = LimitHit(
@@ -231,6 +229,16 @@ class SpendApproval:
             choice = await self.user.at_limit(event)
             if await self._carry_out(choice, emit, event):
                 return
+
+    async def has_room(self, view: View) -> bool:
+        """Whether every cap has room for a step and the answer, as much as `at_limit` proposes."""
+        caps = [cap for cap in await self.budget.caps() if cap.unit != "ms"]
+        return all([await self._needed(cap, view) <= cap.limit for cap in caps])
+
+    async def _needed(self, cap: CapState, view: View) -> int:
+        """What is used of a cap, with a step and the answer, in the cap's unit."""
+        bounds = await asyncio.to_thread(proposed_bounds, self.mode, view)
+        return used(cap, self.mode.answer_hold) + (sum(bounds, NOTHING).in_unit_of(cap) or 0)
 
     async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
         """Ask about a tool that is refused for its cost while budget is left; returns whether to try it again.

@@ -104,6 +104,10 @@ class Turn:
     watch: CapWatch
     advisor: Advisor
     emit: Emit
+    offer_again: Callable[[View], Awaitable[View]]
+    """Offers the tools at the turn's beginning once more; returns the same view if it has no room for them."""
+    offers_tools: bool
+    """Whether the budget had room for a tool when they were last offered."""
     _path: Path = field(default_factory=lambda: Path(""))
     _best: Path = field(default_factory=lambda: Path(""))
     """The latest path with the most results; the answer is based on it if the turn must conclude."""
@@ -301,10 +305,19 @@ class Turn:
                     self._stopped_text = hit.text
                     await self.spending.at_limit(hit, view, self.emit)
                 await self._follow()
+                if not self.offers_tools:
+                    await self._offer_again()
 
         result = await self._until_done(attempt)
         self._steps += 1
         return view, result
+
+    async def _offer_again(self) -> None:
+        """Offer the tools if there is room for one since the user raised the cap or changed the model."""
+        await self.plan.follow(self.emit)
+        if self.plan.allows_tools:
+            again = await self.offer_again(self.start)
+            self.offers_tools, self.start = again is not self.start, again
 
     async def _made_room(
         self, view: View, path: Path, siblings: tuple[Sibling, ...] = (), *, refused: bool

@@ -170,12 +170,18 @@ class TurnPlan:
         return {}
 
     @property
+    def allows_tools(self) -> bool:
+        """Whether a tool may be used."""
+        forbidden = self.forbidden
+        return not forbidden or len(forbidden) < len(self.priced.plan.rows)
+
+    @property
     def answer_only(self) -> bool:
         """Whether the remaining budget has room for an answer but for no tool."""
         remaining, forbidden = self.priced.remaining, self.forbidden
         if remaining is None or remaining.budget < 0 or set(forbidden.values()) != {"budget"}:
             return False
-        return len(forbidden) == len(self.priced.plan.rows)
+        return not self.allows_tools
 
     def refusal(self, tool: str, *, is_call: bool = False) -> str:
         """Why a tool may not be used; empty if it may.

@@ -129,6 +129,7 @@ class TurnSetup:
     ) -> Turn:
         """Make the plan and offer the tools; the turn is ready to run."""
         await plan.renew(for_offer=True)
+        offers_tools = plan.allows_tools
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
         self._fault = plan.inputs.fault
@@ -148,6 +149,16 @@ class TurnSetup:
         def ask(shortage: LimitReached, emit: Emit) -> Awaitable[bool]:
             return self._spending.for_tool(shortage, turn.view, emit)
 
+        async def offer_again(start: View) -> View:
+            line = budget_line.text(plan.caps)
+            offer, again = await self._beginning(question, plan, context, budget=line)
+            again = replace(again, condensed=start.condensed, history=start.history)
+            view = again.at(turn.view.path, catalog=deps.catalog, forbidden=plan.forbidden)
+            if not await self._spending.has_room(view):
+                return start
+            turn.calls.executor = self._executor(offer, plan, number, budget_line, ask)
+            return self._offered(offer, start, again, emit)
+
         executor = self._executor(offer, plan, number, budget_line, ask)
         begin_again = partial(self._begin_again, question, plan, emit)
         turn = Turn(
@@ -163,6 +174,8 @@ class TurnSetup:
             watch=self.watch,
             advisor=self._advisor,
             emit=emit,
+            offer_again=offer_again,
+            offers_tools=offers_tools,
         )
         return turn
 
@@ -252,6 +265,10 @@ class TurnSetup:
         environment = await deps.environment.read(deps.models.current.model, deps.user, emit)
         context = "" if environment is None else environment.text
         offer, again = await self._beginning(question, plan, context)
+        return self._offered(offer, start, again, emit)
+
+    def _offered(self, offer: ToolOffer, start: View, again: View, emit: Emit) -> View:
+        """Report the offer that replaces the one of a turn's `start`, and return the view `again` with its tools."""
         self._report_offer(offer, emit)
         library = dict.fromkeys((*start.library, *(tool.name for tool in offer.upfront)))
         return replace(again, library=tuple(library))

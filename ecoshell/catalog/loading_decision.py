@@ -168,7 +168,7 @@ def decide_loading(candidates: Sequence[Candidate], policy: LoadingPolicy) -> Lo
         return _core_and_declared(candidates, policy, policy.declared or frozenset())
     if not candidates:
         presentation = _presentation_of_everything(policy)
-        return LoadingDecision(presentation, (), "No further tool can be loaded in this turn.")
+        return LoadingDecision(presentation, (), "No further tool could be loaded.")
     if policy.is_first and policy.has_all_tools and _is_small(candidates, policy):
         presentation = _presentation_of_everything(policy)
         summary = "Every tool is loaded: listing names saves too little."

@@ -15,12 +15,15 @@ from ecoshell.assembly.live import apply
 from ecoshell.budget import ASSUMED_FREE, CapState, nano_to_usd_text
 from ecoshell.events import (
     BudgetHeld,
+    CallFinished,
     CostChosen,
     CostWanted,
     LimitChosen,
     LimitHit,
     Notice,
     StepStarted,
+    ToolRegistered,
+    ToolsOffered,
     from_json,
     to_json,
 )
@@ -123,6 +126,23 @@ async def test_the_proposed_cap_covers_the_whole_turn(play, budget):
         events = await turn(shell)
     assert (events[-1].status, len(user.asked)) == ("answered", 1)
     assert not any(event.clamped for event in of(events, BudgetHeld))
+
+
+@pytest.mark.parametrize("budget", ["0.001", "0.0035", "0.005"])
+async def test_tools_are_offered_again_after_the_cap_was_raised(play, budget):
+    lines = [say("List.", "list_files"), COUNT, finish("ok")]
+    user = User(LimitChoice("raise", "1.00"))
+    async with play(lines, price=PRICE, budget=budget, user=user) as shell:
+        events = await turn(shell)
+        first, again = of(events, ToolsOffered)
+        loaded = [event.name for event in of(events, ToolRegistered) if event.by == "upfront"]
+        request = shell.requests[0]
+    assert (first.upfront, "list_files" in again.upfront) == ((), True)
+    assert [*again.upfront] == loaded
+    assert {tool.name for tool in request.tools} >= {*loaded}
+    assert "Not to be used" not in "".join(message.text for message in request.messages)
+    assert [event.ok for event in of(events, CallFinished)] == [True, True]
+    assert events[-1].status == "answered"
 
 
 async def test_a_model_that_cannot_be_loaded_leads_to_another_request(play):

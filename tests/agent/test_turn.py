@@ -346,7 +346,7 @@ async def test_a_step_interrupted_by_a_limit_counts_its_saved_tokens_once(play):
         user=raised,
     ) as shell:
         events = await turn(shell)
-    (offer,), (registered,) = of(events, ToolsOffered), of(events, ToolRegistered)
+    (_, offer), (registered,) = of(events, ToolsOffered), of(events, ToolRegistered)
     saved = offer.everything_tokens - offer.context_tokens
     assert len(raised.asked) == 1
     assert events[-1].saved_tokens == saved + saved - registered.tokens

@@ -245,5 +245,5 @@ def test_without_a_candidate_nothing_is_said_to_be_loaded(policy: LoadingPolicy)
     decision = decide_loading((), policy)
     assert (decision.loaded, decision.summary) == (
         (),
-        "No further tool can be loaded in this turn.",
+        "No further tool could be loaded.",
     )
