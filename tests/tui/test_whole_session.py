@@ -83,7 +83,8 @@ def test_failing_hook_of_a_sessions_end_is_shown_after_new_and_after_quit(
     terminal.type("What is 17 * 23?\r")
     terminal.wait(r"tok · \d+ steps?")
     terminal.type("/new\r")
-    terminal.wait(r"the hook bye \(session_end\) ended with exit status 3 · run\b")
+    wrapped = r"( |.*\n +)"  # the transcript is about as wide as the notice
+    terminal.wait(rf"the hook bye \(session_end\) ended with exit status 3 ·{wrapped}run\b")
     terminal.type("What is 20 - 3?\r")
     terminal.wait(r"tok · \d+ steps?")
     terminal.type("/quit\r")
