@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator
 
-from ecoshell.errors import ToolError, UsageError
+from ecoshell.errors import UsageError
 from ecoshell.messages import META_TOOLS, Call, ToolSchema
 from ecoshell.models.local import LocalModel
 from ecoshell.options import Options
@@ -195,6 +195,6 @@ async def _play(trajectory: Trajectory, local: LocalModel, options: Options) -> 
     distractors = ("?*",) if chance.random() < _SHELL_TOOLS_SHARE else ()
     try:
         reply = await replayed(task, results, (*distractors, *tools), local, options)
-    except ToolError:  # The shell has a tool of the same name.
+    except UsageError:  # The shell has a tool of the same name.
         reply = await replayed(task, results, tools, local, options)
     return reply if trajectory.steps[-1].decision == "finish" else reply[:-1]
