@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ecoshell.budget import ZERO_PRICE, Price
-from ecoshell.errors import ModelBroken, UsageError
+from ecoshell.errors import ModelBroken, ModelMissing, UsageError
 from ecoshell.messages import Call, Usage
 from ecoshell.models import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.protocol import schema_fault
@@ -52,19 +52,19 @@ _LINE_SCHEMA: dict[str, Any] = {
 class ScriptModel:
     """A model whose replies are the lines of a file, in order. Without a price it is free.
 
-    Raises UsageError for an unreadable file, and with file and line for an invalid script.
+    Raises ModelMissing for an unreadable file, and UsageError with file and line for an invalid script.
     """
 
     def __init__(self, file: Path, *, name: str = "", price: Price | None = None) -> None:
         if is_special(file):
-            raise UsageError(f"The script {file} is not a regular file.", fix=_NAME)
+            raise ModelMissing(f"The script {file} is not a regular file.", fix=_NAME)
         try:
             text = file.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise UsageError(f"{file} is not UTF-8 text: {error.reason}.", fix=_SHAPE) from error
         except OSError as error:
             text = f"The script {file} cannot be read: {error.strerror or error}."
-            raise UsageError(text, fix=_NAME) from error
+            raise ModelMissing(text, fix=_NAME) from error
         lines = enumerate(text.split("\n"), 1)
         place = f"{file}, line"
         self._lines = [_reply(line, f"{place} {at}") for at, line in lines if line.strip()]

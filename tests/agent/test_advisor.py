@@ -178,7 +178,7 @@ async def test_tool_is_offered_only_with_an_advisor(play, advisor):
         third = of(await turn(shell, "And?"), ToolsOffered)[0]
         with pytest.raises(UsageError, match="needs a model"):
             await shell.command("/role advisor")
-        with pytest.raises(UsageError, match="cannot be read"):
+        with pytest.raises(ModelMissing):
             await shell.command("/role advisor script:missing.jsonl")
     assert ["ask_advisor" in (*offer.names, *offer.loaded) for offer in (first, second, third)] == [
         False,

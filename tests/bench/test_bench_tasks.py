@@ -20,7 +20,7 @@ from full_disk import no_file_over
 from hostile_server import hostile_server
 
 from ecoshell.agent.session_settings import STEPS
-from ecoshell.errors import StoreError, UsageError
+from ecoshell.errors import ModelMissing, StoreError, UsageError
 from ecoshell.models import Traits
 from ecoshell.paths import user_paths
 from ecoshell.settings.schema import Settings
@@ -520,7 +520,7 @@ def test_text_output_compares_both_sides(play: Bench, capsys: pytest.CaptureFixt
 
 def test_missing_model_is_reported_before_any_task_runs(play: Bench) -> None:
     suite = bench_play.written(play.folder / "suite.jsonl", *(TALK,))
-    with pytest.raises(UsageError):
+    with pytest.raises(ModelMissing):
         bench("--suite", str(suite), "--model", "script:nowhere.jsonl")
 
 

@@ -16,7 +16,7 @@ import pytest
 from bench_play import SAME_ANSWERS, Bench, task, without_seconds, written
 
 from ecoshell.budget import NANO, parse_amount
-from ecoshell.errors import EcoshellError, UsageError
+from ecoshell.errors import EcoshellError, ModelMissing, UsageError
 from ecoshell_team.server import TeamServer
 
 SIX = (
@@ -147,7 +147,7 @@ def test_used_up_budget_starts_no_further_task_and_keeps_running_ones(play: Benc
 
 
 def test_error_in_a_worker_is_raised_as_without_workers(play: Bench) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(ModelMissing, match="cannot be read"):
         play.run(SIX, "--workers", "2", "--model", "script:nowhere.jsonl")
 
 

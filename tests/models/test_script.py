@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ecoshell.budget import ZERO_PRICE, Price, Rates
-from ecoshell.errors import ModelBroken, UsageError
+from ecoshell.errors import ModelBroken, ModelMissing, UsageError
 from ecoshell.messages import Call, Message, ToolSchema, Usage
 from ecoshell.models import Delta, Model, Reply, Request
 from ecoshell.models.script import ScriptModel
@@ -143,9 +143,9 @@ def test_an_invalid_line_is_refused_with_file_and_line(line: str, why: str, writ
 
 
 def test_a_script_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(ModelMissing, match="No such file"):
         ScriptModel(tmp_path / "none.jsonl")
-    with pytest.raises(UsageError, match="directory"):
+    with pytest.raises(ModelMissing, match="directory"):
         ScriptModel(tmp_path)
     (tmp_path / "latin.jsonl").write_bytes(b'{"text": "\xe9"}')
     with pytest.raises(UsageError, match="not UTF-8"):
@@ -154,5 +154,5 @@ def test_a_script_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None
 
 def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="not a regular file"):
+    with pytest.raises(ModelMissing, match="not a regular file"):
         ScriptModel(tmp_path / "pipe")
