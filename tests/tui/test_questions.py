@@ -62,8 +62,8 @@ async def test_key_and_click_give_the_same_answer():
     async with AskingApp().run_test() as pilot:
         for keys, words in (
             ("1 y", "once"),
-            ("2 s", "session"),
-            ("3 p", "project"),
+            ("2", "session"),
+            ("3", "project"),
             ("n escape", "no"),
         ):
             for key in keys.split():
