@@ -401,6 +401,8 @@ def computing_workers() -> set[int]:
         try:
             if int(fields_of(place / "stat")[1]) != os.getpid():
                 continue
+            if "ecoshell.worker" not in (place / "cmdline").read_text():
+                continue  # a copy of this process, which starts a worker
             states = {fields_of(file)[0] for file in place.glob("task/*/stat")}
             if "R" in states and "_duckdb" in (place / "maps").read_text():
                 workers.add(int(place.name))
