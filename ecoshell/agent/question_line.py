@@ -1,4 +1,4 @@
-"""Whether a line that is asked without a chat is a question, and not one of the chat's commands."""
+"""Refuses the chat's commands as questions of `ecoshell ask` and the Python API."""
 
 import re
 from collections.abc import Collection

@@ -52,4 +52,9 @@ def test_an_unknown_command_is_not_a_question(line: str, hint: str) -> None:
     ],
 )
 def test_tasks_custom_commands_and_paths_are_questions(line: str) -> None:
-    require_question(line, CUSTOM)
+    refusals: list[UsageError] = []
+    try:
+        require_question(line, CUSTOM)
+    except UsageError as refusal:
+        refusals.append(refusal)
+    assert refusals == []

@@ -86,5 +86,8 @@ def test_without_a_folder_for_locks_sessions_are_not_locked(
     session = new_session(store)
     path.with_name("sessions.locks").touch()
     first, second = store.lock(session), store.lock(session)
+    store.delete(session)
+    assert store.list() == ()
     first.release()
     second.release()
+    assert path.with_name("sessions.locks").is_file()

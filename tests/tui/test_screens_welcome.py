@@ -198,6 +198,7 @@ async def test_a_paste_at_the_first_question_goes_to_the_prompt(make_app):
         await eventually(pilot, lambda: app.screen.query(StartQuestion))
         app.post_message(Paste("pasted"))
         await eventually(pilot, lambda: app.screen.query_one(Prompt).text == "pasted")
+        assert app.screen.query(StartQuestion)
 
 
 async def test_f7_answers_the_first_question_and_stores_the_model(make_app):
